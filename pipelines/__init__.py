@@ -1,0 +1,1 @@
+"""What the domains share: configuration, input, training, monitoring, reports, serving. Imports no domain."""

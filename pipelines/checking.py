@@ -1,0 +1,32 @@
+"""`quartet check`: finds what a domain offers for checking data, and shows how far it is.
+
+A domain's `check` module has CHECKS: task name -> function (experiment, progress) -> pipelines.data.check.Check.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+
+from pipelines.config.domains import part
+from pipelines.config.schema import Experiment
+from pipelines.data.check import Check
+from pipelines.errors import ConfigError
+
+
+def check(experiment: Experiment) -> Check:
+    """Reads every example of an experiment once.
+
+    Raises:
+        ConfigError: the domain has no check of data.
+        DataError: there are no data to look at.
+    """
+    module: Any = part(experiment.task.partition(".")[0], "check")
+    found: Callable[..., Check] | None = getattr(module, "CHECKS", {}).get(experiment.task)
+    if found is None:
+        raise ConfigError(f"the data of {experiment.task} cannot be checked in advance; the experiment itself is right")
+    with Progress(console=Console(file=sys.stderr), transient=True, disable=not sys.stderr.isatty()) as bar:
+        reading = bar.add_task("reading", total=None)
+        return found(experiment, lambda done, total: bar.update(reading, completed=done, total=total))

@@ -1,0 +1,206 @@
+"""The command line: `quartet` and, for one domain, `python -m vision.train`. Imports no TensorFlow until a command needs it.
+
+Exit status: 0 done, 1 failed, 2 wrong call or experiment, 128 + n ended by signal n (resumable). Expected failures are one
+message on stderr; anything else is a defect and keeps its traceback.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipelines import commands
+from pipelines.errors import ConfigError, QuartetError
+from pipelines.shell import RUNS, Runs, quoted, reported, shown, tool
+
+if TYPE_CHECKING:
+    from pipelines.config.load import Loaded
+
+Call = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="CONFIG|KEY=VALUE",
+        show_default=False,
+        help="A YAML file or a shipped experiment such as vision/digits, then settings to change, such as train.epochs=3.",
+    ),
+]
+
+
+@reported
+def train(
+    context: typer.Context,
+    arguments: Call = None,
+    runs: Runs = RUNS,
+    name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", show_default=False, help="Name of the run; default: made from the settings that are changed."),
+    ] = None,
+    fresh: Annotated[
+        bool,
+        typer.Option("--fresh/--resume", show_default="resume", help="Begin anew (an old run is moved aside), or go on with the old one."),
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and the result.")] = False,
+) -> None:
+    """Train, judge and report an experiment; the same command goes on with an interrupted run."""
+    from pipelines.config.load import load, resolved_yaml
+    from pipelines.runs import run_folder
+
+    config, overrides = divided(arguments)
+    loaded = load(config, overrides, domain=context.obj)
+    experiment = named(loaded)
+    folder = run_folder(runs, experiment, name, overrides)
+    from pipelines.closing import closing
+
+    if folder.begun and not fresh:
+        # what needs no TensorFlow is said without it: another experiment of that name, and the result of a finished run
+        folder.claim(resolved_yaml(loaded.experiment), fresh=False)
+        if folder.finished:
+            typer.echo(closing(folder, folder.read_report()))
+            return
+    from pipelines.startup import start_tensorflow
+
+    start_tensorflow()
+    from pipelines.training.launch import launch
+
+    try:
+        report = launch(loaded.experiment, folder, experiment, fresh=fresh, quiet=quiet)
+    except QuartetError as error:
+        if fresh and error.exit_status > 128:
+            error.args = (f"{error}, without --fresh",)  # "the same command goes on from here" would begin anew with it
+        raise
+    typer.echo(closing(folder, report))
+
+
+@reported
+def check(
+    arguments: Call = None,
+    runs: Runs = RUNS,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", show_default="check.json among the experiment's runs", help="The findings, for programs."
+        ),
+    ] = None,
+) -> None:
+    """Check an experiment, then read all its data once; trains nothing. Exit status 1 where training would stop."""
+    from pipelines.config.load import load
+
+    config, overrides = divided(arguments)
+    loaded = load(config, overrides)
+    from pipelines.startup import start_tensorflow
+
+    start_tensorflow()
+    from pipelines.checking import check as read_all
+    from pipelines.files import write_json
+    from pipelines.terminal import console
+
+    found = read_all(loaded.experiment)
+    found.render(console())
+    target = output or runs / named(loaded) / "check.json"
+    write_json(target, found.to_json())
+    typer.echo(f"findings     {shown(target)}")
+    if found.failed:
+        raise typer.Exit(1)
+
+
+@reported
+def new(
+    domain: Annotated[str, typer.Argument(metavar="DOMAIN", show_default=False, help="vision, speech, nlp or recsys.")],
+    data: Annotated[Path, typer.Option(metavar="PATH", show_default=False, help="Your data: a folder or a file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The experiment to write.")] = Path("experiment.yaml"),
+) -> None:
+    """Look at data and write an experiment for it."""
+    from pipelines.config.new import new as draft
+    from pipelines.files import write_whole
+
+    if output.exists():
+        raise ConfigError(f"--output: {output} is there already; give another name, or remove it")
+    write_whole(output, draft(domain, str(data), file=str(output)))
+    typer.echo(f"written      {shown(output)}")
+    for what in ("check", "train"):
+        typer.echo(f"{what} it     {tool('quartet')} {what} {quoted(output)}")
+
+
+@reported
+def schema(
+    task: Annotated[
+        str | None, typer.Argument(metavar="[TASK]", show_default=False, help="Such as vision.classification; default: all.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", show_default="standard output", help="A file.")] = None,
+) -> None:
+    """Write the JSON Schema of experiments, by which editors complete and check them."""
+    from pipelines.config.reference import json_schema
+    from pipelines.files import write_whole
+
+    text = json.dumps(json_schema(task), indent=2, ensure_ascii=False) + "\n"
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    write_whole(output, text)
+    typer.echo(f"written      {shown(output)}; on top of an experiment: # yaml-language-server: $schema={output}")
+
+
+@reported
+def doctor(
+    runs: Runs = RUNS,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Say what this machine can do, and what to mend. Exit status 1 only where something is broken."""
+    from pipelines import doctor as diagnosing
+
+    findings = diagnosing.examine(runs)
+    typer.echo(json.dumps([vars(one) for one in findings], indent=2, ensure_ascii=False) if as_json else diagnosing.text(findings))
+    if any(one.state == "broken" for one in findings):
+        raise typer.Exit(1)
+
+
+def named(loaded: "Loaded") -> str:
+    """The experiment's name with its domain: vision/digits."""
+    return loaded.name if "/" in loaded.name else f"{loaded.experiment.task.partition('.')[0]}/{loaded.name}"
+
+
+def divided(arguments: Sequence[str] | None) -> tuple[str | None, list[str]]:
+    """The experiment, or None where only settings are given, and the settings."""
+    given = list(arguments or ())
+    if given and ("=" not in given[0] or Path(given[0]).is_file()):
+        return given[0], given[1:]
+    return None, given
+
+
+app = typer.Typer(
+    name="quartet",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Train, judge and use models for images, speech, text and recommendation. CONFIG is a YAML file or a shipped experiment.",
+)
+app.command()(train)
+app.command()(commands.evaluate)
+app.command()(commands.predict)
+app.command()(commands.export)
+app.command()(check)
+app.command()(new)
+app.add_typer(commands.runs_commands, name="runs")
+app.command()(commands.report)
+app.command()(doctor)
+app.command()(schema)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """`quartet`. Ends the process."""
+    app(arguments)
+
+
+def train_main(domain: str, arguments: Sequence[str] | None = None) -> None:
+    """`python -m DOMAIN.train`: `quartet train` for experiments of that domain; without CONFIG its quick start. Ends the process."""
+    only = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    only.command()(train)
+    only(sys.argv[1:] if arguments is None else list(arguments), obj=domain, prog_name=f"python -m {domain}.train")
+
+
+if __name__ == "__main__":
+    main()

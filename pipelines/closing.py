@@ -1,0 +1,19 @@
+"""What the command line says when a training is over: the result, where it stands and what can be done with it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipelines.listing import headline
+from pipelines.runs import RunFolder
+from pipelines.shell import quoted, shown, tool
+
+
+def closing(folder: RunFolder, report: Mapping[str, Any]) -> str:
+    """A few lines: the leading metric with its interval, the report, TensorBoard, and how to predict."""
+    seeds = [folder.path.with_name(seed["run"]) for seed in report.get("seeds") or ()]
+    run = RunFolder(seeds[0]) if seeds else folder
+    lines = [headline(report), f"report       {shown(folder.report / 'report.html')}"]
+    if run.tensorboard.is_dir():
+        lines.append(f"TensorBoard  {tool('tensorboard')} --logdir {quoted(folder.path.parent if seeds else run.tensorboard)}")
+    lines.append(f"use it       {tool('quartet')} predict {quoted(run.path)} INPUT...")
+    return "\n".join(lines)

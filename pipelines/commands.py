@@ -1,0 +1,249 @@
+"""The commands that use runs: evaluate, predict, export, report and runs. Imports no TensorFlow until a command needs it."""
+
+import json
+import sys
+import time
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipelines.errors import ConfigError, DataError
+from pipelines.shell import RUNS, Run, Runs, Settings, fail, quoted, reported, say, shown, tool
+
+Replace = Annotated[bool, typer.Option("--replace", help="Write over what stands there.")]
+
+
+class Format(str, Enum):
+    """How answers are written."""
+
+    table = "table"
+    csv = "csv"
+    jsonl = "jsonl"
+
+
+class Order(str, Enum):
+    """What a list of runs is ordered by."""
+
+    date = "date"
+    name = "name"
+    metric = "metric"
+    duration = "duration"
+
+
+class Precision(str, Enum):
+    """In what an exported model computes."""
+
+    judged = "judged"
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+
+
+@reported
+def evaluate(
+    run: Run, settings: Settings = None, runs: Runs = RUNS,
+    split: Annotated[str | None, typer.Option(
+        metavar="SPLIT", show_default="test", help="validation, test or train; with --data one of its own splits, if it has any.")] = None,
+    data: Annotated[Path | None, typer.Option(
+        metavar="PATH", show_default=False,
+        help="Other labelled data with the same classes: a folder of class folders, a table, or an .npz.")] = None,
+) -> None:
+    """Judge a finished run on one of its splits or on other data. KEY=VALUE: evaluate.flip=true; with --data also data.label_key=class."""
+    from pipelines.listing import find_run, require_model
+
+    folder = find_run(runs, run)
+    require_model(folder)
+    from pipelines.startup import start_tensorflow
+
+    start_tensorflow()
+    from pipelines.serving.evaluate import evaluate as judge
+    from pipelines.serving.load import load_run
+
+    found = judge(load_run(folder), split=split, data=data, overrides=settings or ())
+    from pipelines.reports import words
+    from pipelines.terminal import print_table
+
+    counts = [metric.n for metric in found.judgement.metrics.values() if metric.n]
+    rows = [[words.title(name), words.number(metric.value, name), words.bounds(metric.low, metric.high, name)]
+            for name, metric in found.judgement.metrics.items()]
+    print_table([f"{found.split}, {words.counted(counts[0], 'example')}" if counts else found.split, "", "95 % interval"], rows, right=(1,))
+    for note in found.notes:
+        typer.echo(note)
+    typer.echo(f"report       {shown(found.folder / 'report.html')}")
+
+
+@reported
+def predict(
+    run: Run, inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help="Files, folders or patterns.", show_default=False)],
+    runs: Runs = RUNS,
+    kind: Annotated[Format | None, typer.Option(
+        "--format", show_default="by --output, else table", help="How answers are written.")] = None,
+    output: Annotated[Path | None, typer.Option(
+        "--output", "-o", metavar="FILE", show_default=False, help="A file, written whole; default: standard output.")] = None,
+    top: Annotated[int, typer.Option(min=0, metavar="N", help="Also the N best classes with their probabilities.", show_default=False)] = 0,
+    probabilities: Annotated[bool, typer.Option("--probabilities", help="Also the probability of every class.")] = False,
+    replace: Replace = False,
+    batch: Annotated[int, typer.Option(min=1, help="Inputs answered at a time.")] = 64,
+) -> None:
+    """Answer new inputs. Those that cannot be read are named on stderr and have an error in the output; the rest is answered."""
+    from pipelines.listing import find_run, require_model
+
+    folder = find_run(runs, run)
+    require_model(folder)
+    if output is not None and output.exists() and not replace:
+        raise ConfigError(f"--output: {output} is there already; --replace writes over it")
+    ending = output.suffix.lower().removeprefix(".") if output else ""
+    form = (kind or Format(ending if ending in ("csv", "jsonl") else "table")).value
+    from pipelines.startup import start_tensorflow
+
+    start_tensorflow()
+    from pipelines.files import write_whole
+    from pipelines.serving.load import load_run
+    from pipelines.serving.output import WRITERS, Shown, counted, to_binary
+    from pipelines.serving.predict import Predictor
+
+    predictor = Predictor(load_run(folder, where=1), batch=batch)
+    visible = Shown.of(predictor.columns, predictor.classes, top=top, every=probabilities)
+    counts, began = {"answered": 0, "failed": 0}, time.perf_counter()
+    answers = counted(predictor.predict(inputs), counts, lambda one: fail(f"{one.name}: cannot be read: {one.error}"))
+    if output is not None:
+        try:
+            write_whole(output, lambda file: to_binary(form, answers, visible, file))
+        except OSError as error:
+            raise DataError(f"--output: {output} cannot be written: {error.strerror or error}") from error
+    else:
+        if hasattr(sys.stdout, "reconfigure"):  # a pipe may have another encoding than these formats
+            sys.stdout.reconfigure(encoding="utf-8", errors="replace")
+        WRITERS[form](answers, visible, sys.stdout)
+    seconds, total = time.perf_counter() - began, sum(counts.values())
+    if not total:
+        raise DataError(f"{' '.join(inputs)}: no input is there")
+    missed = f"; {counts['failed']:,} could not be read" if counts["failed"] else ""
+    say(f"{counts['answered']:,} of {total:,} answered in {seconds:.1f} s, {total / seconds:,.0f} a second{missed}"
+        + (f": {shown(output)}" if output else ""))
+    if not counts["answered"]:
+        raise typer.Exit(1)
+
+
+@reported
+def export(
+    run: Run, runs: Runs = RUNS,
+    to: Annotated[Path | None, typer.Option(metavar="DIR", show_default="RUN/export", help="Where the model is written.")] = None,
+    precision: Annotated[Precision, typer.Option(help="What it computes in; judged: as the run's report.")] = Precision.judged,
+    replace: Replace = False,
+) -> None:
+    """Write a SavedModel that takes raw input and needs TensorFlow alone."""
+    from pipelines.listing import find_run, require_model
+
+    folder = find_run(runs, run)
+    require_model(folder)
+    target = (to or folder.path / "export").absolute()
+    from pipelines.startup import start_tensorflow
+
+    start_tensorflow()
+    from pipelines.serving.export import export as save
+    from pipelines.serving.export import free
+    from pipelines.serving.load import load_run
+
+    free(target, replace)
+    wanted = None if precision is Precision.judged else precision.value
+    loaded = load_run(folder, where="cpu", precision=wanted)  # type: ignore[arg-type]
+    save(loaded, target, replace=replace)
+    typer.echo(f"model        {shown(target)}, computing in {loaded.machine.precision}"
+               + ("" if loaded.machine.precision == loaded.judged_precision else f" (judged in {loaded.judged_precision})"))
+    typer.echo(f"how to use   {shown(target / 'README.txt')}")
+
+
+@reported
+def report(run: Run, runs: Runs = RUNS, open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False) -> None:
+    """Say what a run came to and where its report is."""
+    from pipelines.listing import find_run, headline
+
+    folder = find_run(runs, run)
+    found = folder.read_report()
+    page = folder.report / "report.html"
+    typer.echo(headline(found))
+    for other in sorted(folder.report.glob("*/report.json")):
+        judged = json.loads(other.read_text(encoding="utf-8"))
+        typer.echo(f"{other.parent.name}: {headline(judged)}")
+    typer.echo(f"report       {shown(page)}")
+    if folder.tensorboard.is_dir():
+        typer.echo(f"TensorBoard  {tool('tensorboard')} --logdir {quoted(folder.tensorboard)}")
+    if open_it and typer.launch(page.resolve().as_uri()) != 0:
+        raise DataError(f"no browser could be opened; the report is {page}")
+
+
+runs_commands = typer.Typer(help="List and compare runs.", rich_markup_mode=None)
+
+
+@runs_commands.callback(invoke_without_command=True)
+@reported
+def list_all(
+    context: typer.Context, runs: Runs = RUNS,
+    match: Annotated[str | None, typer.Option(
+        metavar="TEXT", show_default=False, help="Only runs whose name holds this, or matches it with * and ?.")] = None,
+    state: Annotated[str | None, typer.Option(
+        metavar="STATE", show_default=False, help="Only finished, running or interrupted ones.")] = None,
+    sort: Annotated[Order, typer.Option(help="Newest, best and longest first.")] = Order.date,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """List the runs: state, leading metric with its interval, seconds of training, date."""
+    if context.invoked_subcommand is not None:
+        context.obj = runs
+        return
+    from pipelines.listing import list_runs
+    from pipelines.listing import ordered as in_order
+    from pipelines.reports import words
+    from pipelines.terminal import print_table
+
+    if state not in (None, "finished", "running", "interrupted"):
+        raise ConfigError(f"--state: {state!r} is not one of finished, running and interrupted")
+    found = in_order([one for one in list_runs(runs, match=match) if state in (None, one.state)], sort.value)
+    if as_json:
+        typer.echo(json.dumps([one.as_json() for one in found], indent=2, ensure_ascii=False))
+        return
+    if not found:
+        typer.echo(f"no such runs in {runs}")
+        return
+    rows = []
+    for one in found:
+        state_text = one.state if one.state == "finished" else f"{one.state} at {one.progress}" if one.progress.startswith("step") else (
+            f"{one.state}, {one.progress}")
+        rows.append([f"{one.experiment}/{one.name}" if one.experiment else one.name, state_text,
+                     f"{one.metric[0]} {words.metric(one.metric[1], one.metric[0])}" if one.metric else "–",
+                     words.duration(one.seconds) if one.seconds is not None else "–",
+                     datetime.fromtimestamp(one.date).strftime("%Y-%m-%d %H:%M") if one.date else "–"])
+    print_table(["run", "state", "metric", "training", "date"], rows, right=(3,))
+
+
+@runs_commands.command()
+@reported
+def compare(
+    context: typer.Context, names: Annotated[list[str], typer.Argument(metavar="RUN RUN...", show_default=False, help="Two or more runs.")],
+    runs: Annotated[Path | None, typer.Option("--runs", metavar="DIR", help="Folder of all runs.", show_default="runs")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Settings that differ, metrics side by side, and whether the differences from the first run are more than chance."""
+    from pipelines import compare as comparing
+    from pipelines.listing import find_run
+    from pipelines.terminal import print_table
+
+    found = comparing.compare([find_run(runs or context.obj or RUNS, name) for name in names])
+    if as_json:
+        from pipelines.files import finite
+
+        typer.echo(json.dumps(finite(comparing.as_json(found)), indent=2, ensure_ascii=False))
+        return
+    columns, rows = comparing.settings_table(found)
+    if rows:
+        print_table(columns, rows)
+    else:
+        typer.echo("No setting differs.")
+    typer.echo("")
+    columns, rows = comparing.metrics_table(found)
+    print_table(columns, rows)
+    for note in found.notes:
+        typer.echo(f"\n{note}")

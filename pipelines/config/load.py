@@ -1,0 +1,205 @@
+"""An experiment from its file (or name) and overrides, checked whole before any work.
+
+Everything that is wrong is said at once in one ConfigError: file and line (or the override), the setting, the value, what is
+allowed and the nearest valid name. Imports no TensorFlow.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from pipelines.config import space
+from pipelines.config.check import Check, validation_problems
+from pipelines.config.document import Document, parse, read
+from pipelines.config.domains import DOMAINS, quick_start, tasks
+from pipelines.config.dump import resolved_yaml
+from pipelines.config.overrides import Override, apply_overrides, parse_overrides
+from pipelines.config.problems import ExperimentError, Place, Problem
+from pipelines.config.schema import Experiment
+from pipelines.config.tree import settings, split
+from pipelines.config.wording import did_you_mean, listed, nearest, show
+from pipelines.errors import ConfigError
+
+__all__ = ["Loaded", "from_dict", "from_text", "load", "resolved_yaml", "shipped"]
+
+_SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A checked experiment and where it came from.
+
+    Attributes:
+        experiment: the checked settings.
+        name: `vision/cifar10_cnn` for a shipped experiment; the file's stem for any other.
+        path: the file; None for an experiment from text or a mapping.
+        header: the comment lines that open the file.
+    """
+
+    experiment: Experiment
+    name: str
+    path: Path | None
+    header: str
+    document: Document = field(repr=False)
+
+    def where(self, setting: str) -> str:
+        """The place of a dotted setting, for messages: `mine.yaml:12`, or the override; the section's where it is not given."""
+        return str(self.document.place(split(type(self.experiment), setting)))
+
+
+def load(
+    config: str | Path | None, overrides: Sequence[str] = (), *, domain: str | None = None, check_paths: bool = True,
+) -> Loaded:
+    """Reads and checks an experiment.
+
+    Args:
+        config: a YAML file, or the name of a shipped experiment (`vision/cifar10_cnn`, or `cifar10_cnn` where the domain is
+            known); None for the domain's quick start.
+        overrides: `a.b.c=value`, the value in YAML; later ones win.
+        domain: the domain the experiment must belong to; None for any.
+        check_paths: files and folders that it names must exist, relative to the current directory.
+
+    Raises:
+        ConfigError: with everything that is wrong.
+    """
+    path, name = _locate(config, domain)
+    document = read(path, _shown(path))
+    experiment = _build(document, overrides, domain, check_paths)
+    return Loaded(experiment, name, path, document.header, document)
+
+
+def from_text(text: str, overrides: Sequence[str] = (), *, file: str = "experiment", check_paths: bool = True) -> Loaded:
+    """An experiment from YAML text; `file` is how messages call it. Raises ConfigError as `load` does."""
+    document = parse(text, file)
+    experiment = _build(document, overrides, None, check_paths)
+    return Loaded(experiment, Path(file).stem, None, document.header, document)
+
+
+def from_dict(values: Mapping[str, Any], overrides: Sequence[str] = (), *, check_paths: bool = True) -> Experiment:
+    """An experiment from plain values, with the checks of `load`; messages name the settings alone."""
+    document = Document("experiment", _copy(values))
+    return _build(document, overrides, None, check_paths)
+
+
+def shipped() -> dict[str, Path]:
+    """Name -> file of every shipped experiment, in a checkout or an installed wheel."""
+    folder = _configs()
+    found = (path for path in folder.rglob("*") if path.suffix in _SUFFIXES and path.is_file()) if folder else ()
+    return {path.relative_to(folder).with_suffix("").as_posix(): path for path in sorted(found)} if folder else {}
+
+
+def _build(document: Document, overrides: Sequence[str], domain: str | None, check_paths: bool) -> Experiment:
+    parsed = parse_overrides(overrides)
+    cls = _class(document, parsed, domain)
+    problems = apply_overrides(document, parsed, cls)
+    check = Check(cls, document.values, lambda route: document.place(route).override is not None).run()
+    # What an entry of the search space may be is known to space.py better than to its type.
+    wrong = [found for found in check.problems if found[0][:2] != ("tune", "space") or len(found[0]) < 3]
+    wrong += (check.missing if check_paths else []) + space.problems(cls, document.values)
+    experiment = None
+    if not check.problems:
+        _expand_paths(cls, document.values)
+        try:
+            experiment = cls.model_validate(document.values)
+        except ValidationError as error:
+            wrong += validation_problems(error, document.values)
+    if experiment is not None:
+        wrong += [(split(cls, name), message) for name, message in experiment.problems()]
+    problems += [Problem(document.place(route), route, message) for route, message in wrong]
+    if experiment is None or problems:
+        raise ExperimentError(problems)
+    return experiment
+
+
+def _class(document: Document, overrides: Sequence[Override], domain: str | None) -> type[Experiment]:
+    """The Experiment class of the task; nothing else can be checked without it."""
+    given = [(value, place) for name, value, place in overrides if name == "task"]
+    task, place = given[-1] if given else (document.values.get("task"), document.place(("task",)))
+    if isinstance(task, str):
+        found = tasks(task.partition(".")[0]) if task.partition(".")[0] in DOMAINS else {}
+        if task in found:
+            if domain and task.partition(".")[0] != domain:
+                raise _wrong_task(place, f"{task!r} is not a task of {domain}, whose tasks are {listed(tasks(domain), 'and')}")
+            return found[task]
+    known = tasks(domain)
+    if task is None:
+        slip = nearest("task", document.values) if "task" not in document.values else None
+        near = f" (there is {slip!r})" if slip else ""
+        raise _wrong_task(document.place((slip,) if slip else ("task",)), f"must be given{near}: one of {listed(known)}")
+    allowed = f"{'one of ' if len(known) > 1 else ''}{listed(known)}"
+    guess = did_you_mean(str(task), known, 0.4) if len(known) > 1 else ""
+    raise _wrong_task(place, f"{show(task)} is not {allowed}{guess}")
+
+
+def _wrong_task(place: Place, message: str) -> ExperimentError:
+    return ExperimentError([Problem(place, ("task",), message)])
+
+
+def _expand_paths(cls: type[Experiment], values: dict[str, Any]) -> None:
+    """~ in the paths of an experiment becomes the home folder, so that whoever opens them need not think of it."""
+    for setting in settings(cls):
+        if setting.extra("path") and setting.exists_in(values) and "*" not in setting.route:
+            *above, last = setting.route
+            at: Any = values
+            for step in above:
+                at = at.get(step) if isinstance(at, dict) else None
+            if isinstance(at, dict) and isinstance(at.get(last), str):
+                at[last] = str(Path(at[last]).expanduser())
+
+
+def _locate(config: str | Path | None, domain: str | None) -> tuple[Path, str]:
+    """The file and the name of an experiment."""
+    if config is None:
+        if domain is None:
+            raise ConfigError("name an experiment: a YAML file, or a shipped one such as vision/digits")
+        config = quick_start(domain)
+    names, path = shipped(), Path(config).expanduser()
+    given = str(config)
+    if path.suffix in _SUFFIXES or path.is_file():
+        if not path.is_file():
+            raise ConfigError(f"{given}: {_no_file(path, names)}")
+        home = {each.resolve(): name for name, each in names.items()}
+        return path, home.get(path.resolve(), path.stem)
+    for name in (given, f"{domain}/{given}"):
+        if name in names:
+            return names[name], name
+    if path.is_dir():
+        inside = sorted(each for each in path.iterdir() if each.suffix in _SUFFIXES)
+        raise ConfigError(f"{given}: is a folder" + (f"; did you mean {inside[0]}?" if inside else "; name a YAML file"))
+    own = [name for name in names if not domain or name.startswith(f"{domain}/")]
+    tails = [name for name in own if name.rpartition("/")[2] == given]
+    guess = tails[0] if tails else nearest(given, own) or nearest(f"{domain}/{given}", own)
+    hint = f"; did you mean {guess}?" if guess else f"; shipped are {listed(own, 'and')}" if own else ""
+    raise ConfigError(f"{given}: there is no shipped experiment and no file of that name{hint}")
+
+
+def _no_file(path: Path, names: Mapping[str, Path]) -> str:
+    if not path.parent.is_dir():
+        return f"there is no such file, nor a folder {path.parent}"
+    others = [str(path.parent / each.name) for each in path.parent.iterdir() if each.suffix in _SUFFIXES]
+    guess = nearest(str(path), others) or nearest(str(path.with_suffix("")), names)
+    return "there is no such file" + (f"; did you mean {guess}?" if guess else "")
+
+
+def _configs() -> Path | None:
+    """Folder of the shipped experiments: inside the package in a wheel, beside it in a checkout."""
+    package = Path(str(files("pipelines")))
+    return next((folder for folder in (package / "configs", package.parent / "configs") if folder.is_dir()), None)
+
+
+def _shown(path: Path) -> str:
+    """A path as messages name it: short where it lies below the current directory."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _copy(item) for key, item in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,198 @@
+"""Every setting that all domains share, declared once: type, default, limits, unit and meaning.
+
+The YAML check, the reference page, the editors' JSON Schema and `quartet new` are made from these classes.
+A domain derives its own Experiment with its data, model and augmentation sections. Imports no TensorFlow.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+def setting(default: Any, meaning: str, *, unit: str = "", path: bool = False, names: str = "", **limits: Any) -> Any:
+    """A setting: its default (`...` where one must be given), meaning, unit, and pydantic's limits.
+
+    Args:
+        default: the value when the experiment does not say; a class or function to call for a fresh one.
+        meaning: one sentence for the reference page.
+        unit: what the number counts ("examples", "s", "px", "share"), empty for none.
+        path: the value is a file or folder that must exist before any work starts.
+        names: the Keras module, such as "keras.optimizers", that must have a class of that name, in whatever case.
+        limits: `ge`, `gt`, `le`, `lt`, `min_length`, `pattern`, ... as pydantic's Field takes them.
+    """
+    extra: dict[str, Any] = {"unit": unit, "path": path, "names": names}
+    if callable(default):
+        return Field(default_factory=default, description=meaning, json_schema_extra=extra, **limits)
+    return Field(default, description=meaning, json_schema_extra=extra, **limits)
+
+
+class Section(BaseModel):
+    """A mapping in the YAML: unknown keys and wrong types are errors, and nothing changes after the check."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, protected_namespaces=())
+
+
+Share = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
+class Data(Section):
+    """What every domain's data section has; a domain adds its sources and columns."""
+
+    validation: Share | str = setting(
+        0.1, "share of train held out for validation (stratified where there are labels), or the name of a split or folder", unit="share")
+    test: Share | str | None = setting(
+        "test", "the split or folder judged once at the end, or a share of all data; null for none")
+    split_seed: int = setting(0, "seed of every split this run makes; kept apart from train.seed so that seeds share one split", ge=0)
+    group_by: str | None = setting(
+        None, "column (or 'folder' for the parent folder's name) whose value stays on one side of every split")
+    limit: int | None = setting(None, "use only this many training examples (stratified), for a quick look", unit="examples", ge=1)
+    on_bad_example: Literal["stop", "skip"] = setting(
+        "stop", "stop at the first unreadable example and name it, or skip it and count it in the report")
+    cache: Literal["auto", "memory", "disk", "none"] = setting(
+        "auto", "where decoded examples are kept: auto takes memory if they fit a quarter of it, else disk if there is room, else none")
+    cache_folder: str | None = setting(None, "folder of the disk cache; default: the user's cache folder")
+    workers: int | None = setting(None, "parallel decoding calls; default: chosen by tf.data", ge=1)
+
+
+class Optimizer(Section):
+    """A Keras optimizer by name; `options` are handed to its constructor."""
+
+    name: str = setting(
+        "adamw", "any class of keras.optimizers, in lower or mixed case: sgd, adam, adamw, muon, lion, rmsprop, ...",
+        names="keras.optimizers")
+    weight_decay: float | None = setting(None, "decoupled weight decay, applied to every weight of two or more dimensions", ge=0.0)
+    momentum: float | None = setting(None, "momentum, for optimizers that have it", ge=0.0, lt=1.0)
+    nesterov: bool | None = setting(None, "Nesterov momentum, for optimizers that have it")
+    options: dict[str, float | int | bool | str] = setting(dict, "further arguments of the Keras class, such as beta_2 or epsilon")
+
+
+class LearningRate(Section):
+    """Learning rate over the steps of the whole run."""
+
+    peak: float = setting(1e-3, "the highest learning rate", gt=0.0)
+    schedule: Literal["constant", "cosine", "linear", "one_cycle", "step"] = setting(
+        "cosine", "shape after warm-up: constant; cosine or linear down to `final`; one_cycle (up over `warmup`, cosine down); step")
+    warmup: Share = setting(0.0, "share of all steps over which the rate rises linearly (cosine for one_cycle) from `start`", unit="share")
+    start: float = setting(0.0, "rate at step 0 as a share of the peak, where there is a warm-up", unit="share of peak", ge=0.0, le=1.0)
+    final: float = setting(0.0, "rate at the last step as a share of the peak", unit="share of peak", ge=0.0, le=1.0)
+    milestones: list[Share] = setting(list, "step: shares of the run at which the rate is multiplied by `factor`", unit="share")
+    factor: float = setting(0.1, "step: the multiplier at each milestone", gt=0.0, lt=1.0)
+
+
+class Clip(Section):
+    """Gradient clipping, after the sum over replicas. At most one of the three."""
+
+    global_norm: float | None = setting(None, "largest norm of all gradients together", gt=0.0)
+    norm: float | None = setting(None, "largest norm of each weight's gradient", gt=0.0)
+    value: float | None = setting(None, "largest magnitude of each gradient element", gt=0.0)
+
+
+class EarlyStopping(Section):
+    """Stops when the watched metric has not improved for some epochs; the best weights are kept."""
+
+    patience: int = setting(..., "epochs without improvement before stopping", unit="epochs", ge=1)
+    min_delta: float = setting(0.0, "smallest change that counts as an improvement", ge=0.0)
+
+
+class Freeze(Section):
+    """Layers whose weights do not move, for all or the first epochs."""
+
+    layers: list[str] = setting(..., "layer names, with * and ? as wildcards", min_length=1)
+    epochs: int | None = setting(None, "unfreeze after this many epochs; null: never", unit="epochs", ge=1)
+
+
+class Train(Section):
+    """How training goes. Batch sizes are global unless they say micro."""
+
+    epochs: int = setting(10, "passes over the training data", unit="epochs", ge=1)
+    batch_size: int = setting(128, "global batch: examples per update, over all devices and accumulation steps", unit="examples", ge=1)
+    micro_batch_size: int | None = setting(
+        None, "examples in one forward pass of one device; batch_size = devices x accumulation x micro_batch_size", unit="examples", ge=1)
+    accumulation: int | None = setting(None, "forward passes per device and update; default 1, or what micro_batch_size implies", ge=1)
+    optimizer: Optimizer = setting(Optimizer, "the optimizer")
+    learning_rate: LearningRate = setting(LearningRate, "the learning rate")
+    clip: Clip = setting(Clip, "gradient clipping")
+    ema: float | None = setting(
+        None, "decay of an exponential moving average of the weights per step; it is what is evaluated and saved", gt=0.0, lt=1.0)
+    early_stopping: EarlyStopping | None = setting(None, "stop when validation stops improving")
+    watch: str | None = setting(None, "metric that early stopping and the best checkpoint follow; default: the task's own")
+    keep: Literal["best", "last"] = setting("best", "which weights are judged and saved: best on `watch` over the epochs, or the last")
+    freeze: Freeze | None = setting(None, "layers that do not train")
+    validate_every: int = setting(1, "epochs between validations (the last epoch always validates)", unit="epochs", ge=1)
+    seed: int = setting(0, "seed of weights, order, augmentation and dropout", ge=0)
+    deterministic: bool = setting(False, "bit-identical runs on the same machine and software; slower, and switches XLA off")
+    devices: Literal["auto", "cpu"] | Annotated[int, Field(ge=1)] | list[str] = setting(
+        "auto", "auto: all GPUs, else the CPU; cpu; a number of devices; or names such as [GPU:0, GPU:1]")
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = setting(
+        "auto", "compute precision (weights stay float32); auto measures what is fastest and safe here")
+    xla: Literal["auto", "on", "off"] = setting("auto", "compile the step with XLA; auto: on GPUs only")
+    checkpoint_seconds: float = setting(60.0, "longest time between resume checkpoints", unit="s", gt=0.0)
+    log_every: int | None = setting(None, "steps between log points; default: a tenth of an epoch", unit="steps", ge=1)
+
+
+class Evaluate(Section):
+    """How a run is judged."""
+
+    batch_size: int | None = setting(
+        None, "examples per evaluation batch over all devices; default: train.batch_size, at least 256", unit="examples", ge=1)
+    bootstrap: int = setting(1000, "resamples behind each 95 % interval", ge=100)
+    worst: int = setting(36, "worst mistakes shown in the report and in TensorBoard", ge=0, le=400)
+
+
+class Monitor(Section):
+    """What is written for TensorBoard and the terminal."""
+
+    tensorboard: bool = setting(True, "write TensorBoard events")
+    samples: int = setting(16, "examples shown as the model sees them, each epoch", ge=0, le=256)
+    input_wait_warning: float = setting(
+        0.2, "share of time spent waiting for input above which the run says so", unit="share", gt=0.0, le=1.0)
+
+
+class Tune(Section):
+    """The space of a search over settings of this experiment: it is checked, and nothing searches it yet."""
+
+    objective: str | None = setting(None, "validation metric to optimise; default: the task's own")
+    direction: Literal["max", "min"] | None = setting(None, "default: the direction of the metric")
+    algorithm: Literal["random", "bayesian", "hyperband", "grid"] = setting("random", "the search algorithm of Keras Tuner")
+    trials: int = setting(20, "trials in all", ge=1)
+    minutes: float | None = setting(None, "stop starting trials after this time", unit="min", gt=0.0)
+    space: dict[str, dict[str, Any]] = setting(
+        dict, "settings to search, by dotted name: {choice: [...]}, {int: [low, high]}, {float: [low, high]} or {boolean: true}")
+
+
+class Experiment(Section):
+    """A whole experiment. Domains derive from it and narrow `task`, `data` and `model`."""
+
+    task: str = setting(..., "what is learned, as domain.task")
+    seeds: int = setting(1, "train this many times with train.seed, train.seed + 1, ... and report mean and spread", ge=1)
+    data: Data = setting(Data, "the data")
+    train: Train = setting(Train, "training")
+    evaluate: Evaluate = setting(Evaluate, "judging")
+    monitor: Monitor = setting(Monitor, "TensorBoard and terminal")
+    tune: Tune | None = setting(None, "the search space")
+
+    def problems(self) -> list[tuple[str, str]]:
+        """Checks across settings: (dotted setting, what is wrong and what to do) for each that does not hold."""
+        found = []
+        train = self.train
+        if sum(value is not None for value in (train.clip.global_norm, train.clip.norm, train.clip.value)) > 1:
+            found.append(("train.clip", "only one of global_norm, norm and value can be set"))
+        if train.accumulation and train.micro_batch_size and train.batch_size % (train.accumulation * train.micro_batch_size):
+            found.append(("train.batch_size", (
+                f"{train.batch_size} is not a multiple of accumulation x micro_batch_size = "
+                f"{train.accumulation} x {train.micro_batch_size}")))
+        elif train.accumulation and train.batch_size % train.accumulation:
+            found.append(("train.batch_size", f"{train.batch_size} is not a multiple of train.accumulation = {train.accumulation}"))
+        elif train.micro_batch_size and train.batch_size % train.micro_batch_size:
+            found.append(("train.batch_size", f"{train.batch_size} is not a multiple of train.micro_batch_size = {train.micro_batch_size}"))
+        if train.learning_rate.schedule == "step" and not train.learning_rate.milestones:
+            found.append(("train.learning_rate.milestones", "schedule: step needs milestones, such as [0.5, 0.75]"))
+        if train.learning_rate.milestones and train.learning_rate.schedule != "step":
+            found.append(("train.learning_rate.milestones", (
+                f"milestones have no effect with schedule: {train.learning_rate.schedule}; set schedule: step")))
+        if train.deterministic and train.xla == "on":
+            found.append(("train.xla", "determinism switches XLA off; set xla: auto or off, or deterministic: false"))
+        if train.freeze and train.freeze.epochs and train.freeze.epochs >= train.epochs:
+            found.append(("train.freeze.epochs", (
+                f"{train.freeze.epochs} is not below train.epochs = {train.epochs}; null freezes for the whole run")))
+        return found

@@ -1,0 +1,233 @@
+"""Decoded examples kept in memory or on disk, so that they are decoded once.
+
+A disk cache is named by the data, by what decoding computes and by its results' form, and is written whole or not at all:
+a kill in mid-writing leaves only a folder that the next writer removes.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import tensorflow as tf
+
+from pipelines.config.schema import Data
+from pipelines.data.reasons import reason
+from pipelines.data.source import ArraySource, Source, Tensors
+from pipelines.errors import DataError
+
+Decode = Callable[[Tensors, Any], Tensors]  # (one raw example, key or None) -> one example of fixed shape
+
+CHUNK = 256  # examples decoded at a time when a source is read whole
+
+
+def cached(source: Source, decode: Decode | None, data: Data, *, facts: Mapping[str, Any] | None = None) -> ArraySource | None:
+    """The source with every example decoded and kept, as `data.cache` says; None where nothing is kept.
+
+    Args:
+        decode: None where the examples are ready.
+        facts: what the task learned from train, on which decoding may depend.
+
+    Raises:
+        DataError: an example that cannot be decoded, by name; or the disk cache cannot be written.
+    """
+    if decode is None and source.arrays is not None:
+        return source if isinstance(source, ArraySource) else _in_memory(source, source.arrays)
+    spec = decoded_spec(source, decode)
+    size = nbytes(spec, len(source))
+    folder = Path(data.cache_folder or os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "quartet"
+    where = data.cache
+    if where == "auto":
+        if size <= free_memory() // 4:
+            where = "memory"
+        else:
+            where = "disk" if size * 1.5 < shutil.disk_usage(_existing(folder)).free * 0.5 else "none"
+    if where == "none":
+        return None
+    if where == "memory":
+        arrays = {key: np.empty((len(source), *value.shape), value.dtype.as_numpy_dtype) for key, value in spec.items()}
+        done = 0
+        for batch in _decoded(source, decode, data.workers):
+            for key, value in batch.items():
+                arrays[key][done:done + len(value)] = value
+            done += len(value)
+        return _in_memory(source, arrays)
+    return _on_disk(source, decode, spec, folder, data.workers, facts)
+
+
+def _in_memory(source: Source, arrays: dict[str, np.ndarray]) -> ArraySource:
+    return ArraySource(arrays, names=source.name, labels=source.labels, groups=source.groups, fingerprint=source.fingerprint())
+
+
+def _on_disk(source: Source, decode: Decode | None, spec: dict[str, tf.TensorSpec], folder: Path, workers: int | None,
+             facts: Mapping[str, Any] | None) -> ArraySource:
+    """Decoded examples as memory-mapped .npy files; a finished cache is used again."""
+    shapes = ",".join(f"{key}:{value.dtype.name}{list(value.shape)}" for key, value in sorted(spec.items()))
+    known = json.dumps(facts or {}, sort_keys=True, default=str)
+    identity = f"{source.fingerprint()} {len(source)} {shapes} {_computation(source, decode)} {known}"
+    target = folder / hashlib.sha256(identity.encode()).hexdigest()[:24]
+    if not target.exists():
+        staging = folder / f".{target.name}.{platform.node()}.{os.getpid()}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            _sweep(folder)
+            shutil.rmtree(staging, ignore_errors=True)
+            staging.mkdir()
+            with ExitStack() as files:
+                open_files = {key: files.enter_context(open(staging / f"{key}.npy", "wb")) for key in spec}
+                for key, file in open_files.items():
+                    _header(file, (len(source), *spec[key].shape), spec[key].dtype.as_numpy_dtype)
+                for batch in _decoded(source, decode, workers):
+                    for key, value in batch.items():
+                        open_files[key].write(np.ascontiguousarray(value).tobytes())
+                for file in open_files.values():
+                    file.flush()
+                    os.fsync(file.fileno())
+            staging.rename(target)
+        except OSError as error:
+            if not target.exists():  # else another process was faster
+                raise DataError(f"the disk cache {folder} cannot be written: {error.strerror or error}; free some space, name another "
+                                "data.cache_folder, or set data.cache: none") from error
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+    return MappedSource({key: np.load(target / f"{key}.npy", mmap_mode="r", allow_pickle=False) for key in spec}, source)
+
+
+def _header(file: BinaryIO, shape: tuple[int, ...], dtype: Any) -> None:
+    # written as a file and not through a memory map: there a full disk would be a bus error
+    description = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, description)
+
+
+def _sweep(folder: Path) -> None:
+    """Removes what processes of this machine left behind that were killed while they wrote."""
+    for left in folder.glob(f".*.{platform.node()}.*"):
+        owner = left.name.rpartition(".")[2]
+        if owner.isdigit() and not _alive(int(owner)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _computation(source: Source, decode: Decode | None) -> str:
+    """Hash of the graph of `decode` and of the tensors that it holds, so that other settings make another cache."""
+    if decode is None:
+        return ""
+    traced = tf.function(lambda raw: decode(raw, None), autograph=False).get_concrete_function(source.spec)
+    graph = traced.graph.as_graph_def()
+    functions = {function.signature.name for function in graph.library.function}
+
+    def unnumbered(part: Any) -> str:  # functions are numbered as the process made them
+        return re.sub(r'"(\w+)_\d+"', lambda found: f'"{found[1]}"' if found[0].strip('"') in functions else found[0], str(part))
+
+    parts = sorted(unnumbered(part) for part in (*graph.node, *graph.library.function))
+    values = [hashlib.sha256(value.numpy().tobytes()).hexdigest() for value in traced.captured_inputs
+              if isinstance(value, tf.Tensor) and value.dtype not in (tf.resource, tf.variant, tf.string)]
+    return hashlib.sha256("\n".join([*parts, *values, tf.__version__]).encode()).hexdigest()
+
+
+class MappedSource(ArraySource):
+    """Memory-mapped arrays: gathered through numpy, so that only the rows asked for are read."""
+
+    def __init__(self, arrays: dict[str, np.ndarray], source: Source):
+        super().__init__(arrays, names=source.name, labels=source.labels, groups=source.groups, fingerprint=source.fingerprint())
+
+    def gather(self, numbers: tf.Tensor) -> Tensors:
+        keys = list(self.arrays)
+        values = tf.numpy_function(lambda n: [self.arrays[key][n] for key in keys], [numbers], [self.spec[key].dtype for key in keys])
+        return {key: tf.ensure_shape(value, [numbers.shape[0], *self.spec[key].shape]) for key, value in zip(keys, values)}
+
+
+def _decoded(source: Source, decode: Decode | None, workers: int | None) -> Iterable[dict[str, np.ndarray]]:
+    """All examples in their order, decoded, as batches of CHUNK."""
+    def one(number: tf.Tensor) -> Tensors:
+        raw = {name: value[0] for name, value in source.gather(number[None]).items()}
+        return decode(raw, None) if decode else raw
+
+    dataset = tf.data.Dataset.range(len(source)).map(one, num_parallel_calls=workers or tf.data.AUTOTUNE, deterministic=True).batch(CHUNK)
+    done = 0
+    try:
+        for batch in dataset.prefetch(2):
+            yield {key: value.numpy() for key, value in batch.items()}
+            done += CHUNK
+    except tf.errors.OpError as error:
+        found = bad_example(source, decode, range(done, min(len(source), done + CHUNK)))
+        raise found or DataError(f"the data cannot be read: {reason(error)}") from error
+
+
+def bad_example(source: Source, decode: Decode | None, numbers: Iterable[int], keys: Any = None) -> DataError | None:
+    """The error that names the first of `numbers` that cannot be decoded, and why; None where each of them can.
+
+    Args:
+        keys: a key for each of them, where decoding draws from it.
+    """
+    for place, number in enumerate(numbers):
+        try:
+            raw = {name: value[0] for name, value in source.gather(tf.constant([number], tf.int64)).items()}
+            if decode:
+                decode(raw, None if keys is None else keys[place])
+        except tf.errors.OpError as problem:
+            return unreadable(source.name(int(number)), problem)
+    return None
+
+
+def unreadable(name: str, problem: tf.errors.OpError) -> DataError:
+    """The error of an example that cannot be decoded."""
+    return DataError(f"{name}: cannot be read: {reason(problem)}\n"
+                     "Mend or remove it, or set data.on_bad_example: skip; `quartet check` lists all such examples.")
+
+
+def decoded_spec(source: Source, decode: Decode | None) -> dict[str, tf.TensorSpec]:
+    """Shape and dtype of one decoded example, from a trace (nothing is read)."""
+    if decode is None:
+        return source.spec
+    return tf.function(lambda raw: decode(raw, None), autograph=False).get_concrete_function(source.spec).structured_outputs
+
+
+def nbytes(spec: dict[str, tf.TensorSpec], examples: int) -> int:
+    """Bytes of `examples` decoded examples."""
+    return examples * sum(int(np.prod(value.shape.as_list(), dtype=np.int64)) * value.dtype.size for value in spec.values())
+
+
+def free_memory() -> int:
+    """Bytes of memory that this process may still take: the system's or the control group's, whichever is less."""
+    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            available = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
+        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
+        if limit != "max":
+            available = min(available, int(limit) - int(Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii")))
+    except (OSError, StopIteration, ValueError):
+        pass
+    return max(0, available)
+
+
+def _existing(folder: Path) -> Path:
+    while not folder.exists():
+        folder = folder.parent
+    return folder
+
+
+def readable(size: float) -> str:
+    """Bytes as a person writes them: 1.5 GB."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size < 1000 or unit == "TB":
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
+        size /= 1000
+    return ""

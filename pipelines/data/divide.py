@@ -1,0 +1,133 @@
+"""From the data's own splits and the experiment's `data` section to train, validation and test.
+
+Shares are drawn by data.split_seed alone. What was decided is said in notes, for the report.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from pipelines.config.schema import Data
+from pipelines.config.wording import did_you_mean, listed
+from pipelines.data.source import Source
+from pipelines.data.split import choose, hold_out
+from pipelines.errors import DataError
+
+ALIASES = {"train": ("train", "training"), "validation": ("validation", "val", "valid", "dev"), "test": ("test", "testing")}
+POOL_TEST = 0.2  # held out where data.test is `test` and the data come in one piece
+
+
+def divide(
+    names: Sequence[str], load: Callable[[str], Source], data: Data, place: str,
+) -> tuple[Source, Source | None, Source | None, list[str]]:
+    """Train, validation and test of one data set.
+
+    Args:
+        names: the data's own splits; a single name means that the data come in one piece.
+        load: gives the source of one of them; called once for each that is used.
+        data: `validation`, `test`, `split_seed`, `group_by`, `limit`.
+        place: the data set, folder or file, for messages.
+
+    Returns:
+        (train, validation, test, notes).
+
+    Raises:
+        DataError: a split that is not there, used twice, or groups on two sides of the data's own splits.
+    """
+    notes: list[str] = []
+    pool = names[0] if len(names) == 1 else find("train", names)
+    if pool is None:
+        raise DataError(f"{place} has no split 'train'; there are {listed(sorted(names), 'and')}")
+    test_name, test_share = _named(data.test, "test", names, place)
+    if data.test == "test" and test_name is None:  # one piece only, see _named
+        test_share = POOL_TEST
+        notes.append(f"{place} has no test split of its own, so {POOL_TEST:.0%} of it is held out for test")
+    validation_name, validation_share = _named(data.validation, "validation", names, place)
+    for first, second in ((test_name, pool), (validation_name, pool), (validation_name, test_name)):
+        if first is not None and first == second:
+            raise DataError(f"{place}: split {first!r} would be used twice; data.validation, data.test and train must be different splits")
+
+    train, test, validation = load(pool), None, None
+    if test_name is not None:
+        test = load(test_name)
+    elif test_share:
+        train, test = _held_out(train, test_share, "test", data, notes)
+    if validation_name is not None:
+        validation = load(validation_name)
+    elif validation_share:
+        train, validation = _held_out(train, validation_share, "validation", data, notes)
+    unused = [name for name in names if name not in (pool, test_name, validation_name)]
+    if unused:
+        notes.append(f"not used of {place}: {', '.join(sorted(unused))} (data.validation and data.test choose)")
+    if data.group_by is not None:
+        check_groups({"train": train, "validation": validation, "test": test}, data.group_by)
+    if data.limit is not None and data.limit < len(train):
+        notes.append(f"train limited to {data.limit:,} of {len(train):,} examples (data.limit)")
+        train = train.subset(choose(data.limit, count=len(train), seed=data.split_seed, purpose="limit", labels=train.labels))
+    return train, validation, test, notes
+
+
+def find(name: str, names: Sequence[str]) -> str | None:
+    """The one of `names` that is meant by `name`: itself, or one of the usual names of the same role (val, valid, ...)."""
+    if name in names:
+        return name
+    if "[" in name and name.partition("[")[0] in names:  # a slice in TFDS notation
+        return name
+    role = next((others for others in ALIASES.values() if name.lower() in others), ())
+    return next((other for other in names if other.lower() in role), None)
+
+
+def check_groups(parts: dict[str, Source | None], group_by: str) -> None:
+    """Raises DataError where a group stands in two splits."""
+    seen: dict[str, str] = {}
+    for part, source in parts.items():
+        if source is None:
+            continue
+        if source.groups is None:
+            raise DataError(f"data.group_by: {group_by}: these data have no such groups")
+        for group in np.unique(source.groups):
+            if seen.setdefault(group, part) != part:
+                raise DataError(f"data.group_by: {group_by}: group {str(group)!r} stands in both {seen[group]} and {part} of the data's "
+                                "own splits; hold out a share instead (data.validation, data.test), or set data.group_by: null")
+
+
+def check_classes(parts: dict[str, Source | None], classes: Sequence[str], place: str) -> None:
+    """Raises DataError for classes in validation or test of which train has no example."""
+    train = parts["train"]
+    if train is None or train.labels is None:
+        return
+    known = np.unique(train.labels)
+    for part, source in parts.items():
+        if source is None or source.labels is None:
+            continue
+        unseen = np.setdiff1d(np.unique(source.labels), known)
+        if len(unseen):
+            titles = [classes[label] if 0 <= label < len(classes) else str(label) for label in unseen[:5]]
+            example = source.name(int(np.flatnonzero(source.labels == unseen[0])[0]))
+            raise DataError(f"{place}: {part} has classes of which train has no example: {', '.join(titles)}"
+                            f"{' ...' if len(unseen) > 5 else ''} (such as {example}); add examples to train, or remove them")
+
+
+def _named(value: float | str | None, purpose: str, names: Sequence[str], place: str) -> tuple[str | None, float]:
+    """(the data's own split, or None; the share to hold out)."""
+    if value is None or isinstance(value, (int, float)):
+        return None, float(value or 0.0)
+    found = find(value, names)
+    if found is None:
+        if value == "test" and purpose == "test" and len(names) == 1:
+            return None, 0.0
+        remedy = f"set data.{purpose} to one of them, or to a share such as 0.1" + (", or to null" if purpose == "test" else "")
+        raise DataError(f"data.{purpose}: {value}: {place} has no such split; there are {listed(sorted(names), 'and')}"
+                        f"{did_you_mean(value, names) or '.'} Otherwise {remedy}.")
+    return found, 0.0
+
+
+def _held_out(source: Source, share: float, purpose: str, data: Data, notes: list[str]) -> tuple[Source, Source]:
+    groups = source.groups if data.group_by else None
+    if data.group_by and groups is None:
+        raise DataError(f"data.group_by: {data.group_by}: these data have no such groups")
+    split = hold_out(share, count=len(source), seed=data.split_seed, purpose=purpose, labels=source.labels, groups=groups)
+    how = f"grouped by {data.group_by}" if data.group_by else "stratified" if source.labels is not None else "at random"
+    notes.append(f"{purpose}: {len(split.held):,} of {len(source):,} examples held out, {how}, split_seed {data.split_seed}")
+    notes.extend(split.notes)
+    return source.subset(split.kept), source.subset(split.held)

@@ -1,0 +1,104 @@
+"""Examples whose content is a file each, or encoded bytes already in memory; decoding is left to the task."""
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from pipelines.data.source import Source, Tensors
+
+
+class FileSource(Source):
+    """One file an example, read in graph when it is asked for.
+
+    Args:
+        paths: the files, in the order of the examples.
+        key: the name under which a file's bytes stand in an example, a scalar string.
+        root: the folder of the data; the fingerprint does not depend on where that lies.
+        fields: further values by name, [examples, ...].
+        labels, groups: see Source; labels also stand in the examples, as `label` int64.
+    """
+
+    def __init__(self, paths: Sequence[str | Path], *, key: str, root: str | Path | None = None,
+                 fields: Mapping[str, np.ndarray] | None = None, labels: np.ndarray | None = None, groups: np.ndarray | None = None):
+        self.paths = [os.fspath(path) for path in paths]
+        self._root = os.path.join(os.fspath(root), "") if root is not None else ""
+        self.key, self.groups = key, groups
+        self.labels = None if labels is None else np.asarray(labels, np.int64)
+        self._fields = {**(fields or {}), **({} if self.labels is None else {"label": self.labels})}
+        self.spec = {key: tf.TensorSpec([], tf.string),
+                     **{name: tf.TensorSpec(value.shape[1:], tf.as_dtype(value.dtype)) for name, value in self._fields.items()}}
+        self._encoded = [os.fsencode(path) for path in self.paths]
+        self._tensors: tuple[tf.Tensor, Tensors] | None = None
+        self._fingerprint: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    @tf.autograph.experimental.do_not_convert
+    def gather(self, numbers: tf.Tensor) -> Tensors:
+        if self._tensors is None:
+            with tf.init_scope(), tf.device("CPU:0"):
+                paths = tf.constant(self._encoded, tf.string)
+                self._tensors = paths, {name: tf.constant(value) for name, value in self._fields.items()}
+        paths, fields = self._tensors
+        wanted = tf.gather(paths, numbers)
+        if numbers.shape[0] == 1:  # one at a time, as tf.data asks for them: no loop needed
+            content = tf.io.read_file(wanted[0])[None]
+        else:
+            content = tf.map_fn(tf.io.read_file, wanted, parallel_iterations=16)
+        return {self.key: content, **{name: tf.gather(value, numbers) for name, value in fields.items()}}
+
+    def name(self, number: int) -> str:
+        return os.fsencode(self.paths[number]).decode("utf-8", "backslashreplace")
+
+    def fingerprint(self) -> str:
+        """Hash of every file's path below the root, size and time of change, and of the labels."""
+        if self._fingerprint is None:
+            digest = hashlib.sha256()
+            for path in self.paths:
+                digest.update(os.fsencode(path.removeprefix(self._root)))
+                try:
+                    status = os.stat(path)
+                    digest.update(f"\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
+                except OSError:
+                    digest.update(b"\0missing\0")
+            for name, value in sorted(self._fields.items()):
+                digest.update(name.encode() + np.ascontiguousarray(value).tobytes())
+            self._fingerprint = digest.hexdigest()[:16]
+        return self._fingerprint
+
+
+class TensorSource(Source):
+    """Values in memory that numpy cannot hold well: encoded bytes, and ragged values of one free dimension.
+
+    Args:
+        values: name -> tf.Tensor [examples, ...] or tf.RaggedTensor [examples, None].
+        title: what the examples are called, `title[number]`.
+        fingerprint: see Source.
+        labels, groups: see Source.
+    """
+
+    def __init__(self, values: Mapping[str, Any], *, title: str, fingerprint: str, labels: np.ndarray | None = None,
+                 groups: np.ndarray | None = None):
+        self._values = dict(values)
+        self._title, self._fingerprint = title, fingerprint
+        self.labels, self.groups = labels, groups
+        self.spec = {name: tf.TensorSpec(value.shape[1:], value.dtype) for name, value in self._values.items()}
+
+    def __len__(self) -> int:
+        return int(next(iter(self._values.values())).shape[0])
+
+    @tf.autograph.experimental.do_not_convert
+    def gather(self, numbers: tf.Tensor) -> Tensors:
+        return {name: tf.gather(value, numbers) for name, value in self._values.items()}
+
+    def name(self, number: int) -> str:
+        return f"{self._title}[{number}]"
+
+    def fingerprint(self) -> str:
+        return self._fingerprint

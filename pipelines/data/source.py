@@ -1,0 +1,139 @@
+"""Examples by number: what every kind of stored data looks like to the input layer.
+
+A source hands out raw examples (arrays, or encoded bytes); the task turns them into what the model sees.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+Tensors = dict[str, "tf.Tensor"]
+
+
+class Source(ABC):
+    """A finite number of examples, each a mapping of named values, read by number in any order.
+
+    Attributes:
+        spec: name -> tf.TensorSpec of one example (no batch dimension).
+        arrays: name -> array [examples, ...] where everything lies in memory already, else None.
+        labels: int array [examples], class of each example, where the data has classes, else None.
+        groups: array [examples] of str, group of each example (data.group_by), else None.
+    """
+
+    spec: dict[str, "tf.TensorSpec"]
+    arrays: dict[str, np.ndarray] | None = None
+    labels: np.ndarray | None = None
+    groups: np.ndarray | None = None
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def gather(self, numbers: "tf.Tensor") -> Tensors:
+        """Examples `numbers` [batch] int64 as name -> [batch, ...]; in graph, at any order and repetition."""
+
+    @abstractmethod
+    def name(self, number: int) -> str:
+        """What a person calls example `number`: a path, a row, `cifar10/train[17]`."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """A short hash that changes when the data do; cheap (names, sizes, times), not a full read."""
+
+    def subset(self, numbers: Sequence[int] | np.ndarray) -> "Source":
+        """The source that holds just `numbers`, in that order."""
+        return Subset(self, np.asarray(numbers, np.int64))
+
+
+class ArraySource(Source):
+    """Arrays in memory (or memory-mapped), one entry per example along the first dimension."""
+
+    arrays: dict[str, np.ndarray]
+
+    def __init__(
+        self, arrays: dict[str, np.ndarray], *, title: str = "array", names: Callable[[int], str] | None = None,
+        labels: np.ndarray | None = None, groups: np.ndarray | None = None, fingerprint: str | None = None,
+    ):
+        import tensorflow as tf
+
+        lengths = {key: len(value) for key, value in arrays.items()}
+        if len(set(lengths.values())) != 1:
+            raise ValueError(f"arrays differ in length: {lengths}")
+        self.arrays = arrays
+        self.labels, self.groups = labels, groups
+        self.spec = {key: tf.TensorSpec(value.shape[1:], tf.as_dtype(value.dtype)) for key, value in arrays.items()}
+        self._title, self._names, self._fingerprint = title, names, fingerprint
+        self._tensors: Tensors | None = None
+
+    def __len__(self) -> int:
+        return len(next(iter(self.arrays.values())))
+
+    def gather(self, numbers: "tf.Tensor") -> Tensors:
+        import tensorflow as tf
+
+        if self._tensors is None:
+            with tf.init_scope(), tf.device("CPU:0"):
+                self._tensors = {key: tf.constant(value) for key, value in self.arrays.items()}
+        return {key: tf.gather(value, numbers) for key, value in self._tensors.items()}
+
+    def name(self, number: int) -> str:
+        return self._names(number) if self._names else f"{self._title}[{number}]"
+
+    def fingerprint(self) -> str:
+        if self._fingerprint is None:
+            import hashlib
+
+            digest = hashlib.sha256()
+            for key, value in sorted(self.arrays.items()):
+                digest.update(f"{key} {value.shape} {value.dtype}".encode())
+                digest.update(np.ascontiguousarray(value).tobytes())
+            self._fingerprint = digest.hexdigest()[:16]
+        return self._fingerprint
+
+
+class Subset(Source):
+    """Some examples of another source, renumbered from 0."""
+
+    def __init__(self, base: Source, numbers: np.ndarray):
+        import tensorflow as tf
+
+        self.base, self.numbers = base, numbers
+        self.spec = base.spec
+        self.labels = None if base.labels is None else base.labels[numbers]
+        self.groups = None if base.groups is None else base.groups[numbers]
+        self._map = None
+        self._tf = tf
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray] | None:  # type: ignore[override]
+        return None if self.base.arrays is None else {key: value[self.numbers] for key, value in self.base.arrays.items()}
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def gather(self, numbers: "tf.Tensor") -> Tensors:
+        if self._map is None:
+            with self._tf.init_scope(), self._tf.device("CPU:0"):
+                self._map = self._tf.constant(self.numbers)
+        return self.base.gather(self._tf.gather(self._map, numbers))
+
+    def name(self, number: int) -> str:
+        return self.base.name(int(self.numbers[number]))
+
+    def fingerprint(self) -> str:
+        import hashlib
+
+        return hashlib.sha256(self.base.fingerprint().encode() + self.numbers.tobytes()).hexdigest()[:16]
+
+
+def origin(source: Source) -> tuple[Source, np.ndarray]:
+    """The source that a chain of subsets was taken from, and the number there of each example, int64."""
+    numbers = np.arange(len(source))
+    while isinstance(source, Subset):
+        numbers, source = source.numbers[numbers], source.base
+    return source, numbers

@@ -1,0 +1,25 @@
+"""Failures that a person can mend: one message that names the file, the line, the value and the remedy.
+
+The command line prints the message of a QuartetError and exits with its status; anything else is a
+defect of the program and keeps its traceback.
+"""
+
+
+class QuartetError(Exception):
+    """An expected failure. Its text is written for the person who ran the command."""
+
+    exit_status = 1
+
+
+class ConfigError(QuartetError):
+    """The call or the experiment is wrong; nothing was done."""
+
+    exit_status = 2
+
+
+class DataError(QuartetError):
+    """Data that cannot be used: names the file (and row) and what is wrong with it."""
+
+
+class TrainingError(QuartetError):
+    """Training cannot go on, such as a loss that is not finite; the last whole checkpoint is kept."""

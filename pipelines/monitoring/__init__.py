@@ -1,0 +1,1 @@
+"""Watching a run: metrics.jsonl, TensorBoard events, the meter of where time goes, the progress bar."""

@@ -1,0 +1,149 @@
+"""How a training goes, on the terminal: a bar with rate, time left and metrics, or plain lines where there is no terminal."""
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import TextIO
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
+from rich.text import Text
+
+from pipelines.reports import words
+
+_LINE_SECONDS = 10.0  # between plain lines within an epoch
+_NARROWEST = 12  # of the bar, with the space after it, columns
+
+
+class Progress:
+    """Shows steps, and prints notes and epochs above them. A context manager; nothing is drawn before it is entered.
+
+    On a terminal a bar is kept up to date; elsewhere (a pipe, a file, CI) each note, each epoch, and every ten seconds
+    the state come as plain lines without colour. `quiet` shows warnings alone.
+    """
+
+    def __init__(self, total_steps: int, steps_per_epoch: int, quiet: bool = False, *, file: TextIO | None = None, bar: bool | None = None):
+        """
+        Args:
+            total_steps: of the whole run.
+            steps_per_epoch: of one epoch.
+            file: where to write; default: stderr, so that stdout stays for results.
+            bar: draw the bar; default: if `file` is a terminal that can, and CI is not set.
+        """
+        self.total_steps, self.steps_per_epoch, self.quiet = total_steps, max(steps_per_epoch, 1), quiet
+        self._console = Console(file=file or sys.stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
+        able = self._console.is_terminal and not self._console.is_dumb_terminal and not os.environ.get("CI")
+        self._bar = able if bar is None else bar
+        self._live: Live | None = None
+        self._state = _State(total_steps, self.steps_per_epoch)
+        self._said_at = time.monotonic()
+
+    def update(self, step: int, examples_per_second: float, metrics: Mapping[str, float]) -> None:
+        """The state after `step` steps; `metrics` by name, loss first, of the epoch so far."""
+        self._state.update(step, examples_per_second, dict(metrics))
+        if self.quiet:
+            return
+        if self._live:
+            self._live.refresh()
+        elif not self._bar and time.monotonic() - self._said_at >= _LINE_SECONDS:
+            self._print(self._state.line())
+
+    def epoch_line(self, epoch: int, metrics: Mapping[str, float]) -> None:
+        """A line that stays, for an epoch just ended: `train/loss`, `validation/accuracy`, ..."""
+        if not self.quiet:
+            self._print(_epoch_text(epoch, -(-self.total_steps // self.steps_per_epoch), self._state.seconds(), metrics))
+
+    def note(self, text: str) -> None:
+        """A line that stays, above the bar."""
+        if not self.quiet:
+            self._print(text)
+
+    def warning(self, text: str) -> None:
+        """A line that stays and stands out; printed under `quiet` too."""
+        self._print(Text.assemble(("warning: ", "bold yellow"), text))
+
+    def __enter__(self) -> "Progress":
+        if self._bar and not self.quiet:
+            # What others print goes above the bar; but a stdout that is piped elsewhere must stay there.
+            self._live = Live(self._state, console=self._console, refresh_per_second=4, transient=True, redirect_stdout=sys.stdout.isatty())
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            self._live.stop()
+            self._live = None
+
+    def _print(self, text: str | Text) -> None:
+        self._said_at = time.monotonic()
+        self._console.print(text)
+
+
+class _State:
+    """The bar's line. Of what does not fit the terminal the least important is left out."""
+
+    def __init__(self, total_steps: int, steps_per_epoch: int):
+        self.total_steps, self.steps_per_epoch = max(total_steps, 1), steps_per_epoch
+        self.step, self.rate = 0, 0.0
+        self.metrics: dict[str, float] = {}
+        self._began = time.monotonic()
+        self._first: tuple[float, int] | None = None  # when the first update came, and its step: compilation is over
+
+    def update(self, step: int, rate: float, metrics: dict[str, float]) -> None:
+        self.step, self.rate, self.metrics = step, rate, metrics
+        if self._first is None:
+            self._first = (time.monotonic(), step)
+
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def left(self) -> float | None:
+        """Seconds to go at the mean pace since the first update, evaluation and all included; None while unknown."""
+        if self._first is None or self.step <= self._first[1]:
+            return None
+        since, start = self._first
+        return (time.monotonic() - since) / (self.step - start) * max(self.total_steps - self.step, 0)
+
+    def place(self) -> str:
+        epochs = -(-self.total_steps // self.steps_per_epoch)
+        epoch = min(self.step // self.steps_per_epoch + 1, epochs)
+        return f"epoch {epoch}/{epochs}  step {self.step:,}/{self.total_steps:,}"
+
+    def facts(self) -> list[str]:
+        """Time left, loss and metrics, rate; in order of importance."""
+        left = self.left()
+        measured = [f"{name} {words.number(float(value), name)}" for name, value in self.metrics.items()]
+        going = [f"{words.duration(left)} left"] if left and left >= 0.5 else []
+        return [*going, *measured[:1], f"{self.rate:,.0f} examples/s", *measured[1:]]
+
+    def line(self) -> str:
+        return "  ".join([self.place(), *self.facts()])
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = console.width - 1  # a full last column makes some terminals wrap
+        if self._first is None:
+            yield Text(f"preparing the first step ... {words.duration(self.seconds())}"[:width], style="dim")
+            return
+        share = min(self.step / self.total_steps, 1.0)
+        text = self.place()
+        if len(text) + _NARROWEST > width:
+            text = f"{100 * share:.0f} %"
+        for fact in self.facts():
+            if len(text) + len(fact) + 2 + _NARROWEST > width:
+                break
+            text += f"  {fact}"
+        cells = max(0, min(40, width - len(text) - 2))
+        done = round(cells * share)
+        full, empty = ("━", "━") if (console.encoding or "").lower().startswith("utf") else ("=", "-")
+        yield Text.assemble((full * done, "cyan"), (empty * (cells - done), "bright_black"), ("  " if cells else "") + text[:width])
+
+
+def _epoch_text(epoch: int, epochs: int, seconds: float, metrics: Mapping[str, float]) -> str:
+    """`epoch  3/10  12.1 s  train loss 0.5121 accuracy 81.2 %  validation loss 0.6012 accuracy 78.9 %`."""
+    by_split: dict[str, list[str]] = {}
+    for name, value in metrics.items():
+        split, metric = words.split_name(name)
+        by_split.setdefault(split, []).append(f"{metric} {words.number(float(value), metric)}")
+    parts = [" ".join([*([split] if split else []), *values]) for split, values in by_split.items()]
+    return "  ".join([f"epoch {epoch:>{len(str(epochs))}}/{epochs}", words.duration(seconds), *parts])

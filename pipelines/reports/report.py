@@ -1,0 +1,114 @@
+"""What a run came to: report.md for reading, report.html to hand on, report.json for programs, and the figures.
+
+report.json is written last: where it stands, the report is whole. Its text comes from `story.py`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from pipelines.files import finite, write_json, write_whole
+from pipelines.reports.document import markdown
+from pipelines.reports.figures import png
+from pipelines.reports.intervals import spread
+from pipelines.reports.page import page
+from pipelines.reports.settings import changed_settings
+from pipelines.reports.story import CURVES, Story
+from pipelines.task import Judgement, Splits
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def write_report(
+    folder: Path, *, task: str, experiment: str, run: str, judgements: Mapping[str, Judgement], timing: Mapping[str, Any],
+    meter: Mapping[str, Any] | None = None, curves: "Figure | None" = None, splits: Splits | None = None, settings: BaseModel | None = None,
+    environment: Mapping[str, Any] | None = None, notes: Sequence[str] = (), seeds: Sequence[Mapping[str, Any]] = (),
+    lead: str | None = None,
+) -> dict[str, Any]:
+    """Writes report.md, report.html, figures/*.png and, last, report.json; each file whole.
+
+    Args:
+        folder: the run's report/; its parent is the run.
+        task: `vision.classification`.
+        experiment: `vision/cifar10_cnn`.
+        run: the run's name.
+        judgements: by split; the report leads with test, or without one with the first.
+        timing: train_seconds, setup_seconds, examples_per_second, input_wait_fraction, and more where known (epochs, steps).
+        meter: `Meter.summary()`, for the shares of time.
+        curves: the learning curves.
+        splits: sizes, facts, notes and skipped examples of the data.
+        settings: the experiment; what differs from the defaults is listed.
+        environment: versions, devices, precision, source revision, data fingerprint.
+        notes: what a reader should know.
+        seeds: where several were trained, for each {"seed": 0, "run": name of its run beside this one, "metrics":
+            {"test/accuracy": 0.73, ...}}; the commands then name the first of those runs.
+        lead: the metric that the report leads with, without split; default: the first of the judgement.
+
+    Returns:
+        What report.json holds.
+
+    Raises:
+        OSError: as the system gives it.
+    """
+    folder = Path(folder)
+    split = "test" if "test" in judgements else next(iter(judgements), "")
+    judged = judgements[split] if split else Judgement()
+    drawn = {**({CURVES: curves} if curves else {}), **judged.figures}
+    pictures = {name: png(figure) for name, figure in drawn.items()}
+    metrics = {f"{name}/{metric}": value for name, one in judgements.items() for metric, value in one.metrics.items()}
+    said = [*notes, *(splits.notes if splits else ()), *_judged_notes(judgements, split)]
+    content: dict[str, Any] = finite({
+        "task": task, "experiment": experiment, "run": run,
+        "metrics": {name: asdict(metric) for name, metric in metrics.items()},
+        "timing": dict(timing), "time": dict(meter or {}),
+        "data": _data(splits), "notes": list(dict.fromkeys(said)), "skipped": list(splits.skipped) if splits else [],
+        "seeds": [dict(seed) for seed in seeds], "spread": _spread(seeds),
+        "changed": [asdict(change) for change in changed_settings(settings, leave_out=("tune",))] if settings else [],
+        "settings": settings.model_dump(mode="json") if settings else {}, "environment": dict(environment or {}),
+        "tables": {f"{name}/{table}": rows for name, one in judgements.items() for table, rows in one.tables.items()},
+        "figures": [f"figures/{name}.png" for name in pictures],
+    })
+    blocks = Story(content, folder.parent, split, lead, metrics, judged, pictures).blocks()
+    for name, image in pictures.items():
+        write_whole(folder / "figures" / f"{name}.png", image)
+    write_whole(folder / "report.html", page(blocks, title=f"{experiment}: {run}"))
+    write_whole(folder / "report.md", markdown(blocks))
+    write_json(folder / "report.json", content)
+    return content
+
+
+def _judged_notes(judgements: Mapping[str, Judgement], leading: str) -> list[str]:
+    """The leading split's notes first; what is not said of every split names its own."""
+    order = sorted(judgements, key=lambda split: split != leading)
+    everywhere = [note for note in judgements[leading].notes if all(note in one.notes for one in judgements.values())] if leading else []
+    return everywhere + [f"{split.capitalize()}: {note}" for split in order for note in judgements[split].notes if note not in everywhere]
+
+
+def _spread(seeds: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Of each metric over the seeds: mean, standard deviation, number."""
+    found = {}
+    for name in dict.fromkeys(name for seed in seeds for name in seed["metrics"]):
+        values = [seed["metrics"][name] for seed in seeds if seed["metrics"].get(name) is not None]
+        mean, std = spread(values) if values else (float("nan"), float("nan"))
+        found[name] = {"mean": mean, "std": std, "n": len(values)}
+    return found
+
+
+def _data(splits: Splits | None) -> dict[str, Any]:
+    if splits is None:
+        return {}
+    sources = {"train": splits.train, "validation": splits.validation, "test": splits.test}
+    sizes = {name: len(source) for name, source in sources.items() if source is not None}
+    return {"examples": sizes, "facts": {name: _abridged(value) for name, value in splits.facts.items()}}
+
+
+def _abridged(value: Any, most: int = 100) -> Any:
+    """Facts for the report: a vocabulary or catalogue is cut to its beginning; it stands whole with the model."""
+    value = finite(value)
+    if isinstance(value, (list, dict)) and len(value) > most:
+        return {"count": len(value), "first": value[:10] if isinstance(value, list) else dict(list(value.items())[:10])}
+    return value

@@ -1,0 +1,163 @@
+"""Run directories: where a run's files stand, who may write them, and which experiment they belong to. Imports no TensorFlow."""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipelines.errors import ConfigError
+from pipelines.files import write_whole
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The files of one run: runs/<domain>/<experiment>/<name>/."""
+
+    path: Path
+
+    @property
+    def experiment(self) -> Path:
+        return self.path / "experiment.yaml"
+
+    @property
+    def environment(self) -> Path:
+        return self.path / "environment.json"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.path / "tensorboard"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def model(self) -> Path:
+        return self.path / "model"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report"
+
+    @property
+    def finished(self) -> bool:
+        """The report stands: training and judging are over."""
+        return (self.report / "report.json").exists()
+
+    @property
+    def begun(self) -> bool:
+        return self.experiment.exists()
+
+    def read_report(self) -> dict[str, Any]:
+        """report.json; ConfigError where the run has none."""
+        try:
+            return json.loads((self.report / "report.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise ConfigError(f"{self.path}: the run is not finished (it has no report); the command that began it goes on") from None
+
+    def claim(self, resolved: str, *, fresh: bool) -> None:
+        """Writes the experiment into a new folder, or checks that a begun run is the same experiment.
+
+        Args:
+            resolved: the experiment, resolved whole, as YAML.
+            fresh: begin anew; what stands there is moved aside to <name>~1, <name>~2, ...
+
+        Raises:
+            ConfigError: another experiment stands there.
+        """
+        if self.begun and fresh:
+            number = 1
+            while self.path.with_name(f"{self.path.name}~{number}").exists():
+                number += 1
+            self.path.rename(self.path.with_name(f"{self.path.name}~{number}"))
+        if not self.begun:
+            write_whole(self.experiment, resolved)
+            return
+        differing = differences(yaml.safe_load(self.experiment.read_text(encoding="utf-8")), yaml.safe_load(resolved))
+        if differing:
+            shown = "\n".join(f"  {name}: {there} there, {here} now" for name, there, here in differing[:10])
+            raise ConfigError(f"{self.path}: this run was begun with another experiment:\n{shown}\n"
+                              "Give --name NEW for a new run, or --fresh to begin this one anew (the old one is moved aside).")
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps a second process out of the folder; the system lets go of the lock when this one ends, however it ends.
+
+        Raises:
+            ConfigError: another process is training here.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with open(self.path / ".lock", "a+", encoding="ascii") as file:
+            if not _lock(file):
+                file.seek(0)
+                raise ConfigError(f"{self.path}: another process (number {file.read().strip() or 'unknown'}) is training here; "
+                                  "wait for it, or give --name NEW")
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
+
+
+def _lock(file: Any) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        except OSError:
+            return False
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def run_folder(runs: Path | str, experiment: str, name: str | None, overrides: Sequence[str] = ()) -> RunFolder:
+    """The folder of a run.
+
+    Args:
+        runs: the folder of all runs.
+        experiment: `vision/cifar10_cnn`.
+        name: as the person chose; None makes it from the overrides, so that the same command finds the same run.
+        overrides: `train.epochs=3` and the like.
+    """
+    if name is not None and (not name or name != Path(name).name or name.startswith(".")):
+        raise ConfigError(f"--name: {name!r} is not a plain folder name")
+    return RunFolder(Path(runs) / experiment / (name or name_of(overrides)))
+
+
+def name_of(overrides: Sequence[str]) -> str:
+    """A readable name that tells apart what was overridden: `default`, or `epochs=3,width=64`."""
+    if not overrides:
+        return "default"
+    parts = []
+    for override in overrides:
+        key, _, value = override.partition("=")
+        parts.append(f"{key.strip().rpartition('.')[2]}={value.strip()}")
+    text = re.sub(r"[^A-Za-z0-9=,._-]+", "-", ",".join(parts)).strip("-.")
+    # two settings may end in the same word, and long names are cut: the hash keeps such runs apart
+    clash = len({part.partition("=")[0] for part in parts}) < len(parts) or len(text) > 60
+    return f"{text[:60]}-{hashlib.sha256(' '.join(overrides).encode()).hexdigest()[:6]}" if clash else text
+
+
+def differences(there: Any, here: Any, name: str = "") -> list[tuple[str, Any, Any]]:
+    """Settings that differ between two experiments: (dotted name, value there, value here)."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        return [found for key in sorted(set(there) | set(here), key=str)
+                for found in differences(there.get(key), here.get(key), f"{name}.{key}" if name else str(key))]
+    return [] if there == here and type(there) is type(here) else [(name, there, here)]

@@ -1,0 +1,1 @@
+"""Using a finished run: judging again, predicting, exporting."""

@@ -1,0 +1,40 @@
+"""From raw input to the user's words: one function for prediction and for the saved model, and batches of raw examples."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from pipelines.data.source import Tensors
+from pipelines.serving.load import LoadedRun
+from pipelines.task import Task
+
+
+def respond(run: LoadedRun, examples: Tensors) -> Tensors:
+    """Examples as `Task.receive` gives them into the answer in the user's words; in graph, as judged."""
+    inputs, _ = run.task.prepare(examples)
+    return run.task.respond(run.task.answer(lambda batch: run.model(batch, training=False), inputs))
+
+
+def stacked(task: Task, rows: Sequence[dict[str, Any]]) -> Tensors:
+    """Raw examples, as `Task.read` gives them, as one batch: name -> [batch, ...] of the dtype in raw_spec.
+
+    Where an entry's length is free and differs, the shorter are filled up with zeros (or empty strings) at the end.
+    """
+    batch = {}
+    for name, spec in task.raw_spec().items():
+        values = [np.asarray(row[name], object if spec.dtype == tf.string else spec.dtype.as_numpy_dtype) for row in rows]
+        if len({value.shape for value in values}) > 1:
+            shape = np.max([value.shape for value in values], axis=0)
+            filler: Any = b"" if spec.dtype == tf.string else 0
+            values = [np.pad(value, [(0, full - there) for full, there in zip(shape, value.shape)], constant_values=filler)
+                      for value in values]
+        batch[name] = tf.constant(np.stack(values) if spec.dtype != tf.string else [value.tolist() for value in values], spec.dtype)
+    return batch
+
+
+def class_names(task: Task, width: int) -> list[str] | None:
+    """Names of the entries of a vector of `width` probabilities, where the facts tell them."""
+    classes = task.facts.get("classes")
+    return [str(name) for name in classes] if isinstance(classes, list) and len(classes) == width else None

@@ -1,0 +1,133 @@
+"""`quartet evaluate`: judges a finished run again, on one of its own splits or on other labelled data, beside its report.
+
+The training report is never touched: each judging has a folder of its own in report/.
+"""
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from pipelines import environment
+from pipelines.config.load import from_dict
+from pipelines.config.schema import Experiment
+from pipelines.data.source import Source
+from pipelines.errors import ConfigError, DataError
+from pipelines.reports.report import write_report
+from pipelines.runs import RunFolder
+from pipelines.serving.load import LoadedRun
+from pipelines.serving.new_data import new_data
+from pipelines.task import Judgement, Splits
+from pipelines.training import devices
+from pipelines.training.evaluation import Evaluator, batch_size
+
+SPLITS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What a judging came to.
+
+    Attributes:
+        split: what was judged: validation, test, train, or the name of the new data.
+        folder: where its report stands.
+        notes: what a reader should know, beside the judgement's.
+    """
+
+    split: str
+    judgement: Judgement
+    folder: Path
+    notes: list[str]
+    report: dict[str, Any]
+
+
+def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = None, overrides: Sequence[str] = ()) -> Evaluated:
+    """Judges a run and writes the report of that.
+
+    Args:
+        run: loaded on the devices to use.
+        split: of the run's own data validation, test or train (default: test, or validation where there is none); of new data one
+            of theirs.
+        data: new labelled data; None for the run's own.
+        overrides: `evaluate....=value`, and with `data` also `data....=value`.
+
+    Raises:
+        ConfigError: a split that the run does not have, or settings that are not about judging.
+        DataError: data that cannot be read, or classes that the run does not know.
+    """
+    began = time.perf_counter()
+    experiment = with_settings(run, overrides, new=data is not None)
+    run = replace(run, task=type(run.task)(experiment, run.task.facts))
+    if data is None:
+        source, splits, named = own_split(run, split)
+        notes = changed_data(run.folder, splits)
+    else:
+        source, splits = new_data(run, data, split, [text for text in overrides if text.startswith("data.")])
+        named, notes = split or data.stem, [f"Judged on {data}.", *splits.notes]
+    setup = time.perf_counter() - began
+    evaluator = Evaluator(run.task, run.model, source, machine=run.machine, data=experiment.data,  # type: ignore[attr-defined]
+                          batch=batch_size(experiment.evaluate, experiment.train.batch_size))
+    began = time.perf_counter()
+    answers, targets = evaluator.answers()
+    seconds = time.perf_counter() - began
+    judgement = run.task.judge(answers, targets, source)
+    if run.machine.precision != run.judged_precision:
+        notes.append(f"Judged in {run.machine.precision}; the run's own report is in {run.judged_precision}.")
+    target = folder_for(run.folder, named if data is None else "-".join(filter(None, (data.stem, split))))
+    timing = {"setup_seconds": setup, "evaluation_seconds": seconds, "examples_per_second": len(source) / seconds}
+    report = write_report(
+        target, task=experiment.task, experiment=run.name, run=run.folder.path.name, judgements={named: judgement}, timing=timing,
+        splits=Splits(splits.train, splits.validation, splits.test, run.task.facts, splits.skipped, splits.notes), settings=experiment,
+        environment={**environment.facts(), **devices.describe(run.machine), "data": {named: source.fingerprint()}}, notes=notes)
+    return Evaluated(named, judgement, target, notes, report)
+
+
+def with_settings(run: LoadedRun, overrides: Sequence[str], *, new: bool) -> Experiment:
+    """The run's experiment judged as `overrides` say."""
+    allowed = ("evaluate.", "data.") if new else ("evaluate.",)
+    for text in overrides:
+        if not text.startswith(allowed):
+            others = " (data... only together with --data)" if text.startswith("data.") else ""
+            raise ConfigError(f"{text}: a finished run is judged as it was trained; only evaluate... can be set{others}")
+    judging = [text for text in overrides if text.startswith("evaluate.")]
+    settings = run.task.experiment  # without pretrained weights
+    return from_dict(settings.model_dump(mode="python"), judging, check_paths=False) if judging else settings
+
+
+def own_split(run: LoadedRun, split: str | None) -> tuple[Source, Splits, str]:
+    """One of the run's own splits, made again as they were made for training."""
+    if split is not None and split not in SPLITS:
+        raise ConfigError(f"--split: {split!r} is none of a run's splits, which are train, validation and test")
+    splits = type(run.task)(run.task.experiment).splits()
+    named = split or ("test" if splits.test is not None else "validation")
+    source: Source | None = getattr(splits, named)
+    if source is None:
+        there = [name for name in SPLITS if getattr(splits, name) is not None]
+        raise ConfigError(f"--split: the run has no {named} split; it has {' and '.join(there)}")
+    theirs, ours = splits.facts.get("classes"), run.task.facts.get("classes")
+    if theirs != ours:
+        raise DataError("the data have changed since the run was trained: their classes are other ones. Restore them, or give --data")
+    return source, splits, named
+
+
+def changed_data(folder: RunFolder, splits: Splits) -> list[str]:
+    """A note for each split whose examples are not those of the training any more."""
+    try:
+        known = json.loads(folder.environment.read_text(encoding="utf-8")).get("data") or {}
+    except (OSError, ValueError):
+        return []
+    sources = {name: getattr(splits, name) for name in SPLITS}
+    changed = [name for name, source in sources.items() if source is not None and name in known and source.fingerprint() != known[name]]
+    if not changed:
+        return []
+    return [f"The data have changed since the training ({', '.join(changed)}): examples of this split may have been trained on."]
+
+
+def folder_for(folder: RunFolder, name: str) -> Path:
+    """report/<name>, or <name>-2, ... where that stands already."""
+    plain = "".join(char if char.isalnum() or char in "._-" else "-" for char in name).strip(".-") or "data"
+    names = (plain if number == 1 else f"{plain}-{number}" for number in count(1))
+    return next(folder.report / name for name in names if name != "figures" and not (folder.report / name).exists())

@@ -1,0 +1,129 @@
+"""`quartet export`: a run as a SavedModel that takes what a user has and answers in the user's words, with all preprocessing
+inside.
+It needs TensorFlow alone to run: no Keras, none of this project. Its folder is written whole or not at all.
+"""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from pipelines.errors import ConfigError, TrainingError
+from pipelines.serving.answers import class_names, respond
+from pipelines.serving.load import LoadedRun
+
+SIGNATURE = "serving_default"
+
+
+class Served(tf.Module):
+    """What is saved: the variables, the labels, and the function from raw input to answer."""
+
+    def __init__(self, run: LoadedRun, labels: Path | None):
+        super().__init__(name="served")
+        # bare variables, so that nothing of Keras is in the saved object graph
+        self.values = [variable.value for variable in run.model.variables]
+        self.labels = tf.saved_model.Asset(str(labels)) if labels else None
+        self._run = run
+
+        def answer(**raw: tf.Tensor) -> dict[str, tf.Tensor]:
+            return respond(run, run.task.receive(raw))
+
+        self.answer = tf.function(answer, autograph=False)
+
+    def signature(self) -> Any:
+        """The function for raw_spec, traced."""
+        specs = {name: tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in self._run.task.raw_spec().items()}
+        return self.answer.get_concrete_function(**specs)
+
+
+def export(run: LoadedRun, target: Path, *, replace: bool = False) -> Path:
+    """Writes the SavedModel with labels.txt and README.txt. Returns its folder.
+
+    Args:
+        run: loaded on one device.
+        target: the folder; its parent is made.
+        replace: what stands there may go.
+
+    Raises:
+        ConfigError: something stands there.
+        TrainingError: it cannot be written.
+    """
+    free(target, replace)
+    staging = target.with_name(f".{target.name}.part-{os.getpid()}")
+    try:
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir(parents=True)
+        classes = class_names(run.task, len(run.task.facts.get("classes") or ()))
+        labels = staging / "labels.txt" if classes else None
+        if labels and classes:
+            labels.write_text("".join(f"{' '.join(name.splitlines())}\n" for name in classes), encoding="utf-8")
+        module = Served(run, labels)
+        signature = module.signature()
+        tf.saved_model.save(module, str(staging), signatures={SIGNATURE: signature})
+        if labels:
+            labels.unlink()  # it now stands in assets/
+        (staging / "README.txt").write_text(readme(run, target, signature), encoding="utf-8")
+        _flush(staging)
+        old = target.with_name(f".{target.name}.old-{os.getpid()}")
+        if target.exists():
+            target.rename(old)
+        staging.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+    except (OSError, tf.errors.ResourceExhaustedError) as error:
+        raise TrainingError(f"{target}: the model cannot be written: {getattr(error, 'strerror', None) or error}") from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return target
+
+
+def free(target: Path, replace: bool) -> None:
+    """Raises ConfigError where something stands that must not go."""
+    if not target.exists():
+        return
+    if not replace:
+        raise ConfigError(f"{target}: is there already; --to DIR names another place, --replace writes over it")
+    if not (target / "saved_model.pb").is_file():
+        raise ConfigError(f"{target}: is no exported model, and so is not replaced; --to DIR names another place")
+
+
+def readme(run: LoadedRun, target: Path, signature: Any) -> str:
+    """What the model takes and gives, and how to call it."""
+    task, classes = run.task, run.task.facts.get("classes")
+    takes = {name: tf.TensorSpec(spec.shape, spec.dtype) for name, spec in task.raw_spec().items()}
+    meanings = task.meanings
+
+    def lines(specs: dict[str, Any]) -> list[str]:
+        return [f"  {name}: {_shape(spec)}{f' - {meanings[name]}' if name in meanings else ''}" for name, spec in specs.items()]
+
+    first = next(iter(takes))
+    gives = signature.structured_outputs
+    precision = f"Computes in {run.machine.precision}" + (
+        ", as the run was judged." if run.machine.precision == run.judged_precision else f"; the run was judged in {run.judged_precision}.")
+    example = [
+        "import tensorflow as tf", f"model = tf.saved_model.load({str(target.name)!r})  # keep the model: its functions need it",
+        f"{first} = tf.constant([open('example', 'rb').read()])" if takes[first].dtype == tf.string else f"{first} = tf.constant(...)",
+        f"answer = model.signatures[{SIGNATURE!r}]({', '.join(f'{name}={name}' for name in takes)})",
+        "print({name: value.numpy() for name, value in answer.items()})",
+    ]
+    parts = [
+        f"{run.name} ({task.experiment.task}), run {run.folder.path.name}: a TensorFlow SavedModel.",
+        "It needs TensorFlow 2.21 or later, nothing else. All preprocessing is inside; any number of inputs at once.", precision, "",
+        f"Signature {SIGNATURE!r} takes", *lines(takes), "and gives", *lines(gives)]
+    if classes:
+        parts += ["", f"labels.txt in assets/ holds the {len(classes)} class names, in the order of the probabilities."]
+    return "\n".join([*parts, "", *(f"    {line}" for line in example), ""])
+
+
+def _shape(spec: Any) -> str:
+    sizes = ["batch", *("any" if size is None else str(size) for size in spec.shape[1:])]
+    return f"[{', '.join(sizes)}] {spec.dtype.name}"
+
+
+def _flush(folder: Path) -> None:
+    """To the disk, so that after a power cut the renamed folder is whole."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with open(os.path.join(place, name), "rb") as file:
+                os.fsync(file.fileno())

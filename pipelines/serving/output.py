@@ -1,0 +1,154 @@
+"""Predictions as a table, CSV or JSON lines, a line for each input as soon as it is answered. Imports no TensorFlow."""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, BinaryIO, TextIO
+
+import numpy as np
+
+from pipelines.errors import ConfigError
+from pipelines.reports import words
+from pipelines.terminal import print_table
+
+PAGE = 500  # rows of a table printed at a time
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The answer to one input, or why there is none.
+
+    Attributes:
+        values: name -> a text, a number, or an array, as `Task.respond` gives them.
+        error: why it could not be read.
+    """
+
+    name: str
+    values: dict[str, Any] = field(default_factory=dict)
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What of the answers is written.
+
+    Attributes:
+        columns: outputs of one value an input, in their order.
+        vector: the output that holds a value for each class, or None.
+        classes: their names.
+        top: so many best classes, with their probabilities.
+        all: the value of every class.
+    """
+
+    columns: list[str]
+    vector: str | None = None
+    classes: Sequence[str] = ()
+    top: int = 0
+    all: bool = False
+
+    @classmethod
+    def of(cls, ranks: Mapping[str, int], classes: Sequence[str] | None, *, top: int = 0, every: bool = False) -> "Shown":
+        """From the rank of each output, with batch. Raises ConfigError where classes are asked for and there are none."""
+        vector = next((name for name, rank in ranks.items() if rank == 2), None) if classes else None
+        if (top or every) and vector is None:
+            raise ConfigError("--top and --probabilities: this run gives no probabilities of classes")
+        names = list(classes or ())
+        return cls([name for name in ranks if name != vector], vector, names, min(top, len(names)), every)
+
+    def best(self, values: Mapping[str, Any]) -> list[tuple[str, float]]:
+        """The `top` classes, best first."""
+        if not values or not self.vector:
+            return []
+        shares = np.asarray(values[self.vector])
+        order = np.argsort(-shares, kind="stable")[:self.top]
+        return [(self.classes[place], float(shares[place])) for place in order]
+
+
+def write_csv(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> None:
+    """A heading and a row for each input; an input without an answer has only its name and `error`."""
+    ranked = [f"{name}_{place}" for place in range(1, shown.top + 1) for name in ("top", "probability")]
+    every = [f"p_{name}" for name in shown.classes] if shown.all else []
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["input", *shown.columns, *ranked, *every, "error"])
+    for one in predictions:
+        if one.error is not None:
+            writer.writerow([_text(one.name), *[""] * (len(shown.columns) + len(ranked) + len(every)), one.error])
+            continue
+        best = [item for pair in shown.best(one.values) for item in pair]
+        shares = np.asarray(one.values[shown.vector]).tolist() if every and shown.vector else []
+        writer.writerow([_text(one.name), *(_cell(one.values[name]) for name in shown.columns), *best, *shares, ""])
+        file.flush()
+
+
+def write_jsonl(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> None:
+    """An object for each input: `input` and the answers, or `input` and `error`."""
+    for one in predictions:
+        row: dict[str, Any] = {"input": _text(one.name)}
+        if one.error is not None:
+            row["error"] = one.error
+        else:
+            row |= {name: value.tolist() if isinstance(value := one.values[name], np.ndarray) else value for name in shown.columns}
+            if shown.top:
+                row["top"] = [{"label": label, "probability": share} for label, share in shown.best(one.values)]
+            if shown.all and shown.vector:
+                row[shown.vector] = dict(zip(shown.classes, np.asarray(one.values[shown.vector]).tolist()))
+        file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        file.flush()
+
+
+def write_table(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> None:
+    """For reading; a page of rows at a time, so that many inputs need no more memory than few."""
+    source = iter(predictions)
+    while page := list(islice(source, PAGE)):
+        failed = any(one.error is not None for one in page)
+        columns = ["input", *(name.replace("_", " ") for name in shown.columns), *([f"best {shown.top}"] if shown.top else []),
+                   *(shown.classes if shown.all else []), *(["error"] if failed else [])]
+        print_table(columns, [_row(one, shown, failed) for one in page], file=file)
+
+
+def _row(one: Prediction, shown: Shown, failed: bool) -> list[str]:
+    if one.error is not None:
+        return [_text(one.name), *["–"] * (len(shown.columns) + bool(shown.top) + len(shown.classes) * shown.all), one.error]
+    values = [(name, one.values[name]) for name in shown.columns]
+    cells = [words.number(value, name) if isinstance(value, float) else str(_cell(value)) for name, value in values]
+    if shown.top:
+        cells.append(", ".join(f"{label} {words.number(share, 'share')}" for label, share in shown.best(one.values)))
+    if shown.all and shown.vector:
+        cells += [words.number(float(share), "share") for share in one.values[shown.vector]]
+    return [_text(one.name), *cells, *([""] if failed else [])]
+
+
+WRITERS = {"table": write_table, "csv": write_csv, "jsonl": write_jsonl}
+
+
+def to_binary(kind: str, predictions: Iterable[Prediction], shown: Shown, file: BinaryIO) -> None:
+    """Writes to an open binary file, in UTF-8; `kind` is one of WRITERS."""
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    try:
+        WRITERS[kind](predictions, shown, text)
+        text.flush()
+    finally:
+        text.detach()
+
+
+def counted(predictions: Iterable[Prediction], counts: dict[str, int], failed: Any) -> Iterator[Prediction]:
+    """Hands predictions on, counting `answered` and `failed` and calling `failed` with those that have an error."""
+    for one in predictions:
+        if one.error is None:
+            counts["answered"] += 1
+        else:
+            counts["failed"] += 1
+            failed(one)
+        yield one
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value.tolist(), ensure_ascii=False) if isinstance(value, np.ndarray) else value
+
+
+def _text(name: str) -> str:
+    """A file's name as UTF-8; bytes that are none become the replacement character."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,0 +1,149 @@
+"""The one contract that a domain fills; everything else in pipelines/ works on it alone.
+
+What a task says: what its examples are, how a stored example becomes what the model sees, the model, the
+loss, how answers are judged, and the signature that takes what a user has and answers in the user's words.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from pipelines.config.schema import Experiment
+from pipelines.data.source import Source, Tensors
+
+if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The data of one run. Nothing in `facts` was learned from validation or test."""
+
+    train: Source
+    validation: Source | None
+    test: Source | None
+    facts: dict[str, Any] = field(default_factory=dict)  # JSON values: class names, statistics, vocabulary
+    skipped: tuple[str, ...] = ()  # examples left out under on_bad_example: skip, each with its reason
+    notes: tuple[str, ...] = ()  # what a reader of the report should know: how splits were made, resized from, ...
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number with its 95 % interval and the number of examples behind it."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+
+
+@dataclass
+class Judgement:
+    """All that an evaluation of one split says."""
+
+    metrics: dict[str, Metric] = field(default_factory=dict)
+    tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    figures: dict[str, "Figure"] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+class Task(ABC):
+    """What a domain says about one kind of learning. Built anew, from experiment and facts, in every process.
+
+    A task holds no weights. Methods marked "in graph" are traced into tf.functions and must be pure: their
+    randomness comes from the `keys` and `seed` they are given.
+    """
+
+    watch: ClassVar[tuple[str, str]]  # the metric to follow without its split, and "max" or "min": ("accuracy", "max")
+    meanings: ClassVar[dict[str, str]] = {}  # what each input and output of the saved model is, for its README
+    random_decode: bool = False  # decode() draws from its key when training, so its results are not cached
+
+    def __init__(self, experiment: Experiment, facts: dict[str, Any] | None = None):
+        """`facts` is None before `splits()` was called, and what `splits()` found afterwards (saved with a run)."""
+        self.experiment = experiment
+        self.facts = facts or {}
+
+    @abstractmethod
+    def splits(self) -> Splits:
+        """Finds and divides the data and learns the facts from train. Raises DataError with file and remedy."""
+
+    @abstractmethod
+    def decode(self, raw: Tensors, key: "tf.Tensor | None" = None) -> Tensors:
+        """One stored example into one example of fixed shape, in graph; run in parallel, cached if not random.
+
+        Args:
+            raw: a source's example, without batch dimension.
+            key: int32 [2], a pure function of (seed, epoch, example), when training; None when judging.
+        """
+
+    @abstractmethod
+    def prepare(self, examples: Tensors, *, keys: "tf.Tensor | None" = None, seed: "tf.Tensor | None" = None,
+                epoch: "tf.Tensor | None" = None) -> tuple[Any, Any]:
+        """A batch as decoded into (inputs, targets) of the model, in graph, on the device.
+
+        Args:
+            examples: name -> [batch, ...].
+            keys: int32 [batch, 2], one for each example and epoch, when training; None when judging.
+            seed: int32 [2], one for the micro-batch and step, when training.
+            epoch: int64 scalar when training.
+        """
+
+    @abstractmethod
+    def model(self) -> "keras.Model":
+        """A new model that takes `inputs` and gives raw outputs (logits); normalisation stands inside it."""
+
+    def initialise(self, model: "keras.Model", batches: Iterator[tuple[Any, Any]]) -> None:  # noqa: B027
+        """Sets weights that are computed from training examples as judged (inputs, targets), before step 0."""
+
+    @abstractmethod
+    def loss(self, outputs: Any, targets: Any, training: bool) -> "tf.Tensor":
+        """Loss of each example, [batch] float32, in graph. Smoothing and class weights only when training."""
+
+    def example_weights(self, targets: Any) -> "tf.Tensor | None":
+        """Weight of each example in the training loss, [batch] float32, or None for 1. In graph."""
+        return None
+
+    @abstractmethod
+    def scores(self, outputs: Any, targets: Any) -> Tensors:
+        """Streamed metrics: name -> [batch] float32 whose mean over examples is the metric. In graph."""
+
+    @abstractmethod
+    def answer(self, model: "Any", inputs: Any) -> Tensors:
+        """The model's answer as judged and as served: name -> [batch, ...]. In graph.
+
+        Args:
+            model: a callable, inputs -> outputs, with the weights being judged (test-time flips call it twice).
+        """
+
+    @abstractmethod
+    def targets(self, examples: Tensors) -> Tensors:
+        """What answers are compared with, name -> [batch, ...]; in graph."""
+
+    @abstractmethod
+    def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
+        """Everything the report says about one split. Rows of answers and targets are in the order of `source`."""
+
+    def show(self, source: Source, writer: Any, step: int, *, inputs: Any = None, targets: Any = None,  # noqa: B027
+             split: str = "train") -> None:
+        """Writes samples of a training batch as the model sees them to TensorBoard (`monitoring.tensorboard.Writer`)."""
+
+    @abstractmethod
+    def raw_spec(self) -> dict[str, "tf.TensorSpec"]:
+        """What the saved model takes, by name, with batch dimension None: {"image": [None] string}."""
+
+    @abstractmethod
+    def receive(self, raw: Tensors) -> Tensors:
+        """A batch of raw input into examples as `decode` gives them: name -> [batch, ...]; in graph."""
+
+    @abstractmethod
+    def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
+        """What `predict` was given (paths, globs, texts) as (name, one raw example, or why it cannot be read)."""
+
+    @abstractmethod
+    def respond(self, answers: Tensors) -> Tensors:
+        """Answers in the user's words, for the saved model: {"label": [batch] string, "probabilities": ...}; in graph."""

@@ -1,0 +1,1 @@
+"""The training harness: devices, the pure step, the loop, its state, schedules, callbacks."""

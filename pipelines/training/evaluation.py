@@ -1,0 +1,108 @@
+"""Judging: every example answered exactly once, whatever the batch and the number of replicas."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from pipelines.config.schema import Data, Evaluate
+from pipelines.data import order
+from pipelines.data.input import Feed, make_feed
+from pipelines.data.source import Source
+from pipelines.task import Task
+from pipelines.training.devices import Machine
+
+
+class Evaluator:
+    """Answers all examples of one source with a model's current weights, or their moving averages.
+
+    Args:
+        task: prepares batches, answers and scores them.
+        model: built under `machine.strategy.scope()`.
+        source: what is judged.
+        batch: examples a step over all devices; rounded up to a multiple of them.
+        averages: variables to stand in for the model's trainable ones in `scores`, such as their moving averages.
+    """
+
+    def __init__(self, task: Task, model: keras.Model, source: Source, *, machine: Machine, batch: int, data: Data,
+                 averages: Sequence[keras.Variable] = ()):
+        self.averages, self.weights = tuple(averages), tuple(model.trainable_variables)
+        self.task, self.model, self.source, self.machine = task, model, source, machine
+        batch = min(batch, len(source))
+        batch += -batch % machine.replicas
+        self.plan = order.Plan(len(source), batch, machine.replicas)
+        self.feed: Feed = make_feed(source, task.decode, plan=self.plan, seed=0, shuffle=False, random_decode=False, data=data,
+                                    strategy=machine.strategy, devices=machine.devices, facts=task.facts)
+        self._scores = tf.function(self._score_step, autograph=False)
+        self._answers = tf.function(self._answer_step, autograph=False)
+
+    def scores(self) -> dict[str, float]:
+        """Mean of the loss and of each score over all examples; quick, for the end of an epoch. With the averages, if any."""
+        parts = self._collect(self._scores)
+        return {name: float(np.mean(values, dtype=np.float64)) for name, values in parts.items()}
+
+    def answers(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """(answers, targets), each name -> array [examples, ...] in the order of the source, as served."""
+        parts = self._collect(self._answers)
+        answers = {name.partition("/")[2]: value for name, value in parts.items() if name.startswith("answer/")}
+        targets = {name.partition("/")[2]: value for name, value in parts.items() if name.startswith("target/")}
+        return answers, targets
+
+    def _collect(self, step_function: Any) -> dict[str, np.ndarray]:
+        steps = self.plan.steps_per_epoch
+        iterator = self.feed.iterator(0, steps)
+        results = []
+        try:
+            for step in range(steps):
+                results.append(step_function(tf.constant(step, tf.int64), iterator))
+            local = self.machine.strategy.experimental_local_results
+            parts = [{name: [piece.numpy() for piece in local(value)] for name, value in result.items()} for result in results]
+        except tf.errors.OpError as error:
+            raise self.feed.blame(error, 0, steps) or error from error
+        return {
+            name: np.concatenate([piece for part in parts for piece in part[name]])[:len(self.source)]  # the rest fills up the last batch
+            for name in parts[0]
+        }
+
+    def _score_step(self, step: tf.Tensor, iterator: Any) -> Any:
+        def replica_step(examples: Any) -> dict:
+            inputs, targets = self.task.prepare(self._examples(step, examples))
+            outputs = self._averaged(inputs)
+            return {"loss": self.task.loss(outputs, targets, training=False), **self.task.scores(outputs, targets)}
+
+        return self.machine.strategy.run(replica_step, args=(self._next(iterator),))
+
+    def _answer_step(self, step: tf.Tensor, iterator: Any) -> Any:
+        def replica_step(examples: Any) -> dict:
+            examples = self._examples(step, examples)
+            inputs, _ = self.task.prepare(examples)
+            answers, targets = self.task.answer(lambda x: self.model(x, training=False), inputs), self.task.targets(examples)
+            return {**{f"answer/{k}": v for k, v in answers.items()}, **{f"target/{k}": v for k, v in targets.items()}}
+
+        return self.machine.strategy.run(replica_step, args=(self._next(iterator),))
+
+    def _next(self, iterator: Any) -> Any:
+        return None if self.feed.on_device else next(iterator)
+
+    def _examples(self, step: tf.Tensor, examples: Any) -> Any:
+        if not self.feed.on_device:
+            return examples
+        replica = int(tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group))
+        numbers, _ = order.batch_numbers(self.plan, 0, step, shuffle=False)
+        return self.feed.gather(numbers[replica * self.plan.local:(replica + 1) * self.plan.local], replica)
+
+    def _averaged(self, inputs: Any) -> Any:
+        """The model's outputs, with the averages in the place of its trainable weights."""
+        if not self.averages:
+            return self.model(inputs, training=False)
+        values = {id(weight): average.value for weight, average in zip(self.weights, self.averages)}
+        trainable = [values.get(id(variable), variable.value) for variable in self.model.trainable_variables]
+        state = [values.get(id(variable), variable.value) for variable in self.model.non_trainable_variables]
+        return self.model.stateless_call(trainable, state, inputs, training=False)[0]
+
+
+def batch_size(evaluate: Evaluate, training_batch: int) -> int:
+    """Examples in an evaluation step over all devices."""
+    return evaluate.batch_size or max(256, training_batch)

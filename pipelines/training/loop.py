@@ -1,0 +1,193 @@
+"""The loop: runs steps between the points at which some hook wants to look, and knows no feature itself."""
+
+import signal
+import time
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+
+from pipelines.data.order import Plan
+from pipelines.data.reasons import reason
+from pipelines.errors import QuartetError, TrainingError
+from pipelines.training.step import Carry, Step
+
+if TYPE_CHECKING:
+    from pipelines.monitoring.meter import Meter
+
+CALL_SECONDS = 1.0  # a call's aimed duration: logging and signals are served about so often
+
+
+class Interrupted(QuartetError):
+    """SIGINT or SIGTERM came; the state is saved and the same command goes on."""
+
+    def __init__(self, number: int, message: str):
+        super().__init__(message)
+        self.exit_status = 128 + number
+
+
+class Hook:
+    """Something that happens during training. The order of the hooks is the order of their calls."""
+
+    name = ""  # under which its state is saved; empty: it has none
+
+    def state(self) -> dict[str, Any]:
+        """JSON values from which `restore` makes this hook what it is now."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes the state of an interrupted run."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What of this hook's state is no JSON value."""
+        return {}
+
+    def restore_arrays(self, arrays: dict[str, np.ndarray]) -> None:
+        """Takes the arrays of an interrupted run; called after `restore`."""
+
+    def next_stop(self, loop: "Loop") -> int | None:
+        """The next step (count of steps done) at which this hook wants `on_steps`; None where it does not care."""
+        return None
+
+    def on_start(self, loop: "Loop") -> None:
+        """Before the first step of this process; the loop's state is restored by then."""
+
+    def on_steps(self, loop: "Loop") -> None:
+        """After each call of some steps."""
+
+    def on_epoch(self, loop: "Loop") -> None:
+        """After the last step of an epoch; `loop.epoch` epochs are done."""
+
+    def on_rest(self, loop: "Loop") -> None:
+        """Last of all at each stop, when the loop's state is whole."""
+
+    def on_end(self, loop: "Loop") -> None:
+        """Once training is over (not when it is interrupted)."""
+
+
+class Loop:
+    """Runs a training from `step` to `steps`.
+
+    Attributes:
+        step: steps done.
+        epoch: epochs done.
+        carry: what the last step left (sums since the epoch began, loss, gradient norm, ...).
+        epoch_metrics: `train/...` and `validation/...` of the epoch just ended.
+        stopping: why training ends early, or None.
+    """
+
+    def __init__(self, step: Step, *, plan: Plan, steps: int, hooks: list[Hook], meter: "Meter"):
+        self.run_steps, self.plan, self.steps, self.hooks, self.meter = step, plan, steps, hooks, meter
+        self.step = 0
+        self.carry: Carry = step.fresh()
+        self.epoch_metrics: dict[str, float] = {}
+        self.stopping: str | None = None
+        self.interrupted: int | None = None
+        self.seconds_before = 0.0  # spent in training by the processes before this one
+        self._started: float | None = None
+
+    @property
+    def epoch(self) -> int:
+        return self.step // self.plan.steps_per_epoch
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training so far, over all processes; setting up and the last judging are not in it."""
+        return self.seconds_before + (0.0 if self._started is None else time.perf_counter() - self._started)
+
+    def train(self) -> None:
+        """Trains to the end.
+
+        Raises:
+            TrainingError: from a hook, such as a loss that is not finite.
+            Interrupted: after SIGINT or SIGTERM, when the hooks have saved.
+        """
+        self._started = time.perf_counter()
+        previous = {number: signal.signal(number, self._interrupt) for number in (signal.SIGINT, signal.SIGTERM)} if _main_thread() else {}
+        try:
+            for hook in self.hooks:
+                hook.on_start(self)
+            pace = _Pace()
+            feed = self.run_steps.feed
+            iterator, ends = None, self.step
+            while self.step < self.steps and not self.stopping and self.interrupted is None:
+                if self.step == ends:
+                    ends = min(self.steps, (self.epoch + 1) * self.plan.steps_per_epoch) if feed.by_epoch else self.steps
+                    iterator = feed.iterator(self.step, ends)
+                stop = min(self._next_stop(), self.step + pace.steps)
+                began, before, waited = time.perf_counter(), self.step, float(self.carry.waited)
+                try:
+                    self.step, self.carry = self.run_steps(iterator, self.step, stop - self.step, self.carry)
+                except tf.errors.OpError as error:
+                    raise out_of_memory(error) or feed.blame(error, self.step, stop) or error from error
+                seconds = time.perf_counter() - began
+                self.meter.step(seconds, float(self.carry.waited) - waited, self.step - before, self.plan.batch, first=pace.first)
+                pace.learn(self.step - before, seconds)
+                for hook in self.hooks:
+                    hook.on_steps(self)
+                if self.step % self.plan.steps_per_epoch == 0 and self.step > before:
+                    self.epoch_metrics = {}
+                    for hook in self.hooks:
+                        hook.on_epoch(self)
+                    self.carry = self.carry._replace(totals=tf.zeros_like(self.carry.totals))
+                for hook in self.hooks:
+                    hook.on_rest(self)
+            if self.interrupted is None:
+                for hook in self.hooks:
+                    hook.on_end(self)
+        finally:
+            self.seconds_before, self._started = self.seconds, None
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+        if self.interrupted is not None:
+            raise Interrupted(self.interrupted, f"interrupted at step {self.step:,} of {self.steps:,}; the same command goes on from here")
+
+    def train_metrics(self) -> dict[str, float]:
+        """Mean loss and scores over the epoch so far, as training saw them (augmented, with dropout)."""
+        return means(self.carry.totals.numpy(), self.run_steps.score_names)
+
+    def _next_stop(self) -> int:
+        epoch_end = (self.epoch + 1) * self.plan.steps_per_epoch
+        return min(
+            [epoch_end, self.steps] + [stop for hook in self.hooks if (stop := hook.next_stop(self)) is not None and stop > self.step]
+        )
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self.interrupted is not None:  # asked twice: the person does not want to wait for the call to end
+            raise KeyboardInterrupt
+        self.interrupted = number
+
+
+def means(totals: Any, score_names: list[str]) -> dict[str, float]:
+    """Totals [2 + scores] (sum of loss, of weights, of each score) into their means."""
+    count = max(float(totals[1]), 1.0)
+    return {"loss": float(totals[0]) / count, **{name: float(value) / count for name, value in zip(score_names, totals[2:])}}
+
+
+def out_of_memory(error: tf.errors.OpError) -> TrainingError | None:
+    """What to do about a device that is full; None for any other error."""
+    if not isinstance(error, tf.errors.ResourceExhaustedError):
+        return None
+    return TrainingError(
+        f"the device has not enough memory for a step: {reason(error)}\nSet train.micro_batch_size (a divisor of the "
+        "global batch) or a smaller model; where the data take the room, data.cache: disk."
+    )
+
+
+class _Pace:
+    """How many steps a call takes, so that it lasts about CALL_SECONDS."""
+
+    def __init__(self) -> None:
+        self.steps, self.first = 1, True
+
+    def learn(self, steps: int, seconds: float) -> None:
+        if not self.first and steps:  # the first call compiles
+            self.steps = max(1, min(int(CALL_SECONDS * steps / max(seconds, 1e-6)), 4 * self.steps + 4))
+        self.first = False
+
+
+def _main_thread() -> bool:
+    import threading
+
+    return threading.current_thread() is threading.main_thread()

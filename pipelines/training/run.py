@@ -1,0 +1,391 @@
+"""A run from experiment to report: assemble, resume, train, keep the best, save, judge once, report."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from pipelines.config.dump import resolved_yaml
+from pipelines.config.schema import Experiment
+from pipelines.data import order
+from pipelines.data.source import Source
+from pipelines.errors import ConfigError, TrainingError
+from pipelines.files import write_json
+from pipelines.monitoring.meter import Meter
+from pipelines.monitoring.metrics_log import MetricsLog, read_rows
+from pipelines.monitoring.progress import Progress
+from pipelines.monitoring.tensorboard import Writer
+from pipelines.reports import figures
+from pipelines.reports.report import write_report
+from pipelines.reports.words import lower_is_better
+from pipelines.runs import RunFolder
+from pipelines.task import Judgement, Task
+from pipelines.training import devices, hooks, state
+from pipelines.training.callbacks import KerasCallbacks
+from pipelines.training.evaluation import Evaluator, batch_size
+from pipelines.training.loop import Loop
+from pipelines.training.session import Session, assemble
+
+INITIAL_BATCH = 256  # examples at a time for Task.initialise
+
+
+@dataclass(frozen=True)
+class Call:
+    """How the person called: everything that is not the experiment."""
+
+    name: str  # vision/cifar10_cnn
+    task_class: type[Task]
+    fresh: bool = False
+    quiet: bool = False
+    callbacks: tuple[keras.callbacks.Callback, ...] = ()
+    environment: dict[str, Any] | None = None
+
+
+def train(experiment: Experiment, folder: RunFolder, call: Call) -> dict[str, Any]:
+    """Trains, or goes on with an interrupted run, and judges it. Returns the report as report.json holds it.
+
+    Raises:
+        ConfigError, DataError: before any work.
+        TrainingError: the loss is not finite, or a file cannot be written.
+        Interrupted: by a signal; the state is saved.
+    """
+    began = time.perf_counter()
+    resolved = resolved_yaml(experiment)
+    if call.fresh:
+        with folder.locked():
+            folder.claim(resolved, fresh=True)
+    # locked anew: the lock taken above has moved aside with the old run
+    with folder.locked():
+        folder.claim(resolved, fresh=False)
+        if folder.finished:
+            return folder.read_report()
+        return _Run(experiment, folder, call, began).go()
+
+
+class _Run:
+    """One process's work on a run."""
+
+    def __init__(self, experiment: Experiment, folder: RunFolder, call: Call, began: float):
+        self.experiment, self.folder, self.call, self.began = experiment, folder, call, began
+        self.meter = Meter()
+        self.notes: list[str] = []
+
+    def go(self) -> dict[str, Any]:
+        checkpoint = self.folder.checkpoints / "resume.npz"
+        identity = state.peek(checkpoint) if checkpoint.exists() else {}
+        with self.meter.part("setup"):
+            before = time.perf_counter() - self.began
+            session = assemble(self.experiment, self.call.task_class, precision=identity.get("precision"))
+            watch, direction = watched(session)
+            fingerprint = {
+                "train": session.splits.train.fingerprint(),
+                **({"validation": session.splits.validation.fingerprint()} if session.splits.validation else {}),
+            }
+            if identity and identity["data"] != fingerprint:
+                raise TrainingError(
+                    f"{self.folder.path}: the data are not those that this run was begun with (files added, removed or changed); "
+                    "restore them, or begin anew with --fresh"
+                )
+            evaluator = self._evaluator(session, session.splits.validation) if session.splits.validation else None
+        assembled = time.perf_counter()
+        train = self.experiment.train
+        log_every = train.log_every or max(1, session.plan.steps_per_epoch // 10)
+        with Progress(session.steps, session.plan.steps_per_epoch, self.call.quiet) as progress:
+            self.say = progress.note
+            self._describe(session, fingerprint)
+            best = hooks.KeepBest(
+                self.folder.checkpoints,
+                f"validation/{watch}",
+                direction,
+                {"weights": session.all_weights, "averages": session.averages},
+                train,
+                say=self._warn(progress),
+            )
+            log = hooks.Log(every=log_every, log=None, writers={}, progress=progress)
+            loop_hooks = [
+                hooks.StopWhenNotFinite(lambda step: culprits(session, step)),
+                *session.freezing,
+                hooks.Validation(evaluator, train.validate_every),
+                best,
+                log,
+                hooks.WarnOfWaiting(self.experiment.monitor.input_wait_warning, progress.warning, waiting_remedy(session)),
+            ]
+            if self.experiment.monitor.tensorboard and self.experiment.monitor.samples:
+                loop_hooks.append(hooks.Samples(lambda loop: self._show(session, loop, log.writers.get("train"))))
+            if self.call.callbacks:
+                loop_hooks.append(KerasCallbacks(list(self.call.callbacks), session.model, train, session.plan.steps_per_epoch))
+            saver = hooks.Checkpoint(
+                self.folder.checkpoints,
+                session.state_groups,
+                seconds=train.checkpoint_seconds,
+                say=progress.warning,
+                identity={"precision": session.machine.precision, "data": fingerprint},
+                meter=self.meter,
+            )
+            loop = Loop(session.step, plan=session.plan, steps=session.steps, hooks=[*loop_hooks, saver], meter=self.meter)
+            resumed = saver.load(loop)
+            if resumed:
+                progress.note(f"going on from step {loop.step:,} of {loop.steps:,}")
+            else:
+                session.task.initialise(session.model, judged_batches(session))
+                for average, weight in zip(session.averages, session.weights):
+                    average.assign(weight.value)
+            log.log = MetricsLog(self.folder.metrics, resume_step=loop.step if resumed else None)
+            if self.experiment.monitor.tensorboard:
+                log.writers = {
+                    split: Writer(self.folder.tensorboard / split, resume_step=loop.step if resumed else None, on_failure=progress.warning)
+                    for split in ("train", "validation")
+                }
+            try:
+                self.meter.add("setup", before + time.perf_counter() - assembled)
+                loop.train()
+                if loop.stopping:
+                    self.notes.append(f"Training ended after epoch {loop.epoch}: {loop.stopping}.")
+                with self.meter.part("checkpoint"):
+                    self._settle(session, best)
+                with self.meter.part("evaluation"):
+                    judgements = self._judge(session, evaluator)
+                return self._report(session, loop, judgements, log.writers)
+            finally:
+                log.log.close()
+                for writer in log.writers.values():
+                    writer.close()
+
+    def _warn(self, progress: Progress) -> Callable[[str], None]:
+        """Says a warning, and keeps it for the report."""
+
+        def warn(text: str) -> None:
+            progress.warning(text)
+            self.notes.append(text)
+
+        return warn
+
+    def _evaluator(self, session: Session, source: Source) -> Evaluator:
+        return Evaluator(
+            session.task,
+            session.model,
+            source,
+            machine=session.machine,
+            data=self.experiment.data,
+            averages=session.averages,
+            batch=batch_size(self.experiment.evaluate, self.experiment.train.batch_size),
+        )
+
+    def _describe(self, session: Session, fingerprint: dict[str, str]) -> None:
+        """Says what will happen, and writes environment.json."""
+        machine, plan, splits = session.machine, session.plan, session.splits
+        sizes = ", ".join(
+            f"{name} {len(split):,}"
+            for name, split in (("train", splits.train), ("validation", splits.validation), ("test", splits.test))
+            if split
+        )
+        count = sum(int(np.prod(variable.shape)) for variable in session.weights)
+        batch = f"batch {plan.batch}" + (
+            f" = {plan.replicas} devices x {plan.accumulation} x {plan.micro}" if plan.micro != plan.batch else ""
+        )
+        self.say(
+            f"{self.call.name}: {sizes}; {count:,} weights; {session.steps:,} steps, {batch}; {machine.precision} on "
+            f"{', '.join(machine.devices)}{' with XLA' if machine.xla else ''}; {session.feed.said}"
+        )
+        has_norm = any(isinstance(layer, keras.layers.BatchNormalization) for layer in session.model._flatten_layers())
+        if has_norm and machine.replicas > 1 and not self.experiment.train.micro_batch_size:
+            self.say(
+                f"BatchNormalization sees the {plan.micro} examples of one device; for the same training on any number of devices, set "
+                f"train.micro_batch_size (a divisor of {plan.batch // machine.replicas})"
+            )
+        self.environment = {**(self.call.environment or {}), **devices.describe(machine), "data": fingerprint}
+        write_json(self.folder.environment, self.environment)
+
+    def _show(self, session: Session, loop: Loop, writer: Writer | None) -> None:
+        if writer is None:
+            return
+        step = min(loop.step, loop.steps - 1)
+        inputs, targets = training_batch(session, step, self.experiment.monitor.samples)
+        session.task.show(session.splits.train, writer, loop.step, inputs=inputs, targets=targets)
+
+    def _settle(self, session: Session, best: hooks.KeepBest) -> None:
+        """Puts the weights that are judged and saved into the model, and writes the model."""
+        epoch = best.restore_best()
+        self.best_epoch = epoch
+        if epoch is not None:
+            self.notes.append(f"Judged and saved: the weights of epoch {epoch}, best on {best.watch}.")
+        for weight, average in zip(session.weights, session.averages):
+            weight.assign(average.value)
+        session.model.optimizer = None  # a saved model is its weights; the optimizer's state stays in the checkpoint
+        save_model(session.model, session.task, self.folder)
+
+    def _judge(self, session: Session, evaluator: Evaluator | None) -> dict[str, Judgement]:
+        """Judges validation and test as the saved model answers. The test split is read here and nowhere else."""
+        splits = session.splits
+        evaluators = {"validation": evaluator, "test": self._evaluator(session, splits.test) if splits.test else None}
+        found = {}
+        for split, one in evaluators.items():
+            if one is not None:
+                answers, targets = one.answers()
+                found[split] = session.task.judge(answers, targets, one.source)
+        return found
+
+    def _report(self, session: Session, loop: Loop, judgements: dict[str, Judgement], writers: dict[str, Writer]) -> dict[str, Any]:
+        metrics = {f"{split}/{name}": metric for split, judged in judgements.items() for name, metric in judged.metrics.items()}
+        summary = self.meter.summary()
+        setup = self.meter.seconds["setup"]
+        timing = {
+            "train_seconds": loop.seconds,
+            "setup_seconds": setup,
+            "examples_per_second": summary["examples_per_second"],
+            "input_wait_fraction": summary["input_wait_fraction"],
+            "epochs": loop.epoch,
+            "steps": loop.step,
+            "best_epoch": self.best_epoch,
+        }
+        curves = figures.learning_curves(read_rows(self.folder.metrics), best_epoch=self.best_epoch)
+        if writers:
+            for split, judged in judgements.items():
+                writer = writers["train" if split == "test" else split]
+                for name, figure in judged.figures.items():
+                    writer.figure(f"{split}/{name}", figure, loop.step)
+            # at the root, so that TensorBoard lists the metrics of both splits with the settings
+            with Writer(self.folder.tensorboard) as root:
+                name = f"{self.call.name}/{self.folder.path.name}"
+                root.hparams(
+                    flat_settings(self.experiment), {key: metric.value for key, metric in metrics.items()}, name=name, step=loop.step
+                )
+                root.custom_scalars({"Train and validation": {key: [f"epoch/{key}"] for key in ("loss", *session.step.score_names)}})
+        return write_report(
+            self.folder.report,
+            task=self.experiment.task,
+            experiment=self.call.name,
+            run=self.folder.path.name,
+            judgements=judgements,
+            timing=timing,
+            meter=summary,
+            curves=curves,
+            splits=session.splits,
+            settings=self.experiment,
+            environment=self.environment,
+            notes=[*session.splits.notes, *session.machine.notes, *self.notes],
+        )
+
+
+def watched(session: Session) -> tuple[str, str]:
+    """The validation metric that early stopping and the best weights follow, and "max" or "min".
+
+    Raises:
+        ConfigError: the task has no such metric, or there is no validation split to stop by.
+    """
+    train, own = session.step.train, session.task.watch
+    if train.early_stopping and not session.splits.validation:
+        raise ConfigError("train.early_stopping: there is no validation split to judge by; set data.validation")
+    if train.watch is None:
+        return own
+    name = train.watch.removeprefix("validation/")
+    known = ["loss", *session.step.score_names]
+    if name not in known:
+        near = get_close_matches(name, known, 1)
+        raise ConfigError(f"train.watch: {train.watch!r} is no metric of this task{f'; did you mean {near[0]}?' if near else ''} "
+                          f"(there are: {', '.join(known)})")
+    return own if name == own[0] else (name, "min" if lower_is_better(name) else "max")
+
+
+def save_model(model: keras.Model, task: Task, folder: RunFolder) -> None:
+    """Writes model/: the Keras model, and the facts from which the task is built again."""
+    folder.model.mkdir(parents=True, exist_ok=True)
+    staging = folder.model / ".model.part.keras"
+    try:
+        model.save(staging)
+        os.replace(staging, folder.model / "model.keras")
+        write_json(folder.model / "facts.json", task.facts)
+    except OSError as error:
+        raise TrainingError(
+            f"{folder.model}: the model cannot be saved: {error.strerror or error}; free some space and start the same command again"
+        ) from error
+    finally:
+        Path(staging).unlink(missing_ok=True)
+
+
+def training_batch(session: Session, step: int, count: int | None = None) -> tuple[Any, Any]:
+    """(inputs, targets) of the first examples of the batch of `step`, as that step sees them."""
+    plan, seed = session.plan, session.step.train.seed
+    now = tf.constant(step, tf.int64)
+    epoch = now // plan.steps_per_epoch
+    numbers = session.feed.numbers(step)[0][: min(count or plan.micro, plan.micro)]
+    keys = order.example_keys(seed, epoch, numbers)
+    examples = examples_of(session, numbers, keys if session.task.random_decode else None)
+    return session.task.prepare(examples, keys=keys, seed=order.micro_seed(seed, now, 0), epoch=epoch)
+
+
+def examples_of(session: Session, numbers: tf.Tensor, keys: tf.Tensor | None = None) -> Any:
+    """Decoded training examples, name -> [n, ...]."""
+    source = session.splits.train
+    rows = []
+    for place, number in enumerate(numbers.numpy()):
+        raw = {name: value[0] for name, value in source.gather(tf.constant([number], tf.int64)).items()}
+        rows.append(session.task.decode(raw, None if keys is None else keys[place]))
+    return {name: tf.stack([row[name] for row in rows]) for name in rows[0]}
+
+
+def judged_batches(session: Session) -> Any:
+    """Batches of training examples as judged (inputs, targets), shuffled by the run's seed, once through."""
+    plan = order.Plan(session.plan.examples, min(INITIAL_BATCH, session.plan.examples))
+    for step in range(plan.steps_per_epoch):
+        numbers, _ = order.batch_numbers(plan, session.step.train.seed, tf.constant(step, tf.int64))
+        yield session.task.prepare(examples_of(session, numbers))
+
+
+def culprits(session: Session, step: int, most: int = 5) -> list[str]:
+    """Names of the examples of a step's batch whose own loss is not finite, at the weights before the step."""
+    plan, seed = session.plan, session.step.train.seed
+    now = tf.constant(step, tf.int64)
+    numbers, mask = session.feed.numbers(step)
+    found = []
+    for number in numbers.numpy()[mask.numpy() > 0]:
+        one = tf.constant([number], tf.int64)
+        keys = order.example_keys(seed, now // plan.steps_per_epoch, one)
+        inputs, targets = session.task.prepare(
+            examples_of(session, one, keys if session.task.random_decode else None),
+            keys=keys,
+            seed=order.micro_seed(seed, now, 0),
+            epoch=now // plan.steps_per_epoch,
+        )
+        loss = session.task.loss(session.model(inputs, training=False), targets, training=True)
+        if not np.isfinite(loss.numpy()).all():
+            found.append(session.splits.train.name(int(number)))
+            if len(found) == most:
+                break
+    return found
+
+
+def waiting_remedy(session: Session) -> str:
+    """What would most likely shorten the wait for input."""
+    if session.task.random_decode:
+        return (
+            "Each image is decoded anew for its random crop: smaller files, more processor cores, "
+            "or augment.shift in place of random_resized_crop."
+        )
+    if "on the way" in session.feed.said:
+        return "Examples are decoded in every epoch: set data.cache: memory or disk."
+    return "Reading from the cache is the limit: data.cache: memory if it fits, a faster disk, or a larger train.batch_size."
+
+
+def flat_settings(experiment: Experiment) -> dict[str, Any]:
+    """Settings by dotted name with plain values, for TensorBoard's HParams."""
+    flat: dict[str, Any] = {}
+
+    def walk(value: Any, name: str) -> None:
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                walk(inner, f"{name}.{key}" if name else key)
+        elif isinstance(value, (bool, int, float, str)):
+            flat[name] = value
+        elif value is not None:
+            flat[name] = str(value)
+
+    walk(experiment.model_dump(exclude={"tune", "monitor"}), "")
+    return flat

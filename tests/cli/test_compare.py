@@ -1,0 +1,112 @@
+"""Comparing runs: what differs, and when a difference is more than chance."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+from typer.testing import CliRunner
+
+from pipelines import cli
+from pipelines.compare import compare, difference
+from pipelines.errors import ConfigError
+from pipelines.files import write_json, write_whole
+from pipelines.runs import RunFolder
+from pipelines.task import Metric
+
+
+def make(runs, name, metrics, *, settings="epochs: 4", spread=None, environment=None, data="source: digits"):
+    folder = RunFolder(runs / "vision/digits" / name)
+    write_whole(folder.experiment, f"task: vision.classification\ndata: {{{data}}}\ntrain: {{{settings}}}\n")
+    report = {"task": "vision.classification", "metrics": {key: {"value": value, "low": low, "high": high, "n": 1000}
+                                                          for key, (value, low, high) in metrics.items()}, "spread": spread or {}}
+    write_json(folder.report / "report.json", report)
+    write_json(folder.environment, {"precision": "float32", **(environment or {})})
+    return folder
+
+
+def test_the_normal_test_is_that_of_two_shares():
+    rng = np.random.default_rng(0)
+    n, shares = 5000, (0.90, 0.92)
+    metrics = []
+    for share in shares:
+        hits = rng.random(n) < share
+        error = hits.std() / np.sqrt(n)
+        metrics.append(Metric(hits.mean(), hits.mean() - 1.96 * error, hits.mean() + 1.96 * error, n))
+    found = difference(*metrics)
+    values = [metric.value for metric in metrics]
+    z = (values[1] - values[0]) / np.sqrt(sum(value * (1 - value) / n for value in values))
+    assert found.test == "normal"
+    assert found.p == pytest.approx(2 * stats.norm.sf(abs(z)), rel=1e-3)
+    assert found.more_than_chance is (found.p < 0.05)
+
+
+def test_chance_alone_is_called_more_in_about_one_of_twenty():
+    rng = np.random.default_rng(1)
+    n, alarms = 1000, 0
+    for _ in range(2000):
+        pair = []
+        for _ in range(2):
+            share = rng.binomial(n, 0.8) / n
+            error = np.sqrt(share * (1 - share) / n)
+            pair.append(Metric(share, share - 1.96 * error, share + 1.96 * error, n))
+        alarms += bool(difference(*pair).more_than_chance)
+    assert 0.035 < alarms / 2000 < 0.065
+
+
+def test_seeds_are_compared_by_welch():
+    first, other = {"mean": 0.90, "std": 0.004, "n": 5}, {"mean": 0.91, "std": 0.008, "n": 4}
+    found = difference(Metric(0.90), Metric(0.91), first, other)
+    expected = stats.ttest_ind_from_stats(0.91, 0.008, 4, 0.90, 0.004, 5, equal_var=False)
+    assert found.test == "welch"
+    assert found.p == pytest.approx(expected.pvalue)
+    assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval()) if hasattr(expected, "confidence_interval") else (
+        found.low, found.high))
+
+
+def test_without_intervals_nothing_is_claimed():
+    assert difference(Metric(0.9), Metric(0.8, 0.7, 0.9)).more_than_chance is None
+    same = Metric(1.0, 1.0, 1.0)
+    assert difference(same, same).more_than_chance is False
+
+
+def test_settings_machines_and_notes(tmp_path):
+    low, high = {"test/accuracy": (0.80, 0.78, 0.82)}, {"test/accuracy": (0.90, 0.88, 0.92), "test/loss": (0.4, 0.3, 0.5)}
+    other = {"settings": "epochs: 8", "environment": {"precision": "bfloat16"}, "data": "source: npz"}
+    runs = [make(tmp_path, "a", low), make(tmp_path, "b", high, **other)]
+    found = compare(runs)
+    assert found.names == ["a", "b"]
+    assert found.settings == [("data.source", ["digits", "npz"]), ("train.epochs", [4, 8])]
+    assert found.facts == [("precision", ["float32", "bfloat16"])]
+    assert found.metrics["test/loss"][0] is None and found.differences["test/loss"] == [None]
+    assert found.differences["test/accuracy"][0].more_than_chance is True
+    assert any("data settings differ" in note for note in found.notes) and any("normal" in note for note in found.notes)
+
+
+def test_changed_data_are_noted(tmp_path):
+    metric = {"test/accuracy": (0.80, 0.78, 0.82)}
+    runs = [make(tmp_path, name, metric, environment={"data": {"train": name}}) for name in "ab"]
+    assert any("fingerprints differ" in note for note in compare(runs).notes)
+
+
+def test_the_command_says_better_or_worse(tmp_path):
+    make(tmp_path, "a", {"test/accuracy": (0.80, 0.78, 0.82), "test/log_loss": (0.5, 0.45, 0.55)})
+    make(tmp_path, "b", {"test/accuracy": (0.90, 0.88, 0.92), "test/log_loss": (0.8, 0.75, 0.85)})
+    make(tmp_path, "c", {"test/accuracy": (0.81, 0.79, 0.83), "test/log_loss": (0.5, 0.45, 0.55)})
+    done = CliRunner().invoke(cli.app, ["runs", "compare", "a", "b", "--runs", str(tmp_path)])
+    assert done.exit_code == 0
+    assert "No setting differs." in done.stdout and "+10.0 points [7.2, 12.8]" in done.stdout
+    assert "yes, better" in done.stdout and "yes, worse" in done.stdout
+    done = CliRunner().invoke(cli.app, ["runs", "--runs", str(tmp_path), "compare", "a", "b", "c", "--json"])
+    found = json.loads(done.stdout)
+    assert [one["more_than_chance"] for one in found["differences"]["test/accuracy"]] == [True, False]
+
+
+def test_one_run_and_unfinished_runs_are_refused(tmp_path):
+    run = make(tmp_path, "a", {"test/accuracy": (0.80, 0.78, 0.82)})
+    with pytest.raises(ConfigError, match="two or more different runs"):
+        compare([run, run])
+    begun = RunFolder(tmp_path / "vision/digits/b")
+    write_whole(begun.experiment, "task: vision.classification\n")
+    with pytest.raises(ConfigError, match="not finished"):
+        compare([run, begun])

@@ -1,0 +1,116 @@
+"""The doctor's verdicts on machines that are not this one, and a look at the one that is."""
+
+import json
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from pipelines import cli, machine
+from pipelines.doctor import diagnose, text
+from pipelines.machine import Machine
+
+CUDA = {"is_cuda_build": True, "cuda_version": "12.5.1", "cudnn_version": "9"}
+SMI = "| NVIDIA-SMI 550.54.15    Driver Version: 550.54.15    CUDA Version: 12.4 |"
+GPU = {"name": "GPU:0", "device_name": "NVIDIA L4", "capability": [8, 9], "free": 20 << 30, "total": 22 << 30}
+
+
+def healthy(**changes) -> Machine:
+    made = Machine(python="3.12.1", requirements=["tensorflow<2.22,>=2.21", "numpy>=2.1"],
+                   versions={"tensorflow": "2.21.0", "numpy": "2.3.0"}, processor="a processor", cores=8,
+                   probe={"version": "2.21.0", "build": CUDA, "seconds": 3.0, "gpus": [], "bfloat16_gain": 1.5},
+                   flags={"avx", "avx2", "avx512_bf16"}, memory=16 << 30, disks={"runs": ("runs", 100 << 30)},
+                   prepared={"data": ["cifar10"]}, tools={"tensorboard": True})
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
+
+
+def of(found: list, name: str):
+    return next(one for one in found if one.name == name)
+
+
+def test_nothing_to_mend():
+    found = diagnose(healthy())
+    assert {one.state for one in found} <= {"ok", "note"}
+    assert of(found, "gpu").text == "no NVIDIA GPU: training is on the CPU"
+    assert text(found).endswith("Nothing to mend.")
+
+
+def test_a_working_gpu():
+    found = diagnose(healthy(smi=SMI, smi_works=True, probe={"version": "2.21.0", "build": CUDA, "gpus": [GPU]}))
+    assert of(found, "GPU:0").state == "ok"
+    assert "compute capability 8.9, 20.0 of 22.0 GiB free; computes in bfloat16" in of(found, "GPU:0").text
+    assert of(found, "driver").text == "driver 550.54.15, good for CUDA 12.4"
+
+
+@pytest.mark.parametrize(("changes", "name", "state", "says", "remedy"), [
+    ({"pci": 1}, "driver", "broken", "1 NVIDIA GPU on the bus, and no driver", "--gpus all"),
+    ({"smi": "Failed to initialize NVML: Driver/library version mismatch", "module": "570.124.06"}, "driver", "broken",
+     "the loaded kernel module is 570.124.06", "reboot"),
+    ({"smi": "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."}, "driver", "broken", "couldn't communicate",
+     "modprobe"),
+    ({"smi": "No devices were found"}, "driver", "broken", "No devices", "dmesg"),
+    ({"smi": SMI, "smi_works": True, "missing": {"libcudnn.so.9": "cannot open shared object file"}}, "cuda", "broken",
+     "cannot open libcudnn.so.9", "pip install 'keras-quartet[gpu]'"),
+    ({"smi": SMI.replace("Driver Version: 550.54", "Driver Version: 470.10"), "smi_works": True}, "driver", "broken",
+     "too old for CUDA 12", "525"),
+    ({"smi": SMI, "smi_works": True, "probe": {"version": "2.21.0", "build": {"is_cuda_build": False}, "gpus": []}}, "gpu", "broken",
+     "built for the CPU", "tensorflow-cpu"),
+    ({"smi": SMI, "smi_works": True}, "gpu", "broken", "TensorFlow sees no GPU", "TF_CPP_MAX_VLOG_LEVEL"),
+    ({"smi": SMI, "smi_works": True, "variables": {"CUDA_VISIBLE_DEVICES": "-1"}}, "gpu", "warning",
+     "hidden by CUDA_VISIBLE_DEVICES", "unset"),
+    ({"probe": {"build": CUDA, "gpus": [{**GPU, "error": "FailedPreconditionError: DNN library initialization failed"}]}}, "GPU:0",
+     "broken", "a convolution fails", "cuDNN does not start"),
+    ({"probe": {"build": CUDA, "gpus": [{**GPU, "free": 1 << 30}]}}, "GPU:0", "warning", "other processes hold the rest", "nvidia-smi"),
+    ({"probe": {"error": "ended by signal 4", "log": ""}, "flags": {"sse4_2"}}, "tensorflow", "broken", "ended by signal 4", "no AVX"),
+    ({"probe": {"error": "ImportError: numpy.core.multiarray failed to import", "log": ""}}, "tensorflow", "broken", "numpy", "numpy>=2.1"),
+    ({"versions": {"tensorflow": None, "numpy": "2.3.0"}}, "tensorflow", "broken", "is not installed",
+     "pip install 'tensorflow<2.22,>=2.21'"),
+    ({"versions": {"tensorflow": "2.21.0", "numpy": "1.26.4"}}, "numpy", "warning", "1.26.4 is installed, tested is >=2.1", "pip install"),
+    ({"flags": {"avx"}}, "processor", "warning", "no AVX2", "pass the host's processor through"),
+    ({"memory": 1 << 30}, "memory", "warning", "1.0 GiB free", "data.cache: disk"),
+    ({"disks": {"runs": ("runs", None)}}, "runs", "broken", "cannot be written", "--runs DIR"),
+    ({"disks": {"cache": ("c", 1 << 30)}}, "cache", "warning", "1.0 GiB free", "data.cache_folder"),
+    ({"variables": {"TF_USE_LEGACY_KERAS": "1"}}, "TF_USE_LEGACY_KERAS", "warning", "Keras 2", "unset"),
+    ({"variables": {"TF_ENABLE_ONEDNN_OPTS": "0"}}, "TF_ENABLE_ONEDNN_OPTS", "warning", "oneDNN off", "unset"),
+    ({"variables": {"KERAS_BACKEND": "jax"}}, "KERAS_BACKEND", "broken", "jax", "unset"),
+])
+def test_what_is_wrong_is_named_with_what_to_do(changes, name, state, says, remedy):
+    wrong = [one for one in diagnose(healthy(**changes)) if one.name == name and one.state == state]
+    assert len(wrong) == 1
+    assert says in wrong[0].text and remedy in wrong[0].remedy
+    assert wrong[0].remedy in text(diagnose(healthy(**changes)))
+
+
+def test_no_bfloat16_where_it_is_slower():
+    assert "not used" in of(diagnose(healthy(probe={"build": CUDA, "gpus": [], "bfloat16_gain": 0.6})), "bfloat16").text
+
+
+def test_a_tensorflow_that_dies_is_a_finding(tmp_path, monkeypatch):
+    dying = tmp_path / "python"
+    dying.write_text("#!/bin/sh\necho 'F0000 unlucky' >&2\nkill -ILL $$\n")
+    dying.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(dying))
+    found = machine._probe()
+    assert found["error"] == "ended by signal 4" and "unlucky" in found["log"]
+    assert "unlucky" in of(diagnose(healthy(probe=found)), "tensorflow").text
+
+
+def test_this_machine(tmp_path, monkeypatch):
+    from pipelines.probe import probe
+
+    seen = probe()
+    assert seen["version"] and "is_cuda_build" in seen["build"] and seen["bfloat16_gain"] > 0
+    monkeypatch.setattr(machine, "_probe", lambda: seen)
+    done = CliRunner().invoke(cli.app, ["doctor", "--json", "--runs", str(tmp_path)])
+    found = {one["name"]: one for one in json.loads(done.stdout)}
+    assert done.exit_code == int(any(one["state"] == "broken" for one in found.values()))
+    assert found["tensorflow"]["state"] == "ok" and str(tmp_path) in found["runs"]["text"] and found["memory"]["text"].endswith("GiB free")
+    done = CliRunner().invoke(cli.app, ["doctor", "--runs", str(tmp_path)])
+    assert "processor" in done.stdout
+
+
+def test_broken_ends_with_1(monkeypatch):
+    monkeypatch.setattr("pipelines.doctor.gather", lambda runs: healthy(pci=2))
+    assert CliRunner().invoke(cli.app, ["doctor"]).exit_code == 1

@@ -1,0 +1,117 @@
+"""The command line answers at once: help and wrong calls without TensorFlow, expected failures in plain words with their status."""
+
+import json
+import resource
+import subprocess
+import sys
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from pipelines import cli
+from pipelines.errors import DataError, QuartetError
+from pipelines.shell import reported
+from tests.finished_run import ROOT, environment, quartet
+
+ASK = """
+import json, runpy, sys
+sys.argv = ["quartet", *json.loads(sys.argv[1])]
+try:
+    runpy.run_module(NAME, run_name="__main__")
+except SystemExit as end:
+    print("MODULES", json.dumps({"status": end.code, "heavy": sorted({"tensorflow", "keras", "sklearn", "matplotlib"} & set(sys.modules))}))
+"""
+
+
+def asked(*arguments: str, module: str = "pipelines.cli") -> tuple[dict, str, float]:
+    """(exit status and heavy modules, everything printed, seconds of processor)."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([sys.executable, "-c", ASK.replace("NAME", repr(module)), json.dumps(arguments)], capture_output=True, text=True,
+                          cwd=ROOT, env=environment(), check=False)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    said = [line for line in done.stdout.splitlines() if line.startswith("MODULES")]
+    assert said, done.stderr
+    return json.loads(said[0].removeprefix("MODULES")), done.stdout + done.stderr, after.ru_utime - before.ru_utime
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("train", "--help"), ("predict", "--help"), ("runs", "compare", "--help")])
+def test_help_is_quick_and_needs_no_tensorflow(arguments):
+    found, said, seconds = asked(*arguments)
+    assert found == {"status": 0, "heavy": []}
+    assert "Usage:" in said
+    assert seconds < 1.0
+
+
+def test_help_of_a_domain_is_that_of_training():
+    found, said, _ = asked("--help", module="vision.train")
+    assert found == {"status": 0, "heavy": []}
+    assert "Usage: python -m vision.train" in said and "--fresh" in said
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("train", "vision/digits", "train.epoch=3"), "override 'train.epoch=3': train.epoch: no such setting; did you mean train.epochs?"),
+    (("train", "vision/digit"), "did you mean vision/digits?"),
+    (("train",), "name an experiment"),
+    (("check", "nowhere.yaml"), "nowhere.yaml: there is no such file"),
+    (("evaluate", "nowhere"), "nowhere: there is no such run"),
+    (("predict", "nowhere", "a.png"), "nowhere: there is no such run"),
+    (("export", "nowhere"), "nowhere: there is no such run"),
+    (("report", "nowhere"), "nowhere: there is no such run"),
+    (("runs", "--runs", "nowhere"), "nowhere: there is no such folder"),
+    (("runs", "compare", "nowhere"), "nowhere: there is no such run"),
+    (("schema", "vision.nothing"), "'vision.nothing' is no task"),
+    (("new", "sound", "--data", "."), "'sound' is no domain"),
+    (("train", "--nonsense"), "No such option"),
+    (("nonsense",), "No such command"),
+])
+def test_wrong_calls_end_with_2_at_once(arguments, message):
+    found, said, seconds = asked(*arguments)
+    assert found == {"status": 2, "heavy": []}
+    assert message in said
+    assert "Traceback" not in said
+    assert seconds < 1.0
+
+
+def test_without_config_a_domain_takes_its_quick_start():
+    found, said, _ = asked("train.epoch=3", module="vision.train")
+    assert found["status"] == 2 and "did you mean train.epochs?" in said
+
+
+def test_the_schema_is_json_and_new_never_writes_over(tmp_path):
+    done = CliRunner().invoke(cli.app, ["schema", "vision.classification", "-o", str(tmp_path / "schema.json")])
+    assert done.exit_code == 0
+    assert json.loads((tmp_path / "schema.json").read_text())["$schema"]
+    there = tmp_path / "mine.yaml"
+    there.write_text("mine")
+    done = CliRunner().invoke(cli.app, ["new", "vision", "--data", str(tmp_path), "-o", str(there)])
+    assert done.exit_code == 2 and there.read_text() == "mine"
+
+
+@pytest.mark.parametrize(("failure", "status"), [
+    (QuartetError("the disk is full"), 1), (DataError("row 3 is empty"), 1), (KeyboardInterrupt(), 130)])
+def test_expected_failures_end_with_their_status(failure, status):
+    app = typer.Typer()
+
+    @app.command()
+    @reported
+    def fails() -> None:
+        raise failure
+
+    done = CliRunner().invoke(app)
+    assert done.exit_code == status
+    assert (str(failure) or "interrupted") in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_defect_keeps_its_traceback(monkeypatch):
+    monkeypatch.setattr("pipelines.config.reference.json_schema", lambda task: 1 / 0)
+    done = CliRunner().invoke(cli.app, ["schema"])
+    assert isinstance(done.exception, ZeroDivisionError)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["schema"])
+
+
+def test_printed_names_cannot_move_the_cursor():
+    done = quartet("report", "no\x1b[2Jwhere\nReally")
+    assert done.returncode == 2
+    assert "\x1b" not in done.stderr and "\\x1b[2J" in done.stderr

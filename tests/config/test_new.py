@@ -1,0 +1,229 @@
+"""`quartet new`: what is written for real shapes of data is accepted by `load`; the rest is refused with what to do."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pipelines.config.load import from_text
+from pipelines.config.new import new
+from pipelines.errors import ConfigError, DataError
+from vision.headers import Header, image_header
+from vision.settings import ImageClassification
+
+
+def picture(path: Path, width: int = 32, height: int = 32, mode: str = "RGB") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, (width, height), 90).save(path)
+
+
+def written(data: Path | str) -> ImageClassification:
+    text = new("vision", data, file="mine.yaml")
+    assert "#   python -m vision.train mine.yaml" in text.splitlines()
+    experiment = from_text(text).experiment
+    assert isinstance(experiment, ImageClassification)
+    return experiment
+
+
+STORED = [
+    *(("PNG", mode) for mode in ("1", "L", "LA", "I;16", "P", "RGB", "RGBA")), *(("JPEG", mode) for mode in ("1", "L", "RGB", "CMYK")),
+    *(("BMP", mode) for mode in ("1", "L", "P", "RGB", "RGBA")), *(("GIF", mode) for mode in ("L", "P", "RGB")),
+    *(("WEBP", mode) for mode in ("L", "RGB", "RGBA")),
+]
+
+
+@pytest.mark.parametrize(("kind", "mode"), STORED)
+def test_header_as_pillow_sees_it(kind: str, mode: str) -> None:
+    buffer = io.BytesIO()
+    Image.new(mode, (37, 21)).save(buffer, kind)
+    header = image_header(buffer.getvalue())
+    assert header is not None and header[:2] == (37, 21)
+    if kind in ("PNG", "JPEG"):
+        assert header.channels == (1 if mode in ("L", "LA", "1", "I;16") else 3)
+
+
+@pytest.mark.parametrize("save", [
+    {"format": "JPEG", "progressive": True, "exif": b"Exif\x00\x00" + b"\xff\xd8" * 20_000},
+    {"format": "JPEG", "comment": b"\xff\xc0" * 100},
+    {"format": "WEBP", "lossless": True}, {"format": "WEBP", "exif": b"Exif\x00\x00MM"},
+])
+def test_header_behind_other_segments(save: dict) -> None:
+    buffer = io.BytesIO()
+    Image.new("RGB", (300, 123)).save(buffer, **save)
+    assert image_header(buffer.getvalue()) == Header(300, 123, 3)
+
+
+def test_header_of_broken_files() -> None:
+    buffer = io.BytesIO()
+    Image.new("RGB", (30, 20)).save(buffer, "JPEG")
+    for end in range(0, 160, 7):
+        image_header(buffer.getvalue()[:end])
+    assert image_header(b"") is None
+    assert image_header(b"\xff\xd8" + b"\x00" * 50) is None
+    assert image_header(b"<html>") is None
+
+
+def test_folder_of_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(12):
+        picture(tmp_path / f"pets/cat/{number}.JPG", 300 + number, 260)
+        picture(tmp_path / f"pets/dog/more/{number}.png", 400, 280)
+    (tmp_path / "pets/.cache").mkdir()
+    monkeypatch.chdir(tmp_path)
+    experiment = written("pets")
+    data = experiment.data
+    assert (data.source, data.path, data.validation, data.test, data.image_size, data.channels) == ("folder", "pets", 0.1, 0.2, 224, 3)
+    assert experiment.model.name == "application" and experiment.augment.flip
+
+
+def test_folder_with_splits(tmp_path: Path) -> None:
+    for split, count in (("Train", 12), ("val", 3), ("testing", 3)):
+        for number in range(count):
+            picture(tmp_path / f"{split}/0/{number}.png", 28, 28, "L")
+            picture(tmp_path / f"{split}/1/{number % 2}.png", 28, 28, "L")
+    experiment = written(tmp_path)
+    data = experiment.data
+    assert (data.validation, data.test, data.image_size, data.channels) == ("val", "testing", 28, 1)
+    assert experiment.model.name == "residual" and not experiment.augment.flip  # digits have no mirror images
+    assert experiment.loss.class_weights == "balanced"
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet"])
+def test_table(tmp_path: Path, kind: str) -> None:
+    rows = [{"patient": number // 2, "scan file": f"images/{number}.png", "diagnosis": "ab"[number % 2],
+             "part": "test" if number > 15 else "train"} for number in range(20)]
+    for row in rows:
+        picture(tmp_path / row["scan file"], 48, 40)
+    path = tmp_path / f"labels.{kind}"
+    if kind == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    elif kind == "parquet":
+        import pyarrow
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    else:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, rows[0], delimiter="," if kind == "csv" else "\t")
+            writer.writeheader()
+            writer.writerows(rows)
+    data = written(path).data
+    assert (data.source, data.image_key, data.label_key) == ("table", "scan file", "diagnosis")
+    assert (data.split_key, data.group_by) == ("part", "patient")
+    assert (data.validation, data.test, data.image_size) == (0.1, "test", [40, 48])
+
+
+def test_npz(tmp_path: Path) -> None:
+    path = tmp_path / "arrays.npz"
+    images = np.zeros((30, 8, 8), np.uint8)
+    np.savez(path, x_train=images, y_train=np.arange(30) % 3, x_test=images[:6], y_test=np.arange(6) % 3)
+    experiment = written(path)
+    data = experiment.data
+    assert (data.source, data.image_key, data.label_key, data.test, data.image_size, data.channels) == ("npz", "x", "y", "test", 8, 1)
+    assert experiment.model.name == "cnn"
+    np.savez(path, train_images=images, train_labels=np.ones((30, 1)), val_images=images[:3], val_labels=np.ones((3, 1)))
+    data = written(path).data
+    assert (data.image_key, data.label_key, data.validation, data.test) == ("images", "labels", "val", 0.2)
+    np.savez(path, images=np.zeros((30, 40, 32, 3), np.float32), kinds=np.array(["a", "b", "c"] * 10))
+    data = written(path).data
+    assert (data.image_key, data.label_key, data.test, data.image_size, data.channels) == ("images", "kinds", 0.2, [40, 32], 3)
+
+
+def one_folder(path: Path) -> Path:
+    for name in "ab":
+        picture(path / f"unpacked/{name}/1.png")
+    return path
+
+
+def loose(path: Path) -> Path:
+    picture(path / "1.png")
+    return path
+
+
+def one_class(path: Path) -> Path:
+    picture(path / "only/1.png")
+    return path
+
+
+def empty_class(path: Path) -> Path:
+    (path / "c").mkdir()
+    return few(path)
+
+
+def stray(path: Path) -> Path:
+    picture(path / "stray.png")
+    return few(path)
+
+
+def few(path: Path) -> Path:
+    picture(path / "a/1.png")
+    picture(path / "b/1.png")
+    return path
+
+
+def text(name: str, content: str) -> Callable[[Path], Path]:
+    def make(path: Path) -> Path:
+        picture(path / "1.png")
+        (path / name).write_text(content, encoding="utf-8")
+        return path / name
+
+    return make
+
+
+def pickled(path: Path) -> Path:
+    np.savez(path / "x.npz", x=np.array([{}], object))
+    return path / "x.npz"
+
+
+def shapeless(path: Path) -> Path:
+    np.savez(path / "x.npz", a=np.zeros((9, 8, 8)), b=np.zeros((9, 8, 8)), n=np.zeros(9))
+    return path / "x.npz"
+
+
+def nameless(path: Path) -> Path:
+    (path / "a").mkdir()
+    (path / "b").mkdir()
+    for name in ("a", "b"):
+        (path / name / "1.jpg").write_bytes(b"<html>")
+    return path
+
+
+@pytest.mark.parametrize(("make", "says"), [
+    (lambda path: path / "pats", "does not exist"),
+    (loose, "1 images lie in it with no folder for each class; move each class into a folder of its name"),
+    (lambda path: path, "there are no images (.jpg, "),
+    (one_class, "needs two or more folders with images, one for each class; there is only only"),
+    (one_folder, "did you mean "),
+    (empty_class, "c: holds no images; fill or remove it, because each folder is a class"),
+    (stray, "stray.png: lies beside the class folders"),
+    (few, "2 images are too few to train on"),
+    (nameless, "1.jpg: is no JPEG, PNG, BMP, GIF or WebP"),
+    (text("a.zip", ""), "is an archive; unpack it and name the folder"),
+    (text("a.png", ""), "is one image; name the folder that holds a folder for each class"),
+    (text("a.docx", ""), "not understood; give a folder with a folder for each class, a table (.csv, "),
+    (text("a.csv", "name,label\nx,y\n"), "no column names image files (.jpg, "),
+    (text("a.csv", "file;label\n1.png;y\n"), "separated by semicolons: separate by commas"),
+    (text("a.csv", "1.png,cat\n1.png,dog\n"), "its first line must name the columns, such as file,label"),
+    (text("a.csv", "file,label\n1.png,cat\n2.png,dog\n"), "2.png, which is not there; files are looked for from the table's folder"),
+    (text("a.csv", "file,label\n1.png,cat\n1.png,cat\n"), "column label has one value only"),
+    (text("a.csv", "file,u,v\n" + "1.png,0,0\n1.png,1,1\n" * 3), "the class is not clear (it may be u or v); call it label"),
+    (text("a.jsonl", "{"), "is no JSONL table in UTF-8"),
+    (text("a.parquet", "x"), "is no Parquet file"),
+    (text("a.csv", ""), "has no rows"),
+    (text("a.npz", "x"), "is no .npz file"),
+    (pickled, "array x holds Python objects, which are not read"),
+    (shapeless, "needs one array of images [n, height, width]"),
+])
+def test_refused(make: Callable[[Path], Path], says: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        new("vision", make(tmp_path))
+    assert says in str(caught.value)
+
+
+def test_domains() -> None:
+    with pytest.raises(ConfigError, match="did you mean vision"):
+        new("visoin", ".")

@@ -1,0 +1,47 @@
+"""One small run, trained once a session through the command line in a process of its own, for all tests that use a finished run."""
+
+import atexit
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SETTINGS = ("train.epochs=3", "train.precision=float32", "train.devices=cpu", "evaluate.bootstrap=100")
+
+
+def quartet(*arguments: str, module: str = "pipelines.cli", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The command line in a process of its own."""
+    return subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True, encoding="utf-8", cwd=cwd, timeout=600,
+                          check=False, env=environment())
+
+
+def environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in ("TF_CPP_MIN_LOG_LEVEL", "COLUMNS", "FORCE_COLOR")}
+    return {**kept, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+
+
+@functools.cache
+def finished() -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """(the folder of runs, how the training ended); the run in it is vision/digits/small."""
+    runs = Path(tempfile.mkdtemp(prefix="runs"))
+    atexit.register(shutil.rmtree, runs, ignore_errors=True)
+    done = quartet(*SETTINGS, "--runs", str(runs), "--name", "small", module="vision.train", cwd=runs)
+    if done.returncode:
+        raise AssertionError(done.stdout + done.stderr)
+    return runs, done
+
+
+def run() -> Path:
+    """The finished run's folder. Tests leave it as it is, and work on `copy`."""
+    return finished()[0] / "vision" / "digits" / "small"
+
+
+def copy(target: Path) -> Path:
+    """A run of one's own, in a folder of runs of its own."""
+    folder = target / "runs" / "vision" / "digits" / "small"
+    shutil.copytree(run(), folder)
+    return folder

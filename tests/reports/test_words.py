@@ -1,0 +1,44 @@
+"""How numbers are written."""
+
+import pytest
+
+from pipelines.reports import words
+from pipelines.task import Metric
+
+
+@pytest.mark.parametrize("value, name, text", [
+    (0.7312, "test/accuracy", "73.1 %"), (0.99954, "accuracy", "99.95 %"), (0.0004, "wer", "0.04 %"), (1.0, "accuracy", "100.0 %"),
+    (0.25512, "log_loss", "0.2551"), (2.3456, "loss", "2.346"), (45.678, "rmse", "45.68"), (1234.5, "", "1,234"), (0.00012, "", "1.20e-04"),
+    (3, "", "3"), (12345, "support", "12,345"), (True, "", "yes"), (None, "", "–"),
+    (float("nan"), "", "not finite"), (0.0, "loss", "0"),
+    (0.5, "recall_low", "50.0 %"), (0.31, "ndcg@10", "31.0 %"), (0.2, "input_wait_fraction", "20.0 %"),
+    ("cat", "class", "cat"), (-2.5, "", "-2.500"),
+])
+def test_number(value, name, text):
+    assert words.number(value, name) == text
+
+
+@pytest.mark.parametrize("seconds, text", [
+    (0.0123, "12 ms"), (0.45, "0.5 s"), (4.24, "4.2 s"), (9.99, "10 s"), (59.4, "59 s"), (59.7, "1 min 00 s"), (200, "3 min 20 s"),
+    (3599.6, "1 h 00 min"), (7500, "2 h 05 min"), (273600, "3 d 4 h"), (float("inf"), "unknown"), (0, "0 ms"),
+])
+def test_duration(seconds, text):
+    assert words.duration(seconds) == text
+
+
+@pytest.mark.parametrize("name, text", [
+    ("top5_accuracy", "Top-5 accuracy"), ("ndcg@10", "NDCG@10"), ("hit_rate@5", "Hit rate@5"), ("worst_mistakes", "Worst mistakes"),
+])
+def test_title(name, text):
+    assert words.title(name) == text
+
+
+def test_metric_with_and_without_interval():
+    assert words.metric(Metric(0.731, 0.722, 0.74, 100), "accuracy") == "73.1 % [72.2, 74.0]"
+    assert words.metric(Metric(0.8, None, None, 1), "log_loss") == "0.8000"
+
+
+def test_direction_and_sizes():
+    assert words.lower_is_better("validation/log_loss") and words.lower_is_better("wer") and not words.lower_is_better("accuracy")
+    assert words.size(24 * 2**30) == "24.0 GiB" and words.size(12) == "12 B"
+    assert words.yaml_value([0.5, "a: b"]) == "[0.5, 'a: b']" and words.yaml_value(None) == "null" and words.yaml_value(True) == "true"

@@ -1,0 +1,63 @@
+"""Devices, precision and the three batch settings: what is chosen, kept and refused."""
+
+import json
+
+import pytest
+
+from pipelines.config.schema import Train
+from pipelines.errors import ConfigError
+from pipelines.training import devices
+from pipelines.training.session import plan_batches
+from tests.training.runs import At, Killed, checkpoint, kill, run
+
+
+def test_the_chosen_precision_is_written_and_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(devices, "_probe_precision", lambda *_: ("bfloat16", "it is faster here"))
+    with pytest.raises(Killed):
+        run(tmp_path, callbacks=[At({4: kill})], train={"precision": "auto"})
+    written = json.loads((tmp_path / "environment.json").read_text())
+    assert written["precision"] == "bfloat16"
+    assert written["notes"] == ["precision bfloat16: it is faster here"]
+    monkeypatch.setattr(devices, "_probe_precision", lambda *_: ("float32", "now this is"))
+    run(tmp_path, train={"precision": "auto"})
+    written = json.loads((tmp_path / "environment.json").read_text())
+    assert written["precision"] == "bfloat16"
+    assert checkpoint(tmp_path)[1]["precision"] == "bfloat16"
+
+
+@pytest.mark.parametrize(("train", "message"), [
+    ({"devices": ["GPU:9"]}, r"train.devices: GPU:9 is not there; this machine has \d+ GPU"),
+    ({"devices": ["TPU:0"]}, "train.devices: 'TPU:0' is not a device; write GPU:0 or CPU:0"),
+    ({"devices": ["CPU:0", "cpu:0"]}, "names a device twice"),
+    ({"devices": []}, "an empty list"),
+])
+def test_devices_that_are_not_there(tmp_path, train, message):
+    with pytest.raises(ConfigError, match=message):
+        run(tmp_path, train=train)
+
+
+@pytest.mark.parametrize(("train", "replicas", "message"), [
+    ({"batch_size": 64}, 3, "global batch of 64 examples does not divide over 3 devices x 1 accumulation steps; nearest: 63"),
+    ({"batch_size": 64, "accumulation": 2}, 3, "3 devices x 2 accumulation steps; nearest: 66"),
+    ({"batch_size": 2}, 4, "nearest: 4"),
+    ({"batch_size": 64, "micro_batch_size": 5}, 3, r"3 devices x some accumulation steps x 5 examples .*; nearest: 60"),
+    ({"batch_size": 64, "micro_batch_size": 8, "accumulation": 3}, 3, "nearest: 72"),
+])
+def test_batches_that_do_not_divide(train, replicas, message):
+    with pytest.raises(ConfigError, match=message):
+        plan_batches(Train(**train), 1000, replicas)
+
+
+def test_three_clear_batch_settings():
+    for train, expected in (({"batch_size": 64}, (32, 32, 1)), ({"batch_size": 64, "accumulation": 4}, (32, 8, 4)),
+                            ({"batch_size": 64, "micro_batch_size": 16}, (32, 16, 2)),
+                            ({"batch_size": 64, "micro_batch_size": 4, "accumulation": 8}, (32, 4, 8))):
+        plan = plan_batches(Train(**train), 1000, 2)
+        assert (plan.local, plan.micro, plan.accumulation) == expected
+
+
+@pytest.mark.parametrize(("layers", "message"), [
+    (["conv_x"], "'conv_x' matches no layer; the model has first, "), (["*"], "every layer with weights is frozen")])
+def test_freezing_that_cannot_be(tmp_path, layers, message):
+    with pytest.raises(ConfigError, match=message):
+        run(tmp_path, train={"freeze": {"layers": layers}})

@@ -1,0 +1,317 @@
+"""What goes wrong in a run, and what is then said and kept: data, numbers, memory, disk, and folders that are not this run's."""
+
+import errno
+import resource
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipelines.data import order
+from pipelines.errors import ConfigError, DataError, TrainingError
+from pipelines.monitoring.metrics_log import MetricsLog
+from pipelines.runs import RunFolder
+from pipelines.training import state
+from pipelines.training.evaluation import Evaluator
+from pipelines.training.step import Step
+from tests.training.runs import At, Killed, assert_same_outcome, checkpoint, interrupt, kill, killed, model_weights, rows, run, whole
+from tests.training.toy import ToyTask
+
+STEPS = 5  # an epoch of 200 examples in batches of 48
+
+
+class Damaged(ToyTask):
+    """One training image holds a NaN; `decode` passes it on."""
+
+    at = 131
+
+    def splits(self):
+        made = super().splits()
+        made.train.arrays["image"][self.at, 3, 3, 0] = np.nan
+        return made
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
+def test_a_loss_that_is_not_finite_names_the_example_and_keeps_the_checkpoint(tmp_path, precision):
+    with pytest.raises(TrainingError) as caught:
+        run(tmp_path, task=Damaged, callbacks=[At()], train={"precision": precision})
+    text = str(caught.value)
+    step = next(step for step in range(STEPS) if 131 in order.batch_numbers(order.Plan(200, 48), 0, tf.constant(step, tf.int64))[0][:48])
+    assert f"not finite at step {step:,} (epoch 1): loss nan, gradient norm nan, learning rate 0.02" in text
+    assert "examples whose own loss is not finite: toy1[131]" in text
+    assert "toy1[131]," not in text
+    if step:
+        arrays, about = checkpoint(tmp_path)
+        assert about["step"] == step
+        assert all(np.isfinite(value).all() for value in arrays.values())
+
+
+class Unreadable(ToyTask):
+    """Decoding fails on one image of a split."""
+
+    where = "train"
+
+    def splits(self):
+        made = super().splits()
+        getattr(made, self.where).arrays["image"][31, 3, 3, 0] = np.nan
+        return made
+
+    def decode(self, raw, key=None):
+        return {**raw, "image": tf.debugging.check_numerics(raw["image"], "damaged image")}
+
+
+@pytest.mark.parametrize(("split", "name"), [("train", "toy1"), ("validation", "toy2"), ("test", "toy3")])
+@pytest.mark.parametrize("cache", ["memory", "disk", "none"])
+def test_a_broken_example_ends_the_run_with_its_name(tmp_path, monkeypatch, split, name, cache):
+    monkeypatch.setattr(Unreadable, "where", split)
+    with pytest.raises(DataError, match=rf"{name}\[31\]: cannot be read: damaged image"):
+        run(tmp_path, task=Unreadable, data={"cache": cache, "cache_folder": str(tmp_path / "cache")}, train={"epochs": 1})
+
+
+def test_an_error_that_is_none_of_the_examples_stays_what_it_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(ToyTask, "loss", lambda self, outputs, targets, training: tf.debugging.check_numerics(outputs[:, 0] / 0.0, "mine"))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="mine"):
+        run(tmp_path, data={"cache": "none"})
+
+
+def test_a_full_device_says_what_to_set(tmp_path, monkeypatch):
+    def full(*_):
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor with shape[48,12,12,8]")
+
+    monkeypatch.setattr(Step, "__call__", full)
+    with pytest.raises(TrainingError, match=r"not enough memory for a step: OOM .*\nSet train.micro_batch_size"):
+        run(tmp_path)
+
+
+# ---- a full disk -----------------------------------------------------------------------------------------
+
+
+class Disk:
+    """Writes fail for want of room while it is full."""
+
+    def __init__(self, monkeypatch, number: int = errno.ENOSPC):
+        self.full, self.number, self.refused = False, number, []
+        really = state.write_whole
+
+        def write(path, content):
+            if self.full:
+                self.refused.append(path.name)
+                raise OSError(self.number, "No space left on device")
+            really(path, content)
+
+        monkeypatch.setattr(state, "write_whole", write)
+
+    def fill(self):
+        self.full = True
+
+    def free(self):
+        self.full = False
+
+
+def test_a_full_disk_keeps_the_checkpoint_and_says_so(tmp_path, monkeypatch, capsys):
+    disk, seen = Disk(monkeypatch), {}
+
+    def look():
+        seen["about"] = checkpoint(tmp_path / "run")[1]
+        disk.free()
+
+    run(tmp_path / "run", callbacks=[At({7: disk.fill, 9: look})], quiet=False)
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert seen["about"]["step"] == 6  # the one before is whole
+    assert "the checkpoint of step 7 could not be saved: the disk is full; the checkpoint of step 6 is whole and kept" in said
+    assert disk.refused == ["resume.npz"] * 2
+    whole(tmp_path / "whole")
+    assert_same_outcome(tmp_path / "whole", tmp_path / "run")  # training went on
+
+
+def test_a_full_disk_before_the_first_checkpoint(tmp_path, monkeypatch, capsys):
+    disk = Disk(monkeypatch)
+    disk.fill()
+    with pytest.raises(Killed):
+        run(tmp_path, callbacks=[At({3: kill})], quiet=False)
+    assert "the disk is full; there is none yet" in " ".join("".join(capsys.readouterr()).split())
+    assert not list((tmp_path / "checkpoints").glob("*"))
+
+
+def test_interrupted_on_a_full_disk_is_an_error(tmp_path, monkeypatch):
+    disk = Disk(monkeypatch)
+
+    def both():
+        disk.fill()
+        interrupt()
+
+    with pytest.raises(TrainingError, match="step 7 could not be saved: the disk is full; the checkpoint of step 6 is whole and kept"):
+        run(tmp_path, callbacks=[At({7: both})])
+    assert checkpoint(tmp_path)[1]["step"] == 6
+
+
+def test_best_weights_that_cannot_be_saved_leave_the_best_before(tmp_path, monkeypatch, capsys):
+    values = {5: 0.5, 10: 0.9, 15: 0.6}
+    monkeypatch.setattr(Evaluator, "scores", lambda self: {"loss": 1.0, "accuracy": values[int(self.model.optimizer.iterations)]})
+    disk = Disk(monkeypatch)
+    report = run(tmp_path, callbacks=[At({10: disk.fill, 11: disk.free})], quiet=False)
+    assert report["timing"]["best_epoch"] == 3
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert "the best weights so far, of epoch 2, could not be saved: the disk is full; the weights of epoch 1 stay the best" in said
+    assert any("of epoch 2, could not be saved" in note for note in report["notes"])
+
+
+def test_lines_that_cannot_be_written_end_nothing(tmp_path, monkeypatch, capsys):
+    really = MetricsLog.append
+    broken = {"now": False}
+
+    def append(self, row):
+        if broken["now"]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        really(self, row)
+
+    monkeypatch.setattr(MetricsLog, "append", append)
+    breaking = At({5: lambda: broken.update(now=True), 8: lambda: broken.update(now=False)})
+    run(tmp_path, callbacks=[breaking], quiet=False, train={"log_every": 1})
+    assert [row["step"] for row in rows(tmp_path) if "train/loss" in row] == [1, 2, 3, 4, 5, 9, 10, 11, 12, 13, 14, 15]
+    assert " ".join("".join(capsys.readouterr()).split()).count("a line could not be written: the disk is full") == 1
+
+
+def test_a_real_limit_on_files_ends_nothing(tmp_path):
+    """The system itself refuses to write more than a few kilobytes into a file, with TensorBoard on."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
+
+    def free():
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    seen = {}
+
+    def look():
+        seen["step"] = checkpoint(tmp_path / "run")[1]["step"]
+        seen["files"] = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
+        free()
+
+    try:
+        run(tmp_path / "run", callbacks=[At({6: limit, 9: look})], monitor={"samples": 0}, train={"keep": "last"})
+    finally:
+        free()
+    assert seen == {"step": 5, "files": ["resume.npz"]}
+    whole(tmp_path / "whole", monitor={"samples": 0}, train={"keep": "last"})
+    assert_same_outcome(tmp_path / "whole", tmp_path / "run")
+
+
+# ---- the run's folder ------------------------------------------------------------------------------------
+
+
+def test_a_folder_in_use_is_refused(tmp_path):
+    with RunFolder(tmp_path).locked(), pytest.raises(ConfigError, match=r"another process \(number \d+\) is training here"):
+        run(tmp_path)
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_folder_is_locked_while_training(tmp_path, fresh):
+    run(tmp_path / "run", train={"epochs": 1})
+    found = []
+
+    def try_it():
+        try:
+            with RunFolder(tmp_path / "run").locked():
+                found.append("taken")
+        except ConfigError:
+            found.append("refused")
+
+    run(tmp_path / "run", fresh=fresh, callbacks=[At({3: try_it})], train={"epochs": 1})
+    assert found == (["refused"] if fresh else [])  # without --fresh it is finished, and nothing is trained
+
+
+def test_another_experiment_in_the_folder_is_refused(tmp_path):
+    with pytest.raises(Killed):
+        run(tmp_path, callbacks=[At({7: kill})])
+    before, _ = checkpoint(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        run(tmp_path, train={"epochs": 4, "ema": 0.9})
+    assert "begun with another experiment" in str(caught.value)
+    assert "train.epochs: 3 there, 4 now" in str(caught.value)
+    assert "train.ema: None there, 0.9 now" in str(caught.value)
+    after, _ = checkpoint(tmp_path)
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+def test_fresh_moves_the_old_run_aside(tmp_path):
+    first, second = {"epochs": 1}, {"epochs": 2}
+    run(tmp_path / "run", train=first)
+    kept = model_weights(tmp_path / "run")
+    run(tmp_path / "run", fresh=True, train=second)
+    report = run(tmp_path / "run", fresh=True, train=second)
+    assert report["timing"]["epochs"] == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "run~1", "run~2"]
+    for one, other in zip(kept, model_weights(tmp_path / "run~1")):
+        np.testing.assert_array_equal(one, other)
+
+
+class OtherData(ToyTask):
+    def splits(self):
+        made = super().splits()
+        made.train.arrays["image"][0, 0, 0, 0] += 1.0
+        return made
+
+
+def test_other_data_are_refused(tmp_path):
+    with pytest.raises(Killed):
+        run(tmp_path, callbacks=[At({7: kill})])
+    with pytest.raises(TrainingError, match=r"the data are not those that this run was begun with .* restore them, or .*--fresh"):
+        run(tmp_path, task=OtherData)
+    run(tmp_path, task=OtherData, fresh=True)
+
+
+def damaged(path, how: str) -> None:
+    content = path.read_bytes()
+    middle = len(content) // 2
+    with np.load(path) as stored:
+        values = dict(stored)
+    if how == "cut":
+        path.write_bytes(content[:middle])
+    elif how == "empty":
+        path.write_bytes(b"")
+    elif how == "other bytes":
+        path.write_bytes(bytes(middle))
+    elif how == "a flipped byte":
+        path.write_bytes(content[:middle] + bytes([content[middle] ^ 0xFF]) + content[middle + 1:])
+    elif how == "text for state":
+        np.savez(path, **{**values, "about": np.frombuffer(b"{half", np.uint8)})
+    elif how == "no state":
+        np.savez(path, **{name: value for name, value in values.items() if name != "about"})
+    elif how == "no carry":
+        np.savez(path, **{name: value for name, value in values.items() if name != "carry/loss"})
+    elif how == "a weight missing":
+        np.savez(path, **{name: value for name, value in values.items() if name != "weights/0002"})
+    elif how == "a weight of another shape":
+        np.savez(path, **{**values, "weights/0000": values["weights/0000"][:1]})
+    elif how == "code":
+        np.savez(path, **{**values, "weights/0000": np.array([print], object)})
+
+
+@pytest.mark.parametrize("how", ["cut", "empty", "other bytes", "a flipped byte", "text for state", "no state", "no carry",
+                                 "a weight missing", "a weight of another shape", "code"])
+def test_a_damaged_checkpoint_is_an_error_that_says_what_to_do(tmp_path, how):
+    with pytest.raises(Killed):
+        run(tmp_path, callbacks=[At({7: kill})])
+    damaged(tmp_path / "checkpoints" / "resume.npz", how)
+    with pytest.raises(TrainingError, match=r"resume\.npz: .*start anew with --fresh"):
+        run(tmp_path)
+
+
+def test_best_weights_that_are_gone_are_an_error(tmp_path):
+    with pytest.raises(Killed):
+        run(tmp_path, callbacks=[At({7: kill})])
+    for file in (tmp_path / "checkpoints").glob("best-*"):
+        file.unlink()
+    values = iter([0.0, 0.0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Evaluator, "scores", lambda self: {"loss": 1.0, "accuracy": next(values)})
+        with pytest.raises(TrainingError, match=r"best-00001\.npz: not a readable checkpoint \(No such file or directory\)"):
+            run(tmp_path)
+
+
+def test_nothing_half_is_left_by_kills(tmp_path):
+    killed(tmp_path, [3, 6, 9, 12])
+    files = [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [name for name in files if ".part" in name]

@@ -1,0 +1,86 @@
+"""Promise 2 through the command line: SIGKILL at random moments, signals, and bit-identical runs. Each run is a process."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.kill_resume import measure
+
+pytestmark = pytest.mark.slow
+
+
+def test_killed_three_times_it_ends_bit_identical(tmp_path):
+    assert measure(3, 60, 1, tmp_path) == []
+
+
+def start(runs: Path) -> subprocess.Popen:
+    settings = ["train.epochs=40", "train.precision=float32", "monitor.tensorboard=false", "evaluate.worst=0"]
+    command = [sys.executable, "-m", "vision.train", "vision/digits", *settings, "--runs", str(runs), "--name", "run"]
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def lines(run: Path) -> int:
+    log = run / "metrics.jsonl"
+    return len(log.read_bytes().splitlines()) if log.exists() else 0
+
+
+def test_signals_save_and_end_with_their_status_and_the_same_command_goes_on(tmp_path):
+    run = tmp_path / "vision" / "digits" / "run"
+    steps = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        before = lines(run)
+        process = start(tmp_path)
+        limit = time.monotonic() + 120
+        while lines(run) < before + 12 and process.poll() is None and time.monotonic() < limit:
+            time.sleep(0.05)
+        sent = time.monotonic()
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 128 + number, errors
+        assert time.monotonic() - sent < 10
+        assert "the same command goes on from here" in errors
+        assert "Traceback" not in errors
+        with np.load(run / "checkpoints" / "resume.npz", allow_pickle=False) as stored:
+            steps.append(json.loads(stored["about"].tobytes())["step"])
+    process = start(tmp_path)
+    output, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors
+    assert 0 < steps[0] < steps[1]
+    assert f"going on from step {steps[1]:,}" in output + errors
+    assert json.loads((run / "report" / "report.json").read_text())["metrics"]["test/accuracy"]["value"] > 0.95
+
+
+DETERMINISTIC = """
+import sys
+import numpy as np
+from pipelines.training.session import assemble
+from tests.training.toy import ToyTask, experiment
+
+found = []
+for cache in ("memory", "none"):
+    session = assemble(experiment(model="norm dropout", data={"cache": cache}, train={
+        "deterministic": True, "ema": 0.9, "accumulation": 2, "optimizer": {"name": "adamw"}}), ToyTask)
+    step, carry = session.step(session.feed.iterator(0, session.steps), 0, session.steps, session.step.fresh())
+    assert step == 15
+    found += [np.asarray(variable.value).ravel() for group in session.state_groups.values() for variable in group]
+    found.append(carry.totals.numpy())
+np.save(sys.argv[1], np.concatenate(found))
+"""
+
+
+def test_two_deterministic_runs_are_bit_identical(tmp_path):
+    found = []
+    for name in ("one.npy", "two.npy"):
+        subprocess.run([sys.executable, "-c", DETERMINISTIC, str(tmp_path / name)], check=True, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"})
+        found.append(np.load(tmp_path / name))
+    np.testing.assert_array_equal(*found)
+    first, second = np.split(found[0], 2)  # and caching changes nothing
+    np.testing.assert_array_equal(first, second)

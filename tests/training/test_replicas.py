@@ -1,0 +1,77 @@
+"""Promise 1: N replicas train as one device does, to 1e-5 in every weight, over the features of the harness.
+
+Each number of replicas has a process of its own: a process has one set of devices, and a failed collective poisons it.
+"""
+
+import copy
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+CASES = {
+    "plain, uneven last batch": {},
+    "accumulation": {"train": {"accumulation": 2}},
+    "global norm clipping": {"train": {"clip": {"global_norm": 0.3}}},
+    "norm clipping": {"train": {"clip": {"norm": 0.1}, "accumulation": 4}},
+    "value clipping, step schedule": {
+        "train": {"clip": {"value": 0.01}, "learning_rate": {"peak": 0.05, "schedule": "step", "milestones": [0.5]}}
+    },
+    "averages, one-cycle, smoothing, class weights, penalty": {
+        "model": "smooth penalty",
+        "label_smoothing": 0.1,
+        "class_weights": [1, 2, 0.5, 1, 1],
+        "train": {"ema": 0.9, "learning_rate": {"peak": 0.03, "schedule": "one_cycle", "warmup": 0.3}},
+    },
+    "batch norm and dropout by micro-batch": {"model": "norm dropout", "train": {"micro_batch_size": 4}},
+    "freezing": {"train": {"freeze": {"layers": ["first"]}}},
+    "AdamW with decay": {
+        "train": {"optimizer": {"name": "adamw", "weight_decay": 0.05, "options": {"epsilon": 1.0}}, "learning_rate": {"peak": 0.01}}
+    },
+    "float16 loss scaling": {"train": {"precision": "float16"}},
+    "XLA": {"train": {"xla": "on", "clip": {"global_norm": 0.3}, "accumulation": 2}},
+}
+
+
+UNEQUAL = "per-device dropout and batch statistics"  # no micro_batch_size: the comparison must see the difference
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory) -> dict[tuple[str, int], np.ndarray]:
+    """(case, replicas) -> final weights. A process for each number of replicas."""
+    found = {}
+    cases = {**CASES, UNEQUAL: {"model": "norm dropout"}}
+    for replicas in (1, 2, 3, 4):
+        asked = copy.deepcopy(list(cases.values()))
+        for changes in asked:
+            changes.setdefault("train", {})["devices"] = replicas
+        out = tmp_path_factory.mktemp("weights") / "weights.npz"
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.training.toy", str(out), json.dumps(asked)],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        with np.load(out) as stored:
+            found.update({(name, replicas): value for name, value in zip(cases, stored.values())})
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_replicas_train_as_one_device(name, weights):
+    one = weights[name, 1]
+    assert np.isfinite(one).all()
+    limit = 1e-5 if "float16" not in name else 2e-3  # in float16, rounding is 1e-3
+    for replicas in (2, 3, 4):
+        worst = np.abs(one[:-2] - weights[name, replicas][:-2]).max()  # the last two are the epoch's loss and accuracy
+        print(f"{name}: {replicas} replicas against 1: {worst:.1e}")
+        assert worst <= limit, f"{replicas} replicas differ from 1 by {worst:.1e}"
+        np.testing.assert_allclose(one[-2:], weights[name, replicas][-2:], rtol=1e-4 if limit == 1e-5 else 0.02)
+
+
+def test_the_comparison_can_fail(weights):
+    assert np.abs(weights[UNEQUAL, 1][:-2] - weights[UNEQUAL, 2][:-2]).max() > 1e-4

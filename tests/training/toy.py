@@ -1,0 +1,134 @@
+"""A small task on made data, for tests of the harness: a smooth network, so that rounding stays rounding.
+
+Run as a program it trains variants one after another, all on the same number of devices (a process has one), and saves
+their weights: python -m tests.training.toy OUT.npz '[{"train": {"devices": 2}, "model": "smooth"}, ...]'
+"""
+
+import json
+import sys
+from typing import Any, Literal
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from pipelines.config.schema import Data, Experiment, setting
+from pipelines.data.source import ArraySource, Source, Tensors
+from pipelines.task import Judgement, Metric, Splits, Task
+
+EXAMPLES, CLASSES = 200, 5
+
+
+class ToyExperiment(Experiment):
+    task: Literal["toy"] = "toy"
+    data: Data = setting(Data, "data")
+    model: str = "smooth"
+    label_smoothing: float = 0.0
+    class_weights: list[float] = setting(list, "weights")
+
+
+class ToyTask(Task):
+    watch = ("accuracy", "max")
+    experiment: ToyExperiment
+
+    def splits(self) -> Splits:
+        def make(seed: int, count: int) -> ArraySource:
+            rng = np.random.default_rng(seed)
+            labels = rng.integers(0, CLASSES, count).astype("int32")
+            images = (rng.normal(size=(count, 12, 12, 3)) + labels[:, None, None, None] * 0.4).astype("float32")
+            return ArraySource({"image": images, "label": labels}, labels=labels, title=f"toy{seed}")
+
+        return Splits(make(1, EXAMPLES), make(2, 77), make(3, 50))
+
+    def decode(self, raw: Tensors, key: Any = None) -> Tensors:
+        return raw
+
+    def prepare(self, examples: Tensors, *, keys: Any = None, seed: Any = None, epoch: Any = None) -> tuple[Any, Any]:
+        images = examples["image"]
+        if keys is not None:  # a shift that depends on the example's key alone
+            images = images + tf.cast(keys[:, :1] % 7, tf.float32)[:, :, None, None] * 0.01
+        return images, examples["label"]
+
+    def model(self) -> keras.Model:
+        layers = keras.layers
+        norm = [layers.BatchNormalization()] if "norm" in self.experiment.model else []
+        drop = [layers.Dropout(0.3)] if "dropout" in self.experiment.model else []
+        regular = keras.regularizers.L2(1e-3) if "penalty" in self.experiment.model else None
+        return keras.Sequential(
+            [
+                keras.Input((12, 12, 3)),
+                layers.Conv2D(8, 3, padding="same", activation="gelu", name="first", kernel_regularizer=regular),
+                *norm,
+                layers.AveragePooling2D(2),
+                layers.Conv2D(16, 3, padding="same", activation="gelu"),
+                layers.Flatten(),
+                *drop,
+                layers.Dense(CLASSES, dtype="float32"),
+            ]
+        )
+
+    def loss(self, outputs: Any, targets: Any, training: bool) -> tf.Tensor:
+        smooth = self.experiment.label_smoothing if training else 0.0
+        wanted = tf.one_hot(targets, CLASSES) * (1.0 - smooth) + smooth / CLASSES
+        return tf.nn.softmax_cross_entropy_with_logits(wanted, tf.cast(outputs, tf.float32))
+
+    def example_weights(self, targets: Any) -> Any:
+        return tf.gather(tf.constant(self.experiment.class_weights), targets) if self.experiment.class_weights else None
+
+    def scores(self, outputs: Any, targets: Any) -> Tensors:
+        return {"accuracy": tf.cast(tf.argmax(outputs, -1, tf.int32) == targets, tf.float32)}
+
+    def answer(self, model: Any, inputs: Any) -> Tensors:
+        return {"probabilities": tf.nn.softmax(tf.cast(model(inputs), tf.float32))}
+
+    def targets(self, examples: Tensors) -> Tensors:
+        return {"label": examples["label"]}
+
+    def judge(self, answers: dict, targets: dict, source: Source) -> Judgement:
+        right = answers["probabilities"].argmax(-1) == targets["label"]
+        return Judgement({"accuracy": Metric(float(right.mean()), n=len(right))})
+
+    def raw_spec(self) -> dict:
+        return {"image": tf.TensorSpec([None, 12, 12, 3], tf.float32)}
+
+    def receive(self, raw: Tensors) -> Tensors:
+        return raw
+
+    def read(self, inputs: list[str]) -> Any:
+        for name in inputs:
+            yield name, {"image": np.load(name)}
+
+    def respond(self, answers: Tensors) -> Tensors:
+        return answers
+
+
+def experiment(**changes: Any) -> ToyExperiment:
+    """A toy experiment: SGD with momentum at a constant rate, float32, unless changed."""
+    train = {
+        "precision": "float32",
+        "batch_size": 48,
+        "epochs": 3,
+        "optimizer": {"name": "sgd", "momentum": 0.9},
+        "learning_rate": {"peak": 0.02, "schedule": "constant"},
+        **changes.pop("train", {}),
+    }
+    return ToyExperiment.model_validate({"train": train, **changes})
+
+
+def final_weights(changes: dict[str, Any]) -> np.ndarray:
+    """Trains, and returns all weights, moving statistics and averages, flat, and then the last epoch's loss and accuracy."""
+    from pipelines.monitoring.meter import Meter
+    from pipelines.training import hooks
+    from pipelines.training.loop import Loop
+    from pipelines.training.session import assemble
+
+    made = assemble(experiment(**changes), ToyTask)
+    loop = Loop(made.step, plan=made.plan, steps=made.steps, hooks=[*made.freezing, hooks.Validation(None, 1)], meter=Meter())
+    loop.train()
+    assert loop.step == made.steps, (loop.step, made.steps)
+    values = [np.asarray(v.value).ravel() for v in (*made.model.variables, *made.averages) if v.name != "seed_generator_state"]
+    return np.concatenate([*values, list(loop.epoch_metrics.values())])
+
+
+if __name__ == "__main__":
+    np.savez(sys.argv[1], *[final_weights(changes) for changes in json.loads(sys.argv[2])])

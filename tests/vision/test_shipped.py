@@ -1,0 +1,36 @@
+"""Every shipped image experiment is valid, opens with its command, fits a screen, and has a model that builds."""
+
+from pathlib import Path
+
+import pytest
+
+from pipelines.config.load import load
+from pipelines.errors import ConfigError
+from vision import models
+
+FOLDER = Path(__file__).parents[2] / "configs" / "vision"
+SHIPPED = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+SHAPES = {"cifar10": (32, 3, 10), "fashion_mnist": (28, 1, 10), "digits": (8, 1, 10), "imagenet": (224, 3, 1000), "folder": (128, 3, 5)}
+
+
+def test_the_experiments_of_the_design_are_there():
+    wanted = "digits fashion_mnist_cnn fashion_mnist_best cifar10_cnn cifar10_fast imagenet_resnet50 folder"
+    assert set(wanted.split()) <= set(SHIPPED)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_experiment(name, tmp_path):
+    text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 40
+    assert text.startswith("# ") and text.splitlines()[1].startswith(f"#   python -m vision.train vision/{name}")
+    experiment = load(f"vision/{name}", [f"data.path={tmp_path}"] if name == "folder" else []).experiment
+    size, channels, classes = next(shape for prefix, shape in SHAPES.items() if name.startswith(prefix))
+    assert experiment.data.image_size in (None, size)
+    model = models.build(experiment.model, image_size=(size, size), channels=channels, classes=classes, mean=[127.0] * channels,
+                         std=[60.0] * channels)
+    assert model.output_shape == (None, classes)
+
+
+def test_folder_asks_for_its_path():
+    with pytest.raises(ConfigError, match=r"data\.path"):
+        load("vision/folder")

@@ -1,0 +1,1 @@
+"""Image classification on the shared input layer and training harness."""

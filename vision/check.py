@@ -1,0 +1,60 @@
+"""`quartet check` for images: every image decoded once, compared by its pixels."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from pipelines.data.check import Check, Read, check
+from pipelines.data.divide import divide
+from pipelines.data.source import Source, origin
+from pipelines.errors import DataError
+from vision.examine import Examined, examine
+from vision.settings import ImageClassification
+from vision.sources import open_data
+
+IDENTICAL = "the same pixels"
+
+
+def check_images(experiment: ImageClassification, progress: Callable[[int, int], None] | None = None) -> Check:
+    """Reads every image of the splits that the experiment uses.
+
+    Args:
+        experiment: its data section is looked at.
+        progress: called now and then with (images read, images of this split).
+
+    Raises:
+        DataError: where there are no splits to look at; everything else is a finding.
+    """
+    data = experiment.data
+    if data.streaming:
+        raise DataError("check reads data by number; run it with data.streaming=false on a part, such as data.name with fewer examples")
+    # opened leniently: what is missing is listed with the rest
+    opened = open_data(data.model_copy(update={"on_bad_example": "skip"}))
+    found: dict[int, Examined] = {}
+
+    def load(split: str) -> Source:
+        source = opened.load(split)
+        seen = examine(source, data.workers, progress)
+        found[id(source)] = seen
+        pools.append(source)  # kept, so that ids stay theirs
+        return source
+
+    pools: list[Source] = []
+    train, validation, test, notes = divide(opened.names, load, data, opened.place)
+    parts = {"train": train, "validation": validation, "test": test}
+    reads = {name: _read(source, found) for name, source in parts.items() if source is not None}
+    return check(opened.place, parts, reads, opened.classes, identical=IDENTICAL, skip=data.on_bad_example == "skip", lost=opened.skipped,
+                 notes=[*opened.notes, *notes])
+
+
+CHECKS = {"vision.classification": check_images}
+
+
+def _read(source: Source, found: dict[int, Examined]) -> Read:
+    pool, numbers = origin(source)
+    seen = found[id(pool)]
+    reasons = dict(seen.bad)
+    bad = [(place, reasons[number]) for place, number in enumerate(numbers.tolist()) if number in reasons]
+    heights, widths = seen.heights[numbers], seen.widths[numbers]
+    kinds = np.array([f"{height} x {width} px" for height, width in zip(heights.tolist(), widths.tolist())])
+    return Read(bad, seen.fingerprints[numbers], {"height, px": heights, "width, px": widths}, kinds)

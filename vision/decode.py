@@ -1,0 +1,299 @@
+"""From an encoded image, or stored pixels, to the pixels that the model sees: one function for training, judging and serving.
+
+Only TensorFlow operations, so it stands inside the saved model too. What a file is, is read from its first bytes,
+never from its name.
+"""
+
+import math
+from typing import Literal
+
+import numpy as np
+import tensorflow as tf
+
+Resize = Literal["crop", "pad", "squash"]
+
+JPEG, PNG, GIF, BMP, WEBP, OTHER = range(6)
+ASPECT = (3 / 4, 4 / 3)  # width : height of random crops, Szegedy et al. 2015
+ATTEMPTS = 10  # crops drawn before falling back to the centre, as in the common implementations
+
+
+# a branch that stays one call in the graph, so that images that do not need it do not pay for its operations
+rare = tf.function(autograph=False, experimental_attributes={"_noinline": True})
+
+
+@tf.autograph.experimental.do_not_convert
+def decode_image(raw: tf.Tensor, size: tuple[int, int], channels: int, resize: Resize = "crop", *,
+                 crop_key: tf.Tensor | None = None, area: tuple[float, float] | None = None) -> tf.Tensor:
+    """One image as the model sees it, in graph.
+
+    Args:
+        raw: scalar string (JPEG, PNG, BMP, GIF or WebP; see `pixels`), or uint8 [h, w, c] with c 1 or 3.
+        size: (height, width) of the result.
+        channels: 1 or 3.
+        resize: how another size is brought to `size`, antialiased bilinear: `crop` the centre at the target's aspect, `pad` with
+            black after fitting, or `squash`.
+        crop_key: int32 [2]; with `area`, a random part is cut out and brought to `size` (random-resized crop, Szegedy et al.
+            2015); the part is a function of the key and the stored size alone. JPEG files are decoded in that part only.
+        area: (low, high) share of the image's area.
+
+    Returns:
+        uint8 [height, width, channels].
+
+    Raises:
+        tf.errors.InvalidArgumentError: the bytes are no such image, or broken; also unequal channels.
+    """
+    if raw.dtype != tf.string:
+        image = _channels(raw, channels)
+        if crop_key is not None and area is not None:
+            top, left, height, width = _random_crop(tf.shape(image)[0], tf.shape(image)[1], area, crop_key)
+            image, resize = image[top:top + height, left:left + width], "squash"
+        return _resized(image, size, channels, resize)
+    if crop_key is None or area is None:
+        return _resized(pixels(raw, channels), size, channels, resize)
+    return _resized(_cropped_pixels(raw, channels, area, crop_key), size, channels, "squash")
+
+
+@tf.autograph.experimental.do_not_convert
+def pixels(image: tf.Tensor, channels: int) -> tf.Tensor:
+    """An encoded image as it was stored, uint8 [h, w, channels], in graph.
+
+    - JPEG: grey, YCbCr, CMYK; turned upright by the EXIF orientation in its first 64 kB; accurate integer DCT, as Pillow has it.
+    - PNG: grey, RGB, palette, each with or without alpha, 1 to 16 bits; 16-bit samples keep their upper 8 bits.
+    - BMP: 8-bit palette, 24 and 32 bits (whose fourth byte is ignored).
+    - GIF: the first frame; its transparent pixels are black, as TensorFlow's decoder gives them.
+    - WebP: lossy and lossless, one frame. Animated WebP is refused: TensorFlow 2.21's decoder corrupts memory on it.
+
+    Alpha is composited onto white. Grey from colour is the luma of ITU-R BT.601.
+
+    Args:
+        image: scalar string.
+        channels: 1 or 3.
+
+    Raises:
+        tf.errors.InvalidArgumentError: the bytes are no such image, or broken.
+    """
+    kind, head = _kind(image)
+    return tf.switch_case(kind, {JPEG: lambda: _jpeg(image, head, channels), **_others(image, head, channels)})
+
+
+def _cropped_pixels(image: tf.Tensor, channels: int, area: tuple[float, float], key: tf.Tensor) -> tf.Tensor:
+    kind, head = _kind(image)
+
+    def cut_jpeg() -> tf.Tensor:
+        shape = tf.io.extract_jpeg_shape(image)
+        window = tf.stack(_random_crop(shape[0], shape[1], area, key))
+        cut = tf.io.decode_and_crop_jpeg(image, window, channels=3, dct_method="INTEGER_ACCURATE")
+        return _channels(_upright(cut, image, head), channels)
+
+    def cut(decode):
+        def branch() -> tf.Tensor:
+            whole = decode()
+            top, left, height, width = _random_crop(tf.shape(whole)[0], tf.shape(whole)[1], area, key)
+            return whole[top:top + height, left:left + width]
+
+        return branch
+
+    others = {kind: cut(decode) for kind, decode in _others(image, head, channels).items()}
+    return tf.switch_case(kind, {JPEG: cut_jpeg, **others})
+
+
+def _others(image: tf.Tensor, head: tf.Tensor, channels: int) -> dict:
+    """The branches other than JPEG. The rare ones are calls that are not inlined: dead operations cost time on every image."""
+    return {
+        PNG: lambda: _png(image, head, channels),
+        GIF: lambda: _gif(image, channels),
+        BMP: lambda: _bmp(image, head, channels),
+        WEBP: lambda: _webp(image, head, channels),
+        OTHER: lambda: _refused(image, channels),
+    }
+
+
+def _kind(image: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Which format the first byte says (its decoder checks the rest), and the first 32 bytes, uint8, zeros where the file is shorter."""
+    head = tf.io.decode_raw(image, tf.uint8, fixed_length=32)
+    table = np.full(256, OTHER, np.int32)
+    for first, kind in ((0xFF, JPEG), (0x89, PNG), (ord("G"), GIF), (ord("B"), BMP), (ord("R"), WEBP)):
+        table[first] = kind
+    return tf.gather(tf.constant(table), tf.cast(head[0], tf.int32)), head
+
+
+def _jpeg(image: tf.Tensor, head: tf.Tensor, channels: int) -> tf.Tensor:
+    # always through RGB: asked for grey, the decoder fails on CMYK
+    colour = tf.io.decode_jpeg(image, channels=3, dct_method="INTEGER_ACCURATE")
+    return _channels(_upright(colour, image, head), channels)
+
+
+@rare
+def _gif(image: tf.Tensor, channels: int) -> tf.Tensor:
+    return _channels(tf.ensure_shape(tf.io.decode_image(image, channels=3, expand_animations=False), [None, None, 3]), channels)
+
+
+def _png(image: tf.Tensor, head: tf.Tensor, channels: int) -> tf.Tensor:
+    kind = head[25]  # colour type in IHDR: 0 grey, 2 RGB, 3 palette, 4 grey with alpha, 6 RGB with alpha
+    # tRNS names one transparent colour; found by chance in other data, it does no harm
+    marked = tf.strings.regex_full_match(tf.strings.substr(image, 0, 1 << 14), rb"\C*tRNS\C*")
+    opaque = tf.logical_not(marked)
+    # asked for alpha, TensorFlow gives grey of less than 8 bits a wrong one; such files lose their transparent level
+    grey = tf.logical_and(kind == 0, tf.logical_or(opaque, head[24] < 8))
+    which = tf.where(grey, 0, tf.where(tf.logical_and(kind == 2, opaque), 1, 2))
+    return tf.switch_case(which, {
+        0: lambda: _channels(tf.io.decode_png(image, channels=1), channels),
+        1: lambda: _channels(tf.io.decode_png(image, channels=3), channels),
+        2: lambda: _transparent_png(image, channels),
+    })
+
+
+@rare
+def _transparent_png(image: tf.Tensor, channels: int) -> tf.Tensor:
+    return _channels(_on_white(tf.io.decode_png(image, channels=4)), channels)
+
+
+@rare
+def _bmp(image: tf.Tensor, head: tf.Tensor, channels: int) -> tf.Tensor:
+    head = tf.cast(head, tf.int32)
+
+    def number(at: int) -> tf.Tensor:
+        return head[at] + (head[at + 1] * 256) + (head[at + 2] * 65536) + (head[at + 3] * 16777216)
+
+    def palette() -> tf.Tensor:
+        # TensorFlow gives the palette's indices as if they were grey
+        length = tf.strings.length(image)
+        start = tf.clip_by_value(14 + number(14), 0, length)  # beyond the file, the error would quote its bytes, which Python cannot decode
+        entries = (tf.clip_by_value(number(10), start, length) - start) // 4
+        table = tf.reshape(tf.io.decode_raw(tf.strings.substr(image, start, 4 * entries), tf.uint8), [-1, 4])
+        return tf.gather(table[:, 2::-1], tf.cast(tf.io.decode_bmp(image)[..., 0], tf.int32))
+
+    def direct() -> tf.Tensor:
+        return tf.io.decode_bmp(image)[..., :3]
+
+    return _channels(tf.ensure_shape(tf.cond(head[28] == 8, palette, direct), [None, None, 3]), channels)
+
+
+@rare
+def _webp(image: tf.Tensor, head: tf.Tensor, channels: int) -> tf.Tensor:
+    animated = tf.logical_and(head[15] == ord("X"), (head[20] & 2) > 0)
+    check = tf.debugging.Assert(tf.logical_not(animated), ["animated WebP images are not read; save the first frame as PNG or still WebP"])
+    with tf.control_dependencies([check] if check is not None else []):
+        image = tf.identity(image)
+    decoded = tf.io.decode_webp(image)[0]
+    opaque = lambda: tf.ensure_shape(decoded, [None, None, 3])  # noqa: E731
+    return _channels(tf.cond(tf.shape(decoded)[-1] == 4, lambda: _on_white(tf.ensure_shape(decoded, [None, None, 4])), opaque), channels)
+
+
+@rare
+def _refused(image: tf.Tensor, channels: int) -> tf.Tensor:
+    empty = tf.strings.length(image) == 0
+    reason = tf.where(empty, "the file is empty", "not a JPEG, PNG, BMP, GIF or WebP image")
+    check = tf.debugging.Assert(False, [reason])
+    with tf.control_dependencies([check] if check is not None else []):
+        return tf.zeros([1, 1, channels], tf.uint8)
+
+
+def _on_white(image: tf.Tensor) -> tf.Tensor:
+    """[h, w, 4] with alpha to [h, w, 3] on white, rounded."""
+    wide = tf.cast(image, tf.int32)
+    alpha = wide[..., 3:]
+    return tf.cast((wide[..., :3] * alpha + 255 * (255 - alpha) + 127) // 255, tf.uint8)
+
+
+def _grey(image: tf.Tensor) -> tf.Tensor:
+    """[h, w, 3] to [h, w, 1], BT.601 luma, rounded; exact where the three are equal."""
+    wide = tf.cast(image, tf.int32)
+    return tf.cast((299 * wide[..., :1] + 587 * wide[..., 1:2] + 114 * wide[..., 2:3] + 500) // 1000, tf.uint8)
+
+
+def _channels(image: tf.Tensor, channels: int) -> tf.Tensor:
+    if image.shape[-1] == channels:
+        return image
+    return _grey(image) if channels == 1 else tf.repeat(image, 3, axis=-1)
+
+
+def _upright(image: tf.Tensor, encoded: tf.Tensor, head: tf.Tensor) -> tf.Tensor:
+    """Turns [h, w, 3] as the EXIF orientation of its JPEG file says."""
+    # APP1 stands first, or behind JFIF's APP0 of 16 bytes
+    return tf.cond(tf.logical_or(head[3] == 0xE1, head[21] == 0xE1), lambda: _turned_by_exif(image, encoded, head), lambda: image)
+
+
+@rare
+def _turned_by_exif(image: tf.Tensor, encoded: tf.Tensor, head: tf.Tensor) -> tf.Tensor:
+    data = tf.cast(tf.io.decode_raw(tf.strings.join([tf.strings.substr(encoded, 0, 1 << 16), b"\0" * 64]), tf.uint8), tf.int32)
+    first = tf.where(head[3] == 0xE1, 2, 20)
+    exif = tf.reduce_all(tf.concat([data[first:first + 2], data[first + 4:first + 8]], 0) == tf.constant([0xFF, 0xE1, *b"Exif"]))
+    return _turned(image, tf.where(exif, _orientation(data, first + 10), 1))
+
+
+def _orientation(data: tf.Tensor, tiff: tf.Tensor) -> tf.Tensor:
+    """The value of tag 0x0112 in the first directory of the TIFF block at `tiff`; 1 where there is none."""
+    little = data[tiff] == ord("I")
+
+    def short(pair: tf.Tensor) -> tf.Tensor:
+        return tf.where(little, pair[..., 0] + (pair[..., 1] * 256), (pair[..., 0] * 256) + pair[..., 1])
+
+    low, high = short(data[tiff + 4:tiff + 6]), short(data[tiff + 6:tiff + 8])
+    offset = tf.where(little, low + (high * 65536), (low * 65536) + high)
+    last = tf.size(data) - 2
+    # a broken offset reads the zeros at the end
+    directory = tf.where(tf.logical_and(offset >= 8, offset < last - tiff), tiff + offset, last)
+    count = tf.minimum(short(data[directory:directory + 2]), (tf.size(data) - directory - 2) // 12)
+    entries = tf.reshape(data[directory + 2:directory + 2 + 12 * count], [-1, 12])
+    found = tf.where(short(entries[:, :2]) == 0x0112, short(entries[:, 8:10]), 0)
+    value = tf.reduce_max(tf.concat([found, [1]], 0))
+    return tf.where(value <= 8, value, 1)
+
+
+def _turned(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
+    image = tf.cond(orientation >= 5, lambda: tf.transpose(image, [1, 0, 2]), lambda: image)
+    down = tf.reduce_any(orientation == [3, 4, 7, 8])
+    across = tf.reduce_any(orientation == [2, 3, 6, 7])
+    image = tf.cond(down, lambda: tf.reverse(image, [0]), lambda: image)
+    return tf.cond(across, lambda: tf.reverse(image, [1]), lambda: image)
+
+
+def _random_crop(height: tf.Tensor, width: tf.Tensor, area: tuple[float, float], key: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    """(top, left, height, width) of a random part: area and log aspect uniform, the first of ten that fits."""
+    draws = tf.random.stateless_uniform([ATTEMPTS, 4], key)
+    full_height, full_width = tf.cast(height, tf.float32), tf.cast(width, tf.float32)
+    areas = (area[0] + (area[1] - area[0]) * draws[:, 0]) * full_height * full_width
+    ratios = tf.exp(math.log(ASPECT[0]) + (math.log(ASPECT[1]) - math.log(ASPECT[0])) * draws[:, 1])
+    widths, heights = tf.round(tf.sqrt(areas * ratios)), tf.round(tf.sqrt(areas / ratios))
+    fits = (widths >= 1) & (heights >= 1) & (widths <= full_width) & (heights <= full_height)
+    # where none fits, the largest centre part whose aspect is allowed
+    ratio = full_width / full_height
+    last_width = tf.minimum(full_width, tf.round(full_height * ASPECT[1]))
+    last_height = tf.minimum(full_height, tf.round(full_width / ASPECT[0]))
+    fallback = tf.stack([tf.where(ratio < ASPECT[0], last_height, full_height), tf.where(ratio > ASPECT[1], last_width, full_width)])
+    which = tf.argmax(tf.cast(fits, tf.int32))
+    some = tf.reduce_any(fits)
+    part = tf.where(some, tf.stack([heights[which], widths[which]]), tf.maximum(fallback, 1.0))
+    room = tf.stack([full_height, full_width]) - part
+    corner = tf.where(some, tf.floor(draws[which, 2:] * (room + 1.0)), tf.floor(room / 2.0))
+    numbers = tf.cast(tf.concat([tf.minimum(corner, room), part], 0), tf.int32)
+    return numbers[0], numbers[1], numbers[2], numbers[3]
+
+
+def _resized(image: tf.Tensor, size: tuple[int, int], channels: int, resize: Resize) -> tf.Tensor:
+    target = [size[0], size[1], channels]
+    if image.shape.is_fully_defined():
+        return image if image.shape.as_list() == target else tf.ensure_shape(_fit(image, size, resize), target)
+    same = tf.reduce_all(tf.shape(image)[:2] == tf.constant(size))
+    return tf.ensure_shape(tf.cond(same, lambda: image, lambda: _fit(image, size, resize)), target)
+
+
+def _fit(image: tf.Tensor, size: tuple[int, int], resize: Resize) -> tf.Tensor:
+    height, width = tf.shape(image)[0], tf.shape(image)[1]
+    if resize == "crop":
+        scale = tf.minimum(height / size[0], width / size[1])
+        part = [tf.clip_by_value(tf.cast(tf.round(edge * scale), tf.int32), 1, full) for edge, full in zip(size, (height, width))]
+        top, left = (height - part[0]) // 2, (width - part[1]) // 2
+        return _scaled(image[top:top + part[0], left:left + part[1]], size)
+    if resize == "squash":
+        return _scaled(image, size)
+    scale = tf.minimum(size[0] / height, size[1] / width)
+    inner = [tf.clip_by_value(tf.cast(tf.round(tf.cast(full, tf.float64) * scale), tf.int32), 1, edge)
+             for edge, full in zip(size, (height, width))]
+    return tf.image.pad_to_bounding_box(_scaled(image, tf.stack(inner)), (size[0] - inner[0]) // 2, (size[1] - inner[1]) // 2, *size)
+
+
+def _scaled(image: tf.Tensor, size: tuple[int, int] | tf.Tensor) -> tf.Tensor:
+    scaled = tf.image.resize(image, size, "bilinear", antialias=True)
+    return tf.cast(tf.clip_by_value(tf.round(scaled), 0.0, 255.0), tf.uint8)

@@ -1,0 +1,61 @@
+"""Image classifiers as functional Keras models, from pixels to logits.
+
+Every model takes [batch, height, width, channels] float32 images in 0..255, normalises them inside, and
+gives [batch, classes] float32 logits whatever the precision. `build` is the one door.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from vision.settings import Application, Cnn, Fast, Residual, Vit
+
+if TYPE_CHECKING:
+    import keras
+    import numpy as np
+
+ModelSettings = Cnn | Residual | Fast | Vit | Application
+
+
+def build(
+    settings: ModelSettings, *, image_size: tuple[int, int], channels: int, classes: int, mean: Sequence[float], std: Sequence[float],
+) -> "keras.Model":
+    """A new model under the current Keras precision policy, with fresh weights drawn from Keras' global seed.
+
+    Args:
+        settings: the experiment's model section.
+        image_size: height and width in px.
+        channels: 1 or 3.
+        classes: number of logits.
+        mean: mean of each channel over train, in pixel values 0..255.
+        std: standard deviation of each channel over train, in pixel values 0..255.
+
+    Returns:
+        keras.Model: [batch, height, width, channels] float32, 0..255 -> [batch, classes] float32 logits.
+
+    Raises:
+        ConfigError: the images are too small for the network, or its pretrained weights cannot be had.
+    """
+    from vision.models import application, cnn, fast, residual, vit
+
+    shape: dict[str, Any] = {"image_size": image_size, "channels": channels, "classes": classes, "mean": mean, "std": std}
+    if isinstance(settings, Application):
+        return application.build(settings, **shape)
+    if isinstance(settings, Cnn):
+        return cnn.build(settings, **shape)
+    if isinstance(settings, Residual):
+        return residual.build(settings, **shape)
+    if isinstance(settings, Vit):
+        return vit.build(settings, **shape)
+    return fast.build(settings, **shape)
+
+
+def initialise(model: "keras.Model", images: "np.ndarray") -> None:
+    """Sets what is computed from training images before step 0: the whitening of `fast`; nothing for other models.
+
+    Args:
+        model: as `build` gave it.
+        images: [n, height, width, channels], 0..255, from train only; some hundreds are enough.
+    """
+    from vision.models import fast
+
+    fast.whiten(model, images)

@@ -1,0 +1,153 @@
+"""The settings of image classification: data sources, models, augmentation. Imports no TensorFlow."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from pipelines.config.schema import Data, Evaluate, Experiment, Section, Share, setting
+
+Count = Annotated[int, Field(ge=1)]
+
+
+class ImageData(Data):
+    """Where the images and labels come from, and the size the model sees."""
+
+    source: Literal["digits", "tfds", "folder", "table", "npz"] = setting(
+        ..., "digits: 1,797 embedded 8 x 8 digits; tfds: a TensorFlow data set; folder: a folder per class; "
+        "table: CSV, TSV, JSONL or Parquet naming files; npz: arrays")
+    name: str | None = setting(None, "tfds: the data set, such as cifar10 or imagenet2012")
+    path: str | None = setting(None, "folder, table or npz: the folder or file", path=True)
+    data_dir: str | None = setting(None, "tfds: the data directory; default as TFDS has it", path=True)
+    streaming: bool = setting(
+        False, "tfds: read shards in order through a shuffle window instead of by number, for data too large for that")
+    image_key: str = setting("image", "tfds feature, table column or npz array with the images (npz: also <key>_train, <key>_test)")
+    label_key: str = setting("label", "tfds feature, table column or npz array with the labels")
+    split_key: str | None = setting(None, "table: column that says train, validation or test")
+    image_size: Count | Annotated[list[Count], Field(min_length=2, max_length=2)] | None = setting(
+        None, "height and width the model sees, one number or [height, width]; default: the data's own where all are equal", unit="px")
+    resize: Literal["crop", "pad", "squash"] = setting(
+        "crop", "how other sizes are brought to image_size: crop the centre, pad, or squash; aspect is kept by the first two")
+    channels: Literal[1, 3] | None = setting(None, "1 grey, 3 colour; default: the data's own")
+
+
+class Cnn(Section):
+    """Two convolutions, pooling, one hidden layer: the classic CIFAR-10 teaching network."""
+
+    name: Literal["cnn"]
+    widths: list[Count] = setting(
+        lambda: [64, 128], "filters of each 3 x 3 convolution; each is followed by 2 x 2 max-pooling", min_length=1)
+    hidden: int = setting(256, "units of the dense layer", ge=1)
+    dropout: Share = setting(0.0, "dropout before the dense layers", unit="share")
+    batch_norm: bool = setting(False, "batch normalisation after each convolution")
+
+
+class Residual(Section):
+    """A residual network for 28 to 64 px, after He et al. 2016 with pre-activation."""
+
+    name: Literal["residual"]
+    depth: int = setting(2, "blocks in each stage", ge=1)
+    widths: list[Count] = setting(lambda: [64, 128, 256], "filters of each stage; each stage after the first halves the size", min_length=1)
+    dropout: Share = setting(0.0, "dropout before the last layer", unit="share")
+
+
+class Fast(Section):
+    """A small network in the manner of the CIFAR speed records: whitened first layer, few wide convolutions."""
+
+    name: Literal["fast"]
+    widths: list[Count] = setting(lambda: [64, 128, 256], "filters of the stages", min_length=1)
+    whiten: bool = setting(True, "fix the first convolution to the whitening of training patches")
+    activation: Literal["relu", "gelu"] = setting("relu", "relu trains half as fast again on processors; gelu is a little better on images")
+    scale: float = setting(1.0 / 9.0, "factor on the logits", gt=0.0)
+
+
+class Vit(Section):
+    """A small vision transformer for 28 to 64 px, after Dosovitskiy et al. 2021."""
+
+    name: Literal["vit"]
+    patch: int = setting(4, "patch edge", unit="px", ge=1)
+    depth: int = setting(6, "encoder blocks", ge=1)
+    width: int = setting(192, "embedding size", ge=8)
+    heads: int = setting(3, "attention heads", ge=1)
+    dropout: Share = setting(0.0, "dropout in the blocks", unit="share")
+
+
+class Application(Section):
+    """Any network of keras.applications."""
+
+    name: Literal["application"]
+    architecture: str = setting(
+        ..., "a name of keras.applications, such as ResNet50, MobileNetV3Small or ConvNeXtTiny", names="keras.applications")
+    weights: Literal["imagenet"] | str | None = setting(
+        None, "null: from scratch; imagenet: downloaded by Keras; or a path to a weights file", path=True)
+    dropout: Share = setting(0.0, "dropout before the last layer", unit="share")
+
+
+Model = Annotated[Cnn | Residual | Fast | Vit | Application, Field(discriminator="name")]
+
+
+class RandAugment(Section):
+    """RandAugment (Cubuk et al. 2020), by Keras' layer."""
+
+    operations: int = setting(2, "operations an image", ge=1, le=10)
+    magnitude: float = setting(0.5, "strength", ge=0.0, le=1.0)
+
+
+class Augment(Section):
+    """Training augmentation; each random choice depends on seed, epoch and example only."""
+
+    flip: bool = setting(False, "mirror left and right")
+    flip_mode: Literal["random", "alternate"] = setting(
+        "random", "random by example and epoch; alternate: each image flipped every other epoch (airbench)")
+    shift: int = setting(0, "largest shift in each direction, border reflected", unit="px", ge=0)
+    random_resized_crop: list[float] | None = setting(
+        None, "[low, high] share of the area cropped at random before resizing (Szegedy et al. 2015)", min_length=2, max_length=2)
+    erase: int = setting(0, "edge of a square set to the mean (Cutout, DeVries and Taylor 2017)", unit="px", ge=0)
+    rand_augment: RandAugment | None = setting(None, "RandAugment")
+    mixup: float = setting(0.0, "alpha of MixUp's beta distribution (Zhang et al. 2018); 0: off", ge=0.0)
+    cutmix: float = setting(0.0, "alpha of CutMix's beta distribution (Yun et al. 2019); 0: off; with mixup, each batch takes one", ge=0.0)
+
+
+class ImageEvaluate(Evaluate):
+    """Judging images."""
+
+    flip: bool = setting(False, "average the answers for the image and its mirror image")
+    shift: int = setting(0, "also average over shifts of this many pixels (airbench's test-time crops)", unit="px", ge=0)
+
+
+class ClassificationLoss(Section):
+    """Cross-entropy and its variants."""
+
+    label_smoothing: Share = setting(0.0, "share of the target spread over all classes", unit="share")
+    class_weights: Literal["none", "balanced"] | dict[str, float] = setting(
+        "none", "weight of each class in the loss: none; balanced: n / (classes x count), from train; or {class: weight}")
+
+
+class ImageClassification(Experiment):
+    """One label per image."""
+
+    task: Literal["vision.classification"]
+    data: ImageData
+    model: Model
+    augment: Augment = setting(Augment, "training augmentation")
+    loss: ClassificationLoss = setting(ClassificationLoss, "the loss")
+    evaluate: ImageEvaluate = setting(ImageEvaluate, "judging")
+
+    def problems(self) -> list[tuple[str, str]]:
+        found = super().problems()
+        data, augment = self.data, self.augment
+        if data.source == "tfds" and not data.name:
+            found.append(("data.name", "source: tfds needs the data set's name, such as cifar10"))
+        if data.source in ("folder", "table", "npz") and not data.path:
+            found.append(("data.path", f"source: {data.source} needs a path"))
+        if data.streaming and data.source != "tfds":
+            found.append(("data.streaming", f"streaming is for source: tfds, not {data.source}"))
+        crop = augment.random_resized_crop
+        if crop and not 0.0 < crop[0] <= crop[1] <= 1.0:
+            found.append(("augment.random_resized_crop", f"{crop} is not [low, high] with 0 < low <= high <= 1"))
+        if self.model.name == "vit" and self.model.width % self.model.heads:
+            found.append(("model.width", f"{self.model.width} is not a multiple of model.heads = {self.model.heads}"))
+        return found
+
+
+EXPERIMENTS = {"vision.classification": ImageClassification}
+QUICK_START = "vision/digits"
