@@ -1,0 +1,1 @@
+"""Text classification on the shared input layer and training harness."""
