@@ -61,6 +61,8 @@ class Task(ABC):
 
     watch: ClassVar[tuple[str, str]]  # the metric to follow without its split, and "max" or "min": ("accuracy", "max")
     meanings: ClassVar[dict[str, str]] = {}  # what each input and output of the saved model is, for its README
+    length: ClassVar[str | None] = None  # decoded entry (int32 scalar) that counts the first dimension of entries that leave it free
+    length_unit: ClassVar[int] = 1  # batches are padded to a multiple of it
     random_decode: bool = False  # decode() draws from its key when training, so its results are not cached
 
     def __init__(self, experiment: Experiment, facts: dict[str, Any] | None = None):
@@ -74,7 +76,10 @@ class Task(ABC):
 
     @abstractmethod
     def decode(self, raw: Tensors, key: "tf.Tensor | None" = None) -> Tensors:
-        """One stored example into one example of fixed shape, in graph; run in parallel, cached if not random.
+        """One stored example into one decoded example, in graph; run in parallel, cached if not random.
+
+        Entries have fixed shapes, but with `length` their first dimension may be free: batches are then made of examples of similar
+        length, padded with zeros to the longest among them (padding must not change a result).
 
         Args:
             raw: a source's example, without batch dimension.

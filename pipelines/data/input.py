@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from pipelines.config.schema import Data
 from pipelines.data import order
-from pipelines.data.cache import Decode, bad_example, cached, decoded_spec, free_memory, nbytes, readable
+from pipelines.data.cache import Decode, bad_example, cached, decoded_spec, free_memory, readable
+from pipelines.data.lengths import FlatSource, Lengths, fit
 from pipelines.data.source import ArraySource, Source, Tensors
 from pipelines.errors import DataError
 
@@ -26,6 +27,7 @@ class Feed:
         on_device: examples are gathered from tensors on the device; there is no iterator.
         by_epoch: an iterator ends with its epoch; the next epoch needs another.
         said: what was decided, for terminal and report.
+        lengths: [examples] where batches are made of examples of similar length, else None.
     """
 
     on_device = False
@@ -35,10 +37,11 @@ class Feed:
     plan: order.Plan
     seed: int
     shuffle: bool
+    lengths: np.ndarray | None = None
 
-    def numbers(self, step: int) -> tuple[tf.Tensor, tf.Tensor]:
+    def numbers(self, step: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The global batch of a step: (numbers [batch] int64, weights [batch] float32, 1 or 0)."""
-        return order.batch_numbers(self.plan, self.seed, tf.constant(step, tf.int64), shuffle=self.shuffle)
+        return order.batch_numbers(self.plan, self.seed, tf.cast(step, tf.int64), shuffle=self.shuffle, lengths=self.lengths)
 
     def gather(self, numbers: tf.Tensor, replica: int) -> Tensors:
         """Examples by number from the device's own copy: name -> [batch, ...]."""
@@ -60,25 +63,26 @@ class DeviceFeed(Feed):
 
     def __init__(self, source: ArraySource, *, plan: order.Plan, seed: int, shuffle: bool, devices: tuple[str, ...]):
         self.spec, self.plan, self.seed, self.shuffle = source.spec, plan, seed, shuffle
+        self._source, self.lengths = source, source.lengths
         self._copies = []
         for device in devices:
             with tf.device(device):
-                self._copies.append({key: tf.constant(value) for key, value in source.arrays.items()})
-        size = sum(value.nbytes for value in source.arrays.values())
-        self.said = f"{len(source):,} examples ({readable(size)}) held on the device"
+                self._copies.append(source.tensors())
+        self.said = f"{len(source):,} examples ({readable(source.nbytes)}) held on the device"
 
     def gather(self, numbers: tf.Tensor, replica: int) -> Tensors:
-        return {key: tf.gather(value, numbers) for key, value in self._copies[replica].items()}
+        return self._source.pick(self._copies[replica], numbers)
 
 
 class PipelineFeed(Feed):
     """Data read, decoded and batched by tf.data while the device works."""
 
     def __init__(self, source: Source, decode: Decode | None, *, plan: order.Plan, seed: int, shuffle: bool,
-                 strategy: tf.distribute.Strategy, workers: int | None, said: str):
+                 strategy: tf.distribute.Strategy, workers: int | None, said: str, lengths: Lengths | None = None):
         self.source, self.decode, self.plan, self.seed, self.shuffle = source, decode, plan, seed, shuffle
         self.strategy, self.workers, self.said = strategy, workers or tf.data.AUTOTUNE, said
         self.spec = decoded_spec(source, decode)
+        self.rule, self.lengths = lengths, source.lengths if lengths else None
 
     def iterator(self, start: int, stop: int) -> Any:
         distributed = self.strategy.distribute_datasets_from_function(lambda _: self.dataset(start, stop))
@@ -90,7 +94,7 @@ class PipelineFeed(Feed):
 
         def numbers_of(part: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             step, replica = part // plan.replicas, part % plan.replicas
-            numbers, _ = order.batch_numbers(plan, self.seed, step, shuffle=self.shuffle)
+            numbers, _ = self.numbers(step)
             numbers = tf.ensure_shape(numbers[replica * plan.local:(replica + 1) * plan.local], [plan.local])
             keys = order.example_keys(self.seed, step // plan.steps_per_epoch, numbers)
             return numbers, keys
@@ -103,7 +107,12 @@ class PipelineFeed(Feed):
                 raw = {name: value[0] for name, value in self.source.gather(number[None]).items()}
                 return decode(raw, key if self.shuffle else None)
 
-            batches = parts.unbatch().map(one, num_parallel_calls=self.workers, deterministic=True).batch(plan.local, drop_remainder=True)
+            examples = parts.unbatch().map(one, num_parallel_calls=self.workers, deterministic=True)
+            if self.rule is None:
+                batches = examples.batch(plan.local, drop_remainder=True)
+            else:
+                rule = self.rule
+                batches = examples.padded_batch(plan.local, drop_remainder=True).map(lambda batch: fit(batch, self.spec, rule))
         return batches.prefetch(tf.data.AUTOTUNE)
 
     def blame(self, error: Exception, start: int, stop: int) -> DataError | None:
@@ -117,7 +126,8 @@ class PipelineFeed(Feed):
 
 
 def make_feed(source: Source, decode: Decode | None, *, plan: order.Plan, seed: int, shuffle: bool, random_decode: bool, data: Data,
-              strategy: tf.distribute.Strategy, devices: tuple[str, ...], facts: Mapping[str, Any] | None = None) -> Feed:
+              strategy: tf.distribute.Strategy, devices: tuple[str, ...], facts: Mapping[str, Any] | None = None,
+              lengths: Lengths | None = None) -> Feed:
     """Chooses how a source is fed to the step.
 
     Args:
@@ -126,16 +136,17 @@ def make_feed(source: Source, decode: Decode | None, *, plan: order.Plan, seed: 
         random_decode: decode draws from its key, so that its results cannot be kept.
         data: `cache`, `cache_folder`, `workers`.
         facts: what the task learned from train, on which decoding may depend.
+        lengths: where examples differ in length, the entry that tells it.
     """
-    kept = None if random_decode else cached(source, decode, data, facts=facts)
+    kept = None if random_decode else cached(source, decode, data, facts=facts, lengths=lengths)
     if kept is None:
         return PipelineFeed(source, decode, plan=plan, seed=seed, shuffle=shuffle, strategy=strategy, workers=data.workers,
-                            said=f"{len(source):,} examples, decoded on the way")
-    on_disk = isinstance(next(iter(kept.arrays.values())), np.memmap)
-    if not on_disk and nbytes(kept.spec, len(kept)) <= _device_room(devices):
+                            said=f"{len(source):,} examples, decoded on the way", lengths=lengths)
+    on_disk = kept.mapped if isinstance(kept, FlatSource) else isinstance(next(iter(kept.arrays.values())), np.memmap)
+    if not on_disk and kept.nbytes <= _device_room(devices):
         return DeviceFeed(kept, plan=plan, seed=seed, shuffle=shuffle, devices=devices)
     return PipelineFeed(kept, None, plan=plan, seed=seed, shuffle=shuffle, strategy=strategy, workers=data.workers,
-                        said=f"{len(kept):,} examples, read from the cache {'on disk' if on_disk else 'in memory'}")
+                        said=f"{len(kept):,} examples, read from the cache {'on disk' if on_disk else 'in memory'}", lengths=lengths)
 
 
 def _device_room(devices: tuple[str, ...]) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from pipelines.data.lengths import joined
 from pipelines.data.reasons import reason
 from pipelines.serving.answers import class_names, respond, stacked
 from pipelines.serving.load import LoadedRun
@@ -111,7 +112,7 @@ class Predictor:
         full = [chunk for chunk in chunks if chunk.places]
         answers: dict[str, np.ndarray] = {}
         if full:
-            examples = {name: _joined([chunk.examples[name] for chunk in full]) for name in full[0].examples}
+            examples = {name: joined([chunk.examples[name] for chunk in full]) for name in full[0].examples}
             answers = {name: value.numpy() for name, value in self._respond(examples).items()}
         row = 0
         for chunk in chunks:
@@ -121,14 +122,6 @@ class Predictor:
                 else:
                     yield Prediction(name, {key: plain(value[row]) for key, value in answers.items()})
                     row += 1
-
-
-def _joined(parts: list[np.ndarray]) -> np.ndarray:
-    """Along the batch; where a free length differs, the shorter are filled up with zeros."""
-    if len({part.shape[1:] for part in parts}) > 1:
-        shape = np.max([part.shape[1:] for part in parts], axis=0)
-        parts = [np.pad(part, [(0, 0), *((0, full - there) for full, there in zip(shape, part.shape[1:]))]) for part in parts]
-    return np.concatenate(parts)
 
 
 def _processors() -> int:

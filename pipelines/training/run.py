@@ -15,6 +15,7 @@ import tensorflow as tf
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment
 from pipelines.data import order
+from pipelines.data.lengths import Lengths, stacked
 from pipelines.data.source import Source
 from pipelines.errors import ConfigError, TrainingError
 from pipelines.files import write_json
@@ -323,12 +324,12 @@ def training_batch(session: Session, step: int, count: int | None = None) -> tup
 
 def examples_of(session: Session, numbers: tf.Tensor, keys: tf.Tensor | None = None) -> Any:
     """Decoded training examples, name -> [n, ...]."""
-    source = session.splits.train
+    source, rule = session.splits.train, Lengths.of(session.task)
     rows = []
     for place, number in enumerate(numbers.numpy()):
         raw = {name: value[0] for name, value in source.gather(tf.constant([number], tf.int64)).items()}
         rows.append(session.task.decode(raw, None if keys is None else keys[place]))
-    return {name: tf.stack([row[name] for row in rows]) for name in rows[0]}
+    return stacked(rows, session.feed.spec, rule)
 
 
 def judged_batches(session: Session) -> Any:

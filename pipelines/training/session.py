@@ -7,6 +7,7 @@ import keras
 
 from pipelines.config.schema import Experiment, Train
 from pipelines.data.input import Feed, make_feed
+from pipelines.data.lengths import Lengths
 from pipelines.data.order import Plan
 from pipelines.data.source import Source
 from pipelines.errors import ConfigError, DataError
@@ -113,6 +114,7 @@ def assemble(
         strategy=machine.strategy,
         devices=machine.devices,
         facts=task.facts,
+        lengths=Lengths.of(task),
     )
     with machine.strategy.scope():
         model = task.model()

@@ -114,7 +114,7 @@ class Step:
         if "numbers" in (examples or {}):  # a stream numbers its own examples
             numbers, mask = examples.pop("numbers"), examples.pop("mask")
         else:
-            numbers, mask = (value[rows] for value in order.batch_numbers(plan, self.train.seed, step))
+            numbers, mask = (value[rows] for value in self.feed.numbers(step))
         if examples is None:
             examples = self.feed.gather(numbers, replica)
 
