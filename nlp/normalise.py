@@ -59,13 +59,14 @@ def _some(texts: tf.Tensor, which: tf.Tensor) -> tf.Tensor:
 def _decomposed(points: tf.RaggedTensor) -> tf.RaggedTensor:
     """Code points [n, None] int32, those that have a compatibility decomposition replaced by it."""
     keys, starts, parts = (tf.constant(value) for value in decompositions())
+    most, end = keys.shape[0] - 1, parts.shape[0] - 1
     flat = points.flat_values
-    place = tf.minimum(tf.searchsorted(keys, flat), len(keys) - 1)
+    place = tf.minimum(tf.searchsorted(keys, flat), most)
     there = tf.gather(keys, place) == flat
     counts = tf.where(there, tf.gather(starts[1:] - starts[:-1], place), 1)
     owner = tf.repeat(tf.range(tf.size(flat)), counts)
     inner = tf.range(tf.size(owner)) - tf.gather(tf.cumsum(counts, exclusive=True), owner)
-    replaced = tf.gather(parts, tf.minimum(tf.gather(tf.gather(starts, place), owner) + inner, len(parts) - 1))
+    replaced = tf.gather(parts, tf.minimum(tf.gather(tf.gather(starts, place), owner) + inner, end))
     made = tf.where(tf.gather(there, owner), replaced, tf.gather(flat, owner))
     edges = tf.concat([[0], tf.cumsum(counts)], 0)
     return tf.RaggedTensor.from_row_splits(made, tf.gather(edges, tf.cast(points.row_splits, tf.int32)))

@@ -1,6 +1,6 @@
 """The embedded quick start: short requests at a hotel desk, made from patterns; it shows that everything runs, not how good a model is.
 
-1,600 sentences, 8 kinds of request, 12 patterns each: every sentence belongs to the group of its pattern, and splits keep groups
+1,277 sentences, 8 kinds of request, 12 patterns each: every sentence belongs to the group of its pattern, and splits keep groups
 apart, so that a model is judged on ways of asking that it has not seen.
 """
 

@@ -59,6 +59,7 @@ class Hashed(Tokens):
     words: int = setting(2, "longest word n-gram: 1 words alone, 2 also pairs of neighbours, ...", ge=1, le=5)
     characters: Annotated[list[Count], Field(min_length=2, max_length=2)] | None = setting(
         None, "[shortest, longest] character n-gram within words, their ends marked; null for none", unit="characters")
+    distinct: bool = setting(False, "an n-gram that stands in a text several times counts once")
     buckets: int = setting(1 << 20, "rows of the embedding; two n-grams may share one", ge=2)
 
 

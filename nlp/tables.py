@@ -52,7 +52,7 @@ class Table:
 
 
 def read(path: Path, wanted: Sequence[Column], *, settings: Sequence[str] = (), header: str = "auto", delimiter: str | None = None,
-         encoding: str | None = None) -> Table:
+         encoding: str | None = None, lenient: bool = False) -> Table:
     """The wanted columns of every row.
 
     Args:
@@ -61,6 +61,7 @@ def read(path: Path, wanted: Sequence[Column], *, settings: Sequence[str] = (), 
         settings: of each wanted column the setting that names it, for messages.
         header: "yes", "no", or "auto": there is a header where a column is asked for by name.
         delimiter, encoding: None to find them.
+        lenient: bytes that do not fit the encoding make a bad row, not an error.
 
     Raises:
         DataError: no such file or column, an encoding that does not fit (with the line), or nothing in it.
@@ -68,7 +69,7 @@ def read(path: Path, wanted: Sequence[Column], *, settings: Sequence[str] = (), 
     asked = list(settings) or ["data"] * len(wanted)
     table = Table(path)
     found = iter(records(path, named=header == "yes" or (header == "auto" and (not wanted or any(isinstance(key, str) for key in wanted))),
-                         delimiter=delimiter, encoding=encoding))
+                         delimiter=delimiter, encoding=encoding, lenient=lenient))
     _, names = next(found)
     table.columns = list(names)
     places = [_place(path, names, key, setting) for key, setting in zip(wanted, asked)]
@@ -85,7 +86,8 @@ def read(path: Path, wanted: Sequence[Column], *, settings: Sequence[str] = (), 
     return table
 
 
-def records(path: Path, *, named: bool, delimiter: str | None = None, encoding: str | None = None) -> Iterator[tuple[int, Any]]:
+def records(path: Path, *, named: bool, delimiter: str | None = None, encoding: str | None = None,
+            lenient: bool = False) -> Iterator[tuple[int, Any]]:
     """(0, names of the columns) first, then (line, list of fields) of each row; for a bad row (line, what is wrong with it, as text)."""
     suffix = path.suffix.lower()
     if not path.is_file():
@@ -93,15 +95,15 @@ def records(path: Path, *, named: bool, delimiter: str | None = None, encoding: 
     if suffix in PARQUET:
         yield from _parquet(path)
     elif suffix in JSON_LINES:
-        yield from _json(path, text_of(path, encoding))
+        yield from _json(path, text_of(path, encoding, lenient))
     elif suffix in DELIMITED:
-        yield from _delimited(path, text_of(path, encoding), named, delimiter or ("\t" if suffix in (".tsv", ".tab") else None))
+        yield from _delimited(path, text_of(path, encoding, lenient), named, delimiter or ("\t" if suffix in (".tsv", ".tab") else None))
     else:
         raise DataError(f"{path}: a table is .csv, .tsv, .jsonl or .parquet, not {suffix or 'a file without ending'}")
 
 
-def text_of(path: Path, encoding: str | None) -> str:
-    """A file as text, line ends as they are.
+def text_of(path: Path, encoding: str | None, lenient: bool = False) -> str:
+    """A file as text, line ends as they are. Where lenient, bytes that do not fit become lone surrogates, as os.fsdecode has them.
 
     Raises:
         DataError: the bytes are not of that encoding; names the line and what may be meant.
@@ -112,7 +114,7 @@ def text_of(path: Path, encoding: str | None) -> str:
     if encoding and mark and codecs.lookup(encoding).name in ("utf-8", "utf-16", "utf-32"):
         name = mark
     try:
-        return content.decode(name)
+        return content.decode(name, "surrogateescape" if lenient and "32" not in name and "16" not in name else "strict")
     except LookupError:
         raise DataError(f"data.encoding: {encoding!r} is no encoding that Python knows; such as utf-8, cp1252, shift_jis") from None
     except UnicodeDecodeError as error:
@@ -171,7 +173,8 @@ def _delimited(path: Path, text: str, named: bool, delimiter: str | None) -> Ite
             yield line, (f"{len(record)} field{'s' if len(record) != 1 else ''} where the {'header' if named else 'first row'} has {width}"
                          + ("; a text with the delimiter in it needs quotation marks" if len(record) > (width or 0) else ""))
         else:
-            yield line, record
+            fits = all(text.isascii() or not any("\udc80" <= letter <= "\udcff" for letter in text) for text in record)
+            yield line, record if fits else "bytes that do not fit the encoding (data.encoding)"
 
 
 def _json(path: Path, text: str) -> Iterator[tuple[int, Any]]:

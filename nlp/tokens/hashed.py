@@ -25,7 +25,8 @@ def make(settings: Hashed) -> Tokenizer:
             parts += character_ngrams(found, *settings.characters)
         ids, first, last = (tf.concat([part[field] for part in parts], 1) for field in range(3))
         rows = _mixed(ids.flat_values) % (settings.buckets - 1) + 1
-        return Cut(ids.with_flat_values(tf.cast(rows, tf.int32)), first, last)
+        made = Cut(ids.with_flat_values(tf.cast(rows, tf.int32)), first, last)
+        return distinct(made, settings.buckets) if settings.distinct else made
 
     return Tokenizer(max(settings.buckets, UNKNOWN + 1), split, cut)
 
@@ -75,6 +76,21 @@ def character_ngrams(found: tf.RaggedTensor, shortest: int, longest: int) -> lis
         parts.append(tuple(tf.RaggedTensor.from_value_rowids(value, rowids, nrows=rows, validate=False)
                            for value in (tf.boolean_mask(whole, within), place, place)))
     return parts
+
+
+def distinct(cut: Cut, size: int) -> Cut:
+    """Each number once a text, where it stands first."""
+    texts = cut.ids.value_rowids()
+    keys = texts * size + tf.cast(cut.ids.flat_values, tf.int64)
+    once, which = tf.unique(keys)
+    place = tf.math.unsorted_segment_min(tf.range(tf.size(keys)), which, tf.size(once))
+    rows = once // size  # ascending, since unique keeps the order
+
+    def ragged(values: tf.Tensor) -> tf.RaggedTensor:
+        return tf.RaggedTensor.from_value_rowids(values, rows, nrows=cut.ids.nrows(), validate=False)
+
+    return Cut(ragged(tf.cast(once % size, tf.int32)), ragged(tf.gather(cut.first.flat_values, place)),
+               ragged(tf.gather(cut.last.flat_values, place)))
 
 
 def _mixed(values: tf.Tensor) -> tf.Tensor:
