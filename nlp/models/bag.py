@@ -19,14 +19,14 @@ def build(settings: Bag, *, size: int, classes: int) -> keras.Model:
     """See `nlp.models.build`. Computes in float32 whatever the policy: there is nothing to gain, and sums of many small vectors to lose."""
     if settings.naive_bayes:
         return _naive_bayes(settings, size, classes)
-    vectors, ids = encoder_inputs(settings.width, "float32")
+    vectors, ids = encoder_inputs(settings.width)
     x = MeanPool(settings.pool, name="pool")([vectors, ids])
     if settings.hidden:
         if settings.dropout:
             x = keras.layers.Dropout(settings.dropout, dtype="float32", name="dropout1")(x)
         x = keras.layers.Dense(settings.hidden, activation="relu", dtype="float32", name="hidden")(x)
     encoder = keras.Model([vectors, ids], logits(x, classes, settings.dropout), name="encoder")
-    table = embedding(size, settings.width, dtype="float32")
+    table = embedding(size, settings.width)
     return assembled(encoder, table, settings.drop_tokens, PAD, "bag")
 
 
@@ -53,11 +53,11 @@ def _naive_bayes(settings: Bag, size: int, classes: int) -> keras.Model:
     if size * classes > LARGEST:
         raise ConfigError(f"model.naive_bayes: {size:,} rows x {classes} classes are too many ratios; set tokens.buckets: "
                           f"{LARGEST // classes:,} or fewer")
-    weights, ids = encoder_inputs(1, "float32")
+    weights, ids = encoder_inputs(1)
     x = Ratios(size, classes, name="ratios")([weights, ids])
     x = Bias(dtype="float32", name="bias")(x)
     encoder = keras.Model([weights, ids], x, name="encoder")
-    table = embedding(size, 1, initializer=keras.initializers.Constant(FIRST_WEIGHT), dtype="float32")
+    table = embedding(size, 1, keras.initializers.Constant(FIRST_WEIGHT))
     return assembled(encoder, table, settings.drop_tokens, PAD, "bag")
 
 

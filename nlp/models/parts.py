@@ -4,6 +4,7 @@ import keras
 import tensorflow as tf
 
 from nlp.tokens import PAD, UNKNOWN
+from pipelines.training.tables import Table
 
 LOW = -1e4  # below any activation, and finite in half precision
 
@@ -79,10 +80,9 @@ class MaxPool(keras.layers.Layer):
         return tf.reduce_max(tf.where((ids != PAD)[..., None], vectors, tf.cast(LOW, vectors.dtype)), 1)
 
 
-def embedding(size: int, width: int, *, initializer: str | keras.initializers.Initializer = "uniform", dtype: str | None = None,
-              ) -> keras.layers.Layer:
-    """The layer `embedding`: numbers [batch, time] -> vectors [batch, time, width]."""
-    return keras.layers.Embedding(size, width, embeddings_initializer=initializer, name="embedding", dtype=dtype)
+def embedding(size: int, width: int, initializer: keras.initializers.Initializer | None = None) -> Table:
+    """The layer `embedding`: numbers [batch, time] -> vectors [batch, time, width] float32; a step costs what its batch looks up."""
+    return Table(size, width, initializer, name="embedding")
 
 
 def assembled(encoder: keras.Model, table: keras.layers.Layer, drop: float, becomes: int, name: str) -> keras.Model:
@@ -92,10 +92,9 @@ def assembled(encoder: keras.Model, table: keras.layers.Layer, drop: float, beco
     return keras.Model(ids, encoder([table(used), used]), name=name)
 
 
-def encoder_inputs(width: int, dtype: str | None = None) -> tuple[keras.KerasTensor, keras.KerasTensor]:
-    """The encoder's inputs: vectors [batch, time, width] and numbers [batch, time]."""
-    compute = dtype or keras.config.dtype_policy().compute_dtype
-    return keras.Input((None, width), dtype=compute, name="vectors"), keras.Input((None,), dtype="int32", name="ids")
+def encoder_inputs(width: int) -> tuple[keras.KerasTensor, keras.KerasTensor]:
+    """The encoder's inputs: vectors [batch, time, width] float32 and numbers [batch, time]."""
+    return keras.Input((None, width), dtype="float32", name="vectors"), keras.Input((None,), dtype="int32", name="ids")
 
 
 def logits(features: keras.KerasTensor, classes: int, dropout: float) -> keras.KerasTensor:

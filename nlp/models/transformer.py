@@ -36,7 +36,7 @@ def build(settings: Transformer, *, size: int, classes: int, limit: int) -> kera
     x = layers.LayerNormalization(epsilon=1e-6, name="last_norm")(x)
     x = MeanPool(name="mean")([x, ids])
     encoder = keras.Model([vectors, ids], logits(x, classes, settings.dropout), name="encoder")
-    table = embedding(size, settings.width, initializer=keras.initializers.RandomNormal(stddev=0.02))
+    table = embedding(size, settings.width, keras.initializers.RandomNormal(stddev=0.02))
     return assembled(encoder, table, settings.drop_tokens, UNKNOWN, "transformer")
 
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment
 from pipelines.data import order
-from pipelines.data.lengths import Lengths, stacked
+from pipelines.data.lengths import stacked
 from pipelines.data.source import Source
 from pipelines.errors import ConfigError, TrainingError
 from pipelines.files import write_json
@@ -136,7 +136,7 @@ class _Run:
             if resumed:
                 progress.note(f"going on from step {loop.step:,} of {loop.steps:,}")
             else:
-                session.task.initialise(session.model, judged_batches(session))
+                session.task.initialise(session.model, map(session.task.prepare, session.feed.judged(INITIAL_BATCH)))
                 for average, weight in zip(session.averages, session.weights):
                     average.assign(weight.value)
             log.log = MetricsLog(self.folder.metrics, resume_step=loop.step if resumed else None)
@@ -188,7 +188,8 @@ class _Run:
             for name, split in (("train", splits.train), ("validation", splits.validation), ("test", splits.test))
             if split
         )
-        count = sum(int(np.prod(variable.shape)) for variable in session.weights)
+        learned = [*session.weights, *(table.variable for table in session.tables.tables)]
+        count = sum(int(np.prod(variable.shape)) for variable in learned)
         batch = f"batch {plan.batch}" + (
             f" = {plan.replicas} devices x {plan.accumulation} x {plan.micro}" if plan.micro != plan.batch else ""
         )
@@ -322,55 +323,27 @@ def save_model(model: keras.Model, task: Task, folder: RunFolder) -> None:
         Path(staging).unlink(missing_ok=True)
 
 
-def training_batch(session: Session, step: int, count: int | None = None) -> tuple[Any, Any]:
+def training_batch(session: Session, step: int, count: int) -> tuple[Any, Any]:
     """(inputs, targets) of the first examples of the batch of `step`, as that step sees them."""
-    plan, seed = session.plan, session.step.train.seed
     now = tf.constant(step, tf.int64)
-    epoch = now // plan.steps_per_epoch
-    numbers = session.feed.numbers(step)[0][: min(count or plan.micro, plan.micro)]
-    keys = order.example_keys(seed, epoch, numbers)
-    examples = examples_of(session, numbers, keys if session.task.random_decode else None)
-    return session.task.prepare(examples, keys=keys, seed=order.micro_seed(seed, now, 0), epoch=epoch)
-
-
-def examples_of(session: Session, numbers: tf.Tensor, keys: tf.Tensor | None = None) -> Any:
-    """Decoded training examples, name -> [n, ...]."""
-    source, rule = session.splits.train, Lengths.of(session.task)
-    rows = []
-    for place, number in enumerate(numbers.numpy()):
-        raw = {name: value[0] for name, value in source.gather(tf.constant([number], tf.int64)).items()}
-        rows.append(session.task.decode(raw, None if keys is None else keys[place]))
-    return stacked(rows, session.feed.spec, rule)
-
-
-def judged_batches(session: Session) -> Any:
-    """Batches of training examples as judged (inputs, targets), shuffled by the run's seed, once through."""
-    plan = order.Plan(session.plan.examples, min(INITIAL_BATCH, session.plan.examples))
-    for step in range(plan.steps_per_epoch):
-        numbers, weights = order.batch_numbers(plan, session.step.train.seed, tf.constant(step, tf.int64))
-        numbers = numbers[weights > 0]  # what fills up the last batch came already
-        examples = session.feed.gather(numbers, 0) if session.feed.on_device else examples_of(session, numbers)
-        yield session.task.prepare(examples)
+    numbers, examples = session.feed.sample(step, min(count, session.plan.micro))
+    seed = order.micro_seed(session.feed.seed, now, 0)
+    return session.task.prepare(examples, keys=session.feed.keys(step, numbers), seed=seed, epoch=now // session.plan.steps_per_epoch)
 
 
 def culprits(session: Session, step: int, most: int = 5) -> list[str]:
     """Names of the examples of a step's batch whose own loss is not finite, at the weights before the step."""
-    plan, seed = session.plan, session.step.train.seed
+    task, feed = session.task, session.feed
     now = tf.constant(step, tf.int64)
-    numbers, mask = session.feed.numbers(step)
     found = []
-    for number in numbers.numpy()[mask.numpy() > 0]:
-        one = tf.constant([number], tf.int64)
-        keys = order.example_keys(seed, now // plan.steps_per_epoch, one)
-        inputs, targets = session.task.prepare(
-            examples_of(session, one, keys if session.task.random_decode else None),
-            keys=keys,
-            seed=order.micro_seed(seed, now, 0),
-            epoch=now // plan.steps_per_epoch,
-        )
-        loss = session.task.loss(session.model(inputs, training=False), targets, training=True)
+    for number, raw in feed.raw(step):
+        keys = feed.keys(step, tf.constant([number], tf.int64))
+        example = stacked([task.decode(raw, keys[0] if task.random_decode else None)], feed.spec, feed.rule)
+        seed = order.micro_seed(feed.seed, now, 0)
+        inputs, targets = task.prepare(example, keys=keys, seed=seed, epoch=now // session.plan.steps_per_epoch)
+        loss = task.loss(session.model(inputs, training=False), targets, training=True)
         if not np.isfinite(loss.numpy()).all():
-            found.append(session.splits.train.name(int(number)))
+            found.append(feed.name(number, step))
             if len(found) == most:
                 break
     return found
