@@ -27,6 +27,7 @@ class Classification(Task):
 
     length = "length"
     length_unit = 8
+    read_at_once = (256, 1024)
     meanings = {
         "text": "UTF-8, of any length; what is beyond the limit of tokens is cut",
         "label": "the most probable class; where texts can be rejected, the name for those below the threshold",
