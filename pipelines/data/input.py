@@ -32,12 +32,14 @@ class Feed:
         said: what was decided, for terminal and report.
         lengths: [examples] where batches are made of examples of similar length, else None.
         rule: which entry tells an example's length, or None.
+        kept: all examples as judging decodes them, or None.
     """
 
     on_device = False
     by_epoch = False
     said: str
     lengths: np.ndarray | None = None
+    kept: ArraySource | None = None
 
     def __init__(self, source: Source, decode: Decode | None, *, plan: order.Plan, seed: int, shuffle: bool, rule: Lengths | None = None):
         self.source, self.decode, self.plan, self.seed, self.shuffle, self.rule = source, decode, plan, seed, shuffle, rule
@@ -82,7 +84,14 @@ class Feed:
 
     def judged(self, batch: int) -> Iterator[Tensors]:
         """All examples once, in shuffled order, as judging decodes them, name -> [batch, ...]; eager."""
+        kept = self.kept
         for step in range(self.plan.steps_per_epoch):
+            if kept is not None:  # decoded already
+                numbers, weights = self.numbers(step)
+                for part in np.array_split(numbers.numpy()[weights.numpy() > 0], -(-self.plan.batch // batch)):
+                    if len(part):
+                        yield kept.gather(tf.constant(part))
+                continue
             rows = [self._decoded(raw, None) for _, raw in self.raw(step)]
             for start in range(0, len(rows), batch):
                 yield stacked(rows[start:start + batch], self.spec, self.rule)
@@ -98,7 +107,8 @@ class DeviceFeed(Feed):
 
     def __init__(self, kept: ArraySource, *, devices: tuple[str, ...], **options: Any):
         super().__init__(**options)
-        self._kept, self.spec, self.lengths = kept, kept.spec, kept.lengths
+        self.kept = self._kept = kept
+        self.spec, self.lengths = kept.spec, kept.lengths
         self._copies = []
         for device in devices:
             with tf.device(device):
@@ -114,6 +124,7 @@ class PipelineFeed(Feed):
 
     def __init__(self, kept: ArraySource | None, *, strategy: tf.distribute.Strategy, workers: int | None, said: str, **options: Any):
         super().__init__(**options)
+        self.kept = kept
         self.read, self.make = (self.source, self.decode) if kept is None else (kept, None)
         self.spec = decoded_spec(self.read, self.make)
         self.strategy, self.workers, self.said = strategy, workers or tf.data.AUTOTUNE, said

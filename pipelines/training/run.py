@@ -35,6 +35,7 @@ from pipelines.training.loop import Loop
 from pipelines.training.session import Session, assemble
 
 INITIAL_BATCH = 256  # examples at a time for Task.initialise
+Answered = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]  # answers, targets
 
 
 @dataclass(frozen=True)
@@ -150,9 +151,9 @@ class _Run:
                 if loop.stopping:
                     self.notes.append(f"Training ended after epoch {loop.epoch}: {loop.stopping}.")
                 with self.meter.part("checkpoint"):
-                    self._settle(session, best)
+                    judged = self._settle(session, best, evaluator)
                 with self.meter.part("evaluation"):
-                    judgements = self._judge(session, evaluator)
+                    judgements = self._judge(session, evaluator, judged)
                 return self._report(session, loop, judgements, log.writers)
             finally:
                 log.log.close()
@@ -212,26 +213,35 @@ class _Run:
         inputs, targets = training_batch(session, step, self.experiment.monitor.samples)
         session.task.show(session.splits.train, writer, loop.step, inputs=inputs, targets=targets)
 
-    def _settle(self, session: Session, best: hooks.KeepBest) -> None:
-        """Puts the weights that are judged and saved into the model, and writes the model."""
+    def _settle(self, session: Session, best: hooks.KeepBest, evaluator: Evaluator | None) -> Answered | None:
+        """Puts the weights that are judged and saved into the model, lets the task choose by validation, and writes the model.
+
+        Returns:
+            The answers for validation, where there is one.
+        """
         epoch = best.restore_best()
         self.best_epoch = epoch
         if epoch is not None:
             self.notes.append(f"Judged and saved: the weights of epoch {epoch}, best on {best.watch}.")
         for weight, average in zip(session.weights, session.averages):
             weight.assign(average.value)
+        judged = evaluator.answers() if evaluator else None
+        if judged is not None:
+            session.task.facts.update(session.task.choose(*judged))
         session.model.optimizer = None  # a saved model is its weights; the optimizer's state stays in the checkpoint
         save_model(session.model, session.task, self.folder)
+        return judged
 
-    def _judge(self, session: Session, evaluator: Evaluator | None) -> dict[str, Judgement]:
+    def _judge(self, session: Session, evaluator: Evaluator | None, judged: Answered | None) -> dict[str, Judgement]:
         """Judges validation and test as the saved model answers. The test split is read here and nowhere else."""
         splits = session.splits
         evaluators = {"validation": evaluator, "test": self._evaluator(session, splits.test) if splits.test else None}
         found = {}
         for split, one in evaluators.items():
             if one is not None:
-                answers, targets = one.answers()
+                answers, targets = judged if one is evaluator and judged is not None else one.answers()
                 found[split] = session.task.judge(answers, targets, one.source)
+                session.task.explain(session.model, found[split], answers, targets, one.source)
         return found
 
     def _report(self, session: Session, loop: Loop, judgements: dict[str, Judgement], writers: dict[str, Writer]) -> dict[str, Any]:
@@ -253,6 +263,7 @@ class _Run:
                 writer = writers["train" if split == "test" else split]
                 for name, figure in judged.figures.items():
                     writer.figure(f"{split}/{name}", figure, loop.step)
+            session.task.show_model(session.model, writers["train"], loop.step)
             # at the root, so that TensorBoard lists the metrics of both splits with the settings
             with Writer(self.folder.tensorboard) as root:
                 name = f"{self.call.name}/{self.folder.path.name}"
