@@ -308,7 +308,7 @@ class Checkpoint(Hook):
         self._saved_at = time.perf_counter()
 
     def on_rest(self, loop: Loop) -> None:
-        done = loop.step >= loop.steps or loop.stopping or loop.interrupted is not None
+        done = loop.step >= loop.last or loop.stopping or loop.interrupted is not None
         if done or time.perf_counter() - self._saved_at >= self.seconds:
             self.save(loop)
 
