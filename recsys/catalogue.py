@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.data.tables import values_of
-from recsys import features
+from recsys.features import Facts, entity_arrays, learn
 from recsys.protocol import TRAIN, in_time
 from recsys.reading import Ids, Log
 from recsys.settings import InteractionData
@@ -62,7 +62,7 @@ class Catalogue:
     user_ids: Ids | None
     item_ids: Ids | None
     counts: np.ndarray
-    features: list[features.Facts] = field(default_factory=list)
+    features: list[Facts] = field(default_factory=list)
     item_features: dict[str, np.ndarray] = field(default_factory=dict)
     user_features: dict[str, np.ndarray] = field(default_factory=dict)
     titles: list[str] | None = None
@@ -106,14 +106,14 @@ def catalogue(log: Log, parts: np.ndarray, data: InteractionData, known: dict[st
     item_ids, items, item_places = _renumbered(log.items, log.item_ids, train, (known or {}).get("items"))
     counts = np.bincount(items[train], minlength=len(item_ids) + 1 if item_ids is not None else 1)
     counts[0] = 0
-    learned = known.get("features", []) if known is not None else features.learn(log, train, data)
+    learned = known.get("features", []) if known is not None else learn(log, train, data)
     made = Catalogue(log, parts, users, items, user_ids, item_ids, counts, learned)
     whole = np.ones(len(log), bool) if known is not None else train
     if item_ids is not None:
-        made.item_features = features.entity_arrays(log, whole, learned, data, "item", item_places)
+        made.item_features = entity_arrays(log, whole, learned, data, "item", item_places)
         made.titles = known.get("titles") if known is not None else _titles(log, data, item_ids, item_places)
     if user_ids is not None:
-        made.user_features = features.entity_arrays(log, whole, learned, data, "user", user_places)
+        made.user_features = entity_arrays(log, whole, learned, data, "user", user_places)
     return made
 
 

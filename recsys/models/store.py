@@ -25,9 +25,9 @@ class HistoryStore(keras.layers.Layer):
     def __init__(self, users: int, events: int, values: Mapping[str, str] | None = None, **options: Any):
         super().__init__(trainable=False, **options)
         self.events = max(1, events)
-        self.offsets = self.add_weight(shape=(users + 2,), dtype="int64", initializer="zeros", trainable=False, name="offsets")
+        self.offsets = self.add_weight(shape=(users + 2,), dtype="int64", initializer="zeros", trainable=False, name="offsets", autocast=False)
         self.items = self.add_weight(shape=(self.events,), dtype="int32", initializer="zeros", trainable=False, name="items")
-        self.values = {name: self.add_weight(shape=(self.events,), dtype=dtype, initializer="zeros", trainable=False, name=name)
+        self.values = {name: self.add_weight(shape=(self.events,), dtype=dtype, initializer="zeros", trainable=False, name=name, autocast=False)
                        for name, dtype in (values or {}).items()}
         self.built = True
 
@@ -74,8 +74,9 @@ class FeatureStore(keras.layers.Layer):
 
     def __init__(self, spec: Mapping[str, tuple[Sequence[int], str]], **options: Any):
         super().__init__(trainable=False, **options)
-        self.arrays = {name: self.add_weight(shape=tuple(shape), dtype=dtype, initializer="zeros", trainable=False, name=f"column_{number}")
-                       for number, (name, (shape, dtype)) in enumerate(spec.items())}
+        self.arrays = {
+            name: self.add_weight(shape=tuple(shape), dtype=dtype, initializer="zeros", trainable=False, name=f"column_{number}", autocast=False)
+            for number, (name, (shape, dtype)) in enumerate(spec.items())}
         self.built = True
 
     def fill(self, arrays: Mapping[str, np.ndarray]) -> None:
