@@ -13,10 +13,13 @@ from pipelines.data.split import choose, describe
 from pipelines.data.tables import class_names
 from pipelines.errors import DataError
 from pipelines.task import Splits
+from speech.connected import open_connected
 from speech.features import FrontEnd
+from speech.models import steps_of
 from speech.opening import open_data
-from speech.settings import CommandData, Commands, SpeechData
+from speech.settings import CommandData, Commands, SpeechData, Transcription
 from speech.sources import Recordings, facts_of
+from speech.text import Encoder, learn, normalized, steps_needed
 
 STATISTICS = 1000  # most recordings of train behind mean and deviation
 UNKNOWN, SILENCE = "_unknown_", "_silence_"
@@ -73,6 +76,84 @@ def load_commands(experiment: Commands, decode: Decode) -> Splits:
         "speakers": sorted(set(facts_of(train).speakers or [])), "splits": describe(parts, classes),
     }
     return Splits(train=train, validation=validation, test=test, facts=facts, skipped=tuple(skipped), notes=(*opened.notes, *notes))
+
+
+def load_transcripts(experiment: Transcription, decode: Decode) -> Splits:
+    """The splits of a transcription experiment.
+
+    Facts:
+        unit, tokens: what the model writes, learned from train's transcripts.
+        longest: most tokens of a transcript in any split.
+        mean, std, speakers, splits: as load_commands.
+
+    Raises:
+        DataError: names file and remedy.
+    """
+    data, settings = experiment.data, experiment.tokens
+    opened = open_connected(data) if data.source == "connected" else open_data(data, texts=True)
+    skipped, front_end = opened.skipped, FrontEnd(experiment.frontend, data.rate)
+
+    def load(split: str) -> Recordings:
+        source = readable(opened.load(split), data, skipped, opened.place, split)
+        return source.said([normalized(text, settings) for text in source.facts.texts or ()])
+
+    asked = data.model_copy(update={"validation": "validation", "test": "test"}) if data.source == "connected" else data
+    train, validation, test, notes = divide(opened.names, load, asked, opened.place)
+    encoder = learn(facts_of(train).texts or [], settings)
+    judged = validation is not None or test is not None
+    if judged:
+        train, left_out = alignable(train, encoder, experiment, front_end)
+        notes += left_out
+    parts = {"train": train, "validation": validation, "test": test}
+    encoded = {name: [encoder.encode(text) for text in facts_of(source).texts or ()] for name, source in parts.items() if source is not None}
+    longest = max(1, *(len(tokens) for rows in encoded.values() for tokens in rows))
+    ready = {name: _with_tokens(source, encoded[name], longest) if source is not None else None for name, source in parts.items()}
+    numbers = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics")
+    mean, std = statistics(train, numbers, decode, front_end)
+    known = set(encoder.alphabet.tokens) if settings.unit != "subwords" else set("".join(facts_of(train).texts or []))
+    for name in ("validation", "test"):
+        source = parts[name]
+        if source is not None:
+            strange = {part for text in facts_of(source).texts or () for part in (text.split() if settings.unit == "words" else text)} - known
+            if strange:
+                notes.append(f"{name}: has {len(strange)} {'words' if settings.unit == 'words' else 'characters'} that train has not, which "
+                             f"cannot be written: {' '.join(repr(part) for part in sorted(strange)[:10])}")
+    facts: dict[str, Any] = {
+        "unit": settings.unit, "tokens": list(encoder.alphabet.tokens), "longest": longest, "mean": mean, "std": std,
+        "statistics_of": len(numbers), "speakers": sorted(set(facts_of(train).speakers or [])), "splits": describe(parts),
+    }
+    return Splits(train=ready["train"], validation=ready["validation"], test=ready["test"], facts=facts, skipped=tuple(skipped),  # type: ignore[arg-type]
+                  notes=(*opened.notes, *notes))
+
+
+def alignable(train: Source, encoder: Encoder, experiment: Transcription, front_end: FrontEnd) -> tuple[Source, list[str]]:
+    """Train without what CTC cannot learn from: recordings with fewer steps than their transcript needs, and those that are too long."""
+    facts, data = facts_of(train), experiment.data
+    if facts.lengths is None:
+        return train, []
+    needed = np.array([steps_needed(encoder.encode(text)) for text in facts.texts or ()])
+    steps = np.array([steps_of(experiment.model, length // front_end.hop + 1) for length in facts.lengths])
+    short, long = needed > steps, facts.lengths > data.longest * data.rate
+    notes = []
+    if short.any():
+        example = int(np.flatnonzero(short)[0])
+        notes.append(f"train: {short.sum():,} recordings are left out that are too short for their transcripts, such as "
+                     f"{facts.names[example]} ({facts.lengths[example] / data.rate:.2f} s)")
+    if long.any():
+        notes.append(f"train: {long.sum():,} recordings of over {data.longest:g} s are left out (data.longest)")
+    kept = np.flatnonzero(~short & ~long)
+    if not len(kept):
+        raise DataError("no recording of train is long enough for its transcript, or all are longer than data.longest; "
+                        + (notes[0] if notes else ""))
+    return (train.subset(kept) if len(kept) < len(train) else train), notes
+
+
+def _with_tokens(source: Source, rows: list[list[int]], longest: int) -> Source:
+    tokens = np.zeros((len(rows), longest), np.int32)
+    for row, numbers in zip(tokens, rows):
+        row[:len(numbers)] = numbers
+    assert isinstance(source, Recordings)
+    return source.also(fields={"tokens": tokens, "token_count": np.array([len(numbers) for numbers in rows], np.int32)})
 
 
 def _kept(label: str, data: CommandData) -> str:

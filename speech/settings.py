@@ -201,6 +201,8 @@ class Decode(Evaluate):
 
     search: Literal["greedy", "beam"] = setting("greedy", "the best token of each step, or a beam over texts")
     beam: int = setting(16, "beam: texts followed at the same time", ge=1, le=1000)
+    batch_size: int | None = setting(32, "recordings per evaluation batch over all devices", unit="examples", ge=1)
+    piece: float = setting(20.0, "predict: longer recordings are split at silence into pieces of at most this length", unit="s", ge=2.0)
 
 
 class SpeechExperiment(Experiment):

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -98,6 +98,12 @@ class Recordings(Source):
         return Recordings(lambda number: load(int(numbers[number])), self.facts.of(numbers), f"{self._identity}\n{chosen}",
                           fields={name: value[numbers] for name, value in self.fields.items() if name != "label"}, labels=pick(self.labels),
                           groups=pick(self.groups))
+
+    def said(self, texts: list[str]) -> "Recordings":
+        """The same recordings with other transcripts."""
+        digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()
+        return Recordings(self.load, replace(self.facts, texts=texts), f"{self._identity}\n{digest}", fields=self.fields, labels=self.labels,
+                          groups=self.groups)
 
     def also(self, *, labels: np.ndarray | None = None, fields: Mapping[str, np.ndarray] | None = None) -> "Recordings":
         """The same recordings with class numbers, or with further values."""
