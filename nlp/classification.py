@@ -75,7 +75,7 @@ class Classification(Task):
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         """One text as {"tokens": [length] int32, "length"} with its label and weight."""
         ids = self.tokenizer.ids(raw["text"][None]).flat_values
-        targets = {name: raw[name] for name in ("label", "weight") if name in raw}
+        targets: Tensors = {name: raw[name] for name in ("label", "weight") if name in raw}
         if "label" in targets and not self.many:
             targets["label"] = tf.cast(targets["label"], tf.int32)
         return {"tokens": ids, "length": tf.size(ids), **targets}

@@ -109,13 +109,13 @@ def _final(source: Source, classes: int, *, judged: bool) -> TextSource:
             hot[row, list(base.label_sets[number])] = 1.0
         values, labels, weights = {"label": hot}, None, np.ones(len(numbers), np.float32)
     else:
-        stored = source.labels
+        stored = np.asarray(source.labels)
         labels = np.where(stored == OUTSIDE, classes, stored)
         inside = labels < classes
-        weights = np.where(inside, len(labels) / max(1, inside.sum()), 0.0) if judged else np.ones(len(labels))
+        weights = (np.where(inside, len(labels) / max(1, inside.sum()), 0.0) if judged else np.ones(len(labels))).astype(np.float32)
         values = {"label": labels}
     with tf.device("CPU:0"):
-        tensors = {name: tf.constant(value) for name, value in (values | {"weight": weights.astype(np.float32)}).items()}
+        tensors = {name: tf.constant(value) for name, value in (values | {"weight": weights}).items()}
     return TextSource(texts, tensors, lambda number: base.name(int(numbers[number])), fingerprint=source.fingerprint(), labels=labels,
                       groups=source.groups)
 

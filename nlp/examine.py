@@ -87,9 +87,10 @@ def _measures(part: tf.Tensor, cutter: Tokenizer) -> tuple[tf.Tensor, ...]:
     alone = found.row_lengths() == 1
     shingles = tf.concat([tf.RaggedTensor.from_row_lengths(tf.boolean_mask(single.flat_values, tf.repeat(alone, found.row_lengths())),
                                                            tf.cast(alone, tf.int64)), double], 1)
+    prints = tf.raw_ops.Fingerprint(data=tf.strings.strip(part)[:, None], method="farmhash64")
     return (tf.cast(tf.strings.length(part, unit="UTF8_CHAR"), tf.int64), cutter.cut(part).ids.row_lengths(),
-            tf.bitcast(tf.raw_ops.Fingerprint(data=tf.strings.strip(part)[:, None], method="farmhash64"), tf.uint64),
-            tf.reduce_all(found == "", 1), tf.strings.regex_full_match(part, f"(?s).*{TAG}.*"), shingles.flat_values, shingles.row_lengths())
+            tf.bitcast(prints, tf.uint64), tf.reduce_all(found == "", 1),
+            tf.strings.regex_full_match(part, f"(?s).*{TAG}.*"), shingles.flat_values, shingles.row_lengths())
 
 
 def language(text: str) -> str:

@@ -15,9 +15,8 @@ def near_pairs(parts: list[tf.RaggedTensor]) -> tuple[list[tuple[int, int, float
     Args:
         parts: [texts, None] int64, the hashes of each text's word pairs; places count over all parts.
     """
-    sets = [np.unique(row) for part in parts for row in np.split(part.flat_values.numpy(), part.row_splits.numpy()[1:-1])
-            if True] if parts else []
-    sets = sets[:sum(int(part.nrows()) for part in parts)]
+    sets = [np.unique(row) for part in parts if part.nrows() > 0
+            for row in np.split(part.flat_values.numpy(), part.row_splits.numpy()[1:-1])]
     marks = _minima(sets)
     candidates: set[tuple[int, int]] = set()
     capped = False
