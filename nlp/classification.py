@@ -70,7 +70,7 @@ class Classification(Task):
         return made[1]
 
     def splits(self) -> Splits:
-        return data.load_texts(self.experiment)
+        return data.load_texts(self.experiment, self.facts)
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         """One text as {"tokens": [length] int32, "length"} with its label and weight."""

@@ -47,7 +47,9 @@ def learn(settings: Pretrained) -> dict[str, Any]:
 
 
 def _described(thing: Any) -> dict[str, Any]:
-    return {"class": type(thing).__name__, "config": json.loads(json.dumps(keras.saving.serialize_keras_object(thing)["config"]))}
+    config = json.loads(json.dumps(keras.saving.serialize_keras_object(thing)["config"]))
+    config.pop("dtype", None)  # the precision is the run's
+    return {"class": type(thing).__name__, "config": config}
 
 
 def _named(module: Any, name: str) -> Any:
@@ -76,8 +78,8 @@ def tokenizer(settings: Pretrained, facts: dict[str, Any]) -> Tokenizer:
 
     def cut(texts: tf.Tensor) -> Cut:
         ids = made(texts)
-        if not isinstance(ids, tf.RaggedTensor):
-            ids = tf.RaggedTensor.from_tensor(ids)
+        if not isinstance(ids, tf.RaggedTensor):  # outside of a graph it gives lists
+            ids = tf.ragged.constant(ids, dtype=tf.int32, ragged_rank=1)
         ids = tf.cast(ids, tf.int32)[:, : settings.limit - marks] + 1
         ends = [None if mark is None else tf.RaggedTensor.from_tensor(tf.fill([ids.nrows(), 1], mark + 1)) for mark in (start, end)]
         ids = tf.concat([part for part in (ends[0], ids, ends[1]) if part is not None], 1)

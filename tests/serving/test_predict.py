@@ -78,7 +78,7 @@ def test_reading_ahead_is_bounded(predictor, folder, monkeypatch):
     for _ in range(500):
         next(answers)
     answers.close()
-    assert read <= 500 + predictor.batch + predicting.CHUNK * (2 * predictor.workers + 2)
+    assert read <= 500 + predictor.batch + predictor.chunk * (2 * predictor.workers + 2)
 
 
 def test_csv_has_a_row_for_each_input_and_survives_any_name(folder, tmp_path):
