@@ -97,10 +97,13 @@ class Classification(Task):
 
     def initialise(self, model: keras.Model, batches: Iterator[tuple[Any, Any]]) -> None:
         settings = self.experiment.model
-        if isinstance(settings, Bag) and settings.naive_bayes:
-            from nlp.models.bag import count_tokens, set_ratios
+        if isinstance(settings, Bag) and (settings.naive_bayes or settings.rarity):
+            from nlp.models.bag import count_tokens, set_rarity, set_ratios
 
-            set_ratios(model, count_tokens(batches, self.tokenizer.size, len(self.classes)))
+            if settings.naive_bayes:
+                set_ratios(model, count_tokens(batches, self.tokenizer.size, len(self.classes)))
+            else:
+                set_rarity(model, count_tokens(batches, self.tokenizer.size, 1)[:, 0], self.facts["splits"]["train"]["examples"])
 
     def loss(self, outputs: tf.Tensor, targets: Any, training: bool) -> tf.Tensor:
         """Cross-entropy in nats, [batch] float32: of the classes, with smoothing when training; or summed over the labels (many).
