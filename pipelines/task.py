@@ -68,7 +68,10 @@ class Task(ABC):
     random_decode: bool = False  # decode() draws from its key when training, so its results are not cached
 
     def __init__(self, experiment: Experiment, facts: dict[str, Any] | None = None):
-        """`facts` is None before `splits()` was called, and what `splits()` found afterwards (saved with a run)."""
+        """`facts` is None before `splits()` was called, and what `splits()` found afterwards (saved with a run).
+
+        Where a run is judged again they are there already, so that `splits()` need not learn what costs time once more.
+        """
         self.experiment = experiment
         self.facts = facts or {}
 
