@@ -25,8 +25,10 @@ class HistoryStore(keras.layers.Layer):
     def __init__(self, users: int, events: int, values: Mapping[str, str] | None = None, **options: Any):
         super().__init__(trainable=False, **options)
         self.events = max(1, events)
-        self.offsets = self.add_weight(shape=(users + 2,), dtype="int64", initializer="zeros", trainable=False, name="offsets", autocast=False)
-        self.items = self.add_weight(shape=(self.events,), dtype="int32", initializer="zeros", trainable=False, name="items")
+        self.offsets = self.add_weight(shape=(users + 2,), dtype="int64", initializer="zeros", trainable=False, name="offsets",
+                                       autocast=False)
+        self.items = self.add_weight(shape=(self.events,), dtype="int32", initializer="zeros", trainable=False, name="items",
+                                     autocast=False)
         self.values = {name: self.add_weight(shape=(self.events,), dtype=dtype, initializer="zeros", trainable=False, name=name, autocast=False)
                        for name, dtype in (values or {}).items()}
         self.built = True
@@ -110,8 +112,9 @@ class FeatureVectors(keras.layers.Layer):
     def __init__(self, facts: Sequence[Mapping[str, Any]], width: int, **options: Any):
         super().__init__(**options)
         self.facts, self.width = list(facts), width
-        self.embeddings = [keras.layers.Embedding(len(one["values"]) + 1, width, embeddings_initializer=small(), name=f"column_{number}")
-                           if one["kind"] != "number" else None for number, one in enumerate(self.facts)]
+        self.embeddings = [
+            keras.layers.Embedding(len(one["values"]) + 1, width, embeddings_initializer=small(), name=f"column_{number}")
+            if one["kind"] != "number" else None for number, one in enumerate(self.facts)]
         for embedding in self.embeddings:
             if embedding is not None:
                 embedding.build(None)
