@@ -5,7 +5,7 @@ loss, how answers are judged, and the signature that takes what a user has and a
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -64,6 +64,7 @@ class Task(ABC):
     length: ClassVar[str | None] = None  # decoded entry (int32 scalar) that counts the first dimension of entries that leave it free
     length_unit: ClassVar[int] = 1  # batches are padded to a multiple of it
     read_at_once: ClassVar[tuple[int, int]] = (16, 64)  # inputs of `predict` decoded in one call, and answered in one
+    fills: Mapping[str, Any] = {}  # raw inputs whose free length is filled up, in a batch, with something other than 0 or the empty text
     random_decode: bool = False  # decode() draws from its key when training, so its results are not cached
 
     def __init__(self, experiment: Experiment, facts: dict[str, Any] | None = None):
@@ -141,6 +142,9 @@ class Task(ABC):
     def explain(self, model: "keras.Model", judgement: Judgement, answers: dict[str, np.ndarray],  # noqa: B027
                 targets: dict[str, np.ndarray], source: Source) -> None:
         """Adds to a judgement what needs the model itself, such as which part of an input an answer hangs on."""
+
+    def show_epoch(self, model: "keras.Model", writer: Any, step: int) -> None:  # noqa: B027
+        """Writes what the model answers now to TensorBoard, at the start and after each epoch (weights as they are)."""
 
     def show_model(self, model: "keras.Model", writer: Any, step: int) -> None:  # noqa: B027
         """Writes what the trained model has learned to TensorBoard (`monitoring.tensorboard.Writer`), once at the end."""

@@ -67,7 +67,8 @@ def judge_clicks(said: np.ndarray, true: np.ndarray, *, baselines: Mapping[str, 
     table = []
     for name, answer in answers.items():
         loss = mean_of(losses[name], groups=users, resamples=resamples)
-        table.append({"of": name, "auc": auc(answer, true)[1], "log_loss": loss.value, "log_loss_low": loss.low, "log_loss_high": loss.high})
+        table.append({"of": name, "auc": auc(answer, true)[1], "log_loss": loss.value, "log_loss_low": loss.low,
+                      "log_loss_high": loss.high})
     made.tables["model_and_baselines"] = table
     if baselines:
         best = min(baselines, key=lambda name: losses[name].mean())

@@ -68,8 +68,9 @@ class RankingTask(Task):
         train = made.parts == TRAIN
         ratings = log.ratings[train]
         histories = made.histories((TRAIN,))
-        facts = {**made.facts(), "features": {one["name"]: one for one in made.features}, "history_events": len(histories.items), "protocol": notes[0],
-                 "label": {"mean": float(ratings.mean()), "low": float(ratings.min()), "high": float(ratings.max())}}
+        columns = {one["name"]: one for one in made.features}
+        label = {"mean": float(ratings.mean()), "low": float(ratings.min()), "high": float(ratings.max())}
+        facts = {**made.facts(), "features": columns, "history_events": len(histories.items), "protocol": notes[0], "label": label}
         fitted = biases.fit(made.users[train], made.items[train], ratings, len(facts.get("users", ())), len(facts.get("items", ())))
         self._catalogue, self._biases, self._histories = made, fitted, histories
         arrays = self._arrays(made, histories)

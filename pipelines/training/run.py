@@ -238,6 +238,7 @@ class _Run:
         step = min(loop.step, loop.steps - 1)
         inputs, targets = training_batch(session, step, self.experiment.monitor.samples)
         session.task.show(session.splits.train, writer, loop.step, inputs=inputs, targets=targets)
+        session.task.show_epoch(session.model, writer, loop.step)
 
     def _settle(self, session: Session, best: hooks.KeepBest, evaluator: Evaluator | None) -> Answered | None:
         """Puts the weights that are judged and saved into the model, lets the task choose by validation, and writes the model.

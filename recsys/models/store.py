@@ -29,7 +29,8 @@ class HistoryStore(keras.layers.Layer):
                                        autocast=False)
         self.items = self.add_weight(shape=(self.events,), dtype="int32", initializer="zeros", trainable=False, name="items",
                                      autocast=False)
-        self.values = {name: self.add_weight(shape=(self.events,), dtype=dtype, initializer="zeros", trainable=False, name=name, autocast=False)
+        plain: dict[str, Any] = {"initializer": "zeros", "trainable": False, "autocast": False}
+        self.values = {name: self.add_weight(shape=(self.events,), dtype=dtype, name=name, **plain)
                        for name, dtype in (values or {}).items()}
         self.built = True
 
@@ -76,9 +77,9 @@ class FeatureStore(keras.layers.Layer):
 
     def __init__(self, spec: Mapping[str, tuple[Sequence[int], str]], **options: Any):
         super().__init__(trainable=False, **options)
-        self.arrays = {
-            name: self.add_weight(shape=tuple(shape), dtype=dtype, initializer="zeros", trainable=False, name=f"column_{number}", autocast=False)
-            for number, (name, (shape, dtype)) in enumerate(spec.items())}
+        plain: dict[str, Any] = {"initializer": "zeros", "trainable": False, "autocast": False}
+        self.arrays = {name: self.add_weight(shape=tuple(shape), dtype=dtype, name=f"column_{number}", **plain)
+                       for number, (name, (shape, dtype)) in enumerate(spec.items())}
         self.built = True
 
     def fill(self, arrays: Mapping[str, np.ndarray]) -> None:
