@@ -77,7 +77,8 @@ def evaluate(
 
 @reported
 def predict(
-    run: Run, inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help="Files, folders or patterns.", show_default=False)],
+    run: Run, inputs: Annotated[list[str], typer.Argument(
+        metavar="INPUT...", show_default=False, help="Files, folders or patterns; for texts also the text itself, or - for standard input.")],
     runs: Runs = RUNS,
     kind: Annotated[Format | None, typer.Option(
         "--format", show_default="by --output, else table", help="How answers are written.")] = None,
@@ -86,7 +87,7 @@ def predict(
     top: Annotated[int, typer.Option(min=0, metavar="N", help="Also the N best classes with their probabilities.", show_default=False)] = 0,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Also the probability of every class.")] = False,
     replace: Replace = False,
-    batch: Annotated[int, typer.Option(min=1, help="Inputs answered at a time.")] = 64,
+    batch: Annotated[int | None, typer.Option(min=1, metavar="N", show_default="the task's", help="Inputs answered at a time.")] = None,
 ) -> None:
     """Answer new inputs. Those that cannot be read are named on stderr and have an error in the output; the rest is answered."""
     from pipelines.listing import find_run, require_model
@@ -96,7 +97,8 @@ def predict(
     if output is not None and output.exists() and not replace:
         raise ConfigError(f"--output: {output} is there already; --replace writes over it")
     ending = output.suffix.lower().removeprefix(".") if output else ""
-    form = (kind or Format(ending if ending in ("csv", "jsonl") else "table")).value
+    follow = "-" in inputs  # then a line is answered when it comes, not when a page is full
+    form = (kind or Format(ending if ending in ("csv", "jsonl") else "csv" if follow else "table")).value
     from pipelines.startup import start_tensorflow
 
     start_tensorflow()
@@ -108,7 +110,8 @@ def predict(
     predictor = Predictor(load_run(folder, where=1), batch=batch)
     visible = Shown.of(predictor.columns, predictor.classes, top=top, every=probabilities)
     counts, began = {"answered": 0, "failed": 0}, time.perf_counter()
-    answers = counted(predictor.predict(inputs), counts, lambda one: fail(f"{one.name}: cannot be read: {one.error}"))
+    answered = predictor.follow(inputs) if follow else predictor.predict(inputs)
+    answers = counted(answered, counts, lambda one: fail(f"{one.name}: cannot be read: {one.error}"))
     if output is not None:
         try:
             write_whole(output, lambda file: to_binary(form, answers, visible, file))

@@ -61,6 +61,9 @@ class Task(ABC):
 
     watch: ClassVar[tuple[str, str]]  # the metric to follow without its split, and "max" or "min": ("accuracy", "max")
     meanings: ClassVar[dict[str, str]] = {}  # what each input and output of the saved model is, for its README
+    length: ClassVar[str | None] = None  # decoded entry (int32 scalar) that counts the first dimension of entries that leave it free
+    length_unit: ClassVar[int] = 1  # batches are padded to a multiple of it
+    read_at_once: ClassVar[tuple[int, int]] = (16, 64)  # inputs of `predict` decoded in one call, and answered in one
     random_decode: bool = False  # decode() draws from its key when training, so its results are not cached
 
     def __init__(self, experiment: Experiment, facts: dict[str, Any] | None = None):
@@ -74,7 +77,10 @@ class Task(ABC):
 
     @abstractmethod
     def decode(self, raw: Tensors, key: "tf.Tensor | None" = None) -> Tensors:
-        """One stored example into one example of fixed shape, in graph; run in parallel, cached if not random.
+        """One stored example into one decoded example, in graph; run in parallel, cached if not random.
+
+        Entries have fixed shapes, but with `length` their first dimension may be free: batches are then made of examples of similar
+        length, padded with zeros to the longest among them (padding must not change a result).
 
         Args:
             raw: a source's example, without batch dimension.
@@ -128,6 +134,17 @@ class Task(ABC):
     def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
         """Everything the report says about one split. Rows of answers and targets are in the order of `source`."""
 
+    def choose(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> dict[str, Any]:
+        """Facts that are chosen after training by the answers for validation, such as a threshold. They are saved with the model."""
+        return {}
+
+    def explain(self, model: "keras.Model", judgement: Judgement, answers: dict[str, np.ndarray],  # noqa: B027
+                targets: dict[str, np.ndarray], source: Source) -> None:
+        """Adds to a judgement what needs the model itself, such as which part of an input an answer hangs on."""
+
+    def show_model(self, model: "keras.Model", writer: Any, step: int) -> None:  # noqa: B027
+        """Writes what the trained model has learned to TensorBoard (`monitoring.tensorboard.Writer`), once at the end."""
+
     def show(self, source: Source, writer: Any, step: int, *, inputs: Any = None, targets: Any = None,  # noqa: B027
              split: str = "train") -> None:
         """Writes samples of a training batch as the model sees them to TensorBoard (`monitoring.tensorboard.Writer`)."""
@@ -141,8 +158,11 @@ class Task(ABC):
         """A batch of raw input into examples as `decode` gives them: name -> [batch, ...]; in graph."""
 
     @abstractmethod
-    def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
-        """What `predict` was given (paths, globs, texts) as (name, one raw example, or why it cannot be read)."""
+    def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception] | tuple[str, dict[str, Any], dict[str, Any]]]:
+        """What `predict` was given (paths, globs, texts) as (name, one raw example, or why it cannot be read).
+
+        A third entry holds the columns of the row it came from, which are written beside the answer in place of the name.
+        """
 
     @abstractmethod
     def respond(self, answers: Tensors) -> Tensors:

@@ -141,6 +141,8 @@ class ImageClassification(Experiment):
             found.append(("data.path", f"source: {data.source} needs a path"))
         if data.streaming and data.source != "tfds":
             found.append(("data.streaming", f"streaming is for source: tfds, not {data.source}"))
+        if data.streaming and self.loss.class_weights == "balanced":
+            found.append(("loss.class_weights", "balanced needs the classes counted, and a stream is not read ahead; give {class: weight}"))
         crop = augment.random_resized_crop
         if crop and not 0.0 < crop[0] <= crop[1] <= 1.0:
             found.append(("augment.random_resized_crop", f"{crop} is not [low, high] with 0 < low <= high <= 1"))

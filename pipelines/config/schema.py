@@ -87,6 +87,17 @@ class Clip(Section):
     value: float | None = setting(None, "largest magnitude of each gradient element", gt=0.0)
 
 
+class Tables(Section):
+    """How big embedding tables learn: only the rows that a batch looks up are updated, by an optimizer of their own.
+
+    They follow the schedule's shape and are clipped with the weights; they have no weight decay and no moving average.
+    """
+
+    optimizer: Literal["rowwise_adagrad", "adagrad", "adam", "sgd"] = setting(
+        "rowwise_adagrad", "rowwise_adagrad keeps one number a row, adagrad one a value, adam two a value (moved only when looked up)")
+    learning_rate: float | None = setting(None, "peak learning rate of the tables; default: train.learning_rate.peak", gt=0.0)
+
+
 class EarlyStopping(Section):
     """Stops when the watched metric has not improved for some epochs; the best weights are kept."""
 
@@ -112,6 +123,7 @@ class Train(Section):
     optimizer: Optimizer = setting(Optimizer, "the optimizer")
     learning_rate: LearningRate = setting(LearningRate, "the learning rate")
     clip: Clip = setting(Clip, "gradient clipping")
+    tables: Tables = setting(Tables, "how embedding tables are updated, in models that have them")
     ema: float | None = setting(
         None, "decay of an exponential moving average of the weights per step; it is what is evaluated and saved", gt=0.0, lt=1.0)
     early_stopping: EarlyStopping | None = setting(None, "stop when validation stops improving")

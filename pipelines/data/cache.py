@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.config.schema import Data
+from pipelines.data.lengths import FlatSource, Lengths, free
 from pipelines.data.reasons import reason
 from pipelines.data.source import ArraySource, Source, Tensors
 from pipelines.errors import DataError
@@ -28,12 +29,14 @@ Decode = Callable[[Tensors, Any], Tensors]  # (one raw example, key or None) -> 
 CHUNK = 256  # examples decoded at a time when a source is read whole
 
 
-def cached(source: Source, decode: Decode | None, data: Data, *, facts: Mapping[str, Any] | None = None) -> ArraySource | None:
+def cached(source: Source, decode: Decode | None, data: Data, *, facts: Mapping[str, Any] | None = None,
+           lengths: Lengths | None = None) -> ArraySource | None:
     """The source with every example decoded and kept, as `data.cache` says; None where nothing is kept.
 
     Args:
         decode: None where the examples are ready.
         facts: what the task learned from train, on which decoding may depend.
+        lengths: where examples differ in length, the entry that tells it.
 
     Raises:
         DataError: an example that cannot be decoded, by name; or the disk cache cannot be written.
@@ -41,7 +44,9 @@ def cached(source: Source, decode: Decode | None, data: Data, *, facts: Mapping[
     if decode is None and source.arrays is not None:
         return source if isinstance(source, ArraySource) else _in_memory(source, source.arrays)
     spec = decoded_spec(source, decode)
-    size = nbytes(spec, len(source))
+    if free(spec) and lengths is None:
+        raise ValueError(f"entries of free length ({', '.join(free(spec))}) need Task.length")
+    size = nbytes(spec, len(source)) + (_free_bytes(source, decode, data, spec, lengths) if lengths else 0)
     folder = Path(data.cache_folder or os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "quartet"
     where = data.cache
     if where == "auto":
@@ -51,6 +56,8 @@ def cached(source: Source, decode: Decode | None, data: Data, *, facts: Mapping[
             where = "disk" if size * 1.5 < shutil.disk_usage(_existing(folder)).free * 0.5 else "none"
     if where == "none":
         return None
+    if where == "memory" and lengths:
+        return _flat_in_memory(source, decode, spec, lengths, data.workers)
     if where == "memory":
         arrays = {key: np.empty((len(source), *value.shape), value.dtype.as_numpy_dtype) for key, value in spec.items()}
         done = 0
@@ -59,7 +66,39 @@ def cached(source: Source, decode: Decode | None, data: Data, *, facts: Mapping[
                 arrays[key][done:done + len(value)] = value
             done += len(value)
         return _in_memory(source, arrays)
-    return _on_disk(source, decode, spec, folder, data.workers, facts)
+    return _on_disk(source, decode, spec, folder, data.workers, facts, lengths)
+
+
+SAMPLE = 256  # examples from which the room for entries of free length is guessed
+
+
+def _free_bytes(source: Source, decode: Decode | None, data: Data, spec: dict[str, tf.TensorSpec], lengths: Lengths) -> int:
+    """About how many bytes the entries of free length take."""
+    if source.lengths is not None:
+        total = int(np.sum(source.lengths))
+    else:
+        some = source.subset(np.unique(np.linspace(0, len(source) - 1, min(SAMPLE, len(source))).astype(np.int64)))
+        total = int(np.mean([np.mean(batch[lengths.entry]) for batch in _decoded(some, decode, data.workers)]) * len(source))
+    each = sum(int(np.prod(spec[name].shape.as_list()[1:], dtype=np.int64)) * spec[name].dtype.size for name in free(spec))
+    return total * each
+
+
+def _rows(batch: dict[str, np.ndarray], name: str, lengths: Lengths) -> np.ndarray:
+    """An entry of a padded batch without its padding, [sum of lengths, ...]."""
+    value = batch[name]
+    return value[np.arange(value.shape[1]) < batch[lengths.entry][:, None]]
+
+
+def _flat_in_memory(source: Source, decode: Decode | None, spec: dict[str, tf.TensorSpec], lengths: Lengths,
+                    workers: int | None) -> FlatSource:
+    names = free(spec)
+    parts: dict[str, list[np.ndarray]] = {key: [] for key in spec}
+    for batch in _decoded(source, decode, workers):
+        for key in spec:
+            parts[key].append(_rows(batch, key, lengths) if key in names else batch[key])
+    whole = {key: np.concatenate(values) for key, values in parts.items()}
+    return FlatSource({key: value for key, value in whole.items() if key not in names}, {key: whole[key] for key in names}, spec=spec,
+                      lengths=lengths, source=source)
 
 
 def _in_memory(source: Source, arrays: dict[str, np.ndarray]) -> ArraySource:
@@ -67,8 +106,9 @@ def _in_memory(source: Source, arrays: dict[str, np.ndarray]) -> ArraySource:
 
 
 def _on_disk(source: Source, decode: Decode | None, spec: dict[str, tf.TensorSpec], folder: Path, workers: int | None,
-             facts: Mapping[str, Any] | None) -> ArraySource:
-    """Decoded examples as memory-mapped .npy files; a finished cache is used again."""
+             facts: Mapping[str, Any] | None, lengths: Lengths | None) -> ArraySource:
+    """Decoded examples as memory-mapped files; a finished cache is used again."""
+    flat = free(spec)
     shapes = ",".join(f"{key}:{value.dtype.name}{list(value.shape)}" for key, value in sorted(spec.items()))
     known = json.dumps(facts or {}, sort_keys=True, default=str)
     identity = f"{source.fingerprint()} {len(source)} {shapes} {_computation(source, decode)} {known}"
@@ -81,12 +121,15 @@ def _on_disk(source: Source, decode: Decode | None, spec: dict[str, tf.TensorSpe
             shutil.rmtree(staging, ignore_errors=True)
             staging.mkdir()
             with ExitStack() as files:
-                open_files = {key: files.enter_context(open(staging / f"{key}.npy", "wb")) for key in spec}
+                stored = {key: staging / (f"{key}.flat" if key in flat else f"{key}.npy") for key in spec}
+                open_files = {key: files.enter_context(open(path, "wb")) for key, path in stored.items()}
                 for key, file in open_files.items():
-                    _header(file, (len(source), *spec[key].shape), spec[key].dtype.as_numpy_dtype)
+                    if key not in flat:
+                        _header(file, (len(source), *spec[key].shape), spec[key].dtype.as_numpy_dtype)
                 for batch in _decoded(source, decode, workers):
                     for key, value in batch.items():
-                        open_files[key].write(np.ascontiguousarray(value).tobytes())
+                        kept = _rows(batch, key, lengths) if lengths and key in flat else value
+                        open_files[key].write(np.ascontiguousarray(kept).tobytes())
                 for file in open_files.values():
                     file.flush()
                     os.fsync(file.fileno())
@@ -97,7 +140,13 @@ def _on_disk(source: Source, decode: Decode | None, spec: dict[str, tf.TensorSpe
                                 "data.cache_folder, or set data.cache: none") from error
         finally:
             shutil.rmtree(staging, ignore_errors=True)
-    return MappedSource({key: np.load(target / f"{key}.npy", mmap_mode="r", allow_pickle=False) for key in spec}, source)
+    arrays = {key: np.load(target / f"{key}.npy", mmap_mode="r", allow_pickle=False) for key in spec if key not in flat}
+    if lengths is None:
+        return MappedSource(arrays, source)
+    total = int(np.sum(arrays[lengths.entry], dtype=np.int64))
+    mapped = {key: np.memmap(target / f"{key}.flat", spec[key].dtype.as_numpy_dtype, "r", shape=(total, *spec[key].shape[1:]))
+              if total else np.zeros((0, *spec[key].shape[1:]), spec[key].dtype.as_numpy_dtype) for key in flat}
+    return FlatSource({key: np.asarray(value) for key, value in arrays.items()}, mapped, spec=spec, lengths=lengths, source=source)
 
 
 def _header(file: BinaryIO, shape: tuple[int, ...], dtype: Any) -> None:
@@ -159,7 +208,8 @@ def _decoded(source: Source, decode: Decode | None, workers: int | None) -> Iter
         raw = {name: value[0] for name, value in source.gather(number[None]).items()}
         return decode(raw, None) if decode else raw
 
-    dataset = tf.data.Dataset.range(len(source)).map(one, num_parallel_calls=workers or tf.data.AUTOTUNE, deterministic=True).batch(CHUNK)
+    dataset = tf.data.Dataset.range(len(source)).map(one, num_parallel_calls=workers or tf.data.AUTOTUNE, deterministic=True)
+    dataset = dataset.padded_batch(CHUNK) if free(dataset.element_spec) else dataset.batch(CHUNK)
     done = 0
     try:
         for batch in dataset.prefetch(2):
@@ -200,8 +250,9 @@ def decoded_spec(source: Source, decode: Decode | None) -> dict[str, tf.TensorSp
 
 
 def nbytes(spec: dict[str, tf.TensorSpec], examples: int) -> int:
-    """Bytes of `examples` decoded examples."""
-    return examples * sum(int(np.prod(value.shape.as_list(), dtype=np.int64)) * value.dtype.size for value in spec.values())
+    """Bytes of the entries of fixed shape of `examples` decoded examples."""
+    fixed = [value for name, value in spec.items() if name not in free(spec)]
+    return examples * sum(int(np.prod(value.shape.as_list(), dtype=np.int64)) * value.dtype.size for value in fixed)
 
 
 def free_memory() -> int:

@@ -3,7 +3,8 @@
 Every way gives the same examples for the same (seed, epoch, step), so caching changes speed, never results.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ import tensorflow as tf
 
 from pipelines.config.schema import Data
 from pipelines.data import order
-from pipelines.data.cache import Decode, bad_example, cached, decoded_spec, free_memory, nbytes, readable
+from pipelines.data.cache import Decode, bad_example, cached, decoded_spec, free_memory, readable, unreadable
+from pipelines.data.lengths import FlatSource, Lengths, fit, stacked
 from pipelines.data.source import ArraySource, Source, Tensors
+from pipelines.data.stream import StreamSource
 from pipelines.errors import DataError
 
 DEVICE_SHARE = 0.25  # of a device's free memory that data may take
@@ -22,23 +25,33 @@ class Feed:
     """Where the step's examples come from.
 
     Attributes:
+        source, decode: raw examples, and what makes one of them ready; None where they are.
         spec: name -> tf.TensorSpec of one decoded example.
         on_device: examples are gathered from tensors on the device; there is no iterator.
         by_epoch: an iterator ends with its epoch; the next epoch needs another.
         said: what was decided, for terminal and report.
+        lengths: [examples] where batches are made of examples of similar length, else None.
+        rule: which entry tells an example's length, or None.
+        kept: all examples as judging decodes them, or None.
     """
 
     on_device = False
     by_epoch = False
-    spec: dict[str, tf.TensorSpec]
     said: str
-    plan: order.Plan
-    seed: int
-    shuffle: bool
+    lengths: np.ndarray | None = None
+    kept: ArraySource | None = None
 
-    def numbers(self, step: int) -> tuple[tf.Tensor, tf.Tensor]:
+    def __init__(self, source: Source, decode: Decode | None, *, plan: order.Plan, seed: int, shuffle: bool, rule: Lengths | None = None):
+        self.source, self.decode, self.plan, self.seed, self.shuffle, self.rule = source, decode, plan, seed, shuffle, rule
+        self.spec = decoded_spec(source, decode)
+
+    def numbers(self, step: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The global batch of a step: (numbers [batch] int64, weights [batch] float32, 1 or 0)."""
-        return order.batch_numbers(self.plan, self.seed, tf.constant(step, tf.int64), shuffle=self.shuffle)
+        return order.batch_numbers(self.plan, self.seed, tf.cast(step, tf.int64), shuffle=self.shuffle, lengths=self.lengths)
+
+    def keys(self, step: int, numbers: tf.Tensor) -> tf.Tensor:
+        """The key of each example in the epoch of `step`, int32 [n, 2]."""
+        return order.example_keys(self.seed, tf.constant(step // self.plan.steps_per_epoch), numbers)
 
     def gather(self, numbers: tf.Tensor, replica: int) -> Tensors:
         """Examples by number from the device's own copy: name -> [batch, ...]."""
@@ -52,33 +65,70 @@ class Feed:
         """The error that names the example among steps start .. stop - 1 at which the iterator failed; None if it was none of them."""
         return None
 
+    def name(self, number: int, step: int) -> str:
+        """What a person calls an example of the batch of `step`."""
+        return self.source.name(number)
+
+    def raw(self, step: int) -> Iterator[tuple[int, Tensors]]:
+        """The examples of a step's batch that count, one by one: (number, raw example); eager."""
+        numbers, weights = self.numbers(step)
+        for number in numbers.numpy()[weights.numpy() > 0].tolist():
+            yield number, {name: value[0] for name, value in self.source.gather(tf.constant([number], tf.int64)).items()}
+
+    def sample(self, step: int, count: int) -> tuple[tf.Tensor, Tensors]:
+        """At most `count` examples of a step's batch as training decodes them: (numbers [n], name -> [n, ...]); eager."""
+        some = list(islice(self.raw(step), count))
+        numbers = tf.constant([number for number, _ in some], tf.int64)
+        keys = self.keys(step, numbers)
+        return numbers, stacked([self._decoded(raw, key) for (_, raw), key in zip(some, keys)], self.spec, self.rule)
+
+    def judged(self, batch: int) -> Iterator[Tensors]:
+        """All examples once, in shuffled order, as judging decodes them, name -> [batch, ...]; eager."""
+        kept = self.kept
+        for step in range(self.plan.steps_per_epoch):
+            if kept is not None:  # decoded already
+                numbers, weights = self.numbers(step)
+                for part in np.array_split(numbers.numpy()[weights.numpy() > 0], -(-self.plan.batch // batch)):
+                    if len(part):
+                        yield kept.gather(tf.constant(part))
+                continue
+            rows = [self._decoded(raw, None) for _, raw in self.raw(step)]
+            for start in range(0, len(rows), batch):
+                yield stacked(rows[start:start + batch], self.spec, self.rule)
+
+    def _decoded(self, raw: Tensors, key: tf.Tensor | None) -> Tensors:
+        return self.decode(raw, key) if self.decode else raw
+
 
 class DeviceFeed(Feed):
     """Small data: one copy on every device, gathered by number within the step."""
 
     on_device = True
 
-    def __init__(self, source: ArraySource, *, plan: order.Plan, seed: int, shuffle: bool, devices: tuple[str, ...]):
-        self.spec, self.plan, self.seed, self.shuffle = source.spec, plan, seed, shuffle
+    def __init__(self, kept: ArraySource, *, devices: tuple[str, ...], **options: Any):
+        super().__init__(**options)
+        self.kept = self._kept = kept
+        self.spec, self.lengths = kept.spec, kept.lengths
         self._copies = []
         for device in devices:
             with tf.device(device):
-                self._copies.append({key: tf.constant(value) for key, value in source.arrays.items()})
-        size = sum(value.nbytes for value in source.arrays.values())
-        self.said = f"{len(source):,} examples ({readable(size)}) held on the device"
+                self._copies.append(kept.tensors())
+        self.said = f"{len(kept):,} examples ({readable(kept.nbytes)}) held on the device"
 
     def gather(self, numbers: tf.Tensor, replica: int) -> Tensors:
-        return {key: tf.gather(value, numbers) for key, value in self._copies[replica].items()}
+        return self._kept.pick(self._copies[replica], numbers)
 
 
 class PipelineFeed(Feed):
     """Data read, decoded and batched by tf.data while the device works."""
 
-    def __init__(self, source: Source, decode: Decode | None, *, plan: order.Plan, seed: int, shuffle: bool,
-                 strategy: tf.distribute.Strategy, workers: int | None, said: str):
-        self.source, self.decode, self.plan, self.seed, self.shuffle = source, decode, plan, seed, shuffle
+    def __init__(self, kept: ArraySource | None, *, strategy: tf.distribute.Strategy, workers: int | None, said: str, **options: Any):
+        super().__init__(**options)
+        self.kept = kept
+        self.read, self.make = (self.source, self.decode) if kept is None else (kept, None)
+        self.spec = decoded_spec(self.read, self.make)
         self.strategy, self.workers, self.said = strategy, workers or tf.data.AUTOTUNE, said
-        self.spec = decoded_spec(source, decode)
+        self.lengths = self.read.lengths if self.rule else None
 
     def iterator(self, start: int, stop: int) -> Any:
         distributed = self.strategy.distribute_datasets_from_function(lambda _: self.dataset(start, stop))
@@ -86,38 +136,116 @@ class PipelineFeed(Feed):
 
     def dataset(self, start: int, stop: int) -> tf.data.Dataset:
         """One element for each replica and step in turn: name -> [local, ...]."""
-        plan, decode = self.plan, self.decode
+        plan, decode, source = self.plan, self.make, self.read
 
         def numbers_of(part: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             step, replica = part // plan.replicas, part % plan.replicas
-            numbers, _ = order.batch_numbers(plan, self.seed, step, shuffle=self.shuffle)
+            numbers, _ = self.numbers(step)
             numbers = tf.ensure_shape(numbers[replica * plan.local:(replica + 1) * plan.local], [plan.local])
             keys = order.example_keys(self.seed, step // plan.steps_per_epoch, numbers)
             return numbers, keys
 
         parts = tf.data.Dataset.range(start * plan.replicas, stop * plan.replicas).map(numbers_of)
         if decode is None:
-            batches = parts.map(lambda numbers, _: self.source.gather(numbers), num_parallel_calls=self.workers, deterministic=True)
+            batches = parts.map(lambda numbers, _: source.gather(numbers), num_parallel_calls=self.workers, deterministic=True)
         else:
             def one(number: tf.Tensor, key: tf.Tensor) -> Tensors:
-                raw = {name: value[0] for name, value in self.source.gather(number[None]).items()}
+                raw = {name: value[0] for name, value in source.gather(number[None]).items()}
                 return decode(raw, key if self.shuffle else None)
 
-            batches = parts.unbatch().map(one, num_parallel_calls=self.workers, deterministic=True).batch(plan.local, drop_remainder=True)
+            examples = parts.unbatch().map(one, num_parallel_calls=self.workers, deterministic=True)
+            if self.rule is None:
+                batches = examples.batch(plan.local, drop_remainder=True)
+            else:
+                rule = self.rule
+                batches = examples.padded_batch(plan.local, drop_remainder=True).map(lambda batch: fit(batch, self.spec, rule))
+        return batches.prefetch(tf.data.AUTOTUNE)
+
+    def blame(self, error: Exception, start: int, stop: int) -> DataError | None:
+        return first_bad(self, start, stop)
+
+
+def first_bad(feed: Feed, start: int, stop: int) -> DataError | None:
+    """The error that names the first example of steps start .. stop - 1 that cannot be read or decoded; None where each can."""
+    for step in range(start, stop):
+        numbers = feed.numbers(step)[0]
+        keys = feed.keys(step, numbers) if feed.shuffle else None
+        found = bad_example(feed.source, feed.decode, numbers.numpy().tolist(), keys)
+        if found is not None:
+            return found
+    return None
+
+
+class StreamFeed(Feed):
+    """Data read shard by shard. An iterator that begins within an epoch passes over what came before, without decoding it.
+
+    The order of an epoch is a function of (seed, epoch) alone, so nothing of a stream has to be saved; an example's number is its
+    place in that order.
+    """
+
+    by_epoch = True
+    source: StreamSource
+    NUMBERS, WEIGHTS = "stream/numbers", "stream/weights"  # what comes with the examples, for the step
+
+    def __init__(self, *, strategy: tf.distribute.Strategy, workers: int | None, **options: Any):
+        super().__init__(**options)
+        self.strategy, self.workers = strategy, workers or tf.data.AUTOTUNE
+        self.said = f"{len(self.source):,} examples, streamed from their shards"
+
+    def numbers(self, step: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return order.batch_numbers(self.plan, self.seed, tf.cast(step, tf.int64), shuffle=False)
+
+    def records(self, step: int) -> tf.data.Dataset:
+        """(number, raw example) from the batch of `step` to the end of its epoch."""
+        epoch, place = divmod(step, self.plan.steps_per_epoch)
+        begin = place * self.plan.batch
+        examples = self.source.dataset(self.seed if self.shuffle else None, epoch, begin)
+        return tf.data.Dataset.zip(tf.data.Dataset.range(begin, len(self.source)), examples)
+
+    def name(self, number: int, step: int) -> str:
+        return f"{self.source.title()}, example {number:,} of epoch {step // self.plan.steps_per_epoch} (data.streaming)"
+
+    def raw(self, step: int) -> Iterator[tuple[int, Tensors]]:
+        for number, raw in self.records(step).take(self.plan.batch):
+            yield int(number), raw
+
+    def iterator(self, start: int, stop: int) -> Any:
+        return iter(self.strategy.distribute_datasets_from_function(lambda _: self.dataset(start, stop)))
+
+    def dataset(self, start: int, stop: int) -> tf.data.Dataset:
+        """One element for each replica and step in turn, all of one epoch: name -> [local, ...]."""
+        plan = self.plan
+        epoch = start // plan.steps_per_epoch
+        missing = plan.steps_per_epoch * plan.batch - plan.examples  # the last batch is filled up with the epoch's first, at weight 0
+        fill = self.records(epoch * plan.steps_per_epoch).take(plan.examples).repeat().take(missing)
+        counted = self.records(start).map(lambda number, raw: (number, raw, 1.0))
+        records = counted.concatenate(fill.map(lambda number, raw: (number, raw, 0.0)))
+
+        def one(number: tf.Tensor, raw: Tensors, weight: tf.Tensor) -> Tensors:
+            key = order.example_keys(self.seed, tf.constant(epoch), number[None])[0] if self.shuffle else None
+            return {**self._decoded(raw, key), self.NUMBERS: number, self.WEIGHTS: weight}
+
+        examples = records.take((stop - start) * plan.batch).map(one, num_parallel_calls=self.workers, deterministic=True)
+        if self.rule is None:
+            batches = examples.batch(plan.local, drop_remainder=True)
+        else:
+            rule = self.rule
+            batches = examples.padded_batch(plan.local, drop_remainder=True).map(lambda batch: fit(batch, self.spec, rule))
         return batches.prefetch(tf.data.AUTOTUNE)
 
     def blame(self, error: Exception, start: int, stop: int) -> DataError | None:
         for step in range(start, stop):
-            numbers, _ = self.numbers(step)
-            keys = order.example_keys(self.seed, tf.constant(step // self.plan.steps_per_epoch), numbers) if self.shuffle else None
-            found = bad_example(self.source, self.decode, numbers.numpy().tolist(), keys)
-            if found is not None:
-                return found
+            for number, raw in self.raw(step):
+                try:
+                    self._decoded(raw, self.keys(step, tf.constant([number], tf.int64))[0] if self.shuffle else None)
+                except tf.errors.OpError as problem:
+                    return unreadable(self.name(number, step), problem)
         return None
 
 
 def make_feed(source: Source, decode: Decode | None, *, plan: order.Plan, seed: int, shuffle: bool, random_decode: bool, data: Data,
-              strategy: tf.distribute.Strategy, devices: tuple[str, ...], facts: Mapping[str, Any] | None = None) -> Feed:
+              strategy: tf.distribute.Strategy, devices: tuple[str, ...], facts: Mapping[str, Any] | None = None,
+              lengths: Lengths | None = None) -> Feed:
     """Chooses how a source is fed to the step.
 
     Args:
@@ -126,16 +254,19 @@ def make_feed(source: Source, decode: Decode | None, *, plan: order.Plan, seed: 
         random_decode: decode draws from its key, so that its results cannot be kept.
         data: `cache`, `cache_folder`, `workers`.
         facts: what the task learned from train, on which decoding may depend.
+        lengths: where examples differ in length, the entry that tells it.
     """
-    kept = None if random_decode else cached(source, decode, data, facts=facts)
+    common: dict[str, Any] = {"source": source, "decode": decode, "plan": plan, "seed": seed, "shuffle": shuffle, "rule": lengths}
+    if isinstance(source, StreamSource):
+        return StreamFeed(strategy=strategy, workers=data.workers, **common)
+    kept = None if random_decode else cached(source, decode, data, facts=facts, lengths=lengths)
     if kept is None:
-        return PipelineFeed(source, decode, plan=plan, seed=seed, shuffle=shuffle, strategy=strategy, workers=data.workers,
-                            said=f"{len(source):,} examples, decoded on the way")
-    on_disk = isinstance(next(iter(kept.arrays.values())), np.memmap)
-    if not on_disk and nbytes(kept.spec, len(kept)) <= _device_room(devices):
-        return DeviceFeed(kept, plan=plan, seed=seed, shuffle=shuffle, devices=devices)
-    return PipelineFeed(kept, None, plan=plan, seed=seed, shuffle=shuffle, strategy=strategy, workers=data.workers,
-                        said=f"{len(kept):,} examples, read from the cache {'on disk' if on_disk else 'in memory'}")
+        return PipelineFeed(None, strategy=strategy, workers=data.workers, said=f"{len(source):,} examples, decoded on the way", **common)
+    on_disk = kept.mapped if isinstance(kept, FlatSource) else isinstance(next(iter(kept.arrays.values())), np.memmap)
+    if not on_disk and kept.nbytes <= _device_room(devices):
+        return DeviceFeed(kept, devices=devices, **common)
+    said = f"{len(kept):,} examples, read from the cache {'on disk' if on_disk else 'in memory'}"
+    return PipelineFeed(kept, strategy=strategy, workers=data.workers, said=said, **common)
 
 
 def _device_room(devices: tuple[str, ...]) -> int:

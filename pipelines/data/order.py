@@ -6,6 +6,7 @@ interrupted, and reached at any step at once. Behind it stands the cipher of tf.
 
 from dataclasses import dataclass
 
+import numpy as np
 import tensorflow as tf
 
 
@@ -36,7 +37,8 @@ class Plan:
         return -(-self.examples // self.batch)
 
 
-def batch_numbers(plan: Plan, seed: int, step: tf.Tensor, *, shuffle: bool = True) -> tuple[tf.Tensor, tf.Tensor]:
+def batch_numbers(plan: Plan, seed: int, step: tf.Tensor, *, shuffle: bool = True, lengths: np.ndarray | None = None,
+                  ) -> tuple[tf.Tensor, tf.Tensor]:
     """The global batch of a step.
 
     The last batch of an epoch is filled up with the epoch's first examples at weight 0: batch statistics
@@ -46,19 +48,55 @@ def batch_numbers(plan: Plan, seed: int, step: tf.Tensor, *, shuffle: bool = Tru
         plan: the division of the data.
         seed: seed of the order.
         step: int64 scalar, counted over the whole run.
-        shuffle: False gives the stored order, as evaluation takes it.
+        shuffle: False gives the stored order, as evaluation takes it; with `lengths`, the longest first.
+        lengths: int [examples]; batches are then made of examples of similar length, so that little of them is padding.
 
     Returns:
         (numbers [batch] int64, weights [batch] float32, 1 or 0).
     """
     step = tf.cast(step, tf.int64)
+    if lengths is not None and shuffle:
+        return _similar(plan, seed, step, tf.constant(lengths, tf.int32))
     epoch, step = step // plan.steps_per_epoch, step % plan.steps_per_epoch
     positions = step * plan.batch + tf.range(plan.batch, dtype=tf.int64)
     weights = tf.cast(positions < plan.examples, tf.float32)
     numbers = positions % plan.examples
     if shuffle and plan.examples > 1:
         numbers = permuted(numbers, plan.examples, fold(seed, epoch, ORDER))
+    if lengths is not None:
+        numbers = tf.gather(tf.constant(longest_first(lengths)), numbers)
     return numbers, weights
+
+
+def longest_first(lengths: np.ndarray) -> np.ndarray:
+    """Example numbers as they are judged, int64: the longest first, so that too little memory shows at once."""
+    return np.argsort(-np.asarray(lengths, np.int64), kind="stable")
+
+
+WINDOW, WINDOW_EXAMPLES = 32, 65_536  # batches, and examples, at most, among which lengths are sorted
+
+
+def _similar(plan: Plan, seed: int, step: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """`batch_numbers` with batches of similar lengths.
+
+    The shuffled epoch is cut into windows of some batches; within a window examples are sorted by length, cut into batches, and the
+    batches come in random order. What fills up the epoch's last window sorts behind all real examples.
+    """
+    window = max(1, min(WINDOW, WINDOW_EXAMPLES // plan.batch, plan.steps_per_epoch))
+    epoch, step = step // plan.steps_per_epoch, step % plan.steps_per_epoch
+    number, place = step // window, step % window
+    positions = number * window * plan.batch + tf.range(window * plan.batch, dtype=tf.int64)
+    real = positions < plan.examples
+    numbers = positions % plan.examples
+    if plan.examples > 1:
+        numbers = permuted(numbers, plan.examples, fold(seed, epoch, ORDER))
+    by_length = tf.argsort(tf.where(real, tf.gather(lengths, numbers), tf.int32.max), stable=True)
+    here = tf.minimum(tf.constant(window, tf.int64), plan.steps_per_epoch - number * window)
+    key = tf.random.experimental.stateless_fold_in(fold(seed, epoch, WINDOWS), tf.cast(number, tf.int32))
+    drawn = tf.random.stateless_uniform([window], key)
+    turn = tf.argsort(tf.where(tf.range(window, dtype=tf.int64) < here, drawn, 2.0), stable=True)[tf.cast(place, tf.int32)]
+    rows = tf.sort(tf.slice(by_length, [turn * plan.batch], [plan.batch]))  # in drawn order: no device gets just the long ones
+    return tf.gather(numbers, rows), tf.cast(tf.gather(real, rows), tf.float32)
 
 
 ROUNDS = 8  # of the cipher, as TensorFlow's source recommends
@@ -87,7 +125,7 @@ def permuted(numbers: tf.Tensor, count: int, seed: tf.Tensor) -> tf.Tensor:
 
 
 # what a folded seed is for, so that order, augmentation and dropout never share one
-ORDER, EXAMPLE, DROPOUT = 1, 2, 3
+ORDER, EXAMPLE, DROPOUT, WINDOWS = 1, 2, 3, 4
 
 
 def fold(seed: int, moment: tf.Tensor, purpose: int) -> tf.Tensor:

@@ -23,12 +23,14 @@ class Source(ABC):
         arrays: name -> array [examples, ...] where everything lies in memory already, else None.
         labels: int array [examples], class of each example, where the data has classes, else None.
         groups: array [examples] of str, group of each example (data.group_by), else None.
+        lengths: int array [examples], length of each decoded example where it is known without decoding, else None.
     """
 
     spec: dict[str, "tf.TensorSpec"]
     arrays: dict[str, np.ndarray] | None = None
     labels: np.ndarray | None = None
     groups: np.ndarray | None = None
+    lengths: np.ndarray | None = None
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -73,13 +75,30 @@ class ArraySource(Source):
     def __len__(self) -> int:
         return len(next(iter(self.arrays.values())))
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all examples."""
+        return sum(value.nbytes for value in self.arrays.values())
+
+    def tensors(self) -> Tensors:
+        """All examples as tensors on the current device, for `pick`."""
+        import tensorflow as tf
+
+        return {key: tf.constant(value) for key, value in self.arrays.items()}
+
+    def pick(self, tensors: Tensors, numbers: "tf.Tensor") -> Tensors:
+        """Examples `numbers` out of what `tensors` gave; in graph."""
+        import tensorflow as tf
+
+        return {key: tf.gather(value, numbers) for key, value in tensors.items()}
+
     def gather(self, numbers: "tf.Tensor") -> Tensors:
         import tensorflow as tf
 
         if self._tensors is None:
             with tf.init_scope(), tf.device("CPU:0"):
-                self._tensors = {key: tf.constant(value) for key, value in self.arrays.items()}
-        return {key: tf.gather(value, numbers) for key, value in self._tensors.items()}
+                self._tensors = self.tensors()
+        return self.pick(self._tensors, numbers)
 
     def name(self, number: int) -> str:
         return self._names(number) if self._names else f"{self._title}[{number}]"
@@ -106,6 +125,7 @@ class Subset(Source):
         self.spec = base.spec
         self.labels = None if base.labels is None else base.labels[numbers]
         self.groups = None if base.groups is None else base.groups[numbers]
+        self.lengths = None if base.lengths is None else base.lengths[numbers]
         self._map = None
         self._tf = tf
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pipelines.data.source import Tensors
+from pipelines.data.source import Source, Tensors
 from pipelines.data.split import draws
 from pipelines.data.tfds import Prepared, features, parse, plain
 from pipelines.errors import DataError
@@ -21,7 +21,7 @@ from pipelines.errors import DataError
 BLOCK = 16  # records read from one shard before the next one's turn
 
 
-class StreamSource(Prepared):
+class StreamSource(Prepared, Source):
     """One split of a prepared data set as a stream.
 
     Args:
@@ -51,14 +51,29 @@ class StreamSource(Prepared):
         parsed = self._stored([0], 1).map(self._parse).element_spec
         self.spec = {key: tf.TensorSpec(value.shape, value.dtype) for key, value in parsed.items()}
 
-    def dataset(self, seed: int | None, epoch: int = 0) -> tf.data.Dataset:
-        """One epoch of raw examples; `seed` None gives the stored order, as judging takes it."""
+    def dataset(self, seed: int | None, epoch: int = 0, start: int = 0) -> tf.data.Dataset:
+        """One epoch of raw examples from the `start`-th on; `seed` None gives the stored order, as judging takes it."""
         if seed is None:
-            return self._stored(range(len(self.shards)), 1).map(self._parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+            records = self._stored(range(len(self.shards)), 1).skip(start)
+            return records.map(self._parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
         order = np.argsort(draws(len(self.shards), seed, f"shards {epoch}"), kind="stable")
         window_seed = int(draws(1, seed, f"window {epoch}")[0] >> 1)
         records = self._stored(order, self.readers).shuffle(self.window, seed=window_seed, reshuffle_each_iteration=False)
-        return records.map(self._parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        return records.skip(start).map(self._parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+
+    def gather(self, numbers: tf.Tensor) -> Tensors:
+        """A few examples by their number in stored order, for a report; each costs the reading of its shard up to there. Eager only."""
+        ends = np.cumsum([part.take for part in self.shards])
+        rows = []
+        for number in numbers.numpy().tolist():
+            shard = int(np.searchsorted(ends, number, side="right"))
+            part, place = self.shards[shard], number - int(ends[shard] - self.shards[shard].take)
+            record = next(iter(tf.data.TFRecordDataset(str(part.filename)).skip(part.skip + place).take(1)))
+            rows.append(self._parse(record))
+        return {name: tf.stack([row[name] for row in rows]) for name in rows[0]}
+
+    def name(self, number: int) -> str:
+        return f"{self.title()}[{number}]"
 
     def _stored(self, order: Any, readers: int) -> tf.data.Dataset:
         shards = [self.shards[number] for number in order]

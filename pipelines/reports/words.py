@@ -8,7 +8,7 @@ from pipelines.task import Metric
 
 # Metrics between 0 and 1 that read better as percent. A new domain's metrics are added here.
 _PERCENT = re.compile(
-    r"(.*_)?(accuracy|f1|precision|recall|specificity|calibration_error|error_rate|wer|cer|ndcg|hit_rate|mrr|map|auc|coverage|share|fraction|confidence)"
+    r"(.*_)?(accuracy|auroc|f1|precision|recall|specificity|calibration_error|error_rate|wer|cer|ndcg|hit_rate|mrr|map|auc|coverage|share|fraction|confidence)"
     r"(_low|_high|@\d+|_at_\d+)?")
 _LOWER_IS_BETTER = re.compile(r"(.*_)?(loss|perplexity|calibration_error|error_rate|wer|cer|eer|rmse|mae|mse|error|seconds|latency)(@\d+)?")
 _NAMES = {

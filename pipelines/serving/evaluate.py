@@ -74,6 +74,7 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
     answers, targets = evaluator.answers()
     seconds = time.perf_counter() - began
     judgement = run.task.judge(answers, targets, source)
+    run.task.explain(run.model, judgement, answers, targets, source)
     if run.machine.precision != run.judged_precision:
         notes.append(f"Judged in {run.machine.precision}; the run's own report is in {run.judged_precision}.")
     target = folder_for(run.folder, named if data is None else "-".join(filter(None, (data.stem, split))))
@@ -81,7 +82,8 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
     report = write_report(
         target, task=experiment.task, experiment=run.name, run=run.folder.path.name, judgements={named: judgement}, timing=timing,
         splits=Splits(splits.train, splits.validation, splits.test, run.task.facts, splits.skipped, splits.notes), settings=experiment,
-        environment={**environment.facts(), **devices.describe(run.machine), "data": {named: source.fingerprint()}}, notes=notes)
+        run_folder=run.folder.path, notes=notes,
+        environment={**environment.facts(), **devices.describe(run.machine), "data": {named: source.fingerprint()}})
     return Evaluated(named, judgement, target, notes, report)
 
 

@@ -13,6 +13,7 @@ import tensorflow as tf
 from pipelines.errors import ConfigError, TrainingError
 from pipelines.serving.answers import class_names, respond
 from pipelines.serving.load import LoadedRun
+from pipelines.training.tables import all_variables
 
 SIGNATURE = "serving_default"
 
@@ -23,7 +24,7 @@ class Served(tf.Module):
     def __init__(self, run: LoadedRun, labels: Path | None):
         super().__init__(name="served")
         # bare variables, so that nothing of Keras is in the saved object graph
-        self.values = [variable.value for variable in run.model.variables]
+        self.values = [variable.value for variable in all_variables(run.model)]
         self.labels = tf.saved_model.Asset(str(labels)) if labels else None
         self._run = run
 

@@ -5,7 +5,7 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, BinaryIO, TextIO
 
 import numpy as np
@@ -24,11 +24,13 @@ class Prediction:
     Attributes:
         values: name -> a text, a number, or an array, as `Task.respond` gives them.
         error: why it could not be read.
+        fields: the columns of the table's row that the input came from, or None.
     """
 
     name: str
     values: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
+    fields: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -68,29 +70,39 @@ class Shown:
 
 
 def write_csv(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> None:
-    """A heading and a row for each input; an input without an answer has only its name and `error`."""
+    """A heading and a row for each input; an input without an answer has only its name and `error`.
+
+    Where the first input is a row of a table, its columns stand in place of `input`; an answer of the same name is then `predicted_...`.
+    """
+    source = iter(predictions)
+    start = next(source, None)
+    own = list(start.fields) if start is not None and start.fields is not None else ["input"]
     ranked = [f"{name}_{place}" for place in range(1, shown.top + 1) for name in ("top", "probability")]
     every = [f"p_{name}" for name in shown.classes] if shown.all else []
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["input", *shown.columns, *ranked, *every, "error"])
-    for one in predictions:
+    writer.writerow([*own, *_apart([*shown.columns, *ranked, *every, "error"], own)])
+    for one in chain([start] if start is not None else [], source):
+        fields = one.fields if one.fields is not None else {own[0]: _text(one.name)}
+        begin = [_cell(fields.get(name, "")) for name in own]
         if one.error is not None:
-            writer.writerow([_text(one.name), *[""] * (len(shown.columns) + len(ranked) + len(every)), one.error])
+            writer.writerow([*begin, *[""] * (len(shown.columns) + len(ranked) + len(every)), one.error])
             continue
         best = [item for pair in shown.best(one.values) for item in pair]
         shares = np.asarray(one.values[shown.vector]).tolist() if every and shown.vector else []
-        writer.writerow([_text(one.name), *(_cell(one.values[name]) for name in shown.columns), *best, *shares, ""])
+        writer.writerow([*begin, *(_cell(one.values[name]) for name in shown.columns), *best, *shares, ""])
         file.flush()
 
 
 def write_jsonl(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> None:
     """An object for each input: `input` and the answers, or `input` and `error`."""
     for one in predictions:
-        row: dict[str, Any] = {"input": _text(one.name)}
+        row: dict[str, Any] = {"input": _text(one.name)} if one.fields is None else dict(one.fields)
         if one.error is not None:
             row["error"] = one.error
         else:
-            row |= {name: value.tolist() if isinstance(value := one.values[name], np.ndarray) else value for name in shown.columns}
+            names = _apart(shown.columns, list(row))
+            row |= {named: value.tolist() if isinstance(value := one.values[name], np.ndarray) else value
+                    for named, name in zip(names, shown.columns)}
             if shown.top:
                 row["top"] = [{"label": label, "probability": share} for label, share in shown.best(one.values)]
             if shown.all and shown.vector:
@@ -143,6 +155,11 @@ def counted(predictions: Iterable[Prediction], counts: dict[str, int], failed: A
             counts["failed"] += 1
             failed(one)
         yield one
+
+
+def _apart(names: Sequence[str], taken: Sequence[str]) -> list[str]:
+    """The names, those that are taken with `predicted_` before them."""
+    return [f"predicted_{name}" if name in taken else name for name in names]
 
 
 def _cell(value: Any) -> Any:

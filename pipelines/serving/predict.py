@@ -9,26 +9,29 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
+from queue import Queue
+from threading import Thread
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from pipelines.data.lengths import joined
 from pipelines.data.reasons import reason
 from pipelines.serving.answers import class_names, respond, stacked
 from pipelines.serving.load import LoadedRun
 from pipelines.serving.output import Prediction
 
-CHUNK = 16  # inputs decoded in one call: enough to hide its cost, few enough to try one by one when one is broken
-BATCH = 64
-Read = tuple[str, dict[str, Any] | Exception]
+# (name, raw example or error), and the columns of the table's row that it came from, where it came from one
+Read = tuple[str, dict[str, Any] | Exception] | tuple[str, dict[str, Any], dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """A chunk: its names, the examples that could be decoded with their places, and the errors of the others."""
+    """A chunk: its names, the columns of their rows, the examples that could be decoded with their places, and the errors of the others."""
 
     names: list[str]
+    fields: list[dict[str, Any] | None]
     places: list[int]
     examples: dict[str, np.ndarray]
     errors: dict[int, str]
@@ -37,14 +40,16 @@ class Decoded:
 class Predictor:
     """Answers inputs with a loaded run."""
 
-    def __init__(self, run: LoadedRun, *, batch: int = BATCH, workers: int | None = None):
+    def __init__(self, run: LoadedRun, *, batch: int | None = None, workers: int | None = None):
         """
         Args:
             run: on one device.
-            batch: examples answered at a time.
+            batch: examples answered at a time; default: the task's.
             workers: chunks read and decoded at the same time; default: one for each processor.
         """
-        self.run, self.batch = run, batch
+        # a chunk is large enough to hide the cost of a call, and small enough to be tried one by one when one in it is broken
+        self.chunk, usual = run.task.read_at_once
+        self.run, self.batch = run, batch or usual
         self.workers = workers or _processors()
         spec = {name: tf.TensorSpec(spec.shape, spec.dtype) for name, spec in run.task.raw_spec().items()}
         self._receive = tf.function(run.task.receive, input_signature=[spec], autograph=False)
@@ -60,6 +65,32 @@ class Predictor:
         """Answers in the order of the inputs; reads ahead a little, and holds no more than that."""
         yield from self._answered(self._decoded(self.run.task.read(inputs)))
 
+    def follow(self, inputs: list[str]) -> Iterator[Prediction]:
+        """Answers inputs that come slowly: each as soon as it is there; as many together as wait already."""
+        came: Queue[Read | BaseException | None] = Queue(2 * self.batch)
+
+        def read() -> None:
+            try:
+                for one in self.run.task.read(inputs):
+                    came.put(one)
+                came.put(None)
+            except BaseException as error:
+                came.put(error)
+
+        Thread(target=read, daemon=True).start()
+        ended = False
+        while not ended:
+            waiting = [came.get()]
+            while len(waiting) < self.batch and not came.empty():
+                waiting.append(came.get())
+            if waiting[-1] is None or isinstance(waiting[-1], BaseException):
+                ended, last = True, waiting.pop()
+                yield from self._answer([self._decode(waiting)] if waiting else [])  # type: ignore[arg-type]
+                if last is not None:
+                    raise last
+            else:
+                yield from self._answer([self._decode(waiting)])  # type: ignore[arg-type]
+
     def _decoded(self, read: Iterable[Read]) -> Iterator[Decoded]:
         # Task.read goes on in this thread, decoding in the pool: as many chunks under way as there are workers, and as many waiting
         source = iter(read)
@@ -67,7 +98,7 @@ class Predictor:
             waiting: deque[Future[Decoded]] = deque()
             try:
                 while True:
-                    while len(waiting) < 2 * self.workers and (chunk := list(islice(source, CHUNK))):
+                    while len(waiting) < 2 * self.workers and (chunk := list(islice(source, self.chunk))):
                         waiting.append(pool.submit(self._decode, chunk))
                     if not waiting:
                         return
@@ -77,11 +108,11 @@ class Predictor:
                     future.cancel()
 
     def _decode(self, chunk: list[Read]) -> Decoded:
-        errors = {place: reason(raw) for place, (_, raw) in enumerate(chunk) if isinstance(raw, Exception)}
-        rows = {place: raw for place, (_, raw) in enumerate(chunk) if not isinstance(raw, Exception)}
-        names = [name for name, _ in chunk]
+        errors = {place: reason(one[1]) for place, one in enumerate(chunk) if isinstance(one[1], Exception)}
+        rows = {place: one[1] for place, one in enumerate(chunk) if not isinstance(one[1], Exception)}
+        names, fields = [one[0] for one in chunk], [one[2] if len(one) > 2 else None for one in chunk]
         try:
-            return Decoded(names, list(rows), self._receive_rows(list(rows.values())), errors)
+            return Decoded(names, fields, list(rows), self._receive_rows(list(rows.values())), errors)
         except tf.errors.OpError:
             parts = []
             for place, row in list(rows.items()):
@@ -91,7 +122,7 @@ class Predictor:
                     errors[place] = reason(error)
                     del rows[place]
             examples = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
-            return Decoded(names, list(rows), examples, errors)
+            return Decoded(names, fields, list(rows), examples, errors)
 
     def _receive_rows(self, rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
         if not rows:
@@ -111,24 +142,16 @@ class Predictor:
         full = [chunk for chunk in chunks if chunk.places]
         answers: dict[str, np.ndarray] = {}
         if full:
-            examples = {name: _joined([chunk.examples[name] for chunk in full]) for name in full[0].examples}
+            examples = {name: joined([chunk.examples[name] for chunk in full]) for name in full[0].examples}
             answers = {name: value.numpy() for name, value in self._respond(examples).items()}
         row = 0
         for chunk in chunks:
-            for place, name in enumerate(chunk.names):
+            for place, (name, fields) in enumerate(zip(chunk.names, chunk.fields)):
                 if place in chunk.errors:
-                    yield Prediction(name, error=chunk.errors[place])
+                    yield Prediction(name, error=chunk.errors[place], fields=fields)
                 else:
-                    yield Prediction(name, {key: plain(value[row]) for key, value in answers.items()})
+                    yield Prediction(name, {key: plain(value[row]) for key, value in answers.items()}, fields=fields)
                     row += 1
-
-
-def _joined(parts: list[np.ndarray]) -> np.ndarray:
-    """Along the batch; where a free length differs, the shorter are filled up with zeros."""
-    if len({part.shape[1:] for part in parts}) > 1:
-        shape = np.max([part.shape[1:] for part in parts], axis=0)
-        parts = [np.pad(part, [(0, 0), *((0, full - there) for full, there in zip(shape, part.shape[1:]))]) for part in parts]
-    return np.concatenate(parts)
 
 
 def _processors() -> int:

@@ -10,6 +10,7 @@ import tensorflow as tf
 from pipelines.config.schema import Data, Evaluate
 from pipelines.data import order
 from pipelines.data.input import Feed, make_feed
+from pipelines.data.lengths import Lengths, joined
 from pipelines.data.source import Source
 from pipelines.task import Task
 from pipelines.training.devices import Machine
@@ -34,7 +35,8 @@ class Evaluator:
         batch += -batch % machine.replicas
         self.plan = order.Plan(len(source), batch, machine.replicas)
         self.feed: Feed = make_feed(source, task.decode, plan=self.plan, seed=0, shuffle=False, random_decode=False, data=data,
-                                    strategy=machine.strategy, devices=machine.devices, facts=task.facts)
+                                    strategy=machine.strategy, devices=machine.devices, facts=task.facts,
+                                    lengths=Lengths.of(task))
         self._scores = tf.function(self._score_step, autograph=False)
         self._answers = tf.function(self._answer_step, autograph=False)
 
@@ -61,10 +63,12 @@ class Evaluator:
             parts = [{name: [piece.numpy() for piece in local(value)] for name, value in result.items()} for result in results]
         except tf.errors.OpError as error:
             raise self.feed.blame(error, 0, steps) or error from error
-        return {
-            name: np.concatenate([piece for part in parts for piece in part[name]])[:len(self.source)]  # the rest fills up the last batch
-            for name in parts[0]
-        }
+        # the rest fills up the last batch
+        found = {name: joined([piece for part in parts for piece in part[name]])[:len(self.source)] for name in parts[0]}
+        if self.feed.lengths is not None:
+            place = np.argsort(order.longest_first(self.feed.lengths))
+            found = {name: values[place] for name, values in found.items()}
+        return found
 
     def _score_step(self, step: tf.Tensor, iterator: Any) -> Any:
         def replica_step(examples: Any) -> dict:
@@ -90,7 +94,7 @@ class Evaluator:
         if not self.feed.on_device:
             return examples
         replica = int(tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group))
-        numbers, _ = order.batch_numbers(self.plan, 0, step, shuffle=False)
+        numbers, _ = self.feed.numbers(step)
         return self.feed.gather(numbers[replica * self.plan.local:(replica + 1) * self.plan.local], replica)
 
     def _averaged(self, inputs: Any) -> Any:

@@ -17,6 +17,7 @@ from pipelines.training.evaluation import Evaluator
 from pipelines.training.loop import Hook, Loop, means
 from pipelines.training.schedules import learning_rate
 from pipelines.training.step import Carry
+from pipelines.training.tables import Table
 
 
 class StopWhenNotFinite(Hook):
@@ -126,7 +127,7 @@ class Unfreeze(Hook):
 
     def __init__(self, freeze: Freeze, model: keras.Model):
         self.freeze = freeze
-        layers = [layer for layer in model._flatten_layers(include_self=False) if layer.weights]
+        layers = [layer for layer in model._flatten_layers(include_self=False) if layer.weights or isinstance(layer, Table)]
         self.layers = [layer for layer in layers if any(fnmatch.fnmatchcase(layer.name, pattern) for pattern in freeze.layers)]
         unmatched = [p for p in freeze.layers if not any(fnmatch.fnmatchcase(layer.name, p) for layer in layers)]
         if unmatched:

@@ -15,6 +15,7 @@ import tensorflow as tf
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment
 from pipelines.data import order
+from pipelines.data.lengths import stacked
 from pipelines.data.source import Source
 from pipelines.errors import ConfigError, TrainingError
 from pipelines.files import write_json
@@ -34,6 +35,7 @@ from pipelines.training.loop import Hook, Loop
 from pipelines.training.session import Session, assemble
 
 INITIAL_BATCH = 256  # examples at a time for Task.initialise
+Answered = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]  # answers, targets
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ class _Run:
             if resumed:
                 progress.note(f"going on from step {loop.step:,} of {loop.steps:,}")
             else:
-                session.task.initialise(session.model, judged_batches(session))
+                session.task.initialise(session.model, map(session.task.prepare, session.feed.judged(INITIAL_BATCH)))
                 for average, weight in zip(session.averages, session.weights):
                     average.assign(weight.value)
             log.log = MetricsLog(self.folder.metrics, resume_step=loop.step if resumed else None)
@@ -175,9 +177,9 @@ class _Run:
                 if loop.stopping:
                     self.notes.append(f"Training ended after epoch {loop.epoch}: {loop.stopping}.")
                 with self.meter.part("checkpoint"):
-                    self._settle(session, best)
+                    judged = self._settle(session, best, evaluator)
                 with self.meter.part("evaluation"):
-                    judgements = self._judge(session, evaluator)
+                    judgements = self._judge(session, evaluator, judged)
                 return self._report(session, loop, judgements, log.writers)
             finally:
                 log.log.close()
@@ -212,7 +214,8 @@ class _Run:
             for name, split in (("train", splits.train), ("validation", splits.validation), ("test", splits.test))
             if split
         )
-        count = sum(int(np.prod(variable.shape)) for variable in session.weights)
+        learned = [*session.weights, *(table.variable for table in session.tables.tables)]
+        count = sum(int(np.prod(variable.shape)) for variable in learned)
         batch = f"batch {plan.batch}" + (
             f" = {plan.replicas} devices x {plan.accumulation} x {plan.micro}" if plan.micro != plan.batch else ""
         )
@@ -236,28 +239,37 @@ class _Run:
         inputs, targets = training_batch(session, step, self.experiment.monitor.samples)
         session.task.show(session.splits.train, writer, loop.step, inputs=inputs, targets=targets)
 
-    def _settle(self, session: Session, best: hooks.KeepBest) -> None:
-        """Puts the weights that are judged and saved into the model, and writes the model."""
+    def _settle(self, session: Session, best: hooks.KeepBest, evaluator: Evaluator | None) -> Answered | None:
+        """Puts the weights that are judged and saved into the model, lets the task choose by validation, and writes the model.
+
+        Returns:
+            The answers for validation, where there is one.
+        """
         epoch = best.restore_best()
         self.best_epoch = epoch
         if epoch is not None:
             self.notes.append(f"Judged{'' if self.call.trial else ' and saved'}: the weights of epoch {epoch}, best on {best.watch}.")
         for weight, average in zip(session.weights, session.averages):
             weight.assign(average.value)
+        judged = evaluator.answers() if evaluator else None
+        if judged is not None:
+            session.task.facts.update(session.task.choose(*judged))
         if self.call.trial:
-            return
+            return judged
         session.model.optimizer = None  # a saved model is its weights; the optimizer's state stays in the checkpoint
         save_model(session.model, session.task, self.folder)
+        return judged
 
-    def _judge(self, session: Session, evaluator: Evaluator | None) -> dict[str, Judgement]:
+    def _judge(self, session: Session, evaluator: Evaluator | None, judged: Answered | None) -> dict[str, Judgement]:
         """Judges validation and test as the saved model answers. The test split is read here and nowhere else, and never by a trial."""
         splits, trial = session.splits, self.call.trial
         evaluators = {"validation": evaluator, "test": self._evaluator(session, splits.test) if splits.test and not trial else None}
         found = {}
         for split, one in evaluators.items():
             if one is not None:
-                answers, targets = one.answers()
+                answers, targets = judged if one is evaluator and judged is not None else one.answers()
                 found[split] = session.task.judge(answers, targets, one.source)
+                session.task.explain(session.model, found[split], answers, targets, one.source)
         return found
 
     def _report(self, session: Session, loop: Loop, judgements: dict[str, Judgement], writers: dict[str, Writer]) -> dict[str, Any]:
@@ -280,6 +292,7 @@ class _Run:
                 writer = writers["train" if split == "test" else split]
                 for name, figure in judged.figures.items():
                     writer.figure(f"{split}/{name}", figure, loop.step)
+            session.task.show_model(session.model, writers["train"], loop.step)
             # at the root, so that TensorBoard lists the metrics of both splits with the settings
             with Writer(self.folder.tensorboard) as root:
                 name = f"{self.call.name}/{self.folder.path.name}"
@@ -342,53 +355,27 @@ def save_model(model: keras.Model, task: Task, folder: RunFolder) -> None:
         Path(staging).unlink(missing_ok=True)
 
 
-def training_batch(session: Session, step: int, count: int | None = None) -> tuple[Any, Any]:
+def training_batch(session: Session, step: int, count: int) -> tuple[Any, Any]:
     """(inputs, targets) of the first examples of the batch of `step`, as that step sees them."""
-    plan, seed = session.plan, session.step.train.seed
     now = tf.constant(step, tf.int64)
-    epoch = now // plan.steps_per_epoch
-    numbers = session.feed.numbers(step)[0][: min(count or plan.micro, plan.micro)]
-    keys = order.example_keys(seed, epoch, numbers)
-    examples = examples_of(session, numbers, keys if session.task.random_decode else None)
-    return session.task.prepare(examples, keys=keys, seed=order.micro_seed(seed, now, 0), epoch=epoch)
-
-
-def examples_of(session: Session, numbers: tf.Tensor, keys: tf.Tensor | None = None) -> Any:
-    """Decoded training examples, name -> [n, ...]."""
-    source = session.splits.train
-    rows = []
-    for place, number in enumerate(numbers.numpy()):
-        raw = {name: value[0] for name, value in source.gather(tf.constant([number], tf.int64)).items()}
-        rows.append(session.task.decode(raw, None if keys is None else keys[place]))
-    return {name: tf.stack([row[name] for row in rows]) for name in rows[0]}
-
-
-def judged_batches(session: Session) -> Any:
-    """Batches of training examples as judged (inputs, targets), shuffled by the run's seed, once through."""
-    plan = order.Plan(session.plan.examples, min(INITIAL_BATCH, session.plan.examples))
-    for step in range(plan.steps_per_epoch):
-        numbers, _ = order.batch_numbers(plan, session.step.train.seed, tf.constant(step, tf.int64))
-        yield session.task.prepare(examples_of(session, numbers))
+    numbers, examples = session.feed.sample(step, min(count, session.plan.micro))
+    seed = order.micro_seed(session.feed.seed, now, 0)
+    return session.task.prepare(examples, keys=session.feed.keys(step, numbers), seed=seed, epoch=now // session.plan.steps_per_epoch)
 
 
 def culprits(session: Session, step: int, most: int = 5) -> list[str]:
     """Names of the examples of a step's batch whose own loss is not finite, at the weights before the step."""
-    plan, seed = session.plan, session.step.train.seed
+    task, feed = session.task, session.feed
     now = tf.constant(step, tf.int64)
-    numbers, mask = session.feed.numbers(step)
     found = []
-    for number in numbers.numpy()[mask.numpy() > 0]:
-        one = tf.constant([number], tf.int64)
-        keys = order.example_keys(seed, now // plan.steps_per_epoch, one)
-        inputs, targets = session.task.prepare(
-            examples_of(session, one, keys if session.task.random_decode else None),
-            keys=keys,
-            seed=order.micro_seed(seed, now, 0),
-            epoch=now // plan.steps_per_epoch,
-        )
-        loss = session.task.loss(session.model(inputs, training=False), targets, training=True)
+    for number, raw in feed.raw(step):
+        keys = feed.keys(step, tf.constant([number], tf.int64))
+        example = stacked([task.decode(raw, keys[0] if task.random_decode else None)], feed.spec, feed.rule)
+        seed = order.micro_seed(feed.seed, now, 0)
+        inputs, targets = task.prepare(example, keys=keys, seed=seed, epoch=now // session.plan.steps_per_epoch)
+        loss = task.loss(session.model(inputs, training=False), targets, training=True)
         if not np.isfinite(loss.numpy()).all():
-            found.append(session.splits.train.name(int(number)))
+            found.append(feed.name(number, step))
             if len(found) == most:
                 break
     return found

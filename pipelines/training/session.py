@@ -7,13 +7,14 @@ import keras
 
 from pipelines.config.schema import Experiment, Train
 from pipelines.data.input import Feed, make_feed
+from pipelines.data.lengths import Lengths
 from pipelines.data.order import Plan
-from pipelines.data.source import Source
 from pipelines.errors import ConfigError, DataError
 from pipelines.task import Splits, Task
 from pipelines.training import devices, optimizers
 from pipelines.training.hooks import Unfreeze
 from pipelines.training.step import Step
+from pipelines.training.tables import TableOptimizer, all_variables, tables_of
 
 
 @dataclass
@@ -30,16 +31,18 @@ class Session:
     optimizer: keras.optimizers.Optimizer
     weights: list[keras.Variable]  # all that may train, in the optimizer's order
     averages: list[keras.Variable]  # their moving averages, or none
+    tables: TableOptimizer
     step: Step
     freezing: list[Unfreeze]
 
     @property
     def state_groups(self) -> dict[str, list[keras.Variable]]:
         """All variables of a checkpoint, by group."""
-        return {"weights": self.all_weights, "optimizer": list(self.optimizer.variables), "averages": self.averages}
+        optimizer = [*self.optimizer.variables, *self.tables.variables]
+        return {"weights": self.all_weights, "optimizer": optimizer, "averages": self.averages}
 
     def __post_init__(self) -> None:
-        self.all_weights = list(self.model.variables)
+        self.all_weights = all_variables(self.model)
 
 
 def plan_batches(train: Train, examples: int, replicas: int) -> Plan:
@@ -93,11 +96,6 @@ def assemble(
     task = task_class(experiment, facts)
     splits = task.splits()
     task.facts = splits.facts
-    if not isinstance(splits.train, Source):
-        raise ConfigError(
-            "data.streaming: training from a stream is not built yet (its source is, with exact resume); data that fit the disk "
-            "can be read by number: leave streaming out"
-        )
     if not len(splits.train):
         raise DataError("the training split holds no examples")
     plan = plan_batches(train, len(splits.train), machine.replicas)
@@ -113,6 +111,7 @@ def assemble(
         strategy=machine.strategy,
         devices=machine.devices,
         facts=task.facts,
+        lengths=Lengths.of(task),
     )
     with machine.strategy.scope():
         model = task.model()
@@ -121,6 +120,7 @@ def assemble(
         optimizer = optimizers.make(train.optimizer, weights)
         model.optimizer = optimizer
         # from numbers: given the tf.Variable of a weight, a keras.Variable would take that itself, not its value
+        tables = TableOptimizer(tables_of(model), train.tables, train.clip)
         averages = [
             keras.Variable(weight.numpy(), trainable=False, dtype="float32", name=f"{weight.name}_average")
             for weight in (weights if train.ema else ())
@@ -131,10 +131,11 @@ def assemble(
         optimizer=optimizer,
         weights=weights,
         averages=averages,
+        tables=tables,
         machine=machine,
         plan=plan,
         feed=feed,
         train=train,
         steps=steps,
     )
-    return Session(task, splits, machine, plan, steps, feed, model, optimizer, weights, averages, step, freezing)
+    return Session(task, splits, machine, plan, steps, feed, model, optimizer, weights, averages, tables, step, freezing)

@@ -15,10 +15,11 @@ import tensorflow as tf
 
 from pipelines.config.schema import Clip, Train
 from pipelines.data import order
-from pipelines.data.input import Feed
+from pipelines.data.input import Feed, StreamFeed
 from pipelines.task import Task
 from pipelines.training.devices import Machine
 from pipelines.training.schedules import learning_rate
+from pipelines.training.tables import TableOptimizer, recorded, summed
 
 FIRST_LOSS_SCALE, SCALE_PATIENCE = 2.0**15, 2000  # float16: doubled after so many finite steps, halved at each overflow
 
@@ -45,15 +46,17 @@ class Step:
         weights: all weights that may ever train, in the optimizer's order.
         averages: the exponential moving averages of `weights`, or an empty list.
         plan: the division of the global batch.
+        tables: updates the model's embedding tables.
         feed: where examples come from.
         train: the settings.
         steps: steps of the whole run, for the learning rate.
     """
 
     def __init__(self, *, task: Task, model: keras.Model, optimizer: keras.optimizers.Optimizer, weights: list[keras.Variable],
-                 averages: list[keras.Variable], machine: Machine, plan: order.Plan, feed: Feed, train: Train, steps: int):
+                 averages: list[keras.Variable], tables: TableOptimizer, machine: Machine, plan: order.Plan, feed: Feed, train: Train,
+                 steps: int):
         self.task, self.model, self.optimizer, self.machine = task, model, optimizer, machine
-        self.weights, self.averages = weights, averages
+        self.weights, self.averages, self.tables = weights, averages, tables
         self.plan, self.feed, self.train, self.steps = plan, feed, train, steps
         self.score_names = self._find_scores()
         self.retrace()
@@ -93,7 +96,10 @@ class Step:
                     examples = next(iterator)
                 with tf.control_dependencies(tf.nest.flatten(tf.nest.map_structure(strategy.experimental_local_results, examples))):
                     waited = carry.waited + self._now() - asked
-            result = strategy.run(self._replica_step, args=(step, examples, carry._replace(waited=waited)))
+            parts = strategy.run(self._replica_gradients, args=(step, examples, carry))
+            # here the lookups of all replicas can be put together; their number differs from step to step, which collectives do not take
+            rows = [summed(list(zip(*(strategy.experimental_local_results(part) for part in one)))) for one in parts.pop("lookups")]
+            result = strategy.run(self._replica_update, args=(step, parts, rows, carry._replace(waited=waited)))
             carry = Carry(*(strategy.experimental_local_results(value)[0] for value in result))
             return step + tf.cast(carry.finite, tf.int64), carry  # a step that failed is not counted: its number names its batch
 
@@ -105,23 +111,24 @@ class Step:
             return tf.ensure_shape(tf.numpy_function(time.perf_counter, [], tf.float64), [])
         return tf.timestamp()
 
-    def _replica_step(self, step: tf.Tensor, examples: Any, carry: Carry) -> Carry:
+    def _replica_gradients(self, step: tf.Tensor, examples: Any, carry: Carry) -> dict[str, Any]:
+        """This replica's micro-batches: gradients, statistics and totals, summed over replicas, and its own lookups of tables."""
         plan = self.plan
         context = tf.distribute.get_replica_context()
         replica = int(tf.get_static_value(context.replica_id_in_sync_group))
         epoch = step // plan.steps_per_epoch
         rows = slice(replica * plan.local, (replica + 1) * plan.local)
-        if "numbers" in (examples or {}):  # a stream numbers its own examples
-            numbers, mask = examples.pop("numbers"), examples.pop("mask")
+        if isinstance(self.feed, StreamFeed):  # a stream numbers its own examples
+            numbers, mask = examples.pop(StreamFeed.NUMBERS), examples.pop(StreamFeed.WEIGHTS)
         else:
-            numbers, mask = (value[rows] for value in order.batch_numbers(plan, self.train.seed, step))
+            numbers, mask = (value[rows] for value in self.feed.numbers(step))
         if examples is None:
             examples = self.feed.gather(numbers, replica)
 
         live = self.model.trainable_variables
         weights, state = self._values(live, replica), self._values(self.model.non_trainable_variables, replica)
 
-        def micro_batch(turn: int | tf.Tensor) -> tuple[list, list, tf.Tensor]:
+        def micro_batch(turn: int | tf.Tensor) -> tuple[list, list, tf.Tensor, list]:
             part = slice(turn * plan.micro, (turn + 1) * plan.micro)
             def take(value: tf.Tensor) -> tf.Tensor:
                 return value if plan.accumulation == 1 else tf.ensure_shape(value[part], [plan.micro, *value.shape[1:]])
@@ -130,19 +137,32 @@ class Step:
             inputs, targets = self.task.prepare(tf.nest.map_structure(take, examples), keys=keys, seed=seed, epoch=epoch)
             return self._gradients(weights, state, inputs, targets, take(mask), seed, carry.loss_scale)
 
-        gradients, statistics, totals = micro_batch(0)
-        if plan.accumulation > 1:
+        gradients, statistics, totals, lookups = micro_batch(0)
+        if plan.accumulation > 1 and self.tables.tables:  # a loop cannot carry lookups, whose number differs from turn to turn
+            for turn in range(1, plan.accumulation):
+                *next_sums, seen = micro_batch(turn)
+                gradients, statistics, totals = tf.nest.map_structure(tf.add, [gradients, statistics, totals], next_sums)
+                lookups = [(tf.concat([ids, others], 0), tf.concat([rows, further], 0))
+                           for (ids, rows), (others, further) in zip(lookups, seen)]
+        elif plan.accumulation > 1:
             def more(turn: tf.Tensor, *sums: Any) -> Any:
-                return turn + 1, *tf.nest.map_structure(tf.add, sums, micro_batch(turn))
+                return turn + 1, *tf.nest.map_structure(tf.add, sums, micro_batch(turn)[:3])
             _, gradients, statistics, totals = tf.while_loop(
                 lambda turn, *_: turn < plan.accumulation, more, (tf.constant(1), gradients, statistics, totals), parallel_iterations=1)
         if plan.replicas > 1:
             gradients, statistics, totals = context.all_reduce(tf.distribute.ReduceOp.SUM, [gradients, statistics, totals])
+        return {"gradients": gradients, "statistics": statistics, "totals": totals, "lookups": lookups}
+
+    def _replica_update(self, step: tf.Tensor, parts: dict[str, Any], rows: list, carry: Carry) -> Carry:
+        """Clips, checks and applies what all replicas computed, to this replica's copies."""
+        plan, live = self.plan, self.model.trainable_variables
+        gradients, statistics, totals = parts["gradients"], parts["statistics"], parts["totals"]
+        replica = int(tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group))
 
         # the pure function divided by the full batch; the last batch of an epoch counts fewer examples
         count = totals[1]
         rescale = plan.batch / count / carry.loss_scale
-        norm = tf.linalg.global_norm(gradients) * rescale
+        norm = tf.linalg.global_norm([*gradients, *(gradient for _, gradient in rows)]) * rescale
         loss = totals[0] / count
         finite = tf.math.is_finite(norm) & tf.math.is_finite(loss)
         micro_batches = plan.replicas * plan.accumulation
@@ -151,6 +171,7 @@ class Step:
 
         def update() -> tf.Tensor:
             self._update(replica, step, live, gradients, (rescale, norm), list(zip(changed, statistics)))
+            self._update_tables(replica, step, rows, rescale, norm)
             return tf.constant(True)
 
         tf.cond(finite, update, lambda: tf.constant(False))
@@ -166,14 +187,14 @@ class Step:
         return Carry(carry.totals + tf.cast(totals, tf.float64), loss, norm, scale, good, finite, carry.waited)
 
     def _gradients_of_micro_batch(self, weights: list, state: list, inputs: Any, targets: Any, mask: tf.Tensor, seed: tf.Tensor,
-                                  loss_scale: tf.Tensor) -> tuple[list, list, tf.Tensor]:
-        """The pure function: (gradients, changed statistics, totals [2 + scores]) of one micro-batch."""
+                                  loss_scale: tf.Tensor) -> tuple[list, list, tf.Tensor, list]:
+        """The pure function: (gradients, changed statistics, totals [2 + scores], lookups of tables) of one micro-batch."""
         variables = self.model.non_trainable_variables
         seeded = [
             tf.cast(tf.random.experimental.stateless_fold_in(seed, number), value.dtype) if is_seed(variable) else value
             for number, (variable, value) in enumerate(zip(variables, state))
         ]
-        with tf.GradientTape() as tape:
+        with tf.GradientTape() as tape, recorded(tape) as lookups:
             tape.watch(weights)
             outputs, after, penalties = self.model.stateless_call(weights, seeded, inputs, training=True, return_losses=True)
             losses = tf.cast(self.task.loss(outputs, targets, training=True), tf.float32) * mask
@@ -182,8 +203,10 @@ class Step:
             # penalties on weights count once a step: each micro-batch brings its share, by examples
             penalty = tf.add_n([tf.cast(p, tf.float32) for p in penalties]) * tf.reduce_sum(mask) if penalties else 0.0
             objective = (total + penalty) * (loss_scale / self.plan.batch)
-        gradients = tape.gradient(objective, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        found = tape.gradient(objective, [*weights, *(vectors for _, _, vectors in lookups.made)],
+                              unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        found = [tf.convert_to_tensor(gradient) for gradient in found]
+        gradients, of_rows = found[:len(weights)], found[len(weights):]
         self._changed = [
             i for i, (variable, old, new) in enumerate(zip(variables, seeded, after))
             if new is not old and not is_seed(variable) and variable.dtype.startswith(("float", "bfloat"))
@@ -191,7 +214,8 @@ class Step:
         scores = self.task.scores(outputs, targets)
         self.score_names = list(scores)
         sums = [total + penalty, tf.reduce_sum(mask)] + [tf.reduce_sum(tf.cast(score, tf.float32) * mask) for score in scores.values()]
-        return gradients, [tf.convert_to_tensor(after[i]) for i in self._changed], tf.stack(sums)
+        statistics = [tf.convert_to_tensor(after[i]) for i in self._changed]
+        return gradients, statistics, tf.stack(sums), lookups.gradients(self.tables.tables, of_rows)
 
     def _update(self, replica: int, step: tf.Tensor, live: list, gradients: list, scale: tuple[tf.Tensor, tf.Tensor],
                 statistics: list) -> None:
@@ -208,6 +232,17 @@ class Step:
         pairs = [pair for variables, values in zip(groups, new) for pair in zip(variables, values) if id(pair[0]) not in keep]
         for variable, value in pairs + statistics:
             self._copy(variable, replica).assign(tf.cast(value, variable.dtype))
+
+    def _update_tables(self, replica: int, step: tf.Tensor, rows: list, rescale: tf.Tensor, norm: tf.Tensor) -> None:
+        """Writes this replica's copy of the rows that were looked up."""
+        if not rows:
+            return
+        rate = learning_rate(self.train.learning_rate, self.steps, step) * self._copy(self.optimizer._learning_rate, replica)
+        if self.train.tables.learning_rate:
+            rate *= self.train.tables.learning_rate / self.train.learning_rate.peak
+        clipped = clip([gradient * rescale for _, gradient in rows], norm, self.train.clip)
+        for number, ((ids, _), gradient) in enumerate(zip(rows, clipped)):
+            self.tables.update(number, ids, gradient, rate, step, lambda variable: self._copy(variable, replica))
 
     def _apply_gradients(self, gradients: list, rescale: tf.Tensor, norm: tf.Tensor, step: tf.Tensor, weights: list, slots: list,
                          averages: list) -> tuple[list, list, list]:

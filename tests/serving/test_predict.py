@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 
 from pipelines import cli
 from pipelines.data.reasons import reason
-from pipelines.serving import predict as predicting
 from pipelines.serving.output import Prediction, Shown, write_csv, write_jsonl, write_table
 from pipelines.serving.predict import Predictor
 from tests import finished_run
@@ -78,7 +77,7 @@ def test_reading_ahead_is_bounded(predictor, folder, monkeypatch):
     for _ in range(500):
         next(answers)
     answers.close()
-    assert read <= 500 + predictor.batch + predicting.CHUNK * (2 * predictor.workers + 2)
+    assert read <= 500 + predictor.batch + predictor.chunk * (2 * predictor.workers + 2)
 
 
 def test_csv_has_a_row_for_each_input_and_survives_any_name(folder, tmp_path):

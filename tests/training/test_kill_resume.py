@@ -79,7 +79,8 @@ np.save(sys.argv[1], np.concatenate(found))
 def test_two_deterministic_runs_are_bit_identical(tmp_path):
     found = []
     for name in ("one.npy", "two.npy"):
-        subprocess.run([sys.executable, "-c", DETERMINISTIC, str(tmp_path / name)], check=True, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"})
+        command = [sys.executable, "-c", DETERMINISTIC, str(tmp_path / name)]
+        subprocess.run(command, check=True, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"})
         found.append(np.load(tmp_path / name))
     np.testing.assert_array_equal(*found)
     first, second = np.split(found[0], 2)  # and caching changes nothing

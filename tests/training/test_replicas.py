@@ -31,6 +31,8 @@ CASES = {
     "AdamW with decay": {
         "train": {"optimizer": {"name": "adamw", "weight_decay": 0.05, "options": {"epsilon": 1.0}}, "learning_rate": {"peak": 0.01}}
     },
+    "table, free lengths": {"model": "table", "train": {"clip": {"global_norm": 0.5}, "tables": {"optimizer": "sgd"}}},
+    "table by adagrad, accumulation": {"model": "table", "train": {"accumulation": 2, "tables": {"optimizer": "rowwise_adagrad"}}},
     "float16 loss scaling": {"train": {"precision": "float16"}},
     "XLA": {"train": {"xla": "on", "clip": {"global_norm": 0.3}, "accumulation": 2}},
 }

@@ -15,8 +15,9 @@ import tensorflow as tf
 from pipelines.config.schema import Data, Experiment, setting
 from pipelines.data.source import ArraySource, Source, Tensors
 from pipelines.task import Judgement, Metric, Splits, Task
+from pipelines.training.tables import Table
 
-EXAMPLES, CLASSES = 200, 5
+EXAMPLES, CLASSES, WORDS = 200, 5, 40
 
 
 class ToyExperiment(Experiment):
@@ -102,6 +103,37 @@ class ToyTask(Task):
         return answers
 
 
+class TableToyTask(ToyTask):
+    """The same with words of free number, looked up in a table."""
+
+    length = "count"
+
+    def splits(self) -> Splits:
+        found = super().splits()
+
+        def worded(source: Source) -> ArraySource:
+            rng = np.random.default_rng(len(source))
+            count = rng.integers(0, 10, len(source)).astype("int32")
+            return ArraySource({**(source.arrays or {}), "words": rng.integers(1, WORDS, (len(source), 9)), "count": count})
+
+        return Splits(*(worded(source) for source in (found.train, found.validation, found.test) if source))
+
+    def decode(self, raw: Tensors, key: Any = None) -> Tensors:
+        return {**raw, "words": raw["words"][: raw["count"]]}
+
+    def prepare(self, examples: Tensors, *, keys: Any = None, seed: Any = None, epoch: Any = None) -> tuple[Any, Any]:
+        images, labels = super().prepare(examples, keys=keys, seed=seed, epoch=epoch)
+        return {"image": images, "words": examples["words"]}, labels
+
+    def model(self) -> keras.Model:
+        image, words = keras.Input((12, 12, 3), name="image"), keras.Input((None,), dtype="int64", name="words")
+        vectors = Table(WORDS, 4, name="words_table")(words)
+        there = keras.ops.cast(words > 0, "float32")[..., None]
+        mean = keras.ops.sum(vectors * there, 1) / (keras.ops.sum(there, 1) + 1.0)
+        flat = keras.layers.Concatenate()([keras.layers.Flatten()(keras.layers.AveragePooling2D(4)(image)), mean * 10.0])
+        return keras.Model({"image": image, "words": words}, keras.layers.Dense(CLASSES, dtype="float32", name="last")(flat))
+
+
 def experiment(**changes: Any) -> ToyExperiment:
     """A toy experiment: SGD with momentum at a constant rate, float32, unless changed."""
     train = {
@@ -122,11 +154,12 @@ def final_weights(changes: dict[str, Any]) -> np.ndarray:
     from pipelines.training.loop import Loop
     from pipelines.training.session import assemble
 
-    made = assemble(experiment(**changes), ToyTask)
+    made = assemble(experiment(**changes), TableToyTask if "table" in changes.get("model", "") else ToyTask)
     loop = Loop(made.step, plan=made.plan, steps=made.steps, hooks=[*made.freezing, hooks.Validation(None, 1)], meter=Meter())
     loop.train()
     assert loop.step == made.steps, (loop.step, made.steps)
-    values = [np.asarray(v.value).ravel() for v in (*made.model.variables, *made.averages) if v.name != "seed_generator_state"]
+    learned = (*made.all_weights, *made.tables.variables, *made.averages)
+    values = [np.asarray(v.value).ravel() for v in learned if v.name != "seed_generator_state"]
     return np.concatenate([*values, list(loop.epoch_metrics.values())])
 
 

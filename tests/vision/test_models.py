@@ -134,7 +134,8 @@ def test_whitening_makes_patches_uncorrelated():
     rng = np.random.default_rng(0)
     waves = rng.uniform(0.1, 0.6, (200, 2, 3))
     # with noise: the patches of smooth waves alone are near singular, and what rounding leaves then differs between processors
-    images = rng.normal(0.0, 30.0, (200, 32, 32, 3)) + 127.0 + 100.0 * np.sin(y[None, :, :, None] * waves[:, None, None, 0] + x[None, :, :, None] * waves[:, None, None, 1])
+    smooth = 127.0 + 100.0 * np.sin(y[None, :, :, None] * waves[:, None, None, 0] + x[None, :, :, None] * waves[:, None, None, 1])
+    images = smooth + rng.normal(0.0, 30.0, smooth.shape)
     models.initialise(model, images)
     inner = keras.Model(model.input, model.get_layer("whiten").output)
     outputs = np.asarray(inner(images.astype(np.float32)), np.float64)

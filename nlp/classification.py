@@ -1,0 +1,225 @@
+"""Labels of a text: from stored strings to probabilities, what is rejected, and how answers are judged."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from nlp import data, judging, models, reading, tokens
+from nlp.settings import Bag, Pretrained, TextClassification
+from pipelines.data.source import Source, Tensors
+from pipelines.errors import ConfigError
+from pipelines.task import Judgement, Splits, Task
+
+if TYPE_CHECKING:
+    from pipelines.monitoring.tensorboard import Writer
+
+CHOSEN_LABELS = 0.5  # probability from which a label is given (labels: many) where validation chose nothing else
+
+
+class Classification(Task):
+    """nlp.classification. Facts: `classes`, `class_counts`, `vocabulary` (see nlp.data), and `threshold`, chosen on validation.
+
+    Inputs of the model are token numbers [batch, time] int32; targets {"label", "weight"} (see nlp.data).
+    """
+
+    length = "length"
+    length_unit = 8
+    read_at_once = (256, 1024)
+    meanings = {
+        "text": "UTF-8, of any length; what is beyond the limit of tokens is cut",
+        "label": "the most probable class; where texts can be rejected, the name for those below the threshold",
+        "labels": "the labels whose probability reaches the threshold, most probable first",
+        "confidence": "the probability of the most probable class",
+        "probabilities": "of each class",
+    }
+    experiment: TextClassification
+
+    @property
+    def watch(self) -> tuple[str, str]:  # type: ignore[override]
+        return ("example_f1", "max") if self.many else ("accuracy", "max")
+
+    @property
+    def classes(self) -> list[str]:
+        return self.facts["classes"]
+
+    @property
+    def many(self) -> bool:
+        """Texts have several labels."""
+        return self.experiment.data.labels == "many"
+
+    @property
+    def outside(self) -> str:
+        """What a rejected text is called."""
+        reject = self.experiment.reject
+        return (reject.label if reject else None) or "out_of_scope"
+
+    @property
+    def tokenizer(self) -> tokens.Tokenizer:
+        made = getattr(self, "_tokenizer", None)
+        if made is None or made[0] is not self.facts:
+            if isinstance(self.experiment.model, Pretrained):
+                from nlp.models import pretrained
+
+                made = self.facts, pretrained.tokenizer(self.experiment.model, self.facts)
+            else:
+                made = self.facts, tokens.make(self.experiment.cutting, self.facts)
+            self._tokenizer = made
+        return made[1]
+
+    def splits(self) -> Splits:
+        return data.load_texts(self.experiment)
+
+    def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
+        """One text as {"tokens": [length] int32, "length"} with its label and weight."""
+        ids = self.tokenizer.ids(raw["text"][None]).flat_values
+        targets = {name: raw[name] for name in ("label", "weight") if name in raw}
+        if "label" in targets and not self.many:
+            targets["label"] = tf.cast(targets["label"], tf.int32)
+        return {"tokens": ids, "length": tf.size(ids), **targets}
+
+    def prepare(
+        self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, Any]:
+        """Token numbers [batch, time] int32, 0 where there is padding; {"label", "weight"}, or None where there are no labels."""
+        targets = {name: examples[name] for name in ("label", "weight")} if "label" in examples else None
+        return examples["tokens"], targets
+
+    def model(self) -> keras.Model:
+        settings = self.experiment.model
+        if isinstance(settings, Pretrained):
+            from nlp.models import pretrained
+
+            return pretrained.build(settings, self.facts, classes=len(self.classes))
+        return models.build(settings, size=self.tokenizer.size, classes=len(self.classes), limit=self.experiment.cutting.limit)
+
+    def initialise(self, model: keras.Model, batches: Iterator[tuple[Any, Any]]) -> None:
+        settings = self.experiment.model
+        if isinstance(settings, Bag) and settings.naive_bayes:
+            from nlp.models.bag import count_tokens, set_ratios
+
+            set_ratios(model, count_tokens(batches, self.tokenizer.size, len(self.classes)))
+
+    def loss(self, outputs: tf.Tensor, targets: Any, training: bool) -> tf.Tensor:
+        """Cross-entropy in nats, [batch] float32: of the classes, with smoothing when training; or summed over the labels (many).
+
+        A text of no class counts for nothing when judging, and when training wants all classes equally probable.
+        """
+        logits, label = tf.cast(outputs, tf.float32), targets["label"]
+        if self.many:
+            return tf.reduce_sum(tf.nn.sigmoid_cross_entropy_with_logits(label, logits), -1)
+        count = len(self.classes)
+        if not training:
+            known = tf.minimum(label, count - 1)  # of texts of no class, whose weight is 0
+            return tf.nn.sparse_softmax_cross_entropy_with_logits(known, logits) * targets["weight"]
+        smoothing = self.experiment.loss.label_smoothing
+        if not smoothing and self.experiment.reject is None:
+            return tf.nn.sparse_softmax_cross_entropy_with_logits(label, logits)
+        wanted = tf.one_hot(label, count) * (1.0 - smoothing) + smoothing / count
+        wanted = tf.where((label == count)[:, None], tf.ones_like(wanted) / count, wanted)
+        return tf.nn.softmax_cross_entropy_with_logits(wanted, logits)
+
+    def example_weights(self, targets: Any) -> tf.Tensor | None:
+        setting = self.experiment.loss.class_weights
+        if setting == "none":
+            return None
+        if isinstance(setting, dict):
+            unknown = sorted(set(setting) - set(self.classes))
+            if unknown:
+                raise ConfigError(f"loss.class_weights: the data have no class {unknown[0]!r} (there are: {', '.join(self.classes)})")
+            weights = [setting.get(name, 1.0) for name in self.classes]
+        else:  # n / (classes x count) (King and Zeng 2001)
+            counts = self.facts["class_counts"]
+            weights = [sum(counts) / (len(counts) * count) if count else 0.0 for count in counts]
+        return tf.gather(tf.constant([*weights, 1.0], tf.float32), targets["label"])
+
+    def scores(self, outputs: tf.Tensor, targets: Any) -> Tensors:
+        """One label: accuracy. Several: example_f1, 2 |given and true| / (|given| + |true|) of each text, at probability 0.5."""
+        label = targets["label"]
+        if not self.many:
+            return {"accuracy": tf.cast(tf.argmax(outputs, -1, tf.int32) == label, tf.float32) * targets["weight"]}
+        given = tf.cast(tf.cast(outputs, tf.float32) >= 0.0, tf.float32)
+        both, sizes = tf.reduce_sum(given * label, -1), tf.reduce_sum(given + label, -1)
+        return {"example_f1": tf.where(sizes > 0, 2.0 * both / tf.maximum(sizes, 1.0), 1.0)}
+
+    def answer(self, model: Callable[[tf.Tensor], tf.Tensor], inputs: tf.Tensor) -> Tensors:
+        """Probabilities [batch, classes] float32: a softmax over the classes, or of each label by itself (many)."""
+        logits = tf.cast(model(inputs), tf.float32)
+        return {"probabilities": tf.nn.sigmoid(logits) if self.many else tf.nn.softmax(logits)}
+
+    def targets(self, examples: Tensors) -> Tensors:
+        return {"label": examples["label"]}
+
+    def choose(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> dict[str, Any]:
+        if self.many:
+            return {"threshold": judging.label_threshold(answers["probabilities"], targets["label"])}
+        if self.experiment.reject is None:
+            return {}
+        return {"threshold": judging.reject_threshold(answers["probabilities"], targets["label"], self.experiment.reject.accept)}
+
+    def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
+        settings = self.experiment.evaluate
+        if self.many:
+            return judging.judge_many(answers["probabilities"], targets["label"], self.classes, source, settings,
+                                      self.facts.get("threshold", CHOSEN_LABELS))
+        threshold = self.facts.get("threshold") if self.experiment.reject else None
+        return judging.judge_one(answers["probabilities"], targets["label"], self.classes, source, settings, threshold)
+
+    def explain(self, model: keras.Model, judgement: Judgement, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray],
+                source: Source) -> None:
+        from nlp import attribution
+
+        if "worst_mistakes" in judgement.tables and not isinstance(self.experiment.model, Pretrained):
+            attribution.add_words(self, model, judgement, source)
+
+    def show(self, source: Source, writer: "Writer", step: int, *, inputs: Any = None, targets: Any = None, split: str = "train") -> None:
+        from pipelines.reports.document import escaped
+
+        shown = self.samples(source, inputs.numpy(), targets)
+        writer.text("texts as the model reads them", "\n\n".join(f"**{escaped(label)}** {escaped(text)}" for label, text in shown), step)
+
+    def samples(self, source: Source, ids: np.ndarray, targets: Any) -> list[tuple[str, str]]:
+        """(label, tokens) of a batch; numbers of hashed tokens have no words, so then the numbers are counted only."""
+        labels = targets["label"].numpy()
+        vocabulary = self.facts.get("vocabulary")
+        found = []
+        for row, label in zip(ids, labels):
+            real = row[row != tokens.PAD].tolist()
+            if vocabulary:
+                words = ["?" if number < tokens.FIRST else vocabulary[number - tokens.FIRST] for number in real[:60]]
+                text = " ".join(words) + (" ..." if len(real) > 60 else "")
+            else:
+                text = f"{len(real):,} tokens, the first {real[:12]}"
+            names = [self.classes[place] for place in np.flatnonzero(label)] if self.many else [
+                self.classes[label] if label < len(self.classes) else self.outside]
+            found.append((", ".join(names) or "no label", text))
+        return found
+
+    def raw_spec(self) -> dict[str, tf.TensorSpec]:
+        return {"text": tf.TensorSpec([None], tf.string)}
+
+    def receive(self, raw: Tensors) -> Tensors:
+        """Texts [batch] string into token numbers [batch, time] int32."""
+        ids = self.tokenizer.ids(raw["text"])
+        return {"tokens": ids.to_tensor(tokens.PAD), "length": tf.cast(ids.row_lengths(), tf.int32)}
+
+    def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception] | tuple[str, dict[str, Any], dict[str, Any]]]:
+        yield from reading.read_texts(inputs, self.experiment.data)
+
+    def respond(self, answers: Tensors) -> Tensors:
+        """label and confidence, or labels; and probabilities [batch, classes] float32."""
+        probabilities = answers["probabilities"]
+        names = tf.constant(self.classes)
+        if self.many:
+            order = tf.argsort(-probabilities, stable=True)
+            given = tf.gather(probabilities, order, batch_dims=1) >= tf.constant(self.facts.get("threshold", CHOSEN_LABELS), tf.float32)
+            chosen = tf.ragged.boolean_mask(tf.gather(names, order), given)
+            separator = self.experiment.data.label_separator
+            return {"labels": tf.strings.reduce_join(chosen, axis=1, separator=separator), "probabilities": probabilities}
+        label, confidence = tf.gather(names, tf.argmax(probabilities, -1)), tf.reduce_max(probabilities, -1)
+        threshold = self.facts.get("threshold") if self.experiment.reject else None
+        if threshold is not None:
+            label = tf.where(confidence >= tf.constant(threshold, tf.float32), label, self.outside)
+        return {"label": label, "confidence": confidence, "probabilities": probabilities}

@@ -1,0 +1,127 @@
+"""Texts and labels of an experiment, from wherever they lie, as splits with the facts learned from train."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from nlp import tokens
+from nlp.settings import Pretrained, TextClassification
+from nlp.sources import OUTSIDE, Loaded, Opened, TextSource, open_data
+from pipelines.data.divide import check_classes, divide
+from pipelines.data.source import Source, origin
+from pipelines.data.split import describe
+from pipelines.errors import DataError
+from pipelines.task import Splits
+
+BATCH = 1024  # texts cut at a time
+
+
+def load_texts(experiment: TextClassification) -> Splits:
+    """The splits of a text experiment. Examples are {"text", "label", "weight"}: the class number, or len(classes) for a text of no
+    class, or with labels: many [classes] float32 of 0 and 1; the weight is 0 for texts of no class outside of train, and otherwise such
+    that a mean over the split is a mean over the texts of the classes.
+
+    Facts:
+        classes: names in the order of the labels.
+        class_counts: examples of each class in train.
+        vocabulary: the words or pieces learned from train, where tokens learn any.
+        splits: for each split its examples, fingerprint and examples of each class.
+
+    Raises:
+        DataError: names file and remedy.
+    """
+    data, reject = experiment.data, experiment.reject
+    opened = open_data(data, reject)
+    train, validation, test, notes = divide(opened.names, opened.load, data, opened.place)
+    classes = opened.classes
+    parts: dict[str, Source | None] = {"train": train, "validation": validation, "test": test}
+    if len(classes) < (1 if data.labels == "many" else 2) and (validation is not None or test is not None):
+        raise DataError(f"{opened.place} has one class only ({', '.join(classes)}); classification needs two or more")
+    if data.on_bad_example == "skip":
+        parts = _of_known_classes(parts, opened)
+    check_classes({name: _inside(source) for name, source in parts.items()}, classes, opened.place)
+    if reject is not None and reject.train == "leave_out":
+        parts["train"] = _inside(parts["train"])
+    made = {name: None if source is None else _final(source, len(classes), judged=name != "train") for name, source in parts.items()}
+    kept = made["train"]
+    if kept is None:
+        raise DataError(f"{opened.place} has no training examples")
+    facts: dict[str, Any] = {"classes": classes, "class_counts": _counts(kept, len(classes))}
+    if not isinstance(experiment.model, Pretrained):
+        facts |= tokens.learn(experiment.cutting, batches(kept))
+    else:
+        from nlp.models import pretrained
+
+        facts |= pretrained.learn(experiment.model)
+    facts["splits"] = describe(dict(made), classes if data.labels == "one" else None)
+    if reject is not None:
+        found = {name: int(np.sum(source.labels == len(classes))) for name, source in made.items()
+                 if source is not None and source.labels is not None}
+        notes.append("texts of no class: " + ", ".join(f"{count:,} in {name}" for name, count in found.items()))
+        if reject.accept is None and not found.get("validation"):
+            raise DataError("reject: validation has no texts of no class, by which the threshold could be chosen; set reject.accept: 0.95 "
+                            "(the share of validation's other texts that pass), or add such texts to it")
+    return Splits(train=kept, validation=made["validation"], test=made["test"], facts=facts, skipped=tuple(opened.skipped),
+                  notes=(*opened.notes, *notes))
+
+
+def batches(source: TextSource, size: int = BATCH) -> Iterator[tf.Tensor]:
+    """All texts in their order, [size] string each."""
+    for start in range(0, len(source), size):
+        yield source.texts[start:start + size]
+
+
+def _of_known_classes(parts: dict[str, Source | None], opened: Opened) -> dict[str, Source | None]:
+    """The splits without examples of classes that train lacks; these are listed as skipped."""
+    train = parts["train"]
+    if train is None or train.labels is None:
+        return parts
+    known = np.unique(train.labels)
+    found: dict[str, Source | None] = {}
+    for name, source in parts.items():
+        if source is None or source.labels is None:
+            found[name] = source
+            continue
+        fits = np.isin(source.labels, known) | (source.labels == OUTSIDE)
+        opened.skipped.extend(f"{source.name(int(number))}: class {opened.classes[source.labels[number]]} is not in train"
+                              for number in np.flatnonzero(~fits))
+        found[name] = source if fits.all() else source.subset(np.flatnonzero(fits))
+    return found
+
+
+def _inside(source: Source | None) -> Source | None:
+    """Without the texts of no class."""
+    if source is None or source.labels is None or (source.labels != OUTSIDE).all():
+        return source
+    return source.subset(np.flatnonzero(source.labels != OUTSIDE))
+
+
+def _final(source: Source, classes: int, *, judged: bool) -> TextSource:
+    base, numbers = origin(source)
+    if not isinstance(base, Loaded):
+        raise TypeError(f"texts expected, got {type(base).__name__}")
+    texts = base.texts if len(numbers) == len(base) and (numbers == np.arange(len(base))).all() else tf.gather(base.texts, numbers)
+    if base.label_sets is not None:
+        hot = np.zeros((len(numbers), classes), np.float32)
+        for row, number in enumerate(numbers.tolist()):
+            hot[row, list(base.label_sets[number])] = 1.0
+        values, labels, weights = {"label": hot}, None, np.ones(len(numbers), np.float32)
+    else:
+        stored = source.labels
+        labels = np.where(stored == OUTSIDE, classes, stored)
+        inside = labels < classes
+        weights = np.where(inside, len(labels) / max(1, inside.sum()), 0.0) if judged else np.ones(len(labels))
+        values = {"label": labels}
+    with tf.device("CPU:0"):
+        tensors = {name: tf.constant(value) for name, value in (values | {"weight": weights.astype(np.float32)}).items()}
+    return TextSource(texts, tensors, lambda number: base.name(int(numbers[number])), fingerprint=source.fingerprint(), labels=labels,
+                      groups=source.groups)
+
+
+def _counts(source: TextSource, classes: int) -> list[int]:
+    if source.labels is not None:
+        return np.bincount(source.labels, minlength=classes)[:classes].tolist()
+    hot = source.gather(tf.range(len(source), dtype=tf.int64))["label"].numpy()
+    return hot.sum(axis=0).astype(int).tolist()

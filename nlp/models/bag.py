@@ -1,0 +1,103 @@
+"""The mean of the tokens' vectors and a linear layer (Joulin et al. 2017), or naive Bayes ratios with a trained weight a token."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from nlp.models.parts import PAD, MeanPool, assembled, embedding, encoder_inputs, logits
+from nlp.settings import Bag
+from pipelines.errors import ConfigError
+
+FIRST_WEIGHT = 0.02  # of every token, before training: the sum over a text's tokens then stays moderate
+LARGEST = 1 << 27  # numbers in the table of ratios
+
+
+def build(settings: Bag, *, size: int, classes: int) -> keras.Model:
+    """See `nlp.models.build`. Computes in float32 whatever the policy: there is nothing to gain, and sums of many small vectors to lose."""
+    if settings.naive_bayes:
+        return _naive_bayes(settings, size, classes)
+    vectors, ids = encoder_inputs(settings.width)
+    x = MeanPool(settings.pool, name="pool")([vectors, ids])
+    if settings.hidden:
+        if settings.dropout:
+            x = keras.layers.Dropout(settings.dropout, dtype="float32", name="dropout1")(x)
+        x = keras.layers.Dense(settings.hidden, activation="relu", dtype="float32", name="hidden")(x)
+    encoder = keras.Model([vectors, ids], logits(x, classes, settings.dropout), name="encoder")
+    table = embedding(size, settings.width)
+    return assembled(encoder, table, settings.drop_tokens, PAD, "bag")
+
+
+class Ratios(keras.layers.Layer):
+    """Log-count ratios of naive Bayes for each token and class (Wang and Manning 2012, "Baselines and Bigrams"), never trained.
+
+    [weights, ids] -> [batch, classes]: the sum over a text's tokens of weight x ratio.
+    """
+
+    def __init__(self, size: int, classes: int, **options):
+        super().__init__(**{"dtype": "float32", **options})
+        self.size, self.classes = size, classes
+
+    def build(self, _):
+        self.ratios = self.add_weight(shape=(self.size, self.classes), initializer="zeros", trainable=False, name="ratios")
+
+    def call(self, inputs):
+        weights, ids = inputs
+        weights = weights[..., 0] * tf.cast(ids != PAD, weights.dtype)
+        return tf.einsum("bt,btc->bc", weights, tf.gather(tf.convert_to_tensor(self.ratios), ids))
+
+
+def _naive_bayes(settings: Bag, size: int, classes: int) -> keras.Model:
+    if size * classes > LARGEST:
+        raise ConfigError(f"model.naive_bayes: {size:,} rows x {classes} classes are too many ratios; set tokens.buckets: "
+                          f"{LARGEST // classes:,} or fewer")
+    weights, ids = encoder_inputs(1)
+    x = Ratios(size, classes, name="ratios")([weights, ids])
+    x = Bias(dtype="float32", name="bias")(x)
+    encoder = keras.Model([weights, ids], x, name="encoder")
+    table = embedding(size, 1, keras.initializers.Constant(FIRST_WEIGHT))
+    return assembled(encoder, table, settings.drop_tokens, PAD, "bag")
+
+
+class Bias(keras.layers.Layer):
+    """A number added to each column."""
+
+    def build(self, shape):
+        self.bias = self.add_weight(shape=(shape[-1],), initializer="zeros", name="bias")
+
+    def call(self, inputs):
+        return inputs + self.bias
+
+
+def set_ratios(model: keras.Model, counts: np.ndarray) -> None:
+    """Puts the ratios into a model of `naive_bayes`.
+
+    log (p / |p|) - log (q / |q|) of each token and class, p the number of the class' texts that hold it and q of the others', both plus 1.
+
+    Args:
+        counts: [size, classes], texts of each class that hold each token, of train alone.
+    """
+    inside = counts.astype(np.float64) + 1.0
+    outside = counts.sum(axis=1, keepdims=True) - counts + 1.0
+    ratios = np.log(inside / inside.sum(axis=0)) - np.log(outside / outside.sum(axis=0))
+    ratios[counts.sum(axis=1) == 0] = 0.0  # tokens that train does not have
+    model.get_layer("encoder").get_layer("ratios").ratios.assign(ratios.astype(np.float32))
+
+
+def count_tokens(batches: Iterator[tuple[Any, Any]], size: int, classes: int) -> np.ndarray:
+    """[size, classes] float32: how many texts of each class hold each token.
+
+    Args:
+        batches: (token numbers, {"label"}) of train, each text once.
+    """
+    counts = np.zeros(size * classes, np.float32)
+    for inputs, targets in batches:
+        ids, labels = np.sort(inputs.numpy(), axis=1), targets["label"].numpy()
+        first = np.concatenate([np.ones((len(ids), 1), bool), ids[:, 1:] != ids[:, :-1]], axis=1)
+        held = first & (ids != PAD) & (labels < classes)[:, None]
+        rows, places = np.nonzero(held)
+        cells, times = np.unique(ids[rows, places].astype(np.int64) * classes + labels[rows], return_counts=True)
+        counts[cells] += times
+    return counts.reshape(size, classes)

@@ -1,0 +1,89 @@
+"""Text made comparable, in graph, with TensorFlow alone: valid UTF-8, compatibility forms resolved, lower case, marks set apart.
+
+The same letter written in different ways (é as one code point or two, full-width Ａ, the ligature ﬁ) comes out the same. That is Unicode's
+NFKD without its reordering of several marks on one letter, and without the decomposition of Hangul syllables, which keyboards
+write composed. Texts of printable ASCII, which need none of it, take a shorter way to the same result.
+"""
+
+import functools
+import unicodedata
+
+import numpy as np
+import tensorflow as tf
+
+TAG = r"<[A-Za-z/!][^<>]{0,500}>"
+# a token of its own: each mark and symbol (emoji among them), and each letter of scripts written without spaces
+APART = r"([\pP\pS\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}])"
+GAP = r"[\pZ\pC]+"  # separators, and what cannot be seen: controls, joiners, byte order marks
+HANGUL = range(0xAC00, 0xD7A4)
+
+
+def normalised(texts: tf.Tensor, *, lower: bool = True, html: bool = False) -> tf.Tensor:
+    """Texts whose tokens stand between single characters of space.
+
+    Args:
+        texts: [n] string, UTF-8; bytes that are none become U+FFFD.
+        lower: lower case, of every script that has one.
+        html: tags are left out.
+
+    Returns:
+        [n] string, UTF-8.
+    """
+    plain = tf.strings.regex_full_match(texts, r"[\t\n\r\x20-\x7e]*")
+    texts = tf.cond(tf.reduce_all(plain), lambda: texts, lambda: _some(texts, ~plain))
+    if html:
+        texts = tf.strings.regex_replace(texts, TAG, " ")
+    if lower:
+        texts = tf.strings.lower(texts, encoding="utf-8")
+    return tf.strings.regex_replace(texts, APART, r" \1 ")
+
+
+def words(texts: tf.Tensor, *, lower: bool = True, html: bool = False) -> tf.RaggedTensor:
+    """[n] string -> [n, None] string: words and marks. A text without any has the one word `` (empty)."""
+    found = tf.strings.split(normalised(texts, lower=lower, html=html))
+    empty = found.row_lengths() == 0
+    return tf.cond(tf.reduce_any(empty), lambda: tf.concat(
+        [found, tf.RaggedTensor.from_row_lengths(tf.fill([tf.reduce_sum(tf.cast(empty, tf.int64))], ""), tf.cast(empty, tf.int64))], 1),
+        lambda: found)
+
+
+def _some(texts: tf.Tensor, which: tf.Tensor) -> tf.Tensor:
+    """The texts with those of `which` decomposed."""
+    places = tf.where(which)
+    chosen = tf.strings.unicode_transcode(tf.gather_nd(texts, places), "UTF-8", "UTF-8", errors="replace")
+    points = tf.strings.unicode_decode(chosen, "UTF-8")
+    made = tf.strings.unicode_encode(_decomposed(points), "UTF-8")
+    return tf.tensor_scatter_nd_update(texts, places, tf.strings.regex_replace(made, GAP, " "))
+
+
+def _decomposed(points: tf.RaggedTensor) -> tf.RaggedTensor:
+    """Code points [n, None] int32, those that have a compatibility decomposition replaced by it."""
+    keys, starts, parts = (tf.constant(value) for value in decompositions())
+    most, end = keys.shape[0] - 1, parts.shape[0] - 1
+    flat = points.flat_values
+    place = tf.minimum(tf.searchsorted(keys, flat), most)
+    there = tf.gather(keys, place) == flat
+    counts = tf.where(there, tf.gather(starts[1:] - starts[:-1], place), 1)
+    owner = tf.repeat(tf.range(tf.size(flat)), counts)
+    inner = tf.range(tf.size(owner)) - tf.gather(tf.cumsum(counts, exclusive=True), owner)
+    replaced = tf.gather(parts, tf.minimum(tf.gather(tf.gather(starts, place), owner) + inner, end))
+    made = tf.where(tf.gather(there, owner), replaced, tf.gather(flat, owner))
+    edges = tf.concat([[0], tf.cumsum(counts)], 0)
+    return tf.RaggedTensor.from_row_splits(made, tf.gather(edges, tf.cast(points.row_splits, tf.int32)))
+
+
+@functools.cache
+def decompositions() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Code points that NFKD changes [k] int32 ascending, where their parts begin [k + 1] int32, and the parts int32."""
+    keys, starts, parts = [], [0], []
+    for point in range(0x80, 0x110000):
+        if point in HANGUL or 0xD800 <= point < 0xE000:
+            continue
+        letter = chr(point)
+        if unicodedata.decomposition(letter):
+            made = unicodedata.normalize("NFKD", letter)
+            if made != letter:
+                keys.append(point)
+                parts.extend(map(ord, made))
+                starts.append(len(parts))
+    return np.array(keys, np.int32), np.array(starts, np.int32), np.array(parts, np.int32)

@@ -1,0 +1,224 @@
+"""The settings of text classification: data sources, tokens, models. Imports no TensorFlow."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from pipelines.config.schema import Data, Evaluate, Experiment, Section, Share, setting
+
+Count = Annotated[int, Field(ge=1)]
+Column = str | Annotated[int, Field(ge=0)]
+
+
+class TextData(Data):
+    """Where texts and labels come from."""
+
+    source: Literal["quick", "tfds", "table", "folder"] = setting(
+        ..., "quick: the embedded sentences; tfds: a TensorFlow data set; table: CSV, TSV, JSONL or Parquet, or a folder with train.csv, "
+        "test.csv, ...; folder: a folder of .txt files per class")
+    name: str | None = setting(None, "tfds: the data set, such as imdb_reviews, ag_news_subset, clinc_oos or glue/sst2")
+    path: str | None = setting(None, "table or folder: the file or folder", path=True)
+    data_dir: str | None = setting(None, "tfds: the data directory; default as TFDS has it", path=True)
+    text_key: Column | Annotated[list[Column], Field(min_length=1)] = setting(
+        "text", "tfds feature or column with the text: a name, a position from 0, or a list of them, joined in that order")
+    join: str = setting(" ", "what stands between the joined texts")
+    label_key: Column = setting("label", "tfds feature or column with the label: a name or a position from 0")
+    split_key: Column | None = setting(None, "table: column that says train, validation or test")
+    labels: Literal["one", "many"] = setting("one", "labels of a text: one, or many (none, one or several)")
+    label_separator: str = setting(";", "labels: many in one text column: what stands between them", min_length=1)
+    header: Literal["auto", "yes", "no"] = setting(
+        "auto", "table: whether the first line of a CSV or TSV names the columns; auto: where columns are asked for by name")
+    delimiter: str | None = setting(None, "table: what separates fields; default: found among comma, semicolon, tab and |", min_length=1,
+                                    max_length=1)
+    encoding: str | None = setting(
+        None, "table, folder: such as utf-8, cp1252 or shift_jis; default: by byte order mark, else UTF-8")
+    longest: int = setting(1_000_000, "a longer text in training data is a bad example: mostly a quotation mark that is not closed",
+                           unit="characters", ge=1)
+
+
+class Tokens(Section):
+    """What all ways of cutting a text have in common."""
+
+    lower: bool = setting(True, "lower case")
+    html: bool = setting(False, "leave out tags such as <br />")
+    limit: int = setting(1000, "words (subwords) of a text that are used; what comes after is cut", unit="tokens", ge=1)
+
+
+class Words(Tokens):
+    """Words and punctuation marks, each a row of the embedding."""
+
+    name: Literal["words"]
+    vocabulary: int = setting(20_000, "most frequent words of train that are told apart", ge=1)
+    least: int = setting(2, "occurrences in train below which a word is unknown", ge=1)
+
+
+class Hashed(Tokens):
+    """Words, word n-grams and character n-grams, each a row by its hash: nothing is learned, no word is unknown."""
+
+    name: Literal["hashed"]
+    words: int = setting(2, "longest word n-gram: 1 words alone, 2 also pairs of neighbours, ...", ge=1, le=5)
+    characters: Annotated[list[Count], Field(min_length=2, max_length=2)] | None = setting(
+        None, "[shortest, longest] character n-gram within words, their ends marked; null for none", unit="characters")
+    distinct: bool = setting(False, "an n-gram that stands in a text several times counts once")
+    buckets: int = setting(1 << 20, "rows of the embedding; two n-grams may share one", ge=2)
+
+
+class Subwords(Tokens):
+    """Pieces of words, learned from train by sentencepiece; each word is cut into the longest pieces from its beginning."""
+
+    name: Literal["subwords"]
+    vocabulary: int = setting(8000, "pieces", ge=16)
+    algorithm: Literal["bpe", "unigram"] = setting("bpe", "how pieces are learned: byte-pair merges, or the unigram language model")
+
+
+TokenSettings = Annotated[Words | Hashed | Subwords, Field(discriminator="name")]
+
+
+class Bag(Section):
+    """The mean of the tokens' vectors, whatever their order (fastText: Joulin et al. 2017, arXiv:1607.01759)."""
+
+    name: Literal["bag"]
+    width: int = setting(16, "size of a token's vector", ge=1)
+    hidden: int = setting(0, "units of a dense layer before the last; 0: none", ge=0)
+    pool: Literal["mean", "root", "sum"] = setting("mean", "sum of the vectors divided by their number, by its root, or by 1")
+    drop_tokens: Share = setting(0.0, "share of the tokens left out at random in training", unit="share")
+    dropout: Share = setting(0.0, "dropout before the last layer", unit="share")
+    naive_bayes: bool = setting(
+        False, "instead of vectors, one trained weight a token times its naive Bayes log-count ratios from train (Wang and Manning 2012)")
+
+
+class Cnn(Section):
+    """Convolutions of several widths, each pooled to its maximum (Kim 2014, arXiv:1408.5882)."""
+
+    name: Literal["cnn"]
+    width: int = setting(128, "size of a token's vector", ge=1)
+    kernels: list[Count] = setting(lambda: [2, 3, 4], "widths of the convolutions", unit="tokens", min_length=1)
+    filters: int = setting(128, "filters of each width", ge=1)
+    drop_tokens: Share = setting(0.0, "share of the tokens left out at random in training", unit="share")
+    dropout: Share = setting(0.5, "dropout before the last layer", unit="share")
+
+
+class Lstm(Section):
+    """A recurrent network over the text in both directions, pooled to mean and maximum."""
+
+    name: Literal["lstm"]
+    width: int = setting(128, "size of a token's vector", ge=1)
+    units: int = setting(128, "units in each direction", ge=1)
+    layers: int = setting(1, "layers", ge=1)
+    drop_tokens: Share = setting(0.0, "share of the tokens left out at random in training", unit="share")
+    dropout: Share = setting(0.3, "dropout of vectors and before the last layer", unit="share")
+
+
+class Transformer(Section):
+    """A small transformer encoder from scratch (Vaswani et al. 2017, with the norms first), pooled to the mean."""
+
+    name: Literal["transformer"]
+    width: int = setting(128, "size of a token's vector", ge=2)
+    depth: int = setting(2, "encoder blocks", ge=1)
+    heads: int = setting(4, "attention heads", ge=1)
+    hidden: int = setting(512, "units of each block's dense layer", ge=1)
+    drop_tokens: Share = setting(0.0, "share of the tokens left out at random in training", unit="share")
+    dropout: Share = setting(0.1, "dropout", unit="share")
+
+
+class Pretrained(Section):
+    """An encoder of keras-hub with its own tokens; needs the extra `pretrained`."""
+
+    name: Literal["pretrained"]
+    preset: str = setting(..., "a keras-hub preset such as bert_tiny_en_uncased (a download), or the folder of one")
+    weights: Literal["preset"] | None = setting("preset", "preset: go on from its weights; null: from scratch")
+    limit: int = setting(128, "tokens of a text that are used, with the preset's own marks", unit="tokens", ge=4)
+    dropout: Share = setting(0.1, "dropout before the last layer", unit="share")
+
+
+Model = Annotated[Bag | Cnn | Lstm | Transformer | Pretrained, Field(discriminator="name")]
+
+
+class Reject(Section):
+    """Texts that fit no class: how they are marked in the data, and what is rejected."""
+
+    label: str | None = setting(None, "the label that marks texts of no class in the data; such texts are never a class")
+    splits: str | None = setting(
+        None, "further splits of the data that hold such texts only, with {split} for train, validation and test: '{split}_oos'")
+    train: Literal["leave_out", "uniform"] = setting(
+        "leave_out", "texts of no class in train: left out, or trained to equal probabilities (Hendrycks et al. 2019)")
+    accept: float | None = setting(
+        None, "the threshold lets this share of validation's texts of the classes pass; default: the threshold with the highest accuracy "
+        "on validation, no class counting as a class", unit="share", gt=0.0, lt=1.0)
+
+
+class ClassificationLoss(Section):
+    """Cross-entropy and its variants."""
+
+    label_smoothing: Share = setting(0.0, "share of the target spread over all classes (labels: one)", unit="share")
+    class_weights: Literal["none", "balanced"] | dict[str, float] = setting(
+        "none", "weight of each class in the loss: none; balanced: n / (classes x count), from train; or {class: weight} (labels: one)")
+
+
+class TextEvaluate(Evaluate):
+    """Judging texts."""
+
+    words: int = setting(6, "words shown for each of the worst mistakes, those that weighed most", ge=0, le=50)
+
+
+class TextClassification(Experiment):
+    """One label per text, or several, or none."""
+
+    task: Literal["nlp.classification"]
+    data: TextData
+    tokens: TokenSettings | None = setting(None, "how texts are cut; default: hashed for bag, words for cnn, lstm and transformer")
+    model: Model
+    reject: Reject | None = setting(None, "rejection of texts that fit no class; null: every text gets a class")
+    loss: ClassificationLoss = setting(ClassificationLoss, "the loss")
+    evaluate: TextEvaluate = setting(TextEvaluate, "judging")
+
+    def problems(self) -> list[tuple[str, str]]:
+        found = super().problems()
+        data, model = self.data, self.model
+        if data.source == "tfds" and not data.name:
+            found.append(("data.name", "source: tfds needs the data set's name, such as imdb_reviews"))
+        if data.source in ("table", "folder") and not data.path:
+            found.append(("data.path", f"source: {data.source} needs a path"))
+        if data.source == "tfds" and not all(isinstance(key, str) for key in (*text_keys(data), data.label_key)):
+            found.append(("data.text_key", "source: tfds has features by name, not by position"))
+        characters = self.tokens.characters if isinstance(self.tokens, Hashed) else None
+        if characters and characters[0] > characters[1]:
+            found.append(("tokens.characters", f"{characters} is not [shortest, longest]"))
+        if model.name == "transformer" and model.width % model.heads:
+            found.append(("model.width", f"{model.width} is not a multiple of model.heads = {model.heads}"))
+        if model.name == "pretrained" and self.tokens is not None:
+            found.append(("tokens", "model: pretrained brings its own tokens; leave the section out (model.limit sets their number)"))
+        if isinstance(self.tokens, Hashed) and model.name not in ("bag", "pretrained"):
+            words = self.tokens
+            if words.words > 1 or words.characters:
+                found.append(("tokens.words", (
+                    f"n-grams do not stand in the text's order, which model: {model.name} reads; set words: 1 and characters: null, or "
+                    "take tokens: words or subwords")))
+        if model.name == "bag" and model.naive_bayes and (model.hidden or data.labels == "many"):
+            found.append(("model.naive_bayes", "naive_bayes has no hidden layer and one label per text; set hidden: 0 and labels: one"))
+        if data.labels == "many":
+            if self.reject is not None:
+                found.append(("reject", "with labels: many a text may have no label, so nothing is rejected; leave the section out"))
+            if self.loss.class_weights != "none" or self.loss.label_smoothing:
+                found.append(("loss", "class_weights and label_smoothing are for labels: one"))
+        if self.reject and not self.reject.label and not self.reject.splits and self.reject.accept is None:
+            found.append(("reject", "needs label or splits (where the texts of no class stand in the data), or accept: 0.95"))
+        if self.reject and self.reject.splits and "{split}" not in self.reject.splits:
+            found.append(("reject.splits", f"{self.reject.splits!r} lacks {{split}}, such as '{{split}}_oos'"))
+        return found
+
+    @property
+    def cutting(self) -> "Words | Hashed | Subwords":
+        """The tokens section, or the model's default."""
+        if self.tokens is not None:
+            return self.tokens
+        return Hashed(name="hashed") if self.model.name == "bag" else Words(name="words", limit=256)
+
+
+def text_keys(data: TextData) -> list[Column]:
+    """The columns or features that make up a text."""
+    return list(data.text_key) if isinstance(data.text_key, list) else [data.text_key]
+
+
+EXPERIMENTS = {"nlp.classification": TextClassification}
+QUICK_START = "nlp/quickstart"

@@ -1,0 +1,228 @@
+"""Tables of texts - CSV, TSV, JSON lines, Parquet - read row by row, so that every bad row is known by its line.
+
+Encoding and delimiter are those said, or found: a byte order mark, else UTF-8; the delimiter that divides the first lines most evenly.
+"""
+
+import codecs
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nlp.settings import Column
+from pipelines.config.wording import did_you_mean, listed, show
+from pipelines.errors import DataError
+
+PARQUET, JSON_LINES = (".parquet", ".pq"), (".jsonl", ".ndjson")
+DELIMITED = (".csv", ".tsv", ".tab", ".txt", ".psv")
+SUFFIXES = (*DELIMITED, *JSON_LINES, *PARQUET)
+CANDIDATES = (",", "\t", ";", "|")
+SAMPLE = 50  # records by which the delimiter is found
+MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"), (codecs.BOM_UTF16_LE, "utf-16"),
+         (codecs.BOM_UTF16_BE, "utf-16"))
+
+
+@dataclass
+class Table:
+    """What was asked for of a table.
+
+    Attributes:
+        path: the file.
+        lines: of each row its line in the file (the row's number from 1 in Parquet).
+        values: for each column asked for, a value a row: text, or as JSON and Parquet have it; None where there is none.
+        bad: (line, reason) of the rows that are left out.
+        columns: the names of all columns, or their positions.
+        rows: all fields of the rows, where `keep` asked for them.
+    """
+
+    path: Path
+    lines: list[int] = field(default_factory=list)
+    values: list[list[Any]] = field(default_factory=list)
+    bad: list[tuple[int, str]] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)
+    rows: list[list[Any]] = field(default_factory=list)
+
+    def place(self, number: int) -> str:
+        """`file:line` of row `number`."""
+        return f"{self.path}:{self.lines[number]}"
+
+
+def read(path: Path, wanted: Sequence[Column], *, settings: Sequence[str] = (), header: str = "auto", delimiter: str | None = None,
+         encoding: str | None = None, lenient: bool = False) -> Table:
+    """The wanted columns of every row.
+
+    Args:
+        path: .csv, .tsv, .jsonl or .parquet.
+        wanted: names or positions from 0.
+        settings: of each wanted column the setting that names it, for messages.
+        header: "yes", "no", or "auto": there is a header where a column is asked for by name.
+        delimiter, encoding: None to find them.
+        lenient: bytes that do not fit the encoding make a bad row, not an error.
+
+    Raises:
+        DataError: no such file or column, an encoding that does not fit (with the line), or nothing in it.
+    """
+    asked = list(settings) or ["data"] * len(wanted)
+    table = Table(path)
+    found = iter(records(path, named=header == "yes" or (header == "auto" and (not wanted or any(isinstance(key, str) for key in wanted))),
+                         delimiter=delimiter, encoding=encoding, lenient=lenient))
+    _, names = next(found)
+    table.columns = list(names)
+    places = [_place(path, names, key, setting) for key, setting in zip(wanted, asked)]
+    table.values = [[] for _ in wanted]
+    for line, record in found:
+        if isinstance(record, str):
+            table.bad.append((line, record))
+            continue
+        table.lines.append(line)
+        for column, place in zip(table.values, places):
+            column.append(record[place])
+    if not table.lines and not table.bad:
+        raise DataError(f"{path} has no rows")
+    return table
+
+
+def records(path: Path, *, named: bool, delimiter: str | None = None, encoding: str | None = None,
+            lenient: bool = False) -> Iterator[tuple[int, Any]]:
+    """(0, names of the columns) first, then (line, list of fields) of each row; for a bad row (line, what is wrong with it, as text)."""
+    suffix = path.suffix.lower()
+    if not path.is_file():
+        raise DataError(f"{path} is not a file" if path.exists() else f"{path} does not exist")
+    if suffix in PARQUET:
+        yield from _parquet(path)
+    elif suffix in JSON_LINES:
+        yield from _json(path, text_of(path, encoding, lenient))
+    elif suffix in DELIMITED:
+        yield from _delimited(path, text_of(path, encoding, lenient), named, delimiter or ("\t" if suffix in (".tsv", ".tab") else None))
+    else:
+        raise DataError(f"{path}: a table is .csv, .tsv, .jsonl or .parquet, not {suffix or 'a file without ending'}")
+
+
+def text_of(path: Path, encoding: str | None, lenient: bool = False) -> str:
+    """A file as text, line ends as they are. Where lenient, bytes that do not fit become lone surrogates, as os.fsdecode has them.
+
+    Raises:
+        DataError: the bytes are not of that encoding; names the line and what may be meant.
+    """
+    content = path.read_bytes()
+    mark = next((name for mark, name in MARKS if content.startswith(mark)), None)
+    name = encoding or mark or "utf-8"
+    if encoding and mark and codecs.lookup(encoding).name in ("utf-8", "utf-16", "utf-32"):
+        name = mark
+    try:
+        return content.decode(name, "surrogateescape" if lenient and "32" not in name and "16" not in name else "strict")
+    except LookupError:
+        raise DataError(f"data.encoding: {encoding!r} is no encoding that Python knows; such as utf-8, cp1252, shift_jis") from None
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        hint = "set data.encoding, such as cp1252 (Western Windows), cp1251 (Cyrillic), gb18030 or shift_jis" if not encoding else (
+            "set another data.encoding, or none")
+        if not encoding and content[:200].count(0) > 20:
+            hint = "it looks like UTF-16 without its mark: set data.encoding: utf-16-le"
+        raise DataError(f"{path}:{line}: byte {content[error.start]:#04x} is not {name.upper()}; {hint}") from None
+
+
+def find_delimiter(text: str) -> str:
+    """The delimiter that gives the first records the same number of fields, more than one; a comma where none does."""
+    best, score = ",", 0.0
+    for candidate in CANDIDATES:
+        widths = []
+        try:
+            for record in csv.reader(io.StringIO(text[:200_000], newline=""), delimiter=candidate):
+                if record:
+                    widths.append(len(record))
+                if len(widths) >= SAMPLE:
+                    break
+        except csv.Error:
+            continue
+        if widths and widths[0] > 1:
+            even = widths.count(widths[0]) / len(widths)
+            if even > score:
+                best, score = candidate, even
+    return best
+
+
+def _delimited(path: Path, text: str, named: bool, delimiter: str | None) -> Iterator[tuple[int, Any]]:
+    if not text.strip():
+        raise DataError(f"{path} is empty")
+    csv.field_size_limit(sys.maxsize)  # a long text is judged by data.longest, not by the csv module
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter or find_delimiter(text))
+    width, start, first = None, 1, True
+    while True:
+        try:
+            record = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield start, str(error)
+            start = reader.line_num + 1
+            continue
+        line, start = start, reader.line_num + 1
+        if not record:
+            continue
+        if first:
+            first, width = False, len(record)
+            yield 0, [name.strip() for name in record] if named else [str(place) for place in range(width)]
+            if named:
+                continue
+        if len(record) != width:
+            yield line, (f"{len(record)} field{'s' if len(record) != 1 else ''} where the {'header' if named else 'first row'} has {width}"
+                         + ("; a text with the delimiter in it needs quotation marks" if len(record) > (width or 0) else ""))
+        else:
+            fits = all(text.isascii() or not any("\udc80" <= letter <= "\udcff" for letter in text) for text in record)
+            yield line, record if fits else "bytes that do not fit the encoding (data.encoding)"
+
+
+def _json(path: Path, text: str) -> Iterator[tuple[int, Any]]:
+    rows: list[tuple[int, Any]] = []
+    names: dict[str, None] = {}
+    for line, content in enumerate(text.split("\n"), 1):
+        if not content.strip():
+            continue
+        try:
+            value = json.loads(content)
+        except ValueError as error:
+            rows.append((line, f"no JSON: {error}"))
+            continue
+        if not isinstance(value, dict):
+            rows.append((line, f'{show(value)} where an object such as {{"text": "...", "label": "..."}} is needed'))
+            continue
+        names.update(dict.fromkeys(value))
+        rows.append((line, value))
+    yield 0, list(names)
+    for line, value in rows:
+        yield line, value if isinstance(value, str) else [value.get(name) for name in names]
+
+
+def _parquet(path: Path) -> Iterator[tuple[int, Any]]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        table = pyarrow.parquet.read_table(path)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(f"{path}: is no Parquet file: {str(error).splitlines()[0]}") from error
+    yield 0, table.column_names
+    for number, row in enumerate(zip(*(column.to_pylist() for column in table.columns)), 1):
+        yield number, list(row)
+
+
+def _place(path: Path, names: Sequence[str], key: Column, setting: str) -> int:
+    if isinstance(key, int):
+        if key >= len(names):
+            raise DataError(f"{path} has no column {key} ({setting}): it has {len(names)}, counted from 0")
+        return key
+    if key not in names:
+        plain = all(name.isdigit() for name in names)
+        remedy = (f"; with data.header: no columns are asked for by position, such as {setting}: 0" if plain else
+                  "; if its first line is no header, ask for columns by position, such as "
+                  f"{setting}: 0" if not did_you_mean(key, names) else "")
+        shown = [name if len(name) < 40 else name[:37] + "..." for name in names]
+        raise DataError(f"{path} has no column {key!r} ({setting}); there are {listed(shown, 'and')}{did_you_mean(key, names)}{remedy}")
+    if list(names).count(key) > 1:
+        raise DataError(f"{path} has more than one column named {key!r} ({setting}); ask for it by position")
+    return list(names).index(key)

@@ -1,0 +1,38 @@
+"""Words and marks, each by its place in a vocabulary of train's most frequent."""
+
+from collections.abc import Iterable
+
+import tensorflow as tf
+
+from nlp.normalise import words as split_words
+from nlp.settings import Words
+from nlp.tokens import FIRST, UNKNOWN, Cut, Tokenizer
+from nlp.tokens.lookup import finder
+
+
+def learn(settings: Words, batches: Iterable[tf.Tensor]) -> list[str]:
+    """The most frequent words of the texts, most frequent first, of equals in alphabetical order."""
+    counts: dict[bytes, int] = {}
+    for batch in batches:
+        found = split_words(batch, lower=settings.lower, html=settings.html)
+        distinct, _, times = tf.unique_with_counts(found.flat_values)
+        for word, count in zip(distinct.numpy().tolist(), times.numpy().tolist()):
+            counts[word] = counts.get(word, 0) + count
+    counts.pop(b"", None)
+    kept = sorted(((-count, word) for word, count in counts.items() if count >= settings.least))[: settings.vocabulary]
+    return [word.decode("utf-8", "replace") for _, word in kept]
+
+
+def make(settings: Words, vocabulary: list[str]) -> Tokenizer:
+    """Numbers are 2 + the word's place in the vocabulary, 1 for other words."""
+    find = finder(vocabulary, FIRST, UNKNOWN)
+
+    def split(texts: tf.Tensor) -> tf.RaggedTensor:
+        return split_words(texts, lower=settings.lower, html=settings.html)[:, : settings.limit]
+
+    def cut(texts: tf.Tensor) -> Cut:
+        found = split(texts)
+        places = tf.cast(tf.ragged.range(found.row_lengths()), tf.int32)
+        return Cut(found.with_flat_values(find(found.flat_values)), places, places)
+
+    return Tokenizer(FIRST + len(vocabulary), split, cut)

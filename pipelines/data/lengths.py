@@ -1,0 +1,143 @@
+"""Examples of different lengths: kept one after another without padding, and padded only to the longest of their batch.
+
+The length of an example is an entry of its own (`Task.length`); it counts the first dimension of every entry whose spec
+leaves that dimension free.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import tensorflow as tf
+
+from pipelines.data.source import ArraySource, Source, Tensors
+
+if TYPE_CHECKING:
+    from pipelines.task import Task
+
+Specs = dict[str, tf.TensorSpec]
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Which entry tells an example's length, and to multiples of what a batch is padded (few shapes compile less often)."""
+
+    entry: str
+    unit: int = 1
+
+    @classmethod
+    def of(cls, task: "Task") -> "Lengths | None":
+        """The task's rule; None where its examples are of one shape."""
+        return cls(task.length, task.length_unit) if task.length else None
+
+    def rounded(self, longest: tf.Tensor) -> tf.Tensor:
+        """`longest` up to a multiple of the unit; at least one unit."""
+        return tf.maximum(-(-longest // self.unit), 1) * self.unit
+
+
+def free(spec: Specs) -> list[str]:
+    """The entries of an example whose first dimension is free."""
+    return [name for name, value in spec.items() if value.shape.rank and value.shape[0] is None]
+
+
+def fit(examples: Tensors, spec: Specs, lengths: Lengths) -> Tensors:
+    """A padded batch with its free entries cut, or filled up with zeros, to the longest of its examples; in graph."""
+    size = lengths.rounded(tf.reduce_max(tf.cast(examples[lengths.entry], tf.int32)))
+
+    def fitted(value: tf.Tensor) -> tf.Tensor:
+        missing = tf.maximum(size - tf.shape(value)[1], 0)
+        rest = [[0, 0]] * (value.shape.rank - 2)
+        padded = tf.pad(value[:, :size], tf.stack([[0, 0], [0, missing], *rest]), constant_values=tf.zeros([], value.dtype))
+        return tf.ensure_shape(padded, [value.shape[0], None, *value.shape[2:]])
+
+    names = free(spec)
+    return {name: fitted(value) if name in names else value for name, value in examples.items()}
+
+
+def stacked(rows: list[Tensors], spec: Specs, lengths: Lengths | None) -> Tensors:
+    """Single examples as one batch, padded as the step would pad them; eager."""
+    if lengths is None:
+        return {name: tf.stack([row[name] for row in rows]) for name in rows[0]}
+    longest = max(int(row[lengths.entry]) for row in rows)
+    names = free(spec)
+
+    def full(name: str, value: tf.Tensor) -> tf.Tensor:
+        if name not in names:
+            return value
+        return tf.pad(value, [[0, longest - value.shape[0]], *[[0, 0]] * (value.shape.rank - 1)], constant_values=tf.zeros([], value.dtype))
+
+    return fit({name: tf.stack([full(name, row[name]) for row in rows]) for name in rows[0]}, spec, lengths)
+
+
+def joined(parts: list[np.ndarray]) -> np.ndarray:
+    """Batches one after another; where free lengths differ, the shorter are filled up with zeros."""
+    if len({part.shape[1:] for part in parts}) > 1:
+        shape = np.max([part.shape[1:] for part in parts], axis=0)
+        parts = [np.pad(part, [(0, 0), *((0, full - there) for full, there in zip(shape, part.shape[1:]))]) for part in parts]
+    return np.concatenate(parts)
+
+
+class FlatSource(ArraySource):
+    """Decoded examples in memory, or mapped, with their free entries one after another; a batch is padded when it is gathered.
+
+    Args:
+        arrays: the entries of fixed shape, [examples, ...], the lengths among them.
+        flat: the free entries, [sum of lengths, ...].
+        spec: of one example.
+        source: what the examples were decoded from, for names, labels and groups.
+    """
+
+    def __init__(self, arrays: dict[str, np.ndarray], flat: dict[str, np.ndarray], *, spec: Specs, lengths: Lengths, source: Source):
+        super().__init__(arrays, names=source.name, labels=source.labels, groups=source.groups, fingerprint=source.fingerprint())
+        self.flat, self.spec, self.rule = flat, spec, lengths
+        self.lengths = self.counts = np.asarray(arrays[lengths.entry], np.int64)
+        self.starts = np.concatenate([[0], np.cumsum(self.counts)[:-1]]).astype(np.int64)
+        self.mapped = any(isinstance(value, np.memmap) for value in flat.values())
+
+    @property
+    def nbytes(self) -> int:
+        return sum(value.nbytes for value in (*self.arrays.values(), *self.flat.values()))
+
+    def tensors(self) -> Tensors:
+        flat = {f"flat/{name}": tf.constant(value) for name, value in self.flat.items()}
+        return {**super().tensors(), **flat, "starts": tf.constant(self.starts)}
+
+    def pick(self, tensors: Tensors, numbers: tf.Tensor) -> Tensors:
+        fixed = {name: tf.gather(tensors[name], numbers) for name in self.arrays}
+        lengths = tf.cast(fixed[self.rule.entry], tf.int64)
+        at = tf.range(tf.cast(self.rule.rounded(tf.reduce_max(lengths)), tf.int64))
+        there = at < lengths[:, None]
+        places = tf.gather(tensors["starts"], numbers)[:, None] + at
+
+        def padded(name: str) -> tf.Tensor:
+            values = tensors[f"flat/{name}"]
+            if not len(self.flat[name]):  # nothing but empty examples: one row of zeros to take from
+                values = tf.zeros([1, *values.shape[1:]], values.dtype)
+            rows = tf.gather(values, tf.where(there, places, 0))
+            inside = tf.reshape(there, tf.concat([tf.shape(there), tf.ones([values.shape.rank - 1], tf.int32)], 0))
+            return tf.where(inside, rows, tf.zeros([], values.dtype))
+
+        return {**fixed, **{name: padded(name) for name in self.flat}}
+
+    def gather(self, numbers: tf.Tensor) -> Tensors:
+        if not self.mapped:
+            return super().gather(numbers)
+        names = [*self.arrays, *self.flat]
+        dtypes = [self.spec[name].dtype for name in names]
+        values = tf.numpy_function(lambda some: self._read(some, names), [numbers], dtypes)
+        return {name: tf.ensure_shape(value, [numbers.shape[0], *self.spec[name].shape]) for name, value in zip(names, values)}
+
+    def _read(self, numbers: np.ndarray, names: list[str]) -> list[np.ndarray]:
+        lengths = self.counts[numbers]
+        size = max(-(-int(lengths.max(initial=0)) // self.rule.unit), 1) * self.rule.unit
+
+        def read(name: str) -> np.ndarray:
+            if name in self.arrays:
+                return np.asarray(self.arrays[name][numbers])
+            flat = self.flat[name]
+            batch = np.zeros((len(numbers), size, *flat.shape[1:]), flat.dtype)
+            for row, (start, length) in enumerate(zip(self.starts[numbers], lengths)):
+                batch[row, :length] = flat[start:start + length]
+            return batch
+
+        return [read(name) for name in names]

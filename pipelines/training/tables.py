@@ -1,0 +1,193 @@
+"""Big embedding tables: rows in, gradients out, so that a step costs what its batch looks up, whatever the size of the table.
+
+A `Table` is no weight of the pure step. Its rows are gathered inside the model, the gradient of what was gathered comes out of
+the step, and an optimizer of its own, kept by row, changes just the rows that were looked up. Over replicas the lookups of all
+are brought together before the update, so that the copies stay equal.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from pipelines.config.schema import Clip, Tables
+
+_ACTIVE = threading.local()  # the Lookups of the trace under way in this thread (a replica has one of its own)
+
+
+class _Held:
+    """Keeps a variable out of Keras' sight: what a layer tracks would become a weight of the step."""
+
+    def __init__(self, variable: keras.Variable):
+        self.variable = variable
+
+
+@keras.saving.register_keras_serializable("quartet")
+class Table(keras.layers.Layer):
+    """Looks up rows of a table that may be large: ids [...] int -> vectors [..., width] float32.
+
+    Args:
+        rows: number of rows; ids are 0 .. rows - 1.
+        width: length of a row.
+        initializer: a Keras initializer; the default is uniform within 1 / width.
+    """
+
+    def __init__(self, rows: int, width: int, initializer: Any = None, **options: Any):
+        super().__init__(**{**options, "dtype": "float32"})
+        self.rows, self.width = rows, width
+        self.initializer = keras.initializers.get(initializer or keras.initializers.RandomUniform(-1.0 / width, 1.0 / width))
+        self._held = _Held(
+            keras.Variable(self.initializer, shape=(rows, width), dtype="float32", trainable=False, name=f"{self.name}_rows"))
+        self.built = True
+
+    @property
+    def variable(self) -> keras.Variable:
+        """[rows, width] float32."""
+        return self._held.variable
+
+    def call(self, ids: tf.Tensor) -> tf.Tensor:
+        vectors = tf.gather(self.variable.value, ids)
+        lookups = getattr(_ACTIVE, "lookups", None)
+        if lookups is not None and self.trainable:
+            lookups.add(self, ids, vectors)
+        return vectors
+
+    def compute_output_spec(self, ids: Any) -> keras.KerasTensor:
+        return keras.KerasTensor((*ids.shape, self.width), "float32")
+
+    def get_config(self) -> dict[str, Any]:
+        initializer = keras.initializers.serialize(self.initializer)
+        return {**super().get_config(), "rows": self.rows, "width": self.width, "initializer": initializer}
+
+    def save_own_variables(self, store: Any) -> None:
+        store["rows"] = np.asarray(self.variable.value)
+
+    def load_own_variables(self, store: Any) -> None:
+        if store["rows"].shape != (self.rows, self.width):
+            raise ValueError(f"table {self.name}: the file holds {store['rows'].shape}, the model {(self.rows, self.width)}")
+        self.variable.assign(store["rows"])
+
+
+def tables_of(model: keras.Model) -> list[Table]:
+    """The tables of a model, each once, in the order of its layers."""
+    found = [layer for layer in model._flatten_layers() if isinstance(layer, Table)]
+    return list(dict.fromkeys(found))
+
+
+def all_variables(model: keras.Model) -> list[keras.Variable]:
+    """All that makes a model what it is: weights, statistics, seeds, and the rows of its tables."""
+    return [*model.variables, *(table.variable for table in tables_of(model))]
+
+
+class Lookups:
+    """What a forward pass gathered, under its gradient tape."""
+
+    def __init__(self, tape: tf.GradientTape):
+        self.tape = tape
+        self.made: list[tuple[Table, tf.Tensor, tf.Tensor]] = []
+
+    def add(self, table: Table, ids: tf.Tensor, vectors: tf.Tensor) -> None:
+        self.tape.watch(vectors)
+        self.made.append((table, ids, vectors))
+
+    def gradients(self, tables: list[Table], gradients: list) -> list[tuple[tf.Tensor, tf.Tensor]]:
+        """For each table (ids [n] int64, gradients [n, width]) of all its lookups; `gradients` as `made` has them."""
+        found = []
+        for table in tables:
+            parts = [(tf.reshape(tf.cast(ids, tf.int64), [-1]), tf.reshape(gradient, [-1, table.width]))
+                     for (one, ids, _), gradient in zip(self.made, gradients) if one is table]
+            parts = parts or [(tf.zeros([0], tf.int64), tf.zeros([0, table.width]))]
+            found.append((tf.concat([ids for ids, _ in parts], 0), tf.concat([rows for _, rows in parts], 0)))
+        return found
+
+
+@contextmanager
+def recorded(tape: tf.GradientTape) -> Iterator[Lookups]:
+    """Notes every lookup of a table within, and watches its rows with `tape`."""
+    _ACTIVE.lookups = Lookups(tape)
+    try:
+        yield _ACTIVE.lookups
+    finally:
+        _ACTIVE.lookups = None
+
+
+def summed(parts: list[tuple[tf.Tensor, tf.Tensor]]) -> tuple[tf.Tensor, tf.Tensor]:
+    """(ids, gradients) of several micro-batches and replicas as (each id once [n], the sum of its gradients [n, width]); in graph."""
+    ids = tf.concat([ids for ids, _ in parts], 0)
+    gradients = tf.concat([gradient for _, gradient in parts], 0)
+    rows, places = tf.unique(ids)
+    return rows, tf.math.unsorted_segment_sum(gradients, places, tf.size(rows))
+
+
+class TableOptimizer:
+    """Updates the rows that were looked up.
+
+    `adagrad` is Duchi et al. 2011; `rowwise_adagrad` keeps one number a row, the mean over its squares (Mudigere et al. 2021,
+    arXiv:2104.05158); `adam` is Kingma and Ba 2015, its moments decaying only when their row is looked up ("lazy").
+
+    Args:
+        tables: what to update; call it inside the strategy's scope.
+        settings: `train.tables`.
+        clip: `train.clip`, applied to tables as to weights.
+    """
+
+    EPSILON = 1e-7
+    BETA1, BETA2 = 0.9, 0.999
+
+    def __init__(self, tables: list[Table], settings: Tables, clip: Clip):
+        self.tables, self.settings, self.clip = tables, settings, clip
+        self.slots = [self._slots(table) for table in tables]
+
+    @property
+    def variables(self) -> list[keras.Variable]:
+        return [variable for slots in self.slots for variable in slots]
+
+    def _slots(self, table: Table) -> list[keras.Variable]:
+        full = (table.rows, table.width)
+        kinds: dict[str, list[tuple[int, ...]]] = {
+            "sgd": [], "rowwise_adagrad": [(table.rows,)], "adagrad": [full], "adam": [full, full]}
+        shapes = kinds[self.settings.optimizer]
+        return [keras.Variable("zeros", shape=shape, dtype="float32", trainable=False, name=f"{table.name}_slot{number}")
+                for number, shape in enumerate(shapes)]
+
+    def update(self, number: int, ids: tf.Tensor, gradient: tf.Tensor, rate: tf.Tensor, step: tf.Tensor, copy: Any) -> None:
+        """Changes rows of table `number`, in this replica's copy; in graph.
+
+        Args:
+            ids: [n] int64, each once.
+            gradient: [n, width] float32, as clipped.
+            rate: the learning rate.
+            step: int64, of the whole run.
+            copy: a Keras variable -> this replica's tf.Variable.
+        """
+        table = copy(self.tables[number].variable)
+        slots = [copy(variable) for variable in self.slots[number]]
+        old = tf.gather(table, ids)
+        if self.settings.optimizer == "sgd":
+            change = gradient
+        elif self.settings.optimizer == "adam":
+            first = self.BETA1 * tf.gather(slots[0], ids) + (1.0 - self.BETA1) * gradient
+            second = self.BETA2 * tf.gather(slots[1], ids) + (1.0 - self.BETA2) * tf.square(gradient)
+            done = tf.cast(step + 1, tf.float32)
+            correction = tf.sqrt(1.0 - tf.pow(self.BETA2, done)) / (1.0 - tf.pow(self.BETA1, done))
+            change = correction * first / (tf.sqrt(second) + self.EPSILON)
+            _write(slots[0], ids, first)
+            _write(slots[1], ids, second)
+        else:
+            square = tf.square(gradient)
+            if self.settings.optimizer == "rowwise_adagrad":
+                square = tf.reduce_mean(square, -1)
+            total = tf.gather(slots[0], ids) + square
+            root = tf.sqrt(total) + self.EPSILON
+            change = gradient / (root if self.settings.optimizer == "adagrad" else root[:, None])
+            _write(slots[0], ids, total)
+        _write(table, ids, old - rate * change)
+
+
+def _write(variable: tf.Variable, ids: tf.Tensor, rows: tf.Tensor) -> None:
+    # a scatter into the variable itself: read and assigned whole, it would cost the whole table
+    tf.raw_ops.ResourceScatterUpdate(resource=variable.handle, indices=ids, updates=rows)

@@ -1,0 +1,102 @@
+"""Examples of different lengths: judged and trained once each, whatever batch they stand in, and little padded."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipelines.config.schema import Data, Train
+from pipelines.data import order
+from pipelines.data.input import make_feed
+from pipelines.data.lengths import Lengths, joined, stacked
+from pipelines.data.source import ArraySource
+from pipelines.training.devices import prepare
+
+RNG = np.random.default_rng(0)
+LENGTHS = RNG.integers(0, 60, 203).astype("int32")
+RULE = Lengths("length", unit=4)
+
+
+def epoch(plan: order.Plan, number: int, **options) -> list[tuple[np.ndarray, np.ndarray]]:
+    steps = range(number * plan.steps_per_epoch, (number + 1) * plan.steps_per_epoch)
+    graph = tf.function(lambda step: order.batch_numbers(plan, 3, step, lengths=LENGTHS, **options))
+    return [tuple(value.numpy() for value in graph(tf.constant(step, tf.int64))) for step in steps]
+
+
+@pytest.mark.parametrize("batch", [1, 7, 16, 64, 203, 500])
+def test_every_example_counts_once_an_epoch(batch):
+    plan = order.Plan(len(LENGTHS), batch)
+    seen = [number for numbers, weights in epoch(plan, 1) for number in numbers[weights > 0]]
+    assert sorted(seen) == list(range(len(LENGTHS)))
+    assert all(weights.any() for _, weights in epoch(plan, 1))
+
+
+def test_batches_hold_similar_lengths_in_an_order_of_their_own_each_epoch():
+    lengths = RNG.integers(1, 400, 5000)
+    plan = order.Plan(5000, 16)
+
+    def padding(bucketed: bool) -> float:
+        numbers = [order.batch_numbers(plan, 0, tf.constant(step, tf.int64), lengths=lengths if bucketed else None)[0].numpy()
+                   for step in range(plan.steps_per_epoch)]
+        held = sum(lengths[one].max() * 16 for one in numbers)
+        return 1 - sum(lengths[one].sum() for one in numbers) / held
+
+    assert padding(True) < 0.1 < 0.3 < padding(False)
+    first, second = epoch(order.Plan(len(LENGTHS), 16), 0), epoch(order.Plan(len(LENGTHS), 16), 1)
+    assert not np.array_equal(first[0][0], second[0][0])
+    means = [LENGTHS[numbers].mean() for numbers, _ in first]
+    assert np.any(np.diff(means) > 0) and np.any(np.diff(means) < 0)
+
+
+def test_judging_takes_the_longest_first():
+    plan = order.Plan(len(LENGTHS), 64)
+    numbers = np.concatenate([one for one, _ in epoch(plan, 0, shuffle=False)])[:len(LENGTHS)]
+    assert np.array_equal(numbers, order.longest_first(LENGTHS))
+    assert np.all(np.diff(LENGTHS[numbers]) <= 0)
+
+
+def source() -> ArraySource:
+    return ArraySource({"number": np.arange(len(LENGTHS)), "length": LENGTHS})
+
+
+def decode(raw, key=None):
+    values = tf.cast(raw["number"], tf.float32) + tf.cast(tf.range(raw["length"]), tf.float32) / 100.0
+    values = tf.stack([values, values], axis=-1)
+    return {"values": values, "length": raw["length"], "number": raw["number"]}
+
+
+@pytest.mark.parametrize("cache", ["memory", "disk", "none"])
+def test_every_way_gives_the_same_padded_batches(cache, tmp_path: Path):
+    machine = prepare(Train(devices="cpu", precision="float32"))
+    data = Data(cache=cache, cache_folder=str(tmp_path))
+    plan = order.Plan(len(LENGTHS), 16)
+    plain = source()
+    if cache == "none":
+        plain.lengths = LENGTHS
+    feed = make_feed(plain, decode, plan=plan, seed=3, shuffle=True, random_decode=False, data=data, strategy=machine.strategy,
+                     devices=machine.devices, lengths=RULE)
+    again = make_feed(plain, decode, plan=plan, seed=3, shuffle=True, random_decode=False, data=data, strategy=machine.strategy,
+                      devices=machine.devices, lengths=RULE)  # a disk cache is found again
+    assert feed.on_device == (cache == "memory")
+    iterators = [one.iterator(0, plan.steps_per_epoch) for one in (feed, again)]
+    for step, (numbers, _) in enumerate(epoch(plan, 0)):
+        for one, iterator in zip((feed, again), iterators):
+            batch = one.gather(one.numbers(step)[0], 0) if one.on_device else next(iterator)
+            assert np.array_equal(batch["number"], numbers), step
+            longest = max(4, -(-int(LENGTHS[numbers].max()) // 4) * 4)
+            assert batch["values"].shape == (16, longest, 2)
+            for row, number in zip(batch["values"].numpy(), numbers):
+                length = LENGTHS[number]
+                assert np.allclose(row[:length, 0], number + np.arange(length) / 100.0) and not row[length:].any()
+
+
+def test_rows_by_hand_are_padded_as_the_step_pads_them():
+    rows = [decode({"number": tf.constant(number), "length": tf.constant(LENGTHS[number])}) for number in (0, 1, 2)]
+    spec = {"values": tf.TensorSpec([None, 2]), "length": tf.TensorSpec([], tf.int32), "number": tf.TensorSpec([], tf.int32)}
+    assert stacked(rows, spec, RULE)["values"].shape == (3, max(4, -(-int(LENGTHS[:3].max()) // 4) * 4), 2)
+
+
+def test_results_of_different_lengths_are_joined_with_zeros():
+    whole = joined([np.ones((2, 3)), np.ones((1, 5))])
+    assert whole.shape == (3, 5) and whole.sum() == 11

@@ -1,0 +1,139 @@
+"""Training from a stream: every example once an epoch, the same on any number of devices, and from any step on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipelines.config.schema import Data, Train
+from pipelines.data import order
+from pipelines.data.input import StreamFeed, make_feed
+from pipelines.data.stream import StreamSource
+from pipelines.errors import DataError
+from pipelines.training.devices import prepare as prepare_devices
+from tests.data.prepared import prepare
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = 60
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    return prepare(tmp_path_factory.mktemp("tfds"), shards=4)
+
+
+def decode(raw, key=None):
+    drawn = tf.zeros([], tf.int32) if key is None else key[0]
+    return {"number": tf.cast(tf.io.decode_png(raw["image"])[0, 0, 0], tf.int64), "drawn": drawn}
+
+
+def feed(data_dir, *, shuffle=True, plan=None, decode=decode) -> StreamFeed:
+    source = StreamSource("made", "train", data_dir=data_dir, fields={"image": "image"}, window=16, readers=3)
+    machine = prepare_devices(Train(devices="cpu", precision="float32"))
+    made = make_feed(source, decode, plan=plan or order.Plan(EXAMPLES, 16), seed=5, shuffle=shuffle, random_decode=True, data=Data(),
+                     strategy=machine.strategy, devices=machine.devices)
+    assert isinstance(made, StreamFeed) and made.by_epoch
+    return made
+
+
+def batches(made: StreamFeed, start: int, stop: int) -> list[dict[str, np.ndarray]]:
+    return [{name: value.numpy() for name, value in batch.items()} for batch in made.dataset(start, stop)]
+
+
+def test_every_example_counts_once_and_the_last_batch_is_filled_with_real_ones(data_dir):
+    made = feed(data_dir)
+    epochs = [batches(made, 0, 4), batches(made, 4, 8)]
+    for epoch in epochs:
+        assert [len(batch["number"]) for batch in epoch] == [16] * 4
+        numbers, weights = (np.concatenate([batch[name] for batch in epoch]) for name in ("number", StreamFeed.WEIGHTS))
+        assert sorted(numbers[weights > 0]) == list(range(EXAMPLES)) and weights.sum() == EXAMPLES
+        assert np.array_equal(numbers[weights == 0], numbers[:4])
+        places = np.concatenate([batch[StreamFeed.NUMBERS] for batch in epoch])
+        assert np.array_equal(places, [*range(EXAMPLES), *range(4)])
+    assert not np.array_equal(epochs[0][0]["number"], epochs[1][0]["number"])
+
+
+@pytest.mark.parametrize("start", [1, 3, 6])
+def test_a_stream_goes_on_at_any_step(data_dir, start):
+    made = feed(data_dir)
+    end = (start // 4 + 1) * 4
+    whole = batches(made, end - 4, end)
+    for got, wanted in zip(batches(made, start, end), whole[start % 4:], strict=True):
+        for name in wanted:  # the keys too, on which random decoding depends
+            assert np.array_equal(got[name], wanted[name]), name
+
+
+def test_replicas_take_consecutive_parts_of_the_same_batch(data_dir):
+    one = batches(feed(data_dir), 0, 4)
+    two = batches(feed(data_dir, plan=order.Plan(EXAMPLES, 16, replicas=2)), 0, 4)
+    for name in ("number", "drawn", StreamFeed.WEIGHTS):
+        assert np.array_equal(np.concatenate([batch[name] for batch in one]), np.concatenate([batch[name] for batch in two]))
+
+
+def test_judging_reads_in_stored_order_and_examples_are_found_again(data_dir):
+    made = feed(data_dir, shuffle=False)
+    numbers = np.concatenate([batch["number"] for batch in batches(made, 0, 4)])[:EXAMPLES]
+    assert np.array_equal(numbers, np.concatenate([batch["number"] for batch in batches(made, 0, 4)])[:EXAMPLES])
+    some = made.source.gather(tf.constant([41, 0, 59], tf.int64))
+    assert [int(decode({"image": image})["number"]) for image in some["image"]] == [numbers[41], numbers[0], numbers[59]]
+    assert made.source.name(41) == "made/train[41]"
+    sampled, examples = feed(data_dir).sample(2, 5)
+    assert np.array_equal(sampled, range(32, 37))
+    assert np.array_equal(examples["number"], batches(feed(data_dir), 2, 3)[0]["number"][:5])
+
+
+def test_a_broken_example_is_named(data_dir):
+    def breaks(raw, key=None):
+        found = decode(raw, key)
+        with tf.control_dependencies([tf.debugging.assert_none_equal(found["number"], tf.constant(17, tf.int64), message="seventeen")]):
+            return {name: tf.identity(value) for name, value in found.items()}
+
+    made = feed(data_dir, decode=breaks)
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        batches(made, 0, 4)
+    error = made.blame(caught.value, 0, 4)
+    assert isinstance(error, DataError) and "made/train, example" in str(error) and "seventeen" in str(error)
+
+
+TRAIN = ["model.name=cnn", "model.widths=[4]", "train.epochs=12", "train.batch_size=4", "train.devices=cpu", "train.precision=float32",
+         "train.deterministic=true", "train.checkpoint_seconds=0.2", "monitor.tensorboard=false", "augment.flip=true"]
+
+
+def start(folder: Path, data_dir: Path, name: str) -> subprocess.Popen:
+    config = folder / "streamed.yaml"
+    data = f"{{source: tfds, name: made, data_dir: {data_dir}, streaming: true, image_size: 8, validation: 0.2, test: test}}"
+    config.write_text(f"task: vision.classification\ndata: {data}\nmodel: {{name: cnn}}\n")
+    command = [sys.executable, "-m", "vision.train", str(config), *TRAIN, "--runs", str(folder / "runs"), "--name", name]
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def test_a_streamed_run_that_was_killed_ends_bit_identical(tmp_path, data_dir):
+    whole = start(tmp_path, data_dir, "whole")
+    said, _ = whole.communicate(timeout=300)
+    assert whole.returncode == 0, said
+    assert "streamed from their shards" in said
+    killed = start(tmp_path, data_dir, "killed")
+    folder = next((tmp_path / "runs").rglob("whole")).parent / "killed"
+    for _ in range(1200):
+        if (folder / "checkpoints" / "resume.npz").exists() or killed.poll() is not None:
+            break
+        time.sleep(0.05)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    assert not (folder / "report" / "report.json").exists(), "the run was over before it was killed: the test shows nothing"
+    again = start(tmp_path, data_dir, "killed")
+    said, _ = again.communicate(timeout=300)
+    assert again.returncode == 0 and "going on from step" in said, said
+    with np.load(folder.parent / "whole" / "checkpoints" / "resume.npz") as one, np.load(folder / "checkpoints" / "resume.npz") as other:
+        names = [name for name in one.files if name.startswith(("weights/", "optimizer/"))]
+        assert names and all(np.array_equal(one[name], other[name]) for name in names)
+    reports = [json.loads((folder.parent / name / "report" / "report.json").read_text()) for name in ("whole", "killed")]
+    assert reports[0]["metrics"] == reports[1]["metrics"]
