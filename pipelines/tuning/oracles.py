@@ -76,6 +76,9 @@ class _Bayesian(_InMemory, oracles.BayesianOptimizationOracle):
     """Draws from (seed, trial) and fits anew each time, so that an answer depends on nothing but the trials before it; answers that
     the journal has are not computed again."""
 
+    trials: dict[str, Any]
+    ongoing_trials: dict[str, Any]
+
     def populate_space(self, trial_id: str) -> dict[str, Any]:
         finished = {name: trial for name, trial in self.trials.items() if trial.status == "COMPLETED"}
         if self.known is not None and len(finished) >= self.num_initial_points:

@@ -108,8 +108,8 @@ def prepared(experiment: Experiment) -> tuple[Tune, list[Dimension]]:
 class _Search:
     """One process's work on a search."""
 
-    def __init__(self, experiment: Experiment, tune: Tune, space: list[Dimension], folder: SearchFolder, name: str, workers: int, journal: Journal,
-                 quiet: bool):
+    def __init__(self, experiment: Experiment, tune: Tune, space: list[Dimension], folder: SearchFolder, name: str, workers: int,
+                 journal: Journal, quiet: bool):
         self.experiment, self.tune, self.space, self.folder, self.name = experiment, tune, space, folder, name
         self.workers, self.journal, self.quiet = workers, journal, quiet
         self.trials: dict[int, Trial] = {}
