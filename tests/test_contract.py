@@ -66,7 +66,8 @@ CASES = {
     "speech.commands": Case("speech/quickstart", ("model.width=8", "model.depth=1"), sound_files),
     "speech.transcription": Case("speech/yes_no_ctc", (
         "data.source=synthetic", "data.name=null", "data.words=[]", "data.test_last=null", "data.test=0.1", "data.limit=64",
-        "model.width=16", "model.kernels=[5]", "tokens.unit=subwords", "tokens.size=24", "train.batch_size=16", "train.validate_every=1"), sound_files),
+        "model.width=16", "model.kernels=[5]", "tokens.unit=subwords", "tokens.size=24", "train.batch_size=16",
+        "train.validate_every=1"), sound_files),
     "vision.classification": Case("vision/digits", ("model.widths=[8, 8]", "model.hidden=16"), digit_files),
 }
 COMMON = ("train.epochs=2", "train.precision=float32", "train.devices=cpu", "evaluate.bootstrap=100", "evaluate.worst=2",
