@@ -80,7 +80,8 @@ def evaluate(
 @reported
 def predict(
     run: Run, inputs: Annotated[list[str], typer.Argument(
-        metavar="INPUT...", show_default=False, help="Files, folders or patterns; for texts also the text itself, or - for standard input.")],
+        metavar="INPUT...", show_default=False,
+        help="Files, folders or patterns; for texts also the text itself, or - for standard input.")],
     runs: Runs = RUNS,
     kind: Annotated[Format | None, typer.Option(
         "--format", show_default="by --output, else table", help="How answers are written.")] = None,

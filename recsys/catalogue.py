@@ -90,8 +90,6 @@ class Catalogue:
             found["items"] = self.item_ids.values.tolist()
         if self.titles is not None:
             found["titles"] = self.titles
-        if self.features:
-            found["features"] = self.features
         return found
 
 
@@ -106,7 +104,7 @@ def catalogue(log: Log, parts: np.ndarray, data: InteractionData, known: dict[st
     item_ids, items, item_places = _renumbered(log.items, log.item_ids, train, (known or {}).get("items"))
     counts = np.bincount(items[train], minlength=len(item_ids) + 1 if item_ids is not None else 1)
     counts[0] = 0
-    learned = known.get("features", []) if known is not None else learn(log, train, data)
+    learned = list(known.get("features", {}).values()) if known is not None else learn(log, train, data)
     made = Catalogue(log, parts, users, items, user_ids, item_ids, counts, learned)
     whole = np.ones(len(log), bool) if known is not None else train
     if item_ids is not None:

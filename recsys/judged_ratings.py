@@ -16,8 +16,8 @@ BINS = 10
 EPSILON = float(np.finfo(np.float32).eps)
 
 
-def judge_ratings(said: np.ndarray, true: np.ndarray, *, baselines: Mapping[str, np.ndarray], users: np.ndarray | None, groups: Mapping[str, np.ndarray],
-                  resamples: int = 1000) -> Judgement:
+def judge_ratings(said: np.ndarray, true: np.ndarray, *, baselines: Mapping[str, np.ndarray], users: np.ndarray | None,
+                  groups: Mapping[str, np.ndarray], resamples: int = 1000) -> Judgement:
     """RMSE and MAE of ratings.
 
     Args:
@@ -30,14 +30,15 @@ def judge_ratings(said: np.ndarray, true: np.ndarray, *, baselines: Mapping[str,
     made = Judgement()
     made.metrics["rmse"] = _rmse(errors["model"], users, resamples)
     made.metrics["mae"] = mean_of(np.abs(errors["model"]), groups=users, resamples=resamples)
+    made.metrics["mse"] = mean_of(errors["model"] ** 2, groups=users, resamples=resamples)
     rows = []
     for name, error in errors.items():
         rmse, mae = _rmse(error, users, resamples), mean_of(np.abs(error), groups=users, resamples=resamples)
-        rows.append({"of": name, "rmse": rmse.value, "rmse_low": rmse.low, "rmse_high": rmse.high, "mae": mae.value, "mae_low": mae.low,
-                     "mae_high": mae.high})
+        rows.append({"of": name, "rmse": rmse.value, "rmse_low": rmse.low, "rmse_high": rmse.high,
+                     "mae": mae.value, "mae_low": mae.low, "mae_high": mae.high})
     made.tables["model_and_baselines"] = rows
     if baselines:
-        best = min(baselines, key=lambda name: rows[list(errors).index(name)]["rmse"])
+        best = min(baselines, key=lambda name: float(np.mean(errors[name] ** 2)))
         table = np.stack([errors["model"] ** 2, errors[best] ** 2, np.ones(len(true))], 1)
         sums = resampled_sums(table, resamples=resamples, groups=users)
         drawn = np.sqrt(sums[:, 0] / sums[:, 2]) - np.sqrt(sums[:, 1] / sums[:, 2])
@@ -51,8 +52,8 @@ def judge_ratings(said: np.ndarray, true: np.ndarray, *, baselines: Mapping[str,
     return made
 
 
-def judge_clicks(said: np.ndarray, true: np.ndarray, *, baselines: Mapping[str, np.ndarray], users: np.ndarray | None, groups: Mapping[str, np.ndarray],
-                 resamples: int = 1000) -> Judgement:
+def judge_clicks(said: np.ndarray, true: np.ndarray, *, baselines: Mapping[str, np.ndarray], users: np.ndarray | None,
+                 groups: Mapping[str, np.ndarray], resamples: int = 1000) -> Judgement:
     """AUC, log loss and calibration of probabilities of clicks; arguments as `judge_ratings`."""
     made = Judgement()
     answers = {"model": said, **baselines}
@@ -61,19 +62,22 @@ def judge_clicks(said: np.ndarray, true: np.ndarray, *, baselines: Mapping[str, 
     made.metrics["auc"] = Metric(value, low, high, len(true))
     made.metrics["log_loss"] = mean_of(losses["model"], groups=users, resamples=resamples)
     rows = calibration(said, true)
-    made.metrics["calibration_error"] = Metric(float(sum(row["count"] * abs(row["said"] - row["true"]) for row in rows) / len(true)), None, None,
-                                               len(true))
+    off = sum(row["count"] * abs(row["said"] - row["true"]) for row in rows) / len(true)
+    made.metrics["calibration_error"] = Metric(float(off), None, None, len(true))
     table = []
     for name, answer in answers.items():
         loss = mean_of(losses[name], groups=users, resamples=resamples)
-        table.append({"of": name, "auc": auc(answer, true)[1], "log_loss": loss.value, "log_loss_low": loss.low, "log_loss_high": loss.high})
+        table.append({"of": name, "auc": auc(answer, true)[1], "log_loss": loss.value, "log_loss_low": loss.low,
+                      "log_loss_high": loss.high})
     made.tables["model_and_baselines"] = table
     if baselines:
         best = min(baselines, key=lambda name: losses[name].mean())
         sums = resampled_sums(np.stack([losses["model"] - losses[best], np.ones(len(true))], 1), resamples=resamples, groups=users)
-        made.notes.append(verdict("log loss", float(losses["model"].mean()), best, float(losses[best].mean()), sums[:, 0] / sums[:, 1], lower=True))
-    made.tables["by_group"] = [{"group": label, "events": int(mask.sum()), "clicks": float(true[mask].mean()), "auc": auc(said[mask], true[mask])[1],
-                                "log_loss": float(losses["model"][mask].mean())} for label, mask in thirds(groups)]
+        made.notes.append(verdict("log loss", float(losses["model"].mean()), best, float(losses[best].mean()),
+                                  sums[:, 0] / sums[:, 1], lower=True))
+    made.tables["by_group"] = [
+        {"group": label, "events": int(mask.sum()), "clicks": float(true[mask].mean()), "auc": auc(said[mask], true[mask])[1],
+         "log_loss": float(losses["model"][mask].mean())} for label, mask in thirds(groups)]
     made.tables["calibration"] = rows
     made.figures["calibration"] = _calibration_figure(rows, "said probability", "share of clicks")
     return made
@@ -140,7 +144,8 @@ def verdict(metric: str, value: float, best: str, theirs: float, drawn: np.ndarr
 def _rmse(errors: np.ndarray, users: np.ndarray | None, resamples: int) -> Metric:
     from pipelines.reports.intervals import interval
 
-    return interval(np.stack([errors**2, np.ones(len(errors))], 1), lambda sums: np.sqrt(sums[:, 0] / sums[:, 1]), groups=users, resamples=resamples)
+    table = np.stack([errors**2, np.ones(len(errors))], 1)
+    return interval(table, lambda sums: np.sqrt(sums[:, 0] / sums[:, 1]), groups=users, resamples=resamples)
 
 
 def _calibration_figure(rows: list[dict[str, Any]], x: str, y: str) -> "Figure":

@@ -66,7 +66,7 @@ def _leave_last_out(log: Log, validation: bool, test: bool) -> tuple[np.ndarray,
             f"is {'test' if test else 'validation'}" + (", the one before validation" if test and validation else "")
             + ", the rest train; of equal times the order of the data decides"]
     if few:
-        said.append(f"{few:,} of {int(np.sum(counts > 0)):,} users have too few events for all of that; they stay in train as far as needed")
+        said.append(f"{few:,} of {int(np.sum(counts > 0)):,} users have too few events for all of that; what train needs stays there")
     return parts, said
 
 

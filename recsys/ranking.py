@@ -36,7 +36,6 @@ class RatedSource(ArraySource):
 class RankingTask(Task):
     """recsys.ranking. Facts: `users`, `items`, `features`, `label` (mean, low, high), `history_events`, `protocol`."""
 
-    watch = ("rmse", "min")
     meanings = {
         "prediction": "the rating, or the probability of a click",
         "known": "whether user and item (those that the request names) occur in the training data; unknown ones count as average",
@@ -46,17 +45,19 @@ class RankingTask(Task):
     def __init__(self, experiment: Experiment, facts: dict[str, Any] | None = None):
         super().__init__(experiment, facts)
         self.clicks = experiment.loss.name == "click"
-        if self.clicks:
-            self.watch = ("log_loss", "min")
         self._catalogue: Catalogue | None = None
         self._biases: biases.Biases | None = None
+
+    @property
+    def watch(self) -> tuple[str, str]:  # type: ignore[override]
+        """What is followed: the mean squared error, or the log loss."""
+        return ("log_loss", "min") if self.clicks else ("mse", "min")
 
     # ---- data
 
     def splits(self) -> Splits:
         settings = self.experiment.data
-        made, notes = data.load(settings, self.facts if self.facts.get("features") is not None and not self._catalogue else None,
-                                pairs_once=not self.clicks)
+        made, notes = data.load(settings, self.facts or None, pairs_once=not self.clicks)
         log = made.log
         if log.ratings is None:
             raise DataError(f"{log.place}: ranking needs the column of the rating or click (data.rating_key)")
@@ -67,8 +68,9 @@ class RankingTask(Task):
         train = made.parts == TRAIN
         ratings = log.ratings[train]
         histories = made.histories((TRAIN,))
-        facts = {**made.facts(), "features": made.features, "history_events": len(histories.items), "protocol": notes[0],
-                 "label": {"mean": float(ratings.mean()), "low": float(ratings.min()), "high": float(ratings.max())}}
+        columns = {one["name"]: one for one in made.features}
+        label = {"mean": float(ratings.mean()), "low": float(ratings.min()), "high": float(ratings.max())}
+        facts = {**made.facts(), "features": columns, "history_events": len(histories.items), "protocol": notes[0], "label": label}
         fitted = biases.fit(made.users[train], made.items[train], ratings, len(facts.get("users", ())), len(facts.get("items", ())))
         self._catalogue, self._biases, self._histories = made, fitted, histories
         arrays = self._arrays(made, histories)
@@ -130,7 +132,7 @@ class RankingTask(Task):
         label = facts["label"]["mean"]
         mean = float(np.log(label / (1 - label))) if self.clicks and 0 < label < 1 else label
         model = RankingModel(self.experiment.model, users=len(facts.get("users", ())), items=len(facts.get("items", ())),
-                             events=facts["history_events"], features=facts["features"], mean=mean)
+                             events=facts["history_events"], features=list(facts["features"].values()), mean=mean)
         model(self._example())
         if self._catalogue is not None and self._biases is not None:
             self._fill(model)
@@ -142,9 +144,10 @@ class RankingTask(Task):
         for name in ("user", "item"):
             if f"{name}s" in self.facts:
                 found[name] = tf.zeros([1], tf.int32)
-        for one in self.facts["features"]:
+        for one in self.facts["features"].values():
             if one["of"] == "event":
-                found[one["name"]] = tf.zeros([1, one["length"]] if one["kind"] == "list" else [1], tf.float32 if one["kind"] == "number" else tf.int32)
+                shape = [1, one["length"]] if one["kind"] == "list" else [1]
+                found[one["name"]] = tf.zeros(shape, tf.float32 if one["kind"] == "number" else tf.int32)
         if self.experiment.model.history:
             found |= {"time": tf.zeros([1], tf.int64), "at": tf.zeros([1], tf.int64)}
         return found
@@ -209,14 +212,15 @@ class RankingTask(Task):
 
     def show(self, source: Source, writer: "Writer", step: int, *, inputs: Any = None, targets: Any = None, split: str = "train") -> None:
         names = list(inputs)
-        rows = [" | ".join([*(_short(inputs[name][row].numpy()) for name in names), f"{float(targets[row]):g}"]) for row in range(len(targets))]
+        rows = [" | ".join([*(_short(inputs[name][row].numpy()) for name in names), f"{float(targets[row]):g}"])
+                for row in range(len(targets))]
         writer.text("inputs of the model", "\n".join([" | ".join([*names, LABEL]), "|".join(["---"] * (len(names) + 1)), *rows]), step)
 
     # ---- serving
 
     @property
     def _columns(self) -> list[features.Facts]:
-        return [one for one in self.facts["features"] if one["of"] == "event"]
+        return [one for one in self.facts["features"].values() if one["of"] == "event"]
 
     def raw_spec(self) -> dict[str, tf.TensorSpec]:
         """user and item as ids, a time in seconds (0: now, after all that is known) where there is a history, and the event's columns."""

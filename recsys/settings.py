@@ -36,8 +36,8 @@ class InteractionData(Data):
     min_user_events: int = setting(1, "users with fewer events are left out", unit="events", ge=1)
     min_item_events: int = setting(1, "items with fewer events are left out", unit="events", ge=1)
     protocol: Literal["leave_last_out", "time", "random"] = setting(
-        "leave_last_out", "leave_last_out: each user's last event is test, the one before validation; time: the latest share of all events; "
-        "random: a random share of all events")
+        "leave_last_out", "leave_last_out: each user's last event is test, the one before validation; time: the latest share of all "
+        "events; random: a random share of all events")
 
 
 class ImplicitData(InteractionData):
@@ -57,7 +57,8 @@ class RatedData(InteractionData):
 class RankedEvaluate(Evaluate):
     """Judging recommendation lists: all items of the catalogue are candidates, never a sample."""
 
-    cutoffs: list[Count] = setting(lambda: [10, 5, 20, 50], "lengths of the lists that are judged; the first leads the report", min_length=1)
+    cutoffs: list[Count] = setting(
+        lambda: [10, 5, 20, 50], "lengths of the lists that are judged; the first leads the report", min_length=1)
     exclude_seen: bool = setting(True, "items that the user had before are no candidates")
     chunk: int = setting(8192, "items scored at a time, for bounded memory", unit="items", ge=64)
     baselines: list[Literal["popularity", "item_knn", "ease"]] = setting(

@@ -36,7 +36,7 @@ def new_data(run: LoadedRun, path: Path, split: str | None, overrides: Sequence[
     """
     experiment = experiment_for(run.experiment, run.task.facts, path, split, overrides)
     try:
-        splits = type(run.task)(experiment).splits()
+        splits = type(run.task)(experiment, run.task.facts).splits()
     except DataError as error:
         if not whole(split) and str(error).startswith("data.test:"):
             raise DataError(f"--split: {path} has no split {split!r}; without --split all of it is judged, or what it has for training"

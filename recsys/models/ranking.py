@@ -35,29 +35,37 @@ class RankingModel(keras.Model):
         super().__init__(name=settings.name)
         width = settings.width
         self.settings, self.users, self.items = settings, users, items
-        self.mean = self.add_weight(shape=(), initializer=keras.initializers.Constant(mean), trainable=False, name="mean")
-        self.user_vectors, self.user_bias = _ids(users, width, "user") if users else (None, None)
-        self.item_vectors, self.item_bias = _ids(items, width, "item") if items else (None, None)
+        self.mean = self.add_weight(shape=(), initializer=keras.initializers.Constant(mean), trainable=False, name="mean", autocast=False)
+        self.user_vectors: Any = None
+        self.user_bias: Any = None
+        self.item_vectors: Any = None
+        self.item_bias: Any = None
+        if users:
+            self.user_vectors, self.user_bias = _ids(users, width, "user")
+        if items:
+            self.item_vectors, self.item_bias = _ids(items, width, "item")
         self.stores = {of: FeatureStore(spec, name=f"{of}_features") for of, count in (("user", users), ("item", items))
                        if (spec := feature_spec(features, of, count))}
         self.features = FeatureVectors(features, width, name="features")
         self.item_facts = [one for one in features if one["of"] == "item" and one["kind"] != "number"]
-        self.history = None
+        self.history: Any = None
         if settings.history:
             self.history = HistoryStore(users, events, HISTORY_VALUES, name="history")
             self.query, self.key, self.value = (keras.layers.Embedding(items + 1, width, embeddings_initializer=small(), name=name)
                                                 for name in ("query", "key", "value"))
             self.query_features, self.key_features = (FeatureVectors(self.item_facts, width, name=f"{name}_features")
                                                       for name in ("query", "key"))
-            self.age = self.add_weight(shape=(), initializer=keras.initializers.Constant(-0.1), name="age")
+            self.age = self.add_weight(shape=(), initializer=keras.initializers.Constant(-0.1), name="age", autocast=False)
         self.dropout = keras.layers.Dropout(settings.dropout)
         if isinstance(settings, Dcn):
-            self.cross = [keras_rs.layers.FeatureCross(projection_dim=settings.rank, name=f"cross_{number}") for number in range(settings.cross)]
+            self.cross = [keras_rs.layers.FeatureCross(projection_dim=settings.rank, name=f"cross_{number}")
+                          for number in range(settings.cross)]
         else:
-            self.bottom = [keras.layers.Dense(units, "relu", name=f"bottom_{number}") for number, units in enumerate([*settings.bottom, width])]
+            self.bottom = [keras.layers.Dense(units, "relu", name=f"bottom_{number}")
+                           for number, units in enumerate([*settings.bottom, width])]
             self.dots = keras_rs.layers.DotInteraction(name="dots")
         self.deep = [keras.layers.Dense(units, "relu", name=f"deep_{number}") for number, units in enumerate(settings.hidden)]
-        self.last = keras.layers.Dense(1, kernel_initializer=small(0.01), name="last")
+        self.last = keras.layers.Dense(1, kernel_initializer=small(0.01), dtype="float32", name="last")
 
     def get_config(self) -> dict[str, Any]:
         return {}  # a run is built again from its experiment
@@ -81,7 +89,7 @@ class RankingModel(keras.Model):
             numbers += sums
         vectors = [self.dropout(vector, training=training) for vector in vectors]
         x = self._crossed(vectors, numbers, training)
-        return total + tf.cast(self.last(x)[:, 0], tf.float32)
+        return total + self.last(x)[:, 0]
 
     def _crossed(self, vectors: list[tf.Tensor], numbers: list[tf.Tensor], training: bool) -> tf.Tensor:
         plain = tf.concat([tf.cast(number, self.compute_dtype) for number in numbers], -1) if numbers else None
