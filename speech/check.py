@@ -117,10 +117,11 @@ class Heard:
         clipped = self.good & (self.clipped > CLIPPED)
         found = []
         if silent.any():
-            found.append(Finding("warning", f"{split}: {silent.sum():,} recordings are silent (their peak is under -60 dB)", self._named(silent)))
+            text = f"{split}: {silent.sum():,} recordings are silent (their peak is under -60 dB)"
+            found.append(Finding("warning", text, self._named(silent)))
         if clipped.any():
             found.append(Finding("warning", (
-                f"{split}: {clipped.sum():,} recordings are clipped (over {CLIPPED:.1%} of their samples at full scale); record them lower"),
+                f"{split}: {clipped.sum():,} recordings are clipped (over {CLIPPED:.1%} of their samples at full scale); record lower"),
                 self._named(clipped)))
         return found
 

@@ -81,8 +81,8 @@ def _data(path: Path, seen: Seen, rate: int, task: list[Entry]) -> list[Entry]:
         entries.append(("speaker_pattern", seen.pattern, "finds the speaker in a name"))
     if seen.speakers and "test" not in seen.splits:
         entries.append(("group_by", "speaker", "no voice on two sides of a split; null to divide recording by recording"))
-    entries.append(("validation", seen.splits.get("validation", 0.1), "the data's own" if "validation" in seen.splits else "share of train"))
-    entries.append(("test", seen.splits.get("test", 0.2), "the data's own" if "test" in seen.splits else "share of all; judged once, at the end"))
+    for name, share, meaning in (("validation", 0.1, "share of train"), ("test", 0.2, "share of all; judged once, at the end")):
+        entries.append((name, seen.splits.get(name, share), "the data's own" if name in seen.splits else meaning))
     return entries
 
 
@@ -155,7 +155,8 @@ def _folder(path: Path) -> Seen:
         missing = next((file for file in files if file not in set(beside)), None)
         if missing:
             raise DataError(f"{missing}: has no transcript beside it ({missing.with_suffix('.txt').name}), as the others have")
-        return Seen("folder", files, [file.with_suffix(".txt").read_text(encoding="utf-8-sig", errors="replace") for file in files], splits=own)
+        texts = [file.with_suffix(".txt").read_text(encoding="utf-8-sig", errors="replace") for file in files]
+        return Seen("folder", files, texts, splits=own)
     classes = {entry.name: _sounds(entry) for entry in sorted(root.iterdir()) if entry.is_dir() and not entry.name.startswith((".", "_"))}
     classes = {name: found for name, found in classes.items() if found}
     if len(classes) < 2:

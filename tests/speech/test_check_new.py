@@ -25,7 +25,8 @@ def test_commands(tmp_path):
     write(tmp_path / "stop" / "loud.wav", np.clip(tone() * 9, -1, 1))
     write(tmp_path / "stop" / "copy.wav", tone(0.3, 8000, 550, 0))
     write(tmp_path / "stop" / "long.wav", tone(3.0))
-    found = findings(f"task: speech.commands\nmodel: {{name: ds_cnn}}\ndata:\n  source: folder\n  rate: 8000\n  path: {tmp_path}\n  test: 0.2\n")
+    found = findings("task: speech.commands\nmodel: {name: ds_cnn}\ndata:\n  source: folder\n  rate: 8000\n  test: 0.2\n"
+                     f"  path: {tmp_path}\n")
     said = "\n".join(found)
     for text in ("cannot be read", "are silent", "are clipped", "last over 1 s and are heard in part"):
         assert text in said, said
@@ -41,8 +42,8 @@ def test_transcripts(tmp_path):
         rows.append({"path": f"{number}.wav", "text": "one two", "speaker": f"s{number % 2}", "split": "test" if number > 14 else "train"})
     rows[1]["text"], rows[2]["text"], rows[16]["text"] = "", "many words " * 12, "one qqq"
     (tmp_path / "m.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = findings("task: speech.transcription\nmodel: {name: quartz, stride: 2}\ndata:\n  source: table\n  rate: 8000\n  split_key: split\n"
-                     f"  test: test\n  validation: 0\n  path: {tmp_path / 'm.jsonl'}\n")
+    found = findings("task: speech.transcription\nmodel: {name: quartz, stride: 2}\ndata:\n  source: table\n  rate: 8000\n"
+                     f"  split_key: split\n  test: test\n  validation: 0\n  path: {tmp_path / 'm.jsonl'}\n")
     said = "\n".join(found)
     for text in ("warning: train: 1 transcripts are empty", "warning: test: 1 characters are not in train, so they cannot be written: 'q'",
                  "warning: train: 1 transcripts are longer than CTC can align", "note: test: 2 of its 2 speakers are in train"):

@@ -26,7 +26,8 @@ def splits(start: str, lines: str):
 
 def test_folder_per_class_with_speakers_apart(tmp_path):
     class_folders(tmp_path, {"go": 12, "stop": 15})
-    made = splits(COMMANDS, f"source: folder; path: {tmp_path}; speaker_pattern: '/([a-c])_'; group_by: speaker; test: 0.3; validation: 0.4")
+    where = f"source: folder; path: {tmp_path}; speaker_pattern: '/([a-c])_'"
+    made = splits(COMMANDS, f"{where}; group_by: speaker; test: 0.3; validation: 0.4")
     assert made.facts["classes"] == ["go", "stop"]
     voices = [set(facts_of(source).speakers) for source in (made.train, made.validation, made.test)]
     assert not (voices[0] & voices[1] or voices[0] & voices[2] or voices[1] & voices[2])
@@ -56,8 +57,8 @@ def test_keywords_and_silence_as_in_speech_commands(tmp_path):
 def manifest(tmp_path, name: str = "m.jsonl", **changes):
     for number in range(12):
         write(tmp_path / "clips" / f"{number}.wav", tone(1.0, seed=number))
-    rows = [{"path": f"clips/{number}.wav", "text": f"Word {'ab'[number % 2]}!", "speaker": f"s{number % 4}", "start": 0.25, "duration": 0.5,
-             "split": "test" if number > 8 else "train"} for number in range(12)]
+    rows = [{"path": f"clips/{number}.wav", "text": f"Word {'ab'[number % 2]}!", "speaker": f"s{number % 4}", "start": 0.25,
+             "duration": 0.5, "split": "test" if number > 8 else "train"} for number in range(12)]
     rows[3] |= changes
     path = tmp_path / name
     if name.endswith(".jsonl"):
@@ -142,7 +143,8 @@ def prepared(folder, name: str, kind: str = "tfrecord"):
         samples = np.rint(tone(1.0 + 0.05 * number, 16_000, seed=number) * 32_000).astype(np.int64)
         if name == "speech_commands":
             return {"audio": samples, "label": number % 4}
-        return {"speech": samples, "text": "A MAN SAID" if number % 2 else "NO MAN", "speaker_id": number % 3, "chapter_id": 1, "id": f"{number}"}
+        return {"speech": samples, "text": "A MAN SAID" if number % 2 else "NO MAN", "speaker_id": number % 3, "chapter_id": 1,
+                "id": f"{number}"}
 
     class Made(tfds.core.GeneratorBasedBuilder, skip_registration=True):
         VERSION = tfds.core.Version("1.0.0")

@@ -1,5 +1,7 @@
 """Texts to tokens and back, and long recordings in pieces."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -42,7 +44,7 @@ def test_long_recordings_are_cut_where_it_is_quiet():
     for place in (17_000, 39_000, 60_000):
         loud[place - 900:place + 900] *= 0.001
     found = pieces(loud, 8000, 3.0)
-    assert found[0][0] == 0 and found[-1][1] == 80_000 and all(first[1] == second[0] for first, second in zip(found, found[1:]))
+    assert found[0][0] == 0 and found[-1][1] == 80_000 and all(first[1] == second[0] for first, second in itertools.pairwise(found))
     assert max(end - start for start, end in found) <= 24_000
     assert [abs(end - place) < 900 for (_, end), place in zip(found, (17_000, 39_000, 60_000))] == [True] * 3
     assert pieces(loud[:24_000], 8000, 3.0) == [(0, 24_000)]

@@ -37,7 +37,7 @@ def test_the_worst_come_first_and_words_stand_under_words():
     assert wer.worst(counted, 3) == [3, 1, 2]
     first, second = wer.lines(counted.pairs[0])
     assert first == "one TWO three" and second == "one TOO three"
-    first, second = wer.lines(wer.align("five six".split(), "five six six".split()))
+    first, second = wer.lines(wer.align(["five", "six"], ["five", "six", "six"]))
     assert len(first) == len(second) and first.count("*") == 3 and "SIX" in second
 
 
