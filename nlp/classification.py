@@ -16,6 +16,7 @@ from pipelines.task import Judgement, Splits, Task
 if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
 
+PROJECTED = 2000  # words shown in the projector
 CHOSEN_LABELS = 0.5  # probability from which a label is given (labels: many) where validation chose nothing else
 
 
@@ -182,6 +183,15 @@ class Classification(Task):
 
         shown = self.samples(source, inputs.numpy(), targets)
         writer.text("texts as the model reads them", "\n\n".join(f"**{escaped(label)}** {escaped(text)}" for label, text in shown), step)
+
+    def show_model(self, model: keras.Model, writer: "Writer", step: int) -> None:
+        """The vectors of the most frequent words or pieces, for the projector; hashed tokens have no names."""
+        vocabulary = self.facts.get("vocabulary")
+        if vocabulary:
+            count = min(len(vocabulary), PROJECTED)
+            rows = tf.range(tokens.FIRST, tokens.FIRST + count)
+            vectors = tf.gather(model.get_layer("embedding").variable.value, rows)
+            writer.projector("words", vectors.numpy(), vocabulary[:count])
 
     def samples(self, source: Source, ids: np.ndarray, targets: Any) -> list[tuple[str, str]]:
         """(label, tokens) of a batch; numbers of hashed tokens have no words, so then the numbers are counted only."""
