@@ -1,4 +1,4 @@
-"""The command line: `quartet` and, for one domain, `python -m vision.train`. Imports no TensorFlow until a command needs it.
+"""The command line: `quartet` and, for one domain, `python -m vision.train` and `vision.tune`. No TensorFlow until a command needs it.
 
 Exit status: 0 done, 1 failed, 2 wrong call or experiment, 128 + n ended by signal n (resumable). Expected failures are one
 message on stderr; anything else is a defect and keeps its traceback.
@@ -72,6 +72,48 @@ def train(
             error.args = (f"{error}, without --fresh",)  # "the same command goes on from here" would begin anew with it
         raise
     typer.echo(closing(folder, report))
+
+
+@reported
+def tune(
+    context: typer.Context,
+    arguments: Call = None,
+    runs: Runs = RUNS,
+    name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", show_default=False, help="Name of the search; default: search, with the settings that are changed."),
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, metavar="N", help="Trials at a time; where there are GPUs, each has its own.")] = 1,
+    fresh: Annotated[
+        bool,
+        typer.Option("--fresh/--resume", show_default="resume", help="Begin anew (an old search is moved aside), or go on with it."),
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and the result.")] = False,
+) -> None:
+    """Search the settings in the experiment's tune section; the same command goes on with an interrupted search."""
+    from pipelines.config.load import load, resolved_yaml
+    from pipelines.runs import name_of, run_folder
+    from pipelines.tuning.folder import SearchFolder
+
+    config, overrides = divided(arguments)
+    loaded = load(config, overrides, domain=context.obj)
+    experiment = named(loaded)
+    kept = [one for one in overrides if not one.startswith(("tune.trials=", "tune.minutes=", "tune.seeds=", "tune.compare="))]
+    folder = SearchFolder(run_folder(runs, experiment, name or (f"search-{name_of(kept)}" if kept else "search")).path)
+    # what needs no TensorFlow is said without it: a space that does not suit, another search of that name, the result of a finished one
+    from pipelines.tuning.closing import closing
+    from pipelines.tuning.search import prepared, search
+
+    prepared(loaded.experiment)
+    if folder.begun and not fresh:
+        folder.claim(resolved_yaml(loaded.experiment))
+        if folder.finished:
+            typer.echo(closing(folder, folder.read_report()), nl=False)
+            return
+    from pipelines.startup import start_tensorflow
+
+    start_tensorflow(devices=False)
+    typer.echo(closing(folder, search(loaded.experiment, folder, experiment, workers=workers, fresh=fresh, quiet=quiet)), nl=False)
 
 
 @reported
@@ -179,6 +221,7 @@ app = typer.Typer(
     help="Train, judge and use models for images, speech, text and recommendation. CONFIG is a YAML file or a shipped experiment.",
 )
 app.command()(train)
+app.command()(tune)
 app.command()(commands.evaluate)
 app.command()(commands.predict)
 app.command()(commands.export)
@@ -200,6 +243,13 @@ def train_main(domain: str, arguments: Sequence[str] | None = None) -> None:
     only = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     only.command()(train)
     only(sys.argv[1:] if arguments is None else list(arguments), obj=domain, prog_name=f"python -m {domain}.train")
+
+
+def tune_main(domain: str, arguments: Sequence[str] | None = None) -> None:
+    """`python -m DOMAIN.tune`: `quartet tune` for experiments of that domain. Ends the process."""
+    only = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    only.command()(tune)
+    only(sys.argv[1:] if arguments is None else list(arguments), obj=domain, prog_name=f"python -m {domain}.tune")
 
 
 if __name__ == "__main__":

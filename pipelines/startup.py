@@ -19,15 +19,20 @@ _CHATTER = (
 LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 
-def start_tensorflow() -> None:
-    """Imports TensorFlow and looks for its devices, quietly, unless the person has set TF_CPP_MIN_LOG_LEVEL."""
+def start_tensorflow(*, devices: bool = True) -> None:
+    """Imports TensorFlow and looks for its devices, quietly, unless the person has set TF_CPP_MIN_LOG_LEVEL.
+
+    Args:
+        devices: False leaves them alone, for a process that will fork.
+    """
     if "tensorflow" in sys.modules or os.environ.get(LEVEL) is not None or not _avx():
         return
     os.environ[LEVEL] = "2"
     with _sifted():
         import tensorflow as tf
 
-        tf.config.list_physical_devices()
+        if devices:
+            tf.config.list_physical_devices()
 
 
 def worth_showing(line: str, *, nvidia: bool) -> bool:

@@ -1,1 +1,1 @@
-"""Speech recognition on the shared input layer and training harness: spoken commands, and speech to text."""
+"""Spoken commands and speech to text on the shared input layer and training harness."""

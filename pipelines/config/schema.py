@@ -161,13 +161,18 @@ class Monitor(Section):
 
 
 class Tune(Section):
-    """The space of a search over settings of this experiment: it is checked, and nothing searches it yet."""
+    """A search over settings of this experiment; `train` leaves it alone."""
 
     objective: str | None = setting(None, "validation metric to optimise; default: the task's own")
     direction: Literal["max", "min"] | None = setting(None, "default: the direction of the metric")
     algorithm: Literal["random", "bayesian", "hyperband", "grid"] = setting("random", "the search algorithm of Keras Tuner")
-    trials: int = setting(20, "trials in all", ge=1)
-    minutes: float | None = setting(None, "stop starting trials after this time", unit="min", gt=0.0)
+    trials: int = setting(20, "trials at most; with hyperband each round of a setting counts as one", ge=1)
+    minutes: float | None = setting(None, "start no trial after this time; null: no limit", unit="min", gt=0.0)
+    seed: int = setting(0, "seed of the search; the training has its own", ge=0)
+    stop_early: Literal["none", "median"] = setting(
+        "none", "median: end a trial that after an epoch is worse than the median of the trials finished before it began")
+    seeds: int = setting(3, "train the best setting anew over this many seeds at the end; 0: do not", ge=0)
+    compare: bool = setting(False, "train the experiment as it was over the same seeds, too, and compare")
     space: dict[str, dict[str, Any]] = setting(
         dict, "settings to search, by dotted name: {choice: [...]}, {int: [low, high]}, {float: [low, high]} or {boolean: true}")
 

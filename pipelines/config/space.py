@@ -4,6 +4,7 @@ An entry names a setting and says how it varies: {choice: [...]}, {int: [low, hi
 for ranges also `scale: log` and `step`; `when: {other.setting: value}` where the setting matters only then.
 """
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -74,9 +75,12 @@ def apply(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
     """
     from pipelines.config.load import from_dict  # load checks spaces, so it imports this module
 
-    cls = type(experiment)
-    document = experiment.model_dump(mode="python")
-    document["tune"] = None
+    return from_dict(laid_over(type(experiment), experiment.model_dump(mode="python"), values), check_paths=False)
+
+
+def laid_over(cls: type[Experiment], document: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """An experiment's plain values, whole or only those given, with dotted settings set to `values` and without its tune section."""
+    document = {**copy.deepcopy(document), "tune": None}
     for name in sorted(values, key=lambda name: not _is_tag(cls, name)):
         *above, last = split(cls, name)
         at: Any = document
@@ -87,7 +91,7 @@ def apply(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
         if _is_tag(cls, name) and at.get(last) != values[name]:
             at.clear()
         at[last] = values[name]
-    return from_dict(document, check_paths=False)
+    return document
 
 
 def problems(cls: type[Experiment], values: Mapping[str, Any]) -> list[Found]:

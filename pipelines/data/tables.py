@@ -19,12 +19,16 @@ JSON_LINES = (".jsonl", ".ndjson")
 PARQUET = (".parquet", ".pq")
 
 
-def read_table(path: str | Path, *, text: Collection[str] = ()) -> pa.Table:
+def read_table(path: str | Path, *, text: Collection[str] = (), names: Sequence[str] | None = None, bad_rows: list[str] | None = None,
+               ) -> pa.Table:
     """The whole table. CSV and TSV need a header row; text is UTF-8, with or without a byte order mark.
 
     Args:
         path: the format is that of the ending: .csv, .tsv, .jsonl, .ndjson, .parquet.
         text: columns to read as text whatever they look like (`007` stays `007`, `NA` stays `NA`); those not there are passed over.
+        names: the columns of a CSV or TSV file that has no header row; its first row is then data.
+        bad_rows: rows of a CSV or TSV file with too few or too many fields are left out and put here, each with its reason,
+            instead of raising.
 
     Raises:
         DataError: names the file and the line of what cannot be read.
@@ -35,7 +39,7 @@ def read_table(path: str | Path, *, text: Collection[str] = ()) -> pa.Table:
         raise DataError(f"{path} is not a file" if path.exists() else f"{path} does not exist")
     try:
         if suffix in DELIMITERS:
-            table = _read_csv(path, DELIMITERS[suffix], text)
+            table = _read_csv(path, DELIMITERS[suffix], text, names, bad_rows)
         elif suffix in JSON_LINES:
             table = _read_json(path)
         elif suffix in PARQUET:
@@ -117,22 +121,31 @@ def row(path: str | Path, number: int) -> str:
     return f"{path}, row {number + 1}"
 
 
-def _read_csv(path: Path, delimiter: str, text: Collection[str]) -> pa.Table:
+def _read_csv(path: Path, delimiter: str, text: Collection[str], names: Sequence[str] | None = None, bad_rows: list[str] | None = None,
+              ) -> pa.Table:
     import pyarrow.csv
+
+    def left_out(found: Any) -> str:
+        where = f"{path}:{found.number}" if found.number is not None else f"{path}: row {found.text[:60]!r}"
+        if bad_rows is not None:
+            bad_rows.append(f"{where}: {found.actual_columns} fields where {found.expected_columns} are needed")
+        return "skip"
 
     try:
         table = pyarrow.csv.read_csv(
-            path, parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            path, read_options=pyarrow.csv.ReadOptions(column_names=list(names)) if names else None,
+            parse_options=pyarrow.csv.ParseOptions(
+                delimiter=delimiter, newlines_in_values=bad_rows is None, invalid_row_handler=None if bad_rows is None else left_out),
             convert_options=pyarrow.csv.ConvertOptions(column_types={name: pa.string() for name in text}))
     except pa.ArrowInvalid as error:
-        raise DataError(_blame_csv(path, delimiter) or f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+        raise DataError(_blame_csv(path, delimiter, names) or f"{path} cannot be read: {str(error).splitlines()[0]}") from error
     if any(pa.types.is_binary(column.type) for column in table.columns):
         # pyarrow makes a column of bytes where the text is not UTF-8
         raise DataError(_blame_encoding(path) or f"{path} is not UTF-8; save it as UTF-8")
     return table
 
 
-def _blame_csv(path: Path, delimiter: str) -> str | None:
+def _blame_csv(path: Path, delimiter: str, names: Sequence[str] | None = None) -> str | None:
     """The first record that does not have as many fields as the header, in words."""
     if not path.stat().st_size:
         return f"{path} is empty"
@@ -141,7 +154,7 @@ def _blame_csv(path: Path, delimiter: str) -> str | None:
         return bad
     with open(path, encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, delimiter=delimiter)
-        header, start = None, 1
+        header, start = list(names) if names else None, 1
         try:
             for record in reader:
                 if record and header is None:

@@ -27,12 +27,12 @@ def write_report(
     folder: Path, *, task: str, experiment: str, run: str, judgements: Mapping[str, Judgement], timing: Mapping[str, Any],
     meter: Mapping[str, Any] | None = None, curves: "Figure | None" = None, splits: Splits | None = None, settings: BaseModel | None = None,
     environment: Mapping[str, Any] | None = None, notes: Sequence[str] = (), seeds: Sequence[Mapping[str, Any]] = (),
-    lead: str | None = None,
+    lead: str | None = None, run_folder: Path | None = None,
 ) -> dict[str, Any]:
     """Writes report.md, report.html, figures/*.png and, last, report.json; each file whole.
 
     Args:
-        folder: the run's report/; its parent is the run.
+        folder: where the report goes.
         task: `vision.classification`.
         experiment: `vision/cifar10_cnn`.
         run: the run's name.
@@ -46,6 +46,7 @@ def write_report(
         notes: what a reader should know.
         seeds: where several were trained, for each {"seed": 0, "run": name of its run beside this one, "metrics":
             {"test/accuracy": 0.73, ...}}; the commands then name the first of those runs.
+        run_folder: the run, for the commands that the report ends with; default: the parent of `folder`.
         lead: the metric that the report leads with, without split; default: the first of the judgement.
 
     Returns:
@@ -72,7 +73,7 @@ def write_report(
         "tables": {f"{name}/{table}": rows for name, one in judgements.items() for table, rows in one.tables.items()},
         "figures": [f"figures/{name}.png" for name in pictures],
     })
-    blocks = Story(content, folder.parent, split, lead, metrics, judged, pictures).blocks()
+    blocks = Story(content, run_folder or folder.parent, split, lead, metrics, judged, pictures).blocks()
     for name, image in pictures.items():
         write_whole(folder / "figures" / f"{name}.png", image)
     write_whole(folder / "report.html", page(blocks, title=f"{experiment}: {run}"))

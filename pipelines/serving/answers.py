@@ -27,7 +27,7 @@ def stacked(task: Task, rows: Sequence[dict[str, Any]]) -> Tensors:
         values = [np.asarray(row[name], object if spec.dtype == tf.string else spec.dtype.as_numpy_dtype) for row in rows]
         if len({value.shape for value in values}) > 1:
             shape = np.max([value.shape for value in values], axis=0)
-            filler: Any = b"" if spec.dtype == tf.string else 0
+            filler: Any = task.fills.get(name, "" if spec.dtype == tf.string else 0)
             values = [np.pad(value, [(0, full - there) for full, there in zip(shape, value.shape)], constant_values=filler)
                       for value in values]
         batch[name] = tf.constant(np.stack(values) if spec.dtype != tf.string else [value.tolist() for value in values], spec.dtype)

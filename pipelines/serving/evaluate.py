@@ -82,7 +82,8 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
     report = write_report(
         target, task=experiment.task, experiment=run.name, run=run.folder.path.name, judgements={named: judgement}, timing=timing,
         splits=Splits(splits.train, splits.validation, splits.test, run.task.facts, splits.skipped, splits.notes), settings=experiment,
-        environment={**environment.facts(), **devices.describe(run.machine), "data": {named: source.fingerprint()}}, notes=notes)
+        run_folder=run.folder.path, notes=notes,
+        environment={**environment.facts(), **devices.describe(run.machine), "data": {named: source.fingerprint()}})
     return Evaluated(named, judgement, target, notes, report)
 
 

@@ -71,7 +71,8 @@ def experiment_for(experiment: Experiment, facts: dict[str, Any], path: Path, sp
                     data[name] = default[name].default
     # "testing" means the same as "test", but that no share is held out where the data come in one piece
     test = None if whole(split) else "testing" if split == "test" else split
-    wanted: dict[str, Any] = {"streaming": False, "group_by": None, "limit": None, "validation": 0.0, "test": test}
+    wanted: dict[str, Any] = {"streaming": False, "group_by": None, "limit": None, "validation": 0.0, "test": test,
+                              "train": "train", "test_names": None, "test_last": None, "speaker_pattern": None}
     if split is None:
         wanted["split_key"] = None
     # what the run learned of its data and can be set, such as image_size, is set: the model takes nothing else

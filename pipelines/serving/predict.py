@@ -163,7 +163,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, np.ndarray) and value.ndim:
-        return value
+        return np.vectorize(plain, otypes=[object])(value) if value.dtype == object else value
     if isinstance(value, np.float32):
         return float(str(value))  # the shortest number that is this one: 0.9, not 0.8999999761581421
     return value.item() if hasattr(value, "item") else value

@@ -75,10 +75,12 @@ class Loop:
         carry: what the last step left (sums since the epoch began, loss, gradient norm, ...).
         epoch_metrics: `train/...` and `validation/...` of the epoch just ended.
         stopping: why training ends early, or None.
+        until: step at which this process pauses, or None; the schedule is that of all `steps`, and a later process goes on from there.
     """
 
-    def __init__(self, step: Step, *, plan: Plan, steps: int, hooks: list[Hook], meter: "Meter"):
+    def __init__(self, step: Step, *, plan: Plan, steps: int, hooks: list[Hook], meter: "Meter", until: int | None = None):
         self.run_steps, self.plan, self.steps, self.hooks, self.meter = step, plan, steps, hooks, meter
+        self.until = until
         self.step = 0
         self.carry: Carry = step.fresh()
         self.epoch_metrics: dict[str, float] = {}
@@ -90,6 +92,16 @@ class Loop:
     @property
     def epoch(self) -> int:
         return self.step // self.plan.steps_per_epoch
+
+    @property
+    def last(self) -> int:
+        """The step at which this process is done."""
+        return self.steps if self.until is None else min(self.until, self.steps)
+
+    @property
+    def paused(self) -> bool:
+        """Training is not over, and this process has done its part of it."""
+        return self.last <= self.step < self.steps and not self.stopping
 
     @property
     def seconds(self) -> float:
@@ -111,7 +123,7 @@ class Loop:
             pace = _Pace()
             feed = self.run_steps.feed
             iterator, ends = None, self.step
-            while self.step < self.steps and not self.stopping and self.interrupted is None:
+            while self.step < self.last and not self.stopping and self.interrupted is None:
                 if self.step == ends:
                     ends = min(self.steps, (self.epoch + 1) * self.plan.steps_per_epoch) if feed.by_epoch else self.steps
                     iterator = feed.iterator(self.step, ends)
@@ -133,7 +145,7 @@ class Loop:
                     self.carry = self.carry._replace(totals=tf.zeros_like(self.carry.totals))
                 for hook in self.hooks:
                     hook.on_rest(self)
-            if self.interrupted is None:
+            if self.interrupted is None and not self.paused:
                 for hook in self.hooks:
                     hook.on_end(self)
         finally:
@@ -150,7 +162,7 @@ class Loop:
     def _next_stop(self) -> int:
         epoch_end = (self.epoch + 1) * self.plan.steps_per_epoch
         return min(
-            [epoch_end, self.steps] + [stop for hook in self.hooks if (stop := hook.next_stop(self)) is not None and stop > self.step]
+            [epoch_end, self.last] + [stop for hook in self.hooks if (stop := hook.next_stop(self)) is not None and stop > self.step]
         )
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:

@@ -31,11 +31,30 @@ from pipelines.task import Judgement, Task
 from pipelines.training import devices, hooks, state
 from pipelines.training.callbacks import KerasCallbacks
 from pipelines.training.evaluation import Evaluator, batch_size
-from pipelines.training.loop import Loop
+from pipelines.training.loop import Hook, Loop
 from pipelines.training.session import Session, assemble
 
 INITIAL_BATCH = 256  # examples at a time for Task.initialise
 Answered = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]  # answers, targets
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How a trial of a search is trained: as any run, but judged on validation alone, and reported in short.
+
+    The test split is not read, no model is saved, no figure drawn and no sample shown.
+
+    Attributes:
+        searched: the settings that the search chose, for TensorBoard's table.
+        precision: that of the whole search, so that trials are compared in one.
+        epochs: after which the trial pauses with its state saved, to go on later; None: it trains to its end.
+        further: hooks besides the usual ones.
+    """
+
+    searched: dict[str, Any]
+    precision: str | None = None
+    epochs: int | None = None
+    further: tuple[Hook, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -48,10 +67,13 @@ class Call:
     quiet: bool = False
     callbacks: tuple[keras.callbacks.Callback, ...] = ()
     environment: dict[str, Any] | None = None
+    trial: Trial | None = None
 
 
 def train(experiment: Experiment, folder: RunFolder, call: Call) -> dict[str, Any]:
     """Trains, or goes on with an interrupted run, and judges it. Returns the report as report.json holds it.
+
+    A trial that pauses leaves no report.json, so that it can go on; what is returned then is what its report would hold.
 
     Raises:
         ConfigError, DataError: before any work.
@@ -82,9 +104,11 @@ class _Run:
     def go(self) -> dict[str, Any]:
         checkpoint = self.folder.checkpoints / "resume.npz"
         identity = state.peek(checkpoint) if checkpoint.exists() else {}
+        trial = self.call.trial
         with self.meter.part("setup"):
             before = time.perf_counter() - self.began
-            session = assemble(self.experiment, self.call.task_class, precision=identity.get("precision"))
+            chosen = identity.get("precision") or (trial.precision if trial else None)
+            session = assemble(self.experiment, self.call.task_class, precision=chosen)
             watch, direction = watched(session)
             fingerprint = {
                 "train": session.splits.train.fingerprint(),
@@ -118,11 +142,13 @@ class _Run:
                 best,
                 log,
                 hooks.WarnOfWaiting(self.experiment.monitor.input_wait_warning, progress.warning, waiting_remedy(session)),
+                hooks.Remarks(session.task.remark, self._warn(progress)),
             ]
-            if self.experiment.monitor.tensorboard and self.experiment.monitor.samples:
+            if self.experiment.monitor.tensorboard and self.experiment.monitor.samples and not trial:
                 loop_hooks.append(hooks.Samples(lambda loop: self._show(session, loop, log.writers.get("train"))))
             if self.call.callbacks:
                 loop_hooks.append(KerasCallbacks(list(self.call.callbacks), session.model, train, session.plan.steps_per_epoch))
+            loop_hooks += trial.further if trial else ()
             saver = hooks.Checkpoint(
                 self.folder.checkpoints,
                 session.state_groups,
@@ -131,7 +157,8 @@ class _Run:
                 identity={"precision": session.machine.precision, "data": fingerprint},
                 meter=self.meter,
             )
-            loop = Loop(session.step, plan=session.plan, steps=session.steps, hooks=[*loop_hooks, saver], meter=self.meter)
+            until = trial.epochs * session.plan.steps_per_epoch if trial and trial.epochs else None
+            loop = Loop(session.step, plan=session.plan, steps=session.steps, hooks=[*loop_hooks, saver], meter=self.meter, until=until)
             resumed = saver.load(loop)
             if resumed:
                 progress.note(f"going on from step {loop.step:,} of {loop.steps:,}")
@@ -210,8 +237,9 @@ class _Run:
         if writer is None:
             return
         step = min(loop.step, loop.steps - 1)
-        inputs, targets = training_batch(session, step, self.experiment.monitor.samples)
+        examples, inputs, targets = training_batch(session, step, self.experiment.monitor.samples)
         session.task.show(session.splits.train, writer, loop.step, inputs=inputs, targets=targets)
+        session.task.show_epoch(session.model, writer, loop.step, examples=examples, inputs=inputs, targets=targets)
 
     def _settle(self, session: Session, best: hooks.KeepBest, evaluator: Evaluator | None) -> Answered | None:
         """Puts the weights that are judged and saved into the model, lets the task choose by validation, and writes the model.
@@ -222,20 +250,22 @@ class _Run:
         epoch = best.restore_best()
         self.best_epoch = epoch
         if epoch is not None:
-            self.notes.append(f"Judged and saved: the weights of epoch {epoch}, best on {best.watch}.")
+            self.notes.append(f"Judged{'' if self.call.trial else ' and saved'}: the weights of epoch {epoch}, best on {best.watch}.")
         for weight, average in zip(session.weights, session.averages):
             weight.assign(average.value)
         judged = evaluator.answers() if evaluator else None
         if judged is not None:
             session.task.facts.update(session.task.choose(*judged))
+        if self.call.trial:
+            return judged
         session.model.optimizer = None  # a saved model is its weights; the optimizer's state stays in the checkpoint
         save_model(session.model, session.task, self.folder)
         return judged
 
     def _judge(self, session: Session, evaluator: Evaluator | None, judged: Answered | None) -> dict[str, Judgement]:
-        """Judges validation and test as the saved model answers. The test split is read here and nowhere else."""
-        splits = session.splits
-        evaluators = {"validation": evaluator, "test": self._evaluator(session, splits.test) if splits.test else None}
+        """Judges validation and test as the saved model answers. The test split is read here and nowhere else, and never by a trial."""
+        splits, trial = session.splits, self.call.trial
+        evaluators = {"validation": evaluator, "test": self._evaluator(session, splits.test) if splits.test and not trial else None}
         found = {}
         for split, one in evaluators.items():
             if one is not None:
@@ -257,9 +287,10 @@ class _Run:
             "steps": loop.step,
             "best_epoch": self.best_epoch,
         }
-        curves = figures.learning_curves(read_rows(self.folder.metrics), best_epoch=self.best_epoch)
+        trial = self.call.trial
+        curves = None if trial else figures.learning_curves(read_rows(self.folder.metrics), best_epoch=self.best_epoch)
         if writers:
-            for split, judged in judgements.items():
+            for split, judged in judgements.items() if not trial else ():
                 writer = writers["train" if split == "test" else split]
                 for name, figure in judged.figures.items():
                     writer.figure(f"{split}/{name}", figure, loop.step)
@@ -267,10 +298,13 @@ class _Run:
             # at the root, so that TensorBoard lists the metrics of both splits with the settings
             with Writer(self.folder.tensorboard) as root:
                 name = f"{self.call.name}/{self.folder.path.name}"
-                root.hparams(
-                    flat_settings(self.experiment), {key: metric.value for key, metric in metrics.items()}, name=name, step=loop.step
-                )
+                values = trial.searched if trial else flat_settings(self.experiment)
+                root.hparams(values, {key: metric.value for key, metric in metrics.items()}, name=name, step=loop.step)
                 root.custom_scalars({"Train and validation": {key: [f"epoch/{key}"] for key in ("loss", *session.step.score_names)}})
+        if trial and loop.paused:
+            return {"metrics": {name: vars(metric) for name, metric in metrics.items()}, "timing": timing, "time": summary}
+        if trial:
+            judgements = {split: Judgement(judged.metrics, notes=judged.notes) for split, judged in judgements.items()}
         return write_report(
             self.folder.report,
             task=self.experiment.task,
@@ -323,12 +357,12 @@ def save_model(model: keras.Model, task: Task, folder: RunFolder) -> None:
         Path(staging).unlink(missing_ok=True)
 
 
-def training_batch(session: Session, step: int, count: int) -> tuple[Any, Any]:
-    """(inputs, targets) of the first examples of the batch of `step`, as that step sees them."""
+def training_batch(session: Session, step: int, count: int) -> tuple[Any, Any, Any]:
+    """(examples, inputs, targets) of the first of the batch of `step`: as they were decoded, and as that step sees them."""
     now = tf.constant(step, tf.int64)
     numbers, examples = session.feed.sample(step, min(count, session.plan.micro))
-    seed = order.micro_seed(session.feed.seed, now, 0)
-    return session.task.prepare(examples, keys=session.feed.keys(step, numbers), seed=seed, epoch=now // session.plan.steps_per_epoch)
+    seed, keys = order.micro_seed(session.feed.seed, now, 0), session.feed.keys(step, numbers)
+    return examples, *session.task.prepare(examples, keys=keys, seed=seed, epoch=now // session.plan.steps_per_epoch)
 
 
 def culprits(session: Session, step: int, most: int = 5) -> list[str]:

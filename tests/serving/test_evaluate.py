@@ -51,6 +51,7 @@ def test_test_judged_again_gives_the_same_numbers(run):
     for name, metric in new.items():
         assert metric == pytest.approx(old[name], abs=1e-6)
     assert all(path.read_bytes() == content for path, content in before.items())
+    assert f"tensorboard --logdir {run}\n" in (run / "report/test/report.md").read_text()
     assert "Accuracy" in done.stdout and "95 % interval" in done.stdout and "report/test/report.html" in done.stdout
 
 

@@ -1,8 +1,6 @@
 """The saved model: it answers raw input as the evaluation did, in a process that has TensorFlow and nothing of this project."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import keras
@@ -15,26 +13,12 @@ from pipelines.errors import ConfigError
 from pipelines.runs import RunFolder
 from pipelines.serving.export import export
 from pipelines.serving.load import LoadedRun, load_run
-from tests import finished_run
+from tests import alone, finished_run
 from vision.classification import Classification
 
 USE = """
-import importlib.machinery
-import sys
-
-class Forbidden:  # TensorFlow looks where keras lies, which it may; importing it fails
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("keras", "vision", "pipelines", "keras_hub", "tf_keras"):
-            return importlib.machinery.ModuleSpec(name, self, origin=f"/nowhere/{name}/__init__.py")
-
-    def create_module(self, spec):
-        raise ImportError(f"{spec.name} is forbidden here")
-
-    def exec_module(self, module):
-        pass
-
-sys.meta_path.insert(0, Forbidden())
 import json
+import sys
 import numpy as np
 import tensorflow as tf
 
@@ -59,12 +43,9 @@ def elsewhere(exported, judged, tmp_path_factory):
     """What the process with TensorFlow alone says: (its modules and labels, answers by name and batch size)."""
     folder = tmp_path_factory.mktemp("elsewhere")
     images, _, _ = judged
-    (folder / "use.py").write_text(USE)
     (folder / "images").write_text("".join(image.hex() + "\n" for image in images))
-    done = subprocess.run([sys.executable, "-I", "use.py", str(exported), "images", "answers.npz"], cwd=folder, capture_output=True,
-                          text=True, check=False, env={"PATH": "/usr/bin:/bin", "CUDA_VISIBLE_DEVICES": ""})
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1]), dict(np.load(folder / "answers.npz"))
+    said = alone.run(USE, exported, "images", "answers.npz", folder=folder)
+    return json.loads(said.splitlines()[-1]), dict(np.load(folder / "answers.npz"))
 
 
 def test_it_agrees_with_the_evaluation(elsewhere, judged):

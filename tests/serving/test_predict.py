@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 
 from pipelines import cli
 from pipelines.data.reasons import reason
-from pipelines.serving import predict as predicting
 from pipelines.serving.output import Prediction, Shown, write_csv, write_jsonl, write_table
 from pipelines.serving.predict import Predictor
 from tests import finished_run

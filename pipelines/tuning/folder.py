@@ -1,0 +1,168 @@
+"""A search's folder and its journal: what was asked, what came of it. Imports no TensorFlow.
+
+runs/<domain>/<experiment>/<name>/
+  search.yaml      the experiment with its tune section, resolved whole
+  journal.jsonl    a line for each begin, start and end; what is in it happened
+  trials/          a run for each setting: 07-peak=0.0031,dropout=0.2/
+  best.yaml        the best setting, which `train` takes as it is
+  best/, start/    it, and the experiment as it was, trained anew over several seeds
+  report/          the report over all trials
+"""
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipelines.errors import ConfigError
+from pipelines.files import finite, write_whole
+from pipelines.runs import RunFolder, differences
+
+# What may change when a search goes on: how far it goes and what is made of it, not what a trial is.
+_MAY_CHANGE = {"tune.trials", "tune.minutes", "tune.seeds", "tune.compare"}
+
+
+@dataclass(frozen=True)
+class SearchFolder:
+    """The files of one search."""
+
+    path: Path
+
+    @property
+    def search(self) -> Path:
+        return self.path / "search.yaml"
+
+    @property
+    def journal(self) -> Path:
+        return self.path / "journal.jsonl"
+
+    @property
+    def trials(self) -> Path:
+        return self.path / "trials"
+
+    @property
+    def best(self) -> Path:
+        return self.path / "best.yaml"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report"
+
+    @property
+    def begun(self) -> bool:
+        return self.search.exists()
+
+    @property
+    def finished(self) -> bool:
+        return (self.report / "search.json").exists()
+
+    def read_report(self) -> dict[str, Any]:
+        return json.loads((self.report / "search.json").read_text(encoding="utf-8"))
+
+    def run(self, name: str) -> RunFolder:
+        return RunFolder(self.path / name)
+
+    def claim(self, resolved: str) -> None:
+        """Writes the experiment into a new folder, or checks that what was begun there is the same search.
+
+        A search may go on with other tune.trials, minutes, seeds or compare: then its old report goes.
+
+        Raises:
+            ConfigError: another search stands there, or a run.
+        """
+        if (self.path / "experiment.yaml").exists():
+            raise ConfigError(f"{self.path}: there is a run of that name; give --name NEW")
+        if not self.begun or not self.journal.exists() or not self.journal.stat().st_size:  # nothing was done yet
+            write_whole(self.search, resolved)
+            return
+        differing = differences(yaml.safe_load(self.search.read_text(encoding="utf-8")), yaml.safe_load(resolved))
+        wrong = [each for each in differing if each[0] not in _MAY_CHANGE]
+        if wrong:
+            shown = "\n".join(f"  {name}: {there} there, {here} now" for name, there, here in wrong[:10])
+            raise ConfigError(f"{self.path}: this search was begun with another experiment:\n{shown}\n"
+                              "Give --name NEW for a new search, or --fresh to begin this one anew (the old one is moved aside).")
+        if differing:
+            (self.report / "search.json").unlink(missing_ok=True)
+            write_whole(self.search, resolved)
+
+    def move_aside(self) -> None:
+        """Renames the folder to <name>~1, <name>~2, ..."""
+        number = 1
+        while self.path.with_name(f"{self.path.name}~{number}").exists():
+            number += 1
+        self.path.rename(self.path.with_name(f"{self.path.name}~{number}"))
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps a second search out; the system lets go of the lock when this process ends, however it ends.
+
+        Raises:
+            ConfigError: another process is searching here.
+        """
+        try:
+            with RunFolder(self.path).locked():
+                yield
+        except ConfigError as error:
+            if "is training here" in str(error):
+                raise ConfigError(str(error).replace("is training here", "is searching here")) from None
+            raise
+
+
+class Journal:
+    """The events of a search, oldest first, and the file that holds them. Each line is on the disk before `add` returns."""
+
+    def __init__(self, path: Path):
+        """Reads what is there; a torn last line, left by a kill, is cut off.
+
+        Raises:
+            ConfigError: the file is damaged before its last line.
+        """
+        self.path = path
+        self.events: list[dict[str, Any]] = []
+        content = path.read_bytes() if path.exists() else b""
+        whole = 0
+        for number, line in enumerate(content.splitlines(keepends=True), 1):
+            try:
+                event = json.loads(line)
+                if not line.endswith(b"\n") or not isinstance(event, dict):
+                    raise ValueError("torn")
+            except ValueError:
+                if whole + len(line) < len(content):
+                    raise ConfigError(f"{path}, line {number}: not an event of a search; begin anew with --fresh") from None
+                break
+            self.events.append(event)
+            whole += len(line)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115
+        if whole < len(content):
+            os.ftruncate(self._file.fileno(), whole)
+
+    def add(self, event: Mapping[str, Any]) -> None:
+        line = (json.dumps(finite(dict(event)), ensure_ascii=False, allow_nan=False) + "\n").encode()
+        written = 0
+        while written < len(line):
+            written += self._file.write(line[written:])
+        os.fsync(self._file.fileno())
+        self.events.append(json.loads(line))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [event for event in self.events if event["event"] == kind]
+
+
+def trial_name(number: int, values: Mapping[str, Any]) -> str:
+    """A folder name that says what is tried: `07-peak=0.0031,dropout=0.2`; cut where it grows long."""
+    parts = []
+    for name, value in values.items():
+        text = f"{value:.3g}" if isinstance(value, float) else "x".join(map(str, value)) if isinstance(value, list) else str(value)
+        parts.append(f"{name.rpartition('.')[2]}={text}")
+    text = re.sub(r"[^A-Za-z0-9=,._+-]+", "-", ",".join(parts)).strip("-.,")
+    return f"{number:02d}-{text[:80].rstrip('-.,=')}"

@@ -1,0 +1,179 @@
+"""One process of a search: a survey before the first trial, a trial, or the best setting over several seeds.
+
+What came of it is a JSON file, written whole as the last thing; where that file is missing, the process was killed.
+"""
+
+import contextlib
+import json
+import os
+import statistics
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipelines import environment
+from pipelines.config.load import from_text
+from pipelines.config.schema import Experiment
+from pipelines.config.space import apply
+from pipelines.errors import ConfigError, QuartetError
+from pipelines.files import write_json
+from pipelines.listing import metric_of
+from pipelines.monitoring.metrics_log import read_rows
+from pipelines.runs import RunFolder
+from pipelines.training.launch import launch, task_class
+from pipelines.training.loop import Hook, Interrupted, Loop
+from pipelines.training.run import Call, Trial, train
+
+SURVEYED = 2000  # examples of validation that the survey judges
+MEDIAN_OF = 3  # trials that must be there before one is compared with them
+
+
+def main(arguments: Sequence[str]) -> int:
+    """`FILE`: does what the order in that file says, and writes the result beside it. Returns the exit status."""
+    file = Path(arguments[0])
+    order = json.loads(file.read_text(encoding="utf-8"))
+    work = {"survey": survey, "trial": trial, "train": repeat}[order["kind"]]
+    try:
+        result = {"status": "completed", **work(order)}
+    except Interrupted as error:
+        print(error)
+        return error.exit_status
+    except QuartetError as error:
+        print(error)
+        result = {"status": "failed", "reason": str(error), "exit_status": error.exit_status}
+    except MemoryError:
+        traceback.print_exc()
+        result = {"status": "failed", "reason": "out of memory; a smaller model or batch, or fewer --workers"}
+    except Exception as error:
+        traceback.print_exc()
+        result = {"status": "failed", "reason": f"{type(error).__name__}: {(str(error) or 'no message').splitlines()[0][:300]}"}
+    write_json(result_file(file), result)
+    return 0
+
+
+def result_file(order: Path) -> Path:
+    return order.with_name(order.name.replace("order", "result"))
+
+
+def survey(order: Mapping[str, Any]) -> dict[str, Any]:
+    """What must be known before the first trial: which metrics there are, and the precision that all trials compute in.
+
+    Judges the untrained model on some of validation. Nothing is written besides the result.
+    """
+    from pipelines.training.evaluation import Evaluator, batch_size
+    from pipelines.training.run import watched
+    from pipelines.training.session import assemble
+
+    experiment = _experiment(order)
+    session = assemble(experiment, task_class(experiment.task))
+    validation = session.splits.validation
+    if validation is None:
+        raise ConfigError("data.validation: there is no validation split, and trials are judged on nothing else; set data.validation: 0.1")
+    numbers = np.unique(np.linspace(0, len(validation) - 1, min(len(validation), SURVEYED)).astype(np.int64))
+    source = validation if len(numbers) == len(validation) else validation.subset(numbers)
+    one = Evaluator(session.task, session.model, source, machine=session.machine, data=experiment.data,
+                    batch=batch_size(experiment.evaluate, experiment.train.batch_size))
+    streamed = ["loss", *session.step.score_names]
+    judged: list[str] | None
+    try:
+        answers, targets = one.answers()
+        judged = list(session.task.judge(answers, targets, one.source).metrics)
+    except Exception:
+        traceback.print_exc()
+        judged = None  # a judgement may need more than this; then the first trial shows what there is
+    return {"streamed": streamed, "judged": judged, "watch": list(watched(session)), "own": list(session.task.watch),
+            "precision": session.machine.precision, "replicas": session.machine.replicas, "steps_per_epoch": session.plan.steps_per_epoch,
+            "fingerprint": {"train": session.splits.train.fingerprint(), "validation": validation.fingerprint()}}
+
+
+def trial(order: Mapping[str, Any]) -> dict[str, Any]:
+    """Trains the experiment with one setting and judges it on validation."""
+    began = time.perf_counter()
+    base = _experiment(order)
+    experiment = apply(base, order["values"])
+    experiment = experiment.model_copy(update={"seeds": 1})
+    further: tuple[Hook, ...] = ()
+    if order["peers"]:
+        further = (MedianRule(order["objective"], order["direction"], [Path(peer) / "metrics.jsonl" for peer in order["peers"]]),)
+    how = Trial(searched=order["values"], precision=order["precision"], epochs=order["epochs"], further=further)
+    call = Call(name=order["name"], task_class=task_class(experiment.task), quiet=True, environment=environment.facts(), trial=how)
+    folder = RunFolder(Path(order["folder"]))
+    report = train(experiment, folder, call)
+    metrics = report["metrics"]
+    found = metrics.get(f"validation/{order['objective']}")
+    if found is None:
+        there = ", ".join(name.partition("/")[2] for name in metrics if name.startswith("validation/"))
+        raise ConfigError(f"tune.objective: {order['objective']!r} is no metric of this task (there are: {there})")
+    value = metric_of(found).value
+    if not np.isfinite(value):
+        raise QuartetError(f"validation/{order['objective']} is not a finite number")
+    stopped = next((note for note in report.get("notes", ()) if note.startswith("Training ended after")), None)
+    if folder.finished:  # it will not go on
+        with contextlib.suppress(OSError):
+            for file in folder.checkpoints.glob("*.npz"):
+                file.unlink()
+    return {"value": value, "low": found.get("low"), "high": found.get("high"), "metrics": metrics, "stopped": stopped,
+            "epochs": report["timing"]["epochs"], "train_seconds": report["timing"]["train_seconds"],
+            "parts": report["time"]["seconds"], "seconds": time.perf_counter() - began}
+
+
+def repeat(order: Mapping[str, Any]) -> dict[str, Any]:
+    """Trains an experiment over several seeds, as `train` does, test split and all."""
+    experiment = _experiment(order)
+    report = launch(experiment, RunFolder(Path(order["folder"])), order["name"], quiet=True)
+    return {"metrics": report["metrics"], "spread": report.get("spread") or {}}
+
+
+def _experiment(order: Mapping[str, Any]) -> Experiment:
+    file = Path(order["experiment"])
+    return from_text(file.read_text(encoding="utf-8"), file=str(file)).experiment
+
+
+class MedianRule(Hook):
+    """Ends a trial whose best so far is worse than the median of what the others had on average by the same epoch.
+
+    After Golovin et al. 2017 ("Google Vizier", section 3.2). The others are fixed when the trial begins, so that it ends at the
+    same epoch however often it was interrupted.
+    """
+
+    name = "median"
+
+    def __init__(self, objective: str, direction: str, peers: Sequence[Path]):
+        self.key, self.sign = f"validation/{objective}", 1.0 if direction == "max" else -1.0
+        self.curves = [curve for curve in (self._curve(path) for path in peers) if curve]
+        self.best: float | None = None
+
+    def state(self) -> dict[str, Any]:
+        return {"best": self.best}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.best = state["best"]
+
+    def on_epoch(self, loop: Loop) -> None:
+        value = loop.epoch_metrics.get(self.key)
+        if value is None or not np.isfinite(value) or loop.stopping:
+            return
+        self.best = value * self.sign if self.best is None else max(self.best, value * self.sign)
+        others = [statistics.fmean(seen) for curve in self.curves if (seen := [curve[epoch] for epoch in curve if epoch <= loop.epoch])]
+        if len(others) < MEDIAN_OF or loop.step >= loop.steps:
+            return
+        middle = statistics.median(others)
+        if self.best < middle:
+            loop.stopping = (f"{self.key} {self.best * self.sign:.4g} is worse than {middle * self.sign:.4g}, "
+                             f"the median of {len(others)} trials before it")
+
+    def _curve(self, path: Path) -> dict[float, float]:
+        return {row["epoch"]: row[self.key] * self.sign for row in read_rows(path) if row.get(self.key) is not None}
+
+
+if __name__ == "__main__":
+    from pipelines.startup import start_tensorflow
+
+    start_tensorflow()
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    os._exit(main(sys.argv[1:]))

@@ -1,0 +1,233 @@
+"""What recsys.retrieval and recsys.sequential share: users with histories are examples, lists of items are answers."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from pipelines.data.source import Source, Tensors, origin
+from pipelines.errors import DataError
+from pipelines.task import Judgement, Splits, Task
+from recsys import data
+from recsys.catalogue import Catalogue
+from recsys.judged_lists import judge_lists
+from recsys.lookup import finder, id_dtype, ids_of, missing
+from recsys.models.base import ListModel
+from recsys.protocol import TRAIN, VALIDATION
+from recsys.requests import as_id, as_ids, requests
+from recsys.settings import Retrieval, Sequential
+from recsys.users import UserSource, unpacked, user_sources
+
+if TYPE_CHECKING:
+    from pipelines.monitoring.tensorboard import Writer
+
+KEYS = ("user", "history", "allow", "similar", "exclude_seen")
+
+
+class ListTask(Task):
+    """Facts: `users`, `items` (ids as given), `titles`, `features`, `history_events`, `protocol`."""
+
+    meanings: ClassVar[dict[str, str]] = {
+        "user": "a user's id; none (the smallest number, or the empty text) for a request by history",
+        "history": "ids of items, oldest first, in place of the stored history; filled up with the smallest number or empty texts",
+        "allow": "ids of the only items that may be answered; none for all",
+        "similar": "an item's id: the answer is then what is most like it",
+        "exclude_seen": "whether items of the history are left out",
+        "items": "ids of the recommended items, best first; where there are no more, the smallest number or the empty text",
+        "scores": "of each",
+        "titles": "of each",
+        "fallback": "nothing is known of the user and the history: these are the most popular items",
+    }
+    experiment: Sequential | Retrieval
+
+    def __init__(self, experiment: Any, facts: dict[str, Any] | None = None):
+        super().__init__(experiment, facts)
+        self._catalogue: Catalogue | None = None
+        self._shown: UserSource | None = None
+
+    @property
+    def watch(self) -> tuple[str, str]:  # type: ignore[override]
+        """NDCG at the first cut-off."""
+        return f"ndcg@{self.experiment.evaluate.cutoffs[0]}", "max"
+
+    @property
+    def history_length(self) -> int:
+        """Latest items of a history that the model takes."""
+        raise NotImplementedError
+
+    def training(self, made: Catalogue) -> tuple[Source, dict[str, Any]]:
+        """(the training examples, further facts)."""
+        raise NotImplementedError
+
+    def build(self, options: dict[str, Any]) -> ListModel:
+        """The model; `options` are what every ListModel takes."""
+        raise NotImplementedError
+
+    def learning(self, examples: Tensors, seed: tf.Tensor | None) -> tuple[Tensors, Tensors]:
+        """Training examples as (inputs, targets)."""
+        raise NotImplementedError
+
+    def splits(self) -> Splits:
+        settings = self.experiment
+        made, notes = data.load(settings.data, self.facts or None)
+        log = made.log
+        if made.user_ids is None or made.item_ids is None or not len(made.item_ids):
+            raise DataError(f"{log.place}: recommending needs users and items (data.user_key, data.item_key)")
+        train, more = self.training(made)
+        judged = user_sources(made, length=self.history_length, exclude_seen=settings.evaluate.exclude_seen)
+        stored = made.histories((TRAIN, VALIDATION))
+        facts = {**made.facts(), "features": {one["name"]: one for one in made.features}, "history_events": len(stored.items),
+                 "protocol": notes[0], **more}
+        self._catalogue, self._shown = made, judged.get("validation")
+        return Splits(train, judged.get("validation"), judged.get("test"), facts, log.skipped, tuple(notes))
+
+    def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
+        return dict(raw)
+
+    def prepare(self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None,
+                epoch: tf.Tensor | None = None) -> tuple[Any, Any]:
+        """Training examples as `learning` says; users to be judged and requests as `ListModel` takes them."""
+        if "seen" in examples:
+            held = unpacked(examples["held"])
+            inputs = {"user": examples["user"], "history": examples["history"], "seen": unpacked(examples["seen"]), "held": held}
+            return inputs, {"held": held}
+        if "allow" in examples:
+            return dict(examples), {}
+        return self.learning(examples, seed)
+
+    def model(self) -> keras.Model:
+        facts, settings = self.facts, self.experiment.evaluate
+        model = self.build({"users": len(facts["users"]), "items": len(facts["items"]), "events": facts["history_events"],
+                            "k": max(settings.cutoffs), "chunk": settings.chunk})
+        empty = tf.zeros([1, 1], tf.int32)
+        model({"user": empty[0], "history": tf.zeros([1, self.history_length], tf.int32), "seen": empty})
+        if self._catalogue is not None:
+            model.fill(self._catalogue)
+        return model
+
+    def scores(self, outputs: Any, targets: Any) -> Tensors:
+        """NDCG at the first cut-off of users; nothing while learning."""
+        if "held" not in targets:
+            return {}
+        k = self.experiment.evaluate.cutoffs[0]
+        held, top = targets["held"], outputs["items"][:, :k]
+        found = tf.reduce_any((top[:, :, None] == held[:, None, :]) & (top > 0)[:, :, None], -1)
+        discounts = 1.0 / np.log2(np.arange(2, k + 2)).astype(np.float32)
+        ideal = np.concatenate([[1.0], np.cumsum(discounts)]).astype(np.float32)
+        most = tf.minimum(tf.reduce_sum(tf.cast(held != 0, tf.int32), -1), k)
+        gained = tf.reduce_sum(tf.cast(found, tf.float32) * discounts[:top.shape[1]], -1)
+        return {f"ndcg@{k}": gained / tf.gather(tf.constant(ideal), most)}
+
+    def answer(self, model: Callable[[Any], Any], inputs: Any) -> Tensors:
+        """items [batch, longest cut-off] int32, scores likewise float32, fallback [batch] bool."""
+        found = model(inputs)
+        return {name: found[name] for name in ("items", "scores", "fallback")}
+
+    def targets(self, examples: Tensors) -> Tensors:
+        return {"held": examples["held"]}
+
+    # ---- judging
+
+    def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
+        base, numbers = origin(source)
+        if not isinstance(base, UserSource):
+            raise DataError("lists are judged by users with something held out; give data with a test split (data.protocol, --split test)")
+        settings = self.experiment.evaluate
+        return judge_lists(answers["items"], answers["fallback"], base, numbers, settings, protocol=self.facts["protocol"],
+                           items=len(self.facts["items"]), chosen=spread(len(numbers), settings.sample_users))
+
+    def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
+        """The lists of a few fixed validation users, as they are now."""
+        from recsys.judged_lists import sample_lists
+
+        source, count = self._shown, self.experiment.evaluate.sample_users
+        if source is None or not count:
+            return
+        numbers = np.asarray(spread(len(source), count))
+        examples = source.gather(tf.constant(numbers, tf.int64))
+        lists = model(self.prepare(examples)[0], training=False)["items"].numpy()
+        for row in sample_lists(lists, source, numbers, list(range(len(numbers)))):
+            listed = "\n".join(f"{place}. {title}" for place, title in enumerate(row["recommended"].split("; "), 1))
+            writer.text(f"lists/user {row['user']}", f"latest: {row['latest']}\n\nheld out: {row['held out']}\n\n{listed}", step)
+
+    def show_model(self, model: keras.Model, writer: "Writer", step: int) -> None:
+        """The items' vectors with their titles, for the projector."""
+        from recsys.projector import write_projector
+
+        vectors, _ = model.catalogue()
+        titles = self.facts.get("titles") or [str(value) for value in self.facts["items"]]
+        labels = {"title": titles, "id": [str(value) for value in self.facts["items"]]}
+        write_projector(writer.folder, "items", vectors.numpy()[1:], labels)
+
+    # ---- serving
+
+    def raw_spec(self) -> dict[str, tf.TensorSpec]:
+        user, item = id_dtype(self.facts["users"]), id_dtype(self.facts["items"])
+        return {"user": tf.TensorSpec([None], user), "history": tf.TensorSpec([None, None], item),
+                "allow": tf.TensorSpec([None, None], item), "similar": tf.TensorSpec([None], item),
+                "exclude_seen": tf.TensorSpec([None], tf.bool)}
+
+    @property
+    def fills(self) -> dict[str, Any]:  # type: ignore[override]
+        """What fills up lists of ids in a batch."""
+        nothing = missing(id_dtype(self.facts["items"]))
+        return {"history": nothing, "allow": nothing}
+
+    def receive(self, raw: Tensors) -> Tensors:
+        """Ids into numbers, name -> [batch, ...]; 0: unknown, or none."""
+        find = finder(self.facts["items"])
+        allow = find(raw["allow"])
+        # where none of the allowed items is known nothing may be answered, which is not the same as no list at all
+        asked = tf.reduce_any(raw["allow"] != missing(id_dtype(self.facts["items"])), -1)
+        none = asked & ~tf.reduce_any(allow > 0, -1)
+        allow = tf.concat([allow, tf.where(none, NEVER, 0)[:, None]], 1)
+        return {"user": finder(self.facts["users"])(raw["user"]), "history": find(raw["history"]), "allow": allow,
+                "similar": find(raw["similar"]), "exclude_seen": raw["exclude_seen"]}
+
+    def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
+        """Requests as JSON or in tables: a user's id, or {"user": ..., "history": [...], "allow": [...], "similar": ...,
+        "exclude_seen": false}."""
+        spec = self.raw_spec()
+        keys = {str(self.experiment.data.user_key): "user", **{key: key for key in KEYS}}
+        texts = [key for key, name in keys.items() if name != "exclude_seen" and spec[name].dtype == tf.string]
+        for name, request in requests(inputs, list(keys), "user", text=texts):
+            if isinstance(request, dict):
+                try:
+                    request = self._raw({keys[key]: value for key, value in request.items()}, spec)
+                except DataError as error:
+                    yield name, error
+                    continue
+            yield name, request
+
+    def _raw(self, request: dict[str, Any], spec: dict[str, tf.TensorSpec]) -> dict[str, Any]:
+        row: dict[str, Any] = {}
+        for name in ("user", "similar"):
+            numeric = spec[name].dtype == tf.int64
+            row[name] = as_id(request[name], numeric) if request.get(name) is not None else missing(spec[name].dtype)
+        for name in ("history", "allow"):
+            numeric = spec[name].dtype == tf.int64
+            row[name] = as_ids(request[name], numeric) if request.get(name) else []
+            row[name] = row[name] or [missing(spec[name].dtype)]
+        row["exclude_seen"] = bool(request.get("exclude_seen", self.experiment.evaluate.exclude_seen))
+        if "similar" in request:
+            known = set(map(str, self.facts["items"]))
+            if str(row["similar"]) not in known:
+                raise DataError(f"item {request['similar']!r} is unknown: nothing can be said of what is like it")
+        return row
+
+    def respond(self, answers: Tensors) -> Tensors:
+        """items [batch, k] ids as given, scores [batch, k], titles [batch, k] where there are any, fallback [batch] bool."""
+        made = {"items": ids_of(answers["items"], self.facts["items"])}
+        if self.facts.get("titles"):
+            made["titles"] = tf.gather(tf.constant(["", *self.facts["titles"]]), answers["items"])
+        return {**made, "scores": answers["scores"], "fallback": answers["fallback"]}
+
+
+NEVER = int(np.iinfo(np.int32).max)  # no item has this number
+
+
+def spread(count: int, wanted: int) -> list[int]:
+    """At most `wanted` places of `count`, evenly apart."""
+    return sorted({int(place) for place in np.linspace(0, count - 1, min(wanted, count))}) if count and wanted else []

@@ -1,0 +1,80 @@
+"""Metrics of recommendation lists, for each user; definitions stand with the function and are checked against other libraries.
+
+A list is judged by where the held-out items stand in it; gains are 0 or 1.
+"""
+
+import numpy as np
+
+
+def hits(lists: np.ndarray, held_users: np.ndarray, held_items: np.ndarray, items: int) -> np.ndarray:
+    """Whether each place of each list holds a held-out item: [users, length] bool.
+
+    Args:
+        lists: [users, length] int, items from 1; 0 where the list is shorter.
+        held_users, held_items: [pairs], the row of `lists` and the item of each held-out event; items that are 0 or less (unknown to
+            the run) are never hit.
+        items: in the catalogue.
+    """
+    width = np.int64(items) + 1
+    wanted = np.unique(held_users[held_items > 0].astype(np.int64) * width + held_items[held_items > 0])
+    keys = np.arange(len(lists), dtype=np.int64)[:, None] * width + lists
+    found = np.searchsorted(wanted, keys.ravel()).clip(0, max(0, len(wanted) - 1))
+    there = (wanted[found] == keys.ravel()).reshape(keys.shape) if len(wanted) else np.zeros(keys.shape, bool)
+    return there & (lists > 0)
+
+
+def per_user(found: np.ndarray, held: np.ndarray, k: int) -> dict[str, np.ndarray]:
+    """The metrics of each user's first `k` places.
+
+    hit_rate    1 if any of them holds a held-out item
+    recall      held-out items among them / held-out items (equal to hit_rate where one is held out)
+    ndcg        sum of 1 / log2(place + 1) over hits, divided by what the best list of `k` would have (Järvelin and Kekäläinen 2002)
+    mrr         1 / place of the first hit, 0 without one
+    map         mean over hits of precision at their place, divided by min(k, held-out items) instead of the hits
+
+    Args:
+        found: [users, length >= k] bool, see `hits`.
+        held: [users], held-out items of each, at least 1.
+
+    Returns:
+        name -> [users] float64.
+    """
+    found = found[:, :k]
+    k = found.shape[1]
+    places = np.arange(1, k + 1)
+    discounts = 1.0 / np.log2(places + 1)
+    most = np.minimum(k, held)
+    ideal = np.concatenate([[0.0], np.cumsum(discounts)])[most]
+    any_hit = found.any(axis=1)
+    first = np.where(any_hit, found.argmax(axis=1) + 1, 1)
+    precision = np.cumsum(found, axis=1) / places
+    return {
+        "ndcg": (found * discounts).sum(axis=1) / ideal,
+        "hit_rate": any_hit.astype(np.float64),
+        "recall": found.sum(axis=1) / held,
+        "mrr": any_hit / first,
+        "map": (precision * found).sum(axis=1) / most,
+    }
+
+
+def coverage(lists: np.ndarray, k: int, items: int) -> float:
+    """Share of the catalogue that stands in at least one list's first `k` places."""
+    shown = np.unique(lists[:, :k])
+    return float(np.sum(shown > 0) / items)
+
+
+def novelty(lists: np.ndarray, k: int, counts: np.ndarray, events: int) -> np.ndarray:
+    """Mean self-information of what is shown to each user, bits: -log2 of the item's share of the train events (Zhou et al. 2010).
+
+    Args:
+        counts: [1 + items], train events of each item; events: of all.
+    """
+    top = lists[:, :k]
+    bits = -np.log2(np.maximum(counts, 1) / max(1, events))
+    return np.where(top > 0, bits[top], 0.0).sum(axis=1) / np.maximum(1, (top > 0).sum(axis=1))
+
+
+def popularity(lists: np.ndarray, k: int, counts: np.ndarray) -> np.ndarray:
+    """Mean train events of what is shown to each user, [users] float64."""
+    top = lists[:, :k]
+    return np.where(top > 0, counts[top], 0).sum(axis=1) / np.maximum(1, (top > 0).sum(axis=1))

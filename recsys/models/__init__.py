@@ -1,0 +1,1 @@
+"""The networks, and what they look up by number."""

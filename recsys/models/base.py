@@ -1,0 +1,85 @@
+"""What both models that answer with lists of items share: stored histories, the fallback, and the way to the best items."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from recsys.catalogue import Catalogue
+from recsys.models.lists import recommend
+from recsys.models.store import HistoryStore
+from recsys.protocol import TRAIN, VALIDATION
+
+
+class ListModel(keras.Model):
+    """Learns from `positive` items, and otherwise answers with lists.
+
+    Inputs when judged: user [batch] int32, history [batch, length] int32 (oldest first, 0 in front), seen and held [batch, any] int32.
+    When serving: user, history [batch, any] (0 where an item is unknown), allow [batch, any], similar [batch] int32, exclude_seen [batch]
+    bool: without a history that of the user is taken from the store. See `models.lists.recommend` for the answer.
+
+    Args:
+        users, items: known ones.
+        events: in the history store.
+        length: latest items of a history that count.
+        k: length of the lists.
+        chunk: items scored at a time.
+    """
+
+    def __init__(self, *, users: int, items: int, events: int, length: int, k: int, chunk: int, name: str):
+        super().__init__(name=name)
+        self.items, self.users, self.length, self.k, self.chunk = items, users, length, min(k, items), chunk
+        self.store = HistoryStore(users, events, name="histories")
+        self.popularity = self.add_weight(shape=(items + 1,), initializer="zeros", trainable=False, name="popularity", autocast=False)
+
+    def get_config(self) -> dict[str, Any]:
+        return {}  # a run is built again from its experiment
+
+    def fill(self, made: Catalogue) -> None:
+        """Puts in what comes from the data: histories up to the test split, and how popular items are in train."""
+        self.store.fill(made.histories((TRAIN, VALIDATION)))
+        self.popularity.assign(np.log(np.maximum(made.counts, 0.5) / max(1, made.counts.sum())).astype(np.float32))
+
+    def learn(self, inputs: dict[str, tf.Tensor], training: bool) -> Any:
+        """What the loss needs, from inputs with `positive`."""
+        raise NotImplementedError
+
+    def queries(self, users: tf.Tensor, history: tf.Tensor, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
+        """(vectors [batch, width], whether anything is known of the user [batch] bool)."""
+        raise NotImplementedError
+
+    def catalogue(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """(vectors [1 + items, width], biases [1 + items]) of all items, float32."""
+        raise NotImplementedError
+
+    def call(self, inputs: dict[str, tf.Tensor], training: bool = False) -> Any:
+        if "positive" in inputs:
+            return self.learn(inputs, training)
+        options: dict[str, Any] = {}
+        if "allow" in inputs:
+            history, seen = self._served(inputs)
+            options = {"allow": inputs["allow"], "similar": inputs["similar"]}
+        else:
+            history, seen = inputs["history"], inputs["seen"]
+            options = {"held": inputs["held"]} if "held" in inputs else {}
+        vectors, known = self.queries(inputs["user"], history)
+        items, bias = self.catalogue()
+        popularity = tf.convert_to_tensor(self.popularity)
+        answer = recommend(tf.cast(vectors, tf.float32), items, bias, known=known, popularity=popularity, seen=seen, k=self.k,
+                           chunk=self.chunk, **options)
+        answer["fallback"] = ~known if "similar" not in options else ~known & (options["similar"] <= 0)
+        return answer
+
+    def _served(self, inputs: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+        """(history [batch, length], seen [batch, any]) of a request."""
+        given = inputs["history"]
+        stored = ~tf.reduce_any(given > 0, -1)
+        users = tf.where(stored, inputs["user"], 0)
+        # known items to the end, in their order: an unknown one leaves no gap
+        order = tf.argsort(tf.cast(given > 0, tf.int32), axis=-1, stable=True)
+        given = tf.gather(given, order, batch_dims=1)
+        last = tf.pad(given, [[0, 0], [self.length, 0]])[:, -self.length:]
+        history = tf.where(stored[:, None], self.store(users, self.length), last)
+        seen = tf.concat([given, self.store.all_items(users)], 1)
+        return history, tf.where(inputs["exclude_seen"][:, None], seen, 0)

@@ -1,0 +1,103 @@
+"""From a user's vector to the best items of the whole catalogue, in chunks, so that memory does not grow with it."""
+
+from typing import Any
+
+import tensorflow as tf
+
+NOTHING = -1e30  # score of what is no candidate
+
+
+def recommend(queries: tf.Tensor, items: tf.Tensor, bias: tf.Tensor, *, known: tf.Tensor, popularity: tf.Tensor, seen: tf.Tensor,
+              held: tf.Tensor | None = None, allow: tf.Tensor | None = None, similar: tf.Tensor | None = None, k: int, chunk: int,
+              ) -> dict[str, tf.Tensor]:
+    """The `k` best items for each user, best first; of equal scores the lower number goes first.
+
+    Args:
+        queries: [batch, width] float32.
+        items: [1 + items, width] float32, the vectors of all; row 0 is no candidate.
+        bias: [1 + items] float32, added to the dot products.
+        known: [batch] bool; where False the score is `popularity`.
+        popularity: [1 + items] float32.
+        seen: [batch, any] int32, no candidates; 0 fills up.
+        held: [batch, any] int32, held-out items for the loss; 0 fills up, less than 0 is passed over.
+        allow: [batch, any] int32; where a row has any item, only these are candidates.
+        similar: [batch] int32; where > 0 the score is the cosine to that item's vector, and the item itself is no candidate.
+        k: length of the lists, at most the number of items.
+        chunk: items scored at a time.
+
+    Returns:
+        items [batch, k] int32 (0 where there are no more), scores [batch, k] float32 (of such: 0), and with `held` loss [batch]: the mean
+        over held-out items of -log softmax over all items.
+    """
+    total, width = int(items.shape[0]), int(items.shape[1])
+    chunk = min(chunk, total)
+    chunks = -(-total // chunk)
+    batch = tf.shape(queries)[0]
+    if similar is not None:
+        vectors = tf.gather(items, similar)
+        asked = (similar > 0)[:, None]
+        queries = tf.where(asked, tf.math.l2_normalize(vectors, -1), queries)
+        seen = tf.concat([seen, similar[:, None]], 1)
+        inverse = tf.math.rsqrt(tf.reduce_sum(tf.square(items), -1) + 1e-12)
+    room = chunks * chunk - total
+    items = tf.reshape(tf.pad(items, [[0, room], [0, 0]]), [chunks, chunk, width])
+    numbers = tf.reshape(tf.range(chunks * chunk), [chunks, chunk])
+    biases, popular = (tf.reshape(tf.pad(value, [[0, room]]), [chunks, chunk]) for value in (bias, popularity))
+    inverses = tf.reshape(tf.pad(inverse, [[0, room]]), [chunks, chunk]) if similar is not None else None
+    some_held = held if held is not None else tf.zeros([batch, 0], tf.int32)
+
+    def step(turn: tf.Tensor, best: tf.Tensor, where: tf.Tensor, high: tf.Tensor, mass: tf.Tensor, own: tf.Tensor) -> Any:
+        dots = tf.matmul(queries, items[turn], transpose_b=True)
+        scores = dots + biases[turn]
+        if inverses is not None:
+            scores = tf.where(asked, dots * inverses[turn], scores)
+        lively = known[:, None] if similar is None else known[:, None] | asked
+        scores = tf.where(lively, scores, popular[turn])
+        first = turn * chunk
+        real = (numbers[turn] > 0) & (numbers[turn] < total)
+        plain = tf.where(real, scores, NOTHING)
+        if held is not None:
+            top = tf.maximum(high, tf.reduce_max(plain, -1))
+            mass = mass * tf.exp(high - top) + tf.reduce_sum(tf.exp(plain - top[:, None]), -1)
+            high = top
+            inside = (some_held >= first) & (some_held < first + chunk)
+            found = tf.gather(plain, tf.clip_by_value(some_held - first, 0, chunk - 1), batch_dims=1)
+            own = tf.where(inside, found, own)
+        scores = _struck(plain, seen, first, chunk)
+        if allow is not None:
+            scores = tf.where(tf.reduce_any(allow > 0, -1, keepdims=True), _only(scores, allow, first, chunk), scores)
+        both = tf.concat([best, scores], 1)
+        names = tf.concat([where, tf.broadcast_to(numbers[turn], tf.shape(scores))], 1)
+        best, order = tf.math.top_k(both, k)
+        return turn + 1, best, tf.gather(names, order, batch_dims=1), high, mass, own
+
+    start = (tf.constant(0), tf.fill([batch, k], 2 * NOTHING), tf.zeros([batch, k], tf.int32), tf.fill([batch], NOTHING),
+             tf.zeros([batch]), tf.zeros(tf.shape(some_held)))
+    shapes = (tf.TensorShape([]), *(tf.TensorShape([None, k]),) * 2, *(tf.TensorShape([None]),) * 2, tf.TensorShape([None, None]))
+    _, best, where, high, mass, own = tf.while_loop(lambda turn, *_: turn < chunks, step, start, shape_invariants=shapes,
+                                                    parallel_iterations=1)
+    there = best > NOTHING / 2
+    answer = {"items": tf.where(there, where, 0), "scores": tf.where(there, best, 0.0)}
+    if held is not None:
+        counted = tf.cast(some_held > 0, tf.float32)
+        lost = (high + tf.math.log(mass))[:, None] - own
+        answer["loss"] = tf.reduce_sum(lost * counted, -1) / tf.maximum(tf.reduce_sum(counted, -1), 1.0)
+    return answer
+
+
+def _cells(numbers: tf.Tensor, first: tf.Tensor, chunk: int) -> tf.Tensor:
+    """[n, 2] int32: (row, column of the chunk) of those of `numbers` [batch, any] that are > 0 and within the chunk."""
+    inside = (numbers > 0) & (numbers >= first) & (numbers < first + chunk)
+    rows = tf.where(inside)
+    return tf.stack([tf.cast(rows[:, 0], tf.int32), tf.gather_nd(numbers, rows) - first], 1)
+
+
+def _struck(scores: tf.Tensor, numbers: tf.Tensor, first: tf.Tensor, chunk: int) -> tf.Tensor:
+    cells = _cells(numbers, first, chunk)
+    return tf.tensor_scatter_nd_update(scores, cells, tf.fill([tf.shape(cells)[0]], NOTHING))
+
+
+def _only(scores: tf.Tensor, numbers: tf.Tensor, first: tf.Tensor, chunk: int) -> tf.Tensor:
+    cells = _cells(numbers, first, chunk)
+    allowed = tf.tensor_scatter_nd_update(tf.zeros_like(scores, tf.bool), cells, tf.ones([tf.shape(cells)[0]], tf.bool))
+    return tf.where(allowed, scores, NOTHING)

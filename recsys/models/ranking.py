@@ -1,0 +1,148 @@
+"""Ratings and clicks: DCN-v2 or DLRM over ids, features, and attention to the user's earlier ratings.
+
+The sum of what is known without them (mean, user's and item's bias) and what the network adds.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import keras_rs
+import tensorflow as tf
+
+from recsys.models.store import FeatureStore, FeatureVectors, HistoryStore, feature_spec, small
+from recsys.settings import Dcn, Dlrm
+
+HISTORY_VALUES = {"residual": "float32", "time": "int64"}
+LAG = 3.0  # scale of the logarithm of a rating's age, s, in the plain mean of recent ratings
+
+
+class RankingModel(keras.Model):
+    """[batch] float32: a rating, or the logit of a click.
+
+    Inputs: `user`, `item` [batch] int32 (0: unknown) where the data have them; each feature of the events by name; with a history
+    `at` [batch] int64 (the place in the store that the example's history ends before; -1: all of it) and `time` [batch] int64.
+
+    Args:
+        settings: the model section.
+        users, items: known ones; 0 where the data have no such ids.
+        events: ratings in the history store; 0 for none.
+        features: facts of the feature columns.
+        mean: what stands before anything is known of an example: the mean rating, or the logit of the share of clicks.
+    """
+
+    def __init__(self, settings: Dcn | Dlrm, *, users: int, items: int, events: int, features: Sequence[Mapping[str, Any]], mean: float):
+        super().__init__(name=settings.name)
+        width = settings.width
+        self.settings, self.users, self.items = settings, users, items
+        self.mean = self.add_weight(shape=(), initializer=keras.initializers.Constant(mean), trainable=False, name="mean", autocast=False)
+        self.user_vectors: Any = None
+        self.user_bias: Any = None
+        self.item_vectors: Any = None
+        self.item_bias: Any = None
+        if users:
+            self.user_vectors, self.user_bias = _ids(users, width, "user")
+        if items:
+            self.item_vectors, self.item_bias = _ids(items, width, "item")
+        self.stores = {of: FeatureStore(spec, name=f"{of}_features") for of, count in (("user", users), ("item", items))
+                       if (spec := feature_spec(features, of, count))}
+        self.features = FeatureVectors(features, width, name="features")
+        self.item_facts = [one for one in features if one["of"] == "item" and one["kind"] != "number"]
+        self.history: Any = None
+        if settings.history:
+            self.history = HistoryStore(users, events, HISTORY_VALUES, name="history")
+            self.query, self.key, self.value = (keras.layers.Embedding(items + 1, width, embeddings_initializer=small(), name=name)
+                                                for name in ("query", "key", "value"))
+            self.query_features, self.key_features = (FeatureVectors(self.item_facts, width, name=f"{name}_features")
+                                                      for name in ("query", "key"))
+            self.age = self.add_weight(shape=(), initializer=keras.initializers.Constant(-0.1), name="age", autocast=False)
+        self.dropout = keras.layers.Dropout(settings.dropout)
+        if isinstance(settings, Dcn):
+            self.cross = [keras_rs.layers.FeatureCross(projection_dim=settings.rank, name=f"cross_{number}")
+                          for number in range(settings.cross)]
+        else:
+            self.bottom = [keras.layers.Dense(units, "relu", name=f"bottom_{number}")
+                           for number, units in enumerate([*settings.bottom, width])]
+            self.dots = keras_rs.layers.DotInteraction(name="dots")
+        self.deep = [keras.layers.Dense(units, "relu", name=f"deep_{number}") for number, units in enumerate(settings.hidden)]
+        self.last = keras.layers.Dense(1, kernel_initializer=small(0.01), dtype="float32", name="last")
+
+    def get_config(self) -> dict[str, Any]:
+        return {}  # a run is built again from its experiment
+
+    def call(self, inputs: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
+        vectors, numbers, total = [], [], tf.cast(self.mean, tf.float32)
+        values = dict(inputs)
+        for of, table, bias in (("user", self.user_vectors, self.user_bias), ("item", self.item_vectors, self.item_bias)):
+            if table is None:
+                continue
+            known = tf.cast(inputs[of] > 0, table.compute_dtype)[:, None]
+            vectors.append(table(inputs[of]) * known)
+            total += tf.cast((bias(inputs[of]) * known)[:, 0], tf.float32)
+            if of in self.stores:
+                values |= self.stores[of](inputs[of])
+        more, numbers = self.features(values)
+        vectors += more
+        if self.history is not None:
+            attended, sums = self._history(inputs)
+            vectors.append(attended)
+            numbers += sums
+        vectors = [self.dropout(vector, training=training) for vector in vectors]
+        x = self._crossed(vectors, numbers, training)
+        return total + self.last(x)[:, 0]
+
+    def _crossed(self, vectors: list[tf.Tensor], numbers: list[tf.Tensor], training: bool) -> tf.Tensor:
+        plain = tf.concat([tf.cast(number, self.compute_dtype) for number in numbers], -1) if numbers else None
+        if isinstance(self.settings, Dcn):
+            x0 = tf.concat([*vectors, *([plain] if plain is not None else [])], -1)
+            crossed = x0
+            for layer in self.cross:
+                crossed = layer(x0, crossed)
+            deep = x0
+            for layer in self.deep:
+                deep = self.dropout(layer(deep), training=training)
+            return tf.concat([crossed, deep], -1)
+        dense = plain if plain is not None else tf.ones_like(vectors[0][:, :1])
+        for layer in self.bottom:
+            dense = layer(dense)
+        x = tf.concat([dense, self.dots([dense, *vectors])], -1)
+        for layer in self.deep:
+            x = self.dropout(layer(x), training=training)
+        return x
+
+    def _history(self, inputs: dict[str, tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Attention of the item to the user's earlier ratings, each as what it was above or below its biases.
+
+        Returns the weighted sum of value vectors [batch, width], and as numbers [batch, 1]: the weighted sum of the residuals,
+        their mean by age, their plain mean, and how many there are (logarithm).
+        """
+        store = self.history
+        start, stop = store.bounds(inputs["user"])
+        stop = tf.where(inputs["at"] < 0, stop, tf.minimum(inputs["at"], stop))
+        places, there = store.places(start, stop, self.settings.history)
+        count = tf.math.log1p(tf.cast(stop - start, tf.float32))[:, None] / 5.0
+        items = tf.where(there, tf.gather(tf.convert_to_tensor(store.items), places), 0)
+        residual = tf.where(there, tf.gather(tf.convert_to_tensor(store.values["residual"]), places), 0.0)
+        lag = inputs["time"][:, None] - tf.gather(tf.convert_to_tensor(store.values["time"]), places)
+        age = tf.math.log1p(tf.cast(tf.maximum(lag, 0), tf.float32))
+        query = self.query(inputs["item"]) + self._features_of(self.query_features, inputs["item"])
+        keys = self.key(items) + self._features_of(self.key_features, items)
+        scores = tf.cast(tf.einsum("bw,blw->bl", query, keys), tf.float32) + tf.cast(self.age, tf.float32) * age
+        scores = tf.where(there, scores, -1e9)
+        # a place that holds nothing takes what no rating deserves
+        weights = tf.nn.softmax(tf.concat([scores, tf.zeros_like(scores[:, :1])], -1))[:, :-1] * residual
+        attended = tf.einsum("bl,blw->bw", tf.cast(weights, keys.dtype), self.value(items))
+        recent = tf.where(there, tf.exp(-age / LAG), 0.0)
+        lately = tf.reduce_sum(recent * residual, -1, keepdims=True) / (tf.reduce_sum(recent, -1, keepdims=True) + 1.0)
+        seen = tf.reduce_sum(tf.cast(there, tf.float32), -1, keepdims=True)
+        usually = tf.reduce_sum(residual, -1, keepdims=True) / (seen + 2.0)
+        return attended, [tf.reduce_sum(weights, -1, keepdims=True), lately, usually, count]
+
+    def _features_of(self, layer: FeatureVectors, items: tf.Tensor) -> Any:
+        vectors, _ = layer(self.stores["item"](items)) if layer.facts else ([], [])
+        return tf.add_n(vectors) if vectors else 0.0
+
+
+def _ids(count: int, width: int, name: str) -> tuple[keras.layers.Embedding, keras.layers.Embedding]:
+    return (keras.layers.Embedding(count + 1, width, embeddings_initializer=small(), name=f"{name}_vectors"),
+            keras.layers.Embedding(count + 1, 1, embeddings_initializer="zeros", name=f"{name}_bias"))

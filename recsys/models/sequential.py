@@ -1,0 +1,87 @@
+"""Next item from the history: self-attention (SASRec) or a recurrent network (GRU), with items' vectors shared by input and output."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from recsys.models.base import ListModel
+from recsys.models.store import small
+from recsys.settings import Gru, Sasrec
+
+
+class SequentialModel(ListModel):
+    """Vectors of histories [batch, length, width]; see `ListModel`.
+
+    When learning, from history and positive [batch, length] and, for the sampled softmax, negatives [samples]: hidden
+    [batch, length, width], and positive, negative vectors and biases, or those of all items.
+    """
+
+    def __init__(self, settings: Sasrec | Gru, **options: Any):
+        super().__init__(length=settings.length, name=settings.name, **options)
+        self.settings, width = settings, settings.width
+        scale = 0.02 if settings.name == "sasrec" else 0.05
+        self.vectors = keras.layers.Embedding(self.items + 1, width, embeddings_initializer=small(scale), name="item_vectors")
+        self.bias = keras.layers.Embedding(self.items + 1, 1, embeddings_initializer="zeros", name="item_bias")
+        self.dropout = keras.layers.Dropout(settings.dropout)
+        if isinstance(settings, Sasrec):
+            self.positions = self.add_weight(shape=(settings.length, width), initializer=small(0.02), name="positions")
+            self.blocks: list[Any] = [Block(width, settings.heads, settings.dropout, name=f"block_{number}")
+                                      for number in range(settings.depth)]
+        else:
+            self.blocks = [keras.layers.GRU(width, return_sequences=True, name=f"gru_{number}") for number in range(settings.depth)]
+        self.norm = keras.layers.LayerNormalization(epsilon=1e-6, name="norm")
+
+    def hidden(self, history: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """[batch, length, width]: after each item of the history, what comes next looks like."""
+        there = history > 0
+        x = self.vectors(history)
+        x *= tf.cast(there, x.dtype)[..., None]
+        if isinstance(self.settings, Sasrec):
+            x = x * float(self.settings.width) ** 0.5 + tf.cast(self.positions, x.dtype)
+            length = self.settings.length
+            causal = tf.linalg.band_part(tf.ones([length, length], tf.bool), -1, 0)
+            # every place may look at itself, so that no row of the attention is empty
+            mask = causal & (there[:, None, :] | tf.eye(length, dtype=tf.bool))
+            x = self.dropout(x, training=training)
+            for block in self.blocks:
+                x = block(x, mask, training=training)
+        else:
+            x = self.dropout(x, training=training)
+            for block in self.blocks:
+                x = block(x, training=training)
+        return self.norm(x)
+
+    def learn(self, inputs: dict[str, tf.Tensor], training: bool) -> dict[str, tf.Tensor]:
+        hidden = self.dropout(self.hidden(inputs["history"], training), training=training)
+        if "negatives" not in inputs:
+            items, bias = self.catalogue()
+            return {"hidden": hidden, "items": tf.cast(items, hidden.dtype), "bias": bias}
+        named = {}
+        for name in ("positive", "negatives"):
+            named[f"{name}_vectors"] = self.vectors(inputs[name])
+            named[f"{name}_bias"] = tf.cast(self.bias(inputs[name])[..., 0], tf.float32)
+        return {"hidden": hidden, **named}
+
+    def queries(self, users: tf.Tensor, history: tf.Tensor, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
+        return self.hidden(history, training)[:, -1], tf.reduce_any(history > 0, -1)
+
+    def catalogue(self) -> tuple[tf.Tensor, tf.Tensor]:
+        return tf.cast(self.vectors.embeddings, tf.float32), tf.cast(self.bias.embeddings, tf.float32)[:, 0]
+
+
+class Block(keras.layers.Layer):
+    """Attention and a small dense network, each added to what it was given, normalised first."""
+
+    def __init__(self, width: int, heads: int, dropout: float, **options: Any):
+        super().__init__(**options)
+        self.attention = keras.layers.MultiHeadAttention(heads, width // heads, dropout=dropout, name="attention")
+        self.norms = [keras.layers.LayerNormalization(epsilon=1e-6, name=f"norm_{number}") for number in range(2)]
+        self.wide, self.narrow = keras.layers.Dense(2 * width, "gelu", name="wide"), keras.layers.Dense(width, name="narrow")
+        self.dropout = keras.layers.Dropout(dropout)
+
+    def call(self, x: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
+        y = self.norms[0](x)
+        x = x + self.dropout(self.attention(y, y, attention_mask=mask, training=training), training=training)
+        y = self.dropout(self.wide(self.norms[1](x)), training=training)
+        return x + self.dropout(self.narrow(y), training=training)

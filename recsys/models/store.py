@@ -1,0 +1,144 @@
+"""What a model looks up by number besides its weights: histories and features of users and items, as weights that never train.
+
+So they are saved, exported and copied to devices with the model, and histories are cut to examples in graph.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from recsys.catalogue import Histories
+
+
+class HistoryStore(keras.layers.Layer):
+    """Events by user, in the order of time.
+
+    Args:
+        users: known users, without the unknown one.
+        events: in all.
+        values: further values of each event by name, with their dtype, such as {"residual": "float32", "time": "int64"}.
+    """
+
+    def __init__(self, users: int, events: int, values: Mapping[str, str] | None = None, **options: Any):
+        super().__init__(trainable=False, **options)
+        self.events = max(1, events)
+        self.offsets = self.add_weight(shape=(users + 2,), dtype="int64", initializer="zeros", trainable=False, name="offsets",
+                                       autocast=False)
+        self.items = self.add_weight(shape=(self.events,), dtype="int32", initializer="zeros", trainable=False, name="items",
+                                     autocast=False)
+        plain: dict[str, Any] = {"initializer": "zeros", "trainable": False, "autocast": False}
+        self.values = {name: self.add_weight(shape=(self.events,), dtype=dtype, name=name, **plain)
+                       for name, dtype in (values or {}).items()}
+        self.built = True
+
+    def fill(self, histories: Histories, **values: np.ndarray) -> None:
+        """Puts the events in; `values` by name, [events]."""
+        self.offsets.assign(histories.offsets)
+        if len(histories.items):
+            self.items.assign(histories.items)
+            for name, value in values.items():
+                self.values[name].assign(value)
+
+    def bounds(self, users: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """(first event, one past the last) of each user [batch] int32: both [batch] int64."""
+        offsets = tf.convert_to_tensor(self.offsets)
+        return tf.gather(offsets, users), tf.gather(offsets, users + 1)
+
+    def places(self, start: tf.Tensor, stop: tf.Tensor, length: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """The last `length` events of start .. stop - 1, newest last: (places [batch, length] int64, there [batch, length] bool)."""
+        places = stop[:, None] - length + tf.range(length, dtype=tf.int64)
+        there = places >= start[:, None]
+        return tf.clip_by_value(places, 0, self.events - 1), there
+
+    def call(self, users: tf.Tensor, length: int) -> tf.Tensor:
+        """The latest items of users, filled up with 0 in front: [batch, length] int32."""
+        start, stop = self.bounds(users)
+        places, there = self.places(start, stop, length)
+        return tf.where(there, tf.gather(tf.convert_to_tensor(self.items), places), 0)
+
+    def all_items(self, users: tf.Tensor) -> tf.Tensor:
+        """All items of users, filled up with 0 at the end: [batch, longest] int32."""
+        start, stop = self.bounds(users)
+        longest = tf.maximum(tf.reduce_max(stop - start), 0)
+        places = start[:, None] + tf.range(longest)
+        there = places < stop[:, None]
+        return tf.where(there, tf.gather(tf.convert_to_tensor(self.items), tf.minimum(places, self.events - 1)), 0)
+
+
+class FeatureStore(keras.layers.Layer):
+    """Features of items or users by number; row 0 is the unknown one.
+
+    Args:
+        spec: name -> (shape of the whole array, dtype).
+    """
+
+    def __init__(self, spec: Mapping[str, tuple[Sequence[int], str]], **options: Any):
+        super().__init__(trainable=False, **options)
+        plain: dict[str, Any] = {"initializer": "zeros", "trainable": False, "autocast": False}
+        self.arrays = {name: self.add_weight(shape=tuple(shape), dtype=dtype, name=f"column_{number}", **plain)
+                       for number, (name, (shape, dtype)) in enumerate(spec.items())}
+        self.built = True
+
+    def fill(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Puts the features in."""
+        for name, value in arrays.items():
+            self.arrays[name].assign(value)
+
+    def call(self, numbers: tf.Tensor) -> dict[str, tf.Tensor]:
+        """name -> [..., ...] of the users or items `numbers`."""
+        return {name: tf.gather(tf.convert_to_tensor(array), numbers) for name, array in self.arrays.items()}
+
+
+def feature_spec(facts: Sequence[Mapping[str, Any]], of: str, count: int) -> dict[str, tuple[list[int], str]]:
+    """The arrays of `features.entity_arrays`, by name: (shape, dtype), for `count` items or users."""
+    spec: dict[str, tuple[list[int], str]] = {}
+    for one in facts:
+        if one["of"] == of:
+            shape = [count + 1, one["length"]] if one["kind"] == "list" else [count + 1]
+            spec[one["name"]] = (shape, "float32" if one["kind"] == "number" else "int32")
+    return spec
+
+
+class FeatureVectors(keras.layers.Layer):
+    """Features as vectors: categories by embedding, lists by the mean of embeddings; numbers are handed on.
+
+    Args:
+        facts: of the columns, as `features.learn` gives them.
+        width: size of a vector.
+    """
+
+    def __init__(self, facts: Sequence[Mapping[str, Any]], width: int, **options: Any):
+        super().__init__(**options)
+        self.facts, self.width = list(facts), width
+        self.embeddings = [
+            keras.layers.Embedding(len(one["values"]) + 1, width, embeddings_initializer=small(), name=f"column_{number}")
+            if one["kind"] != "number" else None for number, one in enumerate(self.facts)]
+        for embedding in self.embeddings:
+            if embedding is not None:
+                embedding.build(None)
+        self.built = True
+
+    def call(self, values: Mapping[str, tf.Tensor]) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        """(vectors [batch, width] each, numbers [batch, 1] each) of name -> [batch, ...]."""
+        vectors, numbers = [], []
+        for one, embedding in zip(self.facts, self.embeddings):
+            value = values[one["name"]]
+            if embedding is None:
+                numbers.append(value[..., None])
+                continue
+            found = embedding(value)
+            known = tf.cast(value > 0, found.dtype)[..., None]
+            if one["kind"] == "list":
+                found = tf.reduce_sum(found * known, -2) / tf.maximum(tf.reduce_sum(known, -2), 1)
+            else:
+                found = found * known
+            vectors.append(found)
+        return vectors, numbers
+
+
+def small(scale: float = 0.05) -> keras.initializers.Initializer:
+    """Normally distributed, around 0."""
+    return keras.initializers.RandomNormal(stddev=scale)

@@ -1,0 +1,334 @@
+"""recsys.ranking: how much a user will like an item, or whether they will click."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from pipelines.data.source import ArraySource, Source, Tensors, origin
+from pipelines.errors import DataError
+from pipelines.task import Judgement, Splits, Task
+from recsys import biases, data, features, judged_ratings
+from recsys.catalogue import Catalogue, Histories
+from recsys.lookup import finder, id_dtype, missing
+from recsys.models.ranking import RankingModel
+from recsys.protocol import NAMES, TRAIN
+from recsys.requests import as_id, requests
+from recsys.settings import Ranking as Experiment
+
+if TYPE_CHECKING:
+    from pipelines.monitoring.tensorboard import Writer
+
+LABEL = "label"  # no feature column may have this name
+
+
+class RatedSource(ArraySource):
+    """Events to be judged, with what a judgement needs beside answers: baselines, and whose events they are."""
+
+    def __init__(self, arrays: dict[str, np.ndarray], *, baselines: dict[str, np.ndarray], groups_of: dict[str, np.ndarray],
+                 users: np.ndarray | None, **options: Any):
+        super().__init__(arrays, **options)
+        self.baselines, self.groups_of, self.users = baselines, groups_of, users
+
+
+class RankingTask(Task):
+    """recsys.ranking. Facts: `users`, `items`, `features`, `label` (mean, low, high), `history_events`, `protocol`."""
+
+    meanings = {
+        "prediction": "the rating, or the probability of a click",
+        "known": "whether user and item (those that the request names) occur in the training data; unknown ones count as average",
+    }
+    experiment: Experiment
+
+    def __init__(self, experiment: Experiment, facts: dict[str, Any] | None = None):
+        super().__init__(experiment, facts)
+        self.clicks = experiment.loss.name == "click"
+        self._catalogue: Catalogue | None = None
+        self._biases: biases.Biases | None = None
+
+    @property
+    def watch(self) -> tuple[str, str]:  # type: ignore[override]
+        """What is followed: the mean squared error, or the log loss."""
+        return ("log_loss", "min") if self.clicks else ("mse", "min")
+
+    # ---- data
+
+    def splits(self) -> Splits:
+        settings = self.experiment.data
+        made, notes = data.load(settings, self.facts or None, pairs_once=not self.clicks)
+        log = made.log
+        if log.ratings is None:
+            raise DataError(f"{log.place}: ranking needs the column of the rating or click (data.rating_key)")
+        if self.clicks and not np.isin(log.ratings, (0.0, 1.0)).all():
+            wrong = int(np.flatnonzero(~np.isin(log.ratings, (0.0, 1.0)))[0])
+            raise DataError(f"{log.name(wrong)}: {log.ratings[wrong]:g} in column {settings.rating_key} is no click, 0 or 1; for ratings "
+                            "set loss: {name: rating}")
+        train = made.parts == TRAIN
+        ratings = log.ratings[train]
+        histories = made.histories((TRAIN,))
+        columns = {one["name"]: one for one in made.features}
+        label = {"mean": float(ratings.mean()), "low": float(ratings.min()), "high": float(ratings.max())}
+        facts = {**made.facts(), "features": columns, "history_events": len(histories.items), "protocol": notes[0], "label": label}
+        fitted = biases.fit(made.users[train], made.items[train], ratings, len(facts.get("users", ())), len(facts.get("items", ())))
+        self._catalogue, self._biases, self._histories = made, fitted, histories
+        arrays = self._arrays(made, histories)
+        parts = {name: self._source(made, arrays, number) for number, name in enumerate(NAMES)}
+        if parts["train"] is None:
+            raise DataError(f"{log.place}: no event to train on")
+        return Splits(parts["train"], parts["validation"], parts["test"], facts, log.skipped, tuple(notes))
+
+    def _arrays(self, made: Catalogue, histories: Histories) -> dict[str, np.ndarray]:
+        log, settings = made.log, self.experiment.data
+        arrays: dict[str, np.ndarray] = {}
+        if made.user_ids is not None:
+            arrays["user"] = made.users
+        if made.item_ids is not None:
+            arrays["item"] = made.items
+        arrays |= features.event_arrays(log, made.features, settings)
+        if self.experiment.model.history:
+            times = log.times if log.times is not None else log.rows.astype(np.float64)
+            arrays["time"] = whole(times)
+            arrays["at"] = _visible(made, histories, times)
+        arrays[LABEL] = log.ratings.astype(np.float32)  # type: ignore[union-attr]
+        return arrays
+
+    def _source(self, made: Catalogue, arrays: dict[str, np.ndarray], part: int) -> RatedSource | None:
+        numbers = np.flatnonzero(made.parts == part)
+        if not len(numbers):
+            return None
+        assert self._biases is not None
+        users, items = made.users[numbers], made.items[numbers]
+        mean = np.full(len(numbers), self._biases.mean)
+        baselines = {"share of clicks" if self.clicks else "mean": mean}
+        groups: dict[str, np.ndarray] = {}
+        if made.user_ids is not None and made.item_ids is not None and part != TRAIN:
+            low, high = float(made.log.ratings.min()), float(made.log.ratings.max())  # type: ignore[union-attr]
+            baselines["user and item biases"] = np.clip(self._biases(users, items), low, high)
+        if part != TRAIN:
+            if made.user_ids is not None:
+                groups["user's events in train"] = np.bincount(made.users[made.parts == TRAIN], minlength=made.users.max() + 1)[users]
+            if made.item_ids is not None:
+                groups["item's events in train"] = made.counts[items]
+        return RatedSource({key: value[numbers] for key, value in arrays.items()}, baselines=baselines, groups_of=groups,
+                           users=made.log.users[numbers] if made.log.users is not None else None,
+                           names=lambda number, made=made, numbers=numbers: made.log.name(int(numbers[number])),  # type: ignore[misc]
+                           fingerprint=f"{made.log.digest}-{NAMES[part]}-{len(numbers)}")
+
+    def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
+        return dict(raw)
+
+    def prepare(self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None,
+                epoch: tf.Tensor | None = None) -> tuple[Tensors, Any]:
+        """Inputs of `RankingModel`; labels [batch] float32, None where the examples have none."""
+        inputs = {name: value for name, value in examples.items() if name != LABEL}
+        return inputs, examples.get(LABEL)
+
+    # ---- model
+
+    def model(self) -> keras.Model:
+        facts = self.facts
+        label = facts["label"]["mean"]
+        mean = float(np.log(label / (1 - label))) if self.clicks and 0 < label < 1 else label
+        model = RankingModel(self.experiment.model, users=len(facts.get("users", ())), items=len(facts.get("items", ())),
+                             events=facts["history_events"], features=list(facts["features"].values()), mean=mean)
+        model(self._example())
+        if self._catalogue is not None and self._biases is not None:
+            self._fill(model)
+        return model
+
+    def _example(self) -> Tensors:
+        """An example as the model takes it, of zeros."""
+        found: Tensors = {}
+        for name in ("user", "item"):
+            if f"{name}s" in self.facts:
+                found[name] = tf.zeros([1], tf.int32)
+        for one in self.facts["features"].values():
+            if one["of"] == "event":
+                shape = [1, one["length"]] if one["kind"] == "list" else [1]
+                found[one["name"]] = tf.zeros(shape, tf.float32 if one["kind"] == "number" else tf.int32)
+        if self.experiment.model.history:
+            found |= {"time": tf.zeros([1], tf.int64), "at": tf.zeros([1], tf.int64)}
+        return found
+
+    def _fill(self, model: RankingModel) -> None:
+        """What is computed from train: histories, features of users and items, and the biases that the model begins with."""
+        made, fitted = self._catalogue, self._biases
+        assert made is not None and fitted is not None
+        for of, arrays in (("user", made.user_features), ("item", made.item_features)):
+            if of in model.stores:
+                model.stores[of].fill(arrays)
+        if not self.clicks and model.user_bias is not None and model.item_bias is not None:
+            model.user_bias.embeddings.assign(fitted.user[:, None].astype(np.float32))
+            model.item_bias.embeddings.assign(fitted.item[:, None].astype(np.float32))
+        if model.history is not None:
+            histories = self._histories
+            users = np.repeat(np.arange(len(histories.offsets) - 1), histories.counts())
+            residual = histories.ratings - fitted(users, histories.items)
+            model.history.fill(histories, residual=residual.astype(np.float32), time=whole(histories.times))
+
+    def loss(self, outputs: tf.Tensor, targets: tf.Tensor, training: bool) -> tf.Tensor:
+        """Squared error, or log loss in nats; [batch] float32."""
+        outputs = tf.cast(outputs, tf.float32)
+        if self.clicks:
+            return tf.nn.sigmoid_cross_entropy_with_logits(targets, outputs)
+        return tf.square(outputs - targets)
+
+    def scores(self, outputs: tf.Tensor, targets: tf.Tensor) -> Tensors:
+        """Clicks: log loss. Ratings: squared error of the answer (`mse`), whose root is RMSE."""
+        if self.clicks:
+            return {"log_loss": self.loss(outputs, targets, False)}
+        return {"mse": tf.square(self._said(outputs) - targets)}
+
+    def _said(self, outputs: tf.Tensor) -> tf.Tensor:
+        outputs = tf.cast(outputs, tf.float32)
+        return tf.sigmoid(outputs) if self.clicks else tf.clip_by_value(outputs, self.facts["label"]["low"], self.facts["label"]["high"])
+
+    def answer(self, model: Callable[[Tensors], tf.Tensor], inputs: Tensors) -> Tensors:
+        """prediction [batch] float32; known [batch] bool: user and item are known, where the data have them."""
+        there = [inputs[name] > 0 for name in ("user", "item") if name in inputs]
+        prediction = self._said(model(inputs))
+        return {"prediction": prediction, "known": tf.reduce_all(tf.stack(there), 0) if there else tf.ones_like(prediction, tf.bool)}
+
+    def targets(self, examples: Tensors) -> Tensors:
+        return {LABEL: examples[LABEL]}
+
+    # ---- judging
+
+    def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
+        base, numbers = origin(source)
+        if not isinstance(base, RatedSource):
+            raise TypeError("ranking judges its own sources")
+        judge = judged_ratings.judge_clicks if self.clicks else judged_ratings.judge_ratings
+        made = judge(answers["prediction"].astype(np.float64), targets[LABEL].astype(np.float64),
+                     baselines={name: value[numbers] for name, value in base.baselines.items()},
+                     users=base.users[numbers] if base.users is not None else None,
+                     groups={name: value[numbers] for name, value in base.groups_of.items()}, resamples=self.experiment.evaluate.bootstrap)
+        made.notes.insert(0, self.facts["protocol"])
+        if base.users is not None:
+            made.notes.append("Intervals draw whole users")
+        return made
+
+    def show(self, source: Source, writer: "Writer", step: int, *, inputs: Any = None, targets: Any = None, split: str = "train") -> None:
+        names = list(inputs)
+        rows = [" | ".join([*(_short(inputs[name][row].numpy()) for name in names), f"{float(targets[row]):g}"])
+                for row in range(len(targets))]
+        writer.text("inputs of the model", "\n".join([" | ".join([*names, LABEL]), "|".join(["---"] * (len(names) + 1)), *rows]), step)
+
+    # ---- serving
+
+    @property
+    def _columns(self) -> list[features.Facts]:
+        return [one for one in self.facts["features"].values() if one["of"] == "event"]
+
+    def raw_spec(self) -> dict[str, tf.TensorSpec]:
+        """user and item as ids, a time in seconds (0: now, after all that is known) where there is a history, and the event's columns."""
+        spec = {name: tf.TensorSpec([None], id_dtype(self.facts[f"{name}s"])) for name in ("user", "item") if f"{name}s" in self.facts}
+        if self.experiment.model.history:
+            spec["time"] = tf.TensorSpec([None], tf.int64)
+        for one in self._columns:
+            number, many = one["kind"] == "number", one["kind"] == "list"
+            spec[one["name"]] = tf.TensorSpec([None, None] if many else [None], tf.float32 if number else tf.string)
+        return spec
+
+    def receive(self, raw: Tensors) -> Tensors:
+        """Ids and values as given into numbers, name -> [batch, ...]."""
+        examples: Tensors = {name: finder(self.facts[f"{name}s"])(raw[name]) for name in ("user", "item") if f"{name}s" in self.facts}
+        if self.experiment.model.history:
+            given = raw["time"] > 0
+            examples["time"] = tf.where(given, raw["time"], tf.int64.max // 2)
+            examples["at"] = tf.fill(tf.shape(given), tf.constant(-1, tf.int64))
+        for one in self._columns:
+            value = raw[one["name"]]
+            if one["kind"] == "number":
+                standard = (value - one["mean"]) / one["std"]
+                examples[one["name"]] = tf.where(tf.math.is_finite(standard), standard, 0.0)
+            elif one["kind"] == "category":
+                examples[one["name"]] = finder(one["values"])(value)
+            else:
+                codes = finder(one["values"])(value)[:, :one["length"]]
+                padded = tf.pad(codes, [[0, 0], [0, one["length"] - tf.shape(codes)[1]]])
+                examples[one["name"]] = tf.ensure_shape(padded, [None, one["length"]])
+        return examples
+
+    def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
+        """Requests: {"user": ..., "item": ..., "time": ..., column: ...}, as JSON or in tables; or user,item."""
+        settings = self.experiment.data
+        spec = self.raw_spec()
+        ours = {"user": str(settings.user_key), "item": str(settings.item_key), "time": str(settings.time_key)}
+        names = {theirs: name for name, theirs in ours.items() if name in spec} | {name: name for name in spec}
+        texts = [theirs for theirs, name in names.items() if spec[name].dtype == tf.string]
+        for name, request in requests(inputs, list(names), "user", text=texts):
+            if isinstance(request, dict):
+                try:
+                    pair = request.get("user")
+                    if len(request) == 1 and isinstance(pair, str) and "," in pair and "item" in spec:
+                        request = dict(zip(("user", "item"), (part.strip() for part in pair.split(",", 1))))
+                    request = self._raw({names[key]: value for key, value in request.items()}, spec)
+                except DataError as error:
+                    yield name, error
+                    continue
+            yield name, request
+
+    def _raw(self, request: dict[str, Any], spec: dict[str, tf.TensorSpec]) -> dict[str, Any]:
+        row: dict[str, Any] = {}
+        kinds = {one["name"]: one["kind"] for one in self._columns}
+        for name, one in spec.items():
+            value = request.get(name)
+            if name in ("user", "item"):
+                row[name] = missing(one.dtype) if value is None else as_id(value, one.dtype == tf.int64)
+            elif name == "time":
+                row[name] = _seconds(value)
+            elif kinds[name] == "number":
+                row[name] = float("nan") if value is None else _float(name, value)
+            elif kinds[name] == "category":
+                row[name] = "" if value is None else str(value)
+            else:
+                parts = value.split(self.experiment.data.list_separator) if isinstance(value, str) else value or []
+                row[name] = [str(part) for part in parts] or [""]
+        return row
+
+    def respond(self, answers: Tensors) -> Tensors:
+        """prediction [batch] float32, known [batch] bool."""
+        return {"prediction": answers["prediction"], "known": answers["known"]}
+
+
+def whole(times: np.ndarray) -> np.ndarray:
+    """Seconds as [n] int64."""
+    return np.round(times).astype(np.int64)
+
+
+def _visible(made: Catalogue, histories: Histories, times: np.ndarray) -> np.ndarray:
+    """[n] int64: of each event, the place in the histories that its user's earlier train events end before."""
+    from recsys.protocol import in_time
+
+    at = np.zeros(len(made.log), np.int64)
+    order = in_time(made.log)
+    order = order[made.users[order] > 0]
+    train = made.parts[order] == TRAIN
+    before = np.cumsum(train) - train  # train events before each, over all users in the order of users
+    at[order] = before
+    return at
+
+
+def _seconds(value: Any) -> int:
+    from recsys.reading import _time
+
+    if value is None:
+        return 0
+    found = _time(value)
+    if found != found:
+        raise DataError(f"{value!r} is no time: seconds, or a date and time such as 2026-11-21 13:53:39")
+    return round(found)
+
+
+def _float(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise DataError(f"{value!r} in {name} is no number") from None
+
+
+def _short(value: np.ndarray) -> str:
+    return f"{value:.3g}" if value.ndim == 0 else " ".join(f"{part:.3g}" for part in value.ravel()[:8])

@@ -1,0 +1,315 @@
+"""Interactions as arrays: who, what, when, how much - from tables through pyarrow, from TFDS, or made here.
+
+Ids are kept as they were given (text or whole numbers) and counted from 0 in `Log`; rows keep their place in the file, so
+that messages can name them. 10 million rows of CSV take seconds and fit 4 GB.
+"""
+
+import hashlib
+import os
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.config.wording import did_you_mean, listed
+from pipelines.data.tables import column, read_table, row
+from pipelines.errors import DataError
+from recsys.settings import InteractionData
+
+SHOWN = 1000  # bad rows that are named one by one
+
+
+@dataclass(frozen=True)
+class Ids:
+    """Ids by number from 0, as given: [count] int64, or texts."""
+
+    values: np.ndarray
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the ids are whole numbers."""
+        return self.values.dtype.kind == "i"
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@dataclass(frozen=True)
+class Log:
+    """Interactions, an entry each.
+
+    Attributes:
+        users, items: [n] int32 numbers of `user_ids`, `item_ids`; None where the data have none (clicks without ids).
+        ratings: [n] float32, or None.
+        times: [n] float64, seconds since 1970 (or whatever the data count in), or None.
+        parts: [n] text, the data's own split of each, or None.
+        features: the feature columns of the interactions.
+        item_table, user_table: the tables of items and users, or None; with their id columns.
+        rows: [n] int64, place of each in the file, from 0.
+        place: what the data are called.
+        skipped: rows left out as unreadable, each with its reason.
+        notes: what a reader should know.
+        digest: a short hash that changes when the data do.
+    """
+
+    users: np.ndarray | None
+    items: np.ndarray | None
+    user_ids: Ids | None
+    item_ids: Ids | None
+    ratings: np.ndarray | None
+    times: np.ndarray | None
+    parts: np.ndarray | None
+    features: pa.Table
+    item_table: pa.Table | None
+    user_table: pa.Table | None
+    rows: np.ndarray
+    place: str
+    path: Path | None = None
+    skipped: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    digest: str = ""
+    dropped: dict[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, keep: np.ndarray) -> "Log":
+        """The interactions `keep` (numbers or truth values), in that order; ids stay as they are numbered."""
+        numbers = np.flatnonzero(keep) if keep.dtype == bool else keep
+
+        def of(values: np.ndarray | None) -> np.ndarray | None:
+            return None if values is None else values[numbers]
+
+        features = self.features.take(pa.array(numbers)) if self.features.num_columns else self.features
+        return replace(self, users=of(self.users), items=of(self.items), ratings=of(self.ratings), times=of(self.times),
+                       parts=of(self.parts), features=features, rows=self.rows[numbers])
+
+    def name(self, number: int) -> str:
+        """What a person calls an interaction: the row of the file."""
+        place = int(self.rows[number])
+        return row(self.path, place) if self.path is not None else f"{self.place}[{place}]"
+
+
+def read_log(data: InteractionData) -> Log:
+    """All interactions that `data` names, unsplit.
+
+    Raises:
+        DataError: names the file, the row, the column, the value and the remedy. Under on_bad_example: skip, bad rows are
+            left out and counted instead.
+    """
+    if data.source == "made":
+        from recsys.made import made_log
+
+        return made_log()
+    if data.source == "tfds":
+        return _log(data, _from_tfds(data), place=str(data.name), path=None, digest=_tfds_digest(data))
+    path = Path(str(data.path)).expanduser()
+    bad: list[str] = []
+    ids = [name for name in (data.user_key, data.item_key, data.split_key, *data.categories) if name]
+    table = read_table(path, text=ids, names=data.columns, bad_rows=bad if data.on_bad_example == "skip" else None)
+    log = _log(data, table, place=str(path), path=path, digest=_file_digest(path))
+    extra: dict[str, Any] = {}
+    for setting in ("items", "users"):
+        where, key = getattr(data, setting), getattr(data, f"{setting[:-1]}_key")
+        if where:
+            found = read_table(where, text=[key, *data.categories])
+            column(found, key, where, f"data.{setting[:-1]}_key")
+            extra[f"{setting[:-1]}_table"] = found
+    digest = hashlib.sha256((log.digest + "".join(_file_digest(Path(p)) for p in (data.items, data.users) if p)).encode()).hexdigest()[:16]
+    return replace(log, skipped=(*bad, *log.skipped), digest=digest, **extra)
+
+
+def _log(data: InteractionData, table: pa.Table, *, place: str, path: Path | None, digest: str) -> Log:
+    where = path if path is not None else place
+    say = partial(_named, path, place)
+    bad: dict[int, str] = {}
+
+    def ids_of(key: str | None, setting: str) -> tuple[np.ndarray | None, Ids | None]:
+        if key is None:
+            return None, None
+        numbers, ids, missing = encode(column(table, key, where, setting))
+        for number in missing[:SHOWN]:
+            bad[int(number)] = f"no value in column {key} ({setting})"
+        bad.update(dict.fromkeys(missing[SHOWN:].tolist(), f"no value in column {key}"))
+        return numbers, ids
+
+    users, user_ids = ids_of(data.user_key, "data.user_key")
+    items, item_ids = ids_of(data.item_key, "data.item_key")
+    ratings = times = parts = None
+    if data.rating_key is not None:
+        ratings, wrong = numbers_of(column(table, data.rating_key, where, "data.rating_key"))
+        bad.update({number: f"{value!r} in column {data.rating_key} is no number (data.rating_key)" for number, value in wrong.items()})
+        ratings = ratings.astype(np.float32)
+    if data.time_key is not None:
+        times, wrong = times_of(column(table, data.time_key, where, "data.time_key"))
+        bad.update({number: f"{value!r} in column {data.time_key} is no time: seconds, or a date and time such as 2026-11-21 13:53:39 "
+                            "(data.time_key)" for number, value in wrong.items()})
+    if data.split_key is not None:
+        parts = np.asarray(column(table, data.split_key, where, "data.split_key").to_pylist(), object).astype(str)
+    if bad and data.on_bad_example == "stop":
+        number = min(bad)
+        more = f" (and {len(bad) - 1:,} more such rows)" if len(bad) > 1 else ""
+        raise DataError(f"{say(number)}: {bad[number]}{more}. Mend or remove the row, or set data.on_bad_example: skip; "
+                        "`quartet check` lists all such rows.")
+    wanted = [name for name in dict.fromkeys([*data.numbers, *data.categories, *data.lists, *([data.title_key] if data.title_key else [])])
+              if name in table.column_names]
+    log = Log(users, items, user_ids, item_ids, ratings, times, parts, table.select(wanted), None, None,
+              np.arange(table.num_rows), place, path, digest=digest)
+    if bad:
+        keep = np.ones(len(log), bool)
+        keep[list(bad)] = False
+        log = replace(log.take(keep), skipped=tuple(f"{say(number)}: {bad[number]}" for number in sorted(bad)[:SHOWN]))
+    if not len(log):
+        raise DataError(f"{place}: not one interaction can be read" + (f"; the first: {next(iter(bad.values()))}" if bad else ""))
+    return log
+
+
+def _named(path: Path | None, place: str, number: int) -> str:
+    return row(path, number) if path is not None else f"{place}[{number}]"
+
+
+def encode(values: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, Ids, np.ndarray]:
+    """Ids as numbers: ([n] int32 with -1 where there is none, the ids in order, the places without one).
+
+    Whole numbers stay numbers: also where a CSV wrote them (`007` and ` 7` are text, `7` is a number) and as floats (7.0).
+    """
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if pa.types.is_floating(values.type):
+        values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
+    coded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+    if isinstance(coded, pa.ChunkedArray):
+        coded = coded.combine_chunks()
+    numbers = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
+    found = coded.dictionary
+    if pa.types.is_integer(found.type):
+        ids = found.to_numpy(zero_copy_only=False).astype(np.int64)
+    else:
+        plain = found.to_pylist()
+        if pa.types.is_floating(found.type) and all(float(value).is_integer() for value in plain):
+            ids = np.asarray(plain, np.int64)
+        else:
+            texts = [value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value) for value in plain]
+            empty = np.array([not text.strip() for text in texts], bool)
+            if empty.any():
+                numbers = np.where((numbers >= 0) & empty[numbers], -1, numbers)
+            whole = [_whole(text) for text in texts if text.strip()]
+            if whole and all(whole):
+                ids = np.asarray([int(text) if text.strip() else -1 for text in texts], np.int64)
+            else:
+                ids = np.asarray(texts, object).astype(str) if texts else np.asarray([], str)
+    # in the order of the ids, so that numbering does not depend on the order of the rows
+    order = np.argsort(ids, kind="stable")
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    numbers = np.where(numbers >= 0, place[numbers], -1).astype(np.int32) if len(order) else numbers
+    return numbers, Ids(ids[order]), np.flatnonzero(numbers < 0)
+
+
+def _whole(text: str) -> bool:
+    """Whether a text is a whole number as one writes it, so that nothing is lost when it is read as a number."""
+    digits = text[1:] if text.startswith("-") else text
+    return digits.isdigit() and digits.isascii() and len(digits) < 19 and (digits == "0" or digits[0] != "0") and text != "-0"
+
+
+def numbers_of(values: pa.ChunkedArray) -> tuple[np.ndarray, dict[int, Any]]:
+    """[n] float64, NaN where there is no number, and those places with what stands there."""
+    kind = values.type
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        found = values.cast(pa.float64()).combine_chunks().fill_null(float("nan")).to_numpy(zero_copy_only=False)
+    else:
+        found = np.array([_number(value) for value in values.to_pylist()], np.float64)
+    wrong = np.flatnonzero(~np.isfinite(found))
+    return found, {int(number): values[int(number)].as_py() for number in wrong}
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return float("nan")
+
+
+def times_of(values: pa.ChunkedArray) -> tuple[np.ndarray, dict[int, Any]]:
+    """[n] float64 seconds since 1970 (numbers as they are), NaN where there is no time, and those places with what stands there."""
+    kind = values.type
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        found = _seconds(values.cast(pa.timestamp("us")))
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        found = np.array([_time(value) for value in values.to_pylist()], np.float64)
+    else:
+        return numbers_of(values)
+    wrong = np.flatnonzero(~np.isfinite(found))
+    return found, {int(number): values[int(number)].as_py() for number in wrong}
+
+
+def _seconds(values: pa.ChunkedArray) -> np.ndarray:
+    whole = values.combine_chunks().cast(pa.int64())
+    return np.where(whole.is_null().to_numpy(zero_copy_only=False), np.nan, whole.fill_null(0).to_numpy(zero_copy_only=False) / 1e6)
+
+
+def _time(value: Any) -> float:
+    from datetime import datetime, timezone
+
+    text = str(value).strip()
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        when = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return float("nan")
+    return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
+
+
+def _from_tfds(data: InteractionData) -> pa.Table:
+    """The columns that are asked for, of split train, as a table."""
+    import tensorflow as tf
+
+    from pipelines.data.tfds import TfdsSource, features, prepared
+
+    known = features(prepared(str(data.name), data.data_dir))
+    keys = [data.user_key, data.item_key, data.time_key, data.rating_key, data.title_key, *data.numbers, *data.categories, *data.lists]
+    wanted = list(dict.fromkeys(key for key in keys if key))
+    missing = next((key for key in wanted if key not in known), None)
+    if missing is not None:
+        raise DataError(f"{data.name} has no feature {missing!r}; there are {listed(known, 'and')}{did_you_mean(missing, known)}")
+    source = TfdsSource(str(data.name), "train", fields={key: key for key in wanted}, data_dir=data.data_dir)
+    values = source.gather(tf.range(len(source), dtype=tf.int64))
+    columns = {}
+    for key, value in values.items():
+        names = getattr(known[key], "feature", known[key])
+        names = getattr(names, "names", None) if hasattr(names, "int2str") else None
+        if isinstance(value, tf.RaggedTensor):
+            inner = _arrow(value.flat_values.numpy(), names)
+            columns[key] = pa.ListArray.from_arrays(pa.array(value.row_splits.numpy().astype(np.int32)), inner)
+        else:
+            columns[key] = _arrow(value.numpy(), names)
+    return pa.table(columns)
+
+
+def _arrow(values: np.ndarray, names: list[str] | None) -> pa.Array:
+    if names is not None:
+        return pa.array([names[number] for number in values])
+    if values.dtype == object:
+        return pa.array([value.decode("utf-8", "replace") for value in values], pa.string())
+    return pa.array(values)
+
+
+def _tfds_digest(data: InteractionData) -> str:
+    from pipelines.data.tfds import Prepared
+
+    keys = {key: key for key in (data.user_key, data.item_key) if key}
+    return Prepared(str(data.name), "train", keys, data.data_dir).fingerprint()
+
+
+def _file_digest(path: Path) -> str:
+    about = os.stat(path)
+    return hashlib.sha256(f"{path.name} {about.st_size} {about.st_mtime_ns}".encode()).hexdigest()[:16]
+
+

@@ -1,0 +1,252 @@
+"""One label per recording: from samples to probabilities, and how they are judged."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from pipelines.data.source import Source, Tensors
+from pipelines.errors import ConfigError, DataError
+from pipelines.reports import classification, classification_figures
+from pipelines.reports.intervals import interval_by_index
+from pipelines.task import Judgement, Splits, Task
+from speech import audio, det, show, speakers
+from speech.augment import Augmenter
+from speech.data import load_commands
+from speech.features import FrontEnd, rounded
+from speech.files import find_recordings
+from speech.models import command_model
+from speech.settings import Commands
+from speech.sources import facts_of, waveform
+
+if TYPE_CHECKING:
+    from pipelines.monitoring.tensorboard import Writer
+
+MISTAKES_LISTED, PICTURES = 20, 12
+SHOWN = 6  # recordings in TensorBoard each epoch
+LONGEST = 600.0  # s; longer files are for speech.listen
+
+
+class CommandTask(Task):
+    """speech.commands. Facts: `classes`, `class_counts`, `mean`, `std`, `speakers` of train (see speech.data)."""
+
+    watch = ("accuracy", "max")
+    meanings = {
+        "samples": "recordings, full scale -1 to 1, at the model's rate; the shorter filled up at the end with anything",
+        "length": "samples of each recording",
+        "label": "the most probable class",
+        "confidence": "its probability",
+        "probabilities": "of each class",
+    }
+    experiment: Commands
+
+    def __init__(self, experiment: Commands, facts: dict[str, Any] | None = None):
+        super().__init__(experiment, facts)
+        data = experiment.data
+        self.front_end = FrontEnd(experiment.frontend, data.rate)
+        self.augmenter = Augmenter(experiment.augment, data.rate)
+        self.window = max(self.front_end.hop, round(data.seconds * data.rate))
+        self.frames = 1 + self.window // self.front_end.hop
+
+    @property
+    def classes(self) -> list[str]:
+        return self.facts["classes"]
+
+    def splits(self) -> Splits:
+        made = load_commands(self.experiment, self.decode)
+        augment = self.experiment.augment
+        if augment.copies:
+            from speech.copies import with_copies
+
+            made = replace(made, train=with_copies(made.train, augment, self.experiment.data.rate, self.experiment.train.seed))
+        return made
+
+    def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
+        """One recording to the window that the model hears, int16 [window]."""
+        samples = placed(raw["samples"][None], raw["length"][None], self.window)[0]
+        return {"samples": samples, **({"label": tf.cast(raw["label"], tf.int32)} if "label" in raw else {})}
+
+    def prepare(self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None,
+                ) -> tuple[tf.Tensor, Any]:
+        """Features [batch, frames, width] float32, normalised; labels [batch] int32."""
+        waveforms = tf.cast(examples["samples"], tf.float32) / 32768.0
+        return self.features(waveforms, keys), examples.get("label")
+
+    def features(self, waveforms: tf.Tensor, keys: tf.Tensor | None = None) -> tf.Tensor:
+        """Waveforms [batch, window] to what the model sees, augmented where there are keys."""
+        lengths = tf.fill(tf.shape(waveforms)[:1], self.window)
+        if keys is not None and self.augmenter.on_waveforms:
+            waveforms, _ = self.augmenter.waveforms(waveforms, lengths, keys, window=True)
+        mean, std = (tf.constant(self.facts[name], tf.float32) for name in ("mean", "std"))
+        features = self.front_end.normalized(self.front_end(waveforms, lengths), lengths, mean, std)
+        if keys is not None:
+            frames = self.front_end.frames(lengths)
+            features = self.augmenter.features(features, frames, keys, self.experiment.frontend.hop)
+        return tf.ensure_shape(features, [None, self.frames, self.front_end.width])
+
+    def model(self) -> keras.Model:
+        return command_model(self.experiment.model, frames=self.frames, width=self.front_end.width, classes=len(self.classes))
+
+    def loss(self, outputs: tf.Tensor, targets: tf.Tensor, training: bool) -> tf.Tensor:
+        """Cross-entropy in nats, [batch] float32; with label smoothing (Szegedy et al. 2016) when training."""
+        logits = tf.cast(outputs, tf.float32)
+        smoothing = self.experiment.loss.label_smoothing if training else 0.0
+        if not smoothing:
+            return tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)
+        wanted = tf.one_hot(targets, len(self.classes)) * (1.0 - smoothing) + smoothing / len(self.classes)
+        return tf.nn.softmax_cross_entropy_with_logits(wanted, logits)
+
+    def example_weights(self, targets: tf.Tensor) -> tf.Tensor | None:
+        setting, counts = self.experiment.loss.class_weights, self.facts["class_counts"]
+        if setting == "none":
+            return None
+        if isinstance(setting, dict):
+            unknown = sorted(set(setting) - set(self.classes))
+            if unknown:
+                raise ConfigError(f"loss.class_weights: the data have no class {unknown[0]!r} (there are: {', '.join(self.classes)})")
+            weights = [setting.get(name, 1.0) for name in self.classes]
+        else:
+            weights = [sum(counts) / (len(counts) * count) if count else 0.0 for count in counts]
+        return tf.gather(tf.constant(weights, tf.float32), targets)
+
+    def scores(self, outputs: tf.Tensor, targets: tf.Tensor) -> Tensors:
+        return {"accuracy": tf.cast(tf.argmax(outputs, -1, tf.int32) == targets, tf.float32)}
+
+    def answer(self, model: Callable[[tf.Tensor], tf.Tensor], inputs: tf.Tensor) -> Tensors:
+        """Probabilities [batch, classes] float32."""
+        return {"probabilities": tf.nn.softmax(tf.cast(model(inputs), tf.float32))}
+
+    def targets(self, examples: Tensors) -> Tensors:
+        return {"label": examples["label"]}
+
+    def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
+        settings = self.experiment.evaluate
+        answered = classification.classified(answers["probabilities"], targets["label"], self.classes)
+        known = facts_of(source)
+        made = Judgement(
+            metrics=classification.metrics(answered, resamples=settings.bootstrap),
+            tables={
+                "per_class": classification.per_class(answered),
+                "per_speaker": speakers.accuracy_by_speaker(answered.hits, known.speakers),
+                "worst_confusions": classification.worst_confusions(answered),
+                "worst_mistakes": classification.mistakes_table(answered, min(settings.worst, MISTAKES_LISTED), source.name),
+            },
+            notes=[classification.baseline_note(answered)],
+        )
+        said = speakers.heard_before(known.speakers, self.facts.get("speakers") or [])
+        if said:
+            made.notes.append(said)
+        matrix = classification.confusion_matrix(answered.labels, answered.predicted, len(self.classes))
+        made.figures["confusion"] = classification_figures.confusion(matrix, self.classes)
+        made.figures["reliability"] = classification_figures.reliability(
+            classification.reliability(answered), error=made.metrics["calibration_error"].value)
+        self._keyword(made, answered)
+        worst = classification.worst_mistakes(answered, min(settings.worst, PICTURES))
+        if worst:
+            waves = tf.stack([placed(*_batch(waveform(source, mistake.number)), self.window)[0] for mistake in worst])
+            seen = self.features(tf.cast(waves, tf.float32) / 32768.0).numpy()
+            captions = [f"{self.classes[m.predicted]} {m.confidence:.0%}, is {self.classes[m.true]}: {Path(source.name(m.number)).name}"
+                        for m in worst]
+            made.figures["worst_mistakes"] = show.spectrograms(
+                [[one] for one in seen], captions, ["as the model sees it"], hop=self.experiment.frontend.hop,
+                title="Worst mistakes: said, and what it is")
+        made.tables = {name: rows for name, rows in made.tables.items() if rows or name != "per_speaker"}
+        return made
+
+    def _keyword(self, made: Judgement, answered: classification.Classified) -> None:
+        """The DET curve for one keyword, and each class's equal error rate."""
+        present = [number for number in range(len(self.classes)) if 0 < np.sum(answered.labels == number) < len(answered.labels)]
+        if not present:
+            return
+        rates = {number: det.equal_error_rate(answered.probabilities[:, number], answered.labels == number) for number in present}
+        chosen = self.experiment.evaluate.keyword
+        if chosen is not None and chosen not in self.classes:
+            raise ConfigError(f"evaluate.keyword: the data have no class {chosen!r} (there are: {', '.join(self.classes)})")
+        main = self.classes.index(chosen) if chosen is not None else max(present, key=lambda number: rates[number])
+        hardest = sorted(present, key=lambda number: -rates[number])
+        shown = [main, *[number for number in hardest if number != main][:3]]
+        curves = {self.classes[number]: det.det_curve(answered.probabilities[:, number], answered.labels == number)[1:]
+                  for number in shown if number in rates}
+        made.figures["det"] = det.figure(curves)
+        hits = answered.labels == main
+
+        def rate(numbers: np.ndarray) -> float:
+            return det.equal_error_rate(answered.probabilities[numbers, main], hits[numbers])
+
+        made.metrics["keyword_eer"] = interval_by_index(rate, len(hits), resamples=min(200, self.experiment.evaluate.bootstrap))
+        made.tables["keyword"] = [{"class": self.classes[number], "eer": rates[number]} for number in hardest]
+        made.notes.append(f"The keyword of the DET curve is {self.classes[main]!r}"
+                          + (" (evaluate.keyword)" if chosen else ", the hardest one; evaluate.keyword chooses") + ".")
+
+    def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
+        """Recordings to play, spectrograms before and after augmentation, and what the model answers to them."""
+        names = [self.classes[int(label)] for label in targets.numpy()[:SHOWN]]
+        waves = examples["samples"][:SHOWN].numpy() / np.float32(32768.0)
+        before = self.features(tf.constant(waves))
+        shares = self.answer(lambda batch: model(batch, training=False), before)["probabilities"].numpy()
+        captions = [f"{name}; answered {self.classes[int(share.argmax())]} {share.max():.0%}" for name, share in zip(names, shares)]
+        writer.audio("recordings", waves, self.experiment.data.rate, step, captions=captions)
+        pairs = [[first, second] for first, second in zip(before.numpy(), inputs.numpy())]
+        hop = self.experiment.frontend.hop
+        writer.figure("features", show.spectrograms(pairs, captions, ["as recorded", "after augmentation"], hop=hop), step)
+
+    def raw_spec(self) -> dict[str, tf.TensorSpec]:
+        return {"samples": tf.TensorSpec([None, None], tf.float32), "length": tf.TensorSpec([None], tf.int32)}
+
+    def receive(self, raw: Tensors) -> Tensors:
+        """Waveforms [batch, samples] float32 and their lengths to int16 [batch, window]."""
+        samples = tf.cast(rounded(raw["samples"]) * 32768.0, tf.int16)
+        return {"samples": tf.ensure_shape(placed(samples, raw["length"], self.window), [None, self.window])}
+
+    def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
+        data = self.experiment.data
+        for path, start, duration in find_recordings(inputs):
+            name = str(path) if not start and duration is None else f"{path}#t={start:g}" + (f",{start + duration:g}" if duration else "")
+            try:
+                if duration is None and audio.header(path).seconds > LONGEST:
+                    raise DataError(f"lasts over {LONGEST:.0f} s; python -m speech.listen finds commands in long recordings")
+                found = audio.read(path, data.rate, channel=data.channel, start=start, duration=duration)
+                yield name, {"samples": found, "length": len(found)}
+            except DataError as error:
+                yield name, error
+
+    def respond(self, answers: Tensors) -> Tensors:
+        """label [batch] string, confidence [batch] float32, probabilities [batch, classes] float32."""
+        best = tf.argmax(answers["probabilities"], -1)
+        return {"label": tf.gather(tf.constant(self.classes), best), "confidence": tf.reduce_max(answers["probabilities"], -1),
+                "probabilities": answers["probabilities"]}
+
+
+def _batch(samples: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:
+    return tf.constant(samples[None]), tf.constant([len(samples)], tf.int32)
+
+
+def placed(samples: tf.Tensor, lengths: tf.Tensor, window: int) -> tf.Tensor:
+    """Recordings as windows of one length: the shorter in the middle of silence, of the longer the loudest part. In graph.
+
+    Args:
+        samples: [batch, any] int16; what lies behind the lengths is not looked at.
+        lengths: [batch] int32.
+
+    Returns:
+        [batch, window] int16. The loudest part is found exactly, in whole numbers, so it is the same in any batch.
+    """
+    size = tf.shape(samples)[1]
+    lengths = tf.minimum(lengths, size)
+    samples = tf.where(tf.range(size)[None] < lengths[:, None], samples, tf.zeros([], tf.int16))
+    # energy of every stretch of `window` samples that lies within a recording
+    energy = tf.cumsum(tf.square(tf.cast(samples, tf.int64)), axis=1)
+    energy = tf.pad(energy, [[0, 0], [1, 0]])
+    first = tf.maximum(size - window, 0) + 1
+    stretches = energy[:, size - first + 1:] - energy[:, :first]
+    inside = tf.range(first)[None] <= (lengths - window)[:, None]
+    loudest = tf.argmax(tf.where(inside, stretches, tf.constant(-1, tf.int64)), axis=1, output_type=tf.int32)
+    start = tf.where(lengths > window, loudest, -((window - lengths) // 2))
+    where = start[:, None] + tf.range(window)[None]
+    own = (where >= 0) & (where < lengths[:, None])
+    found = tf.gather(samples, tf.clip_by_value(where, 0, tf.maximum(size - 1, 0)), batch_dims=1)
+    return tf.where(own, found, tf.zeros([], tf.int16))

@@ -1,0 +1,255 @@
+"""Opens the data of an experiment - made recordings, TFDS, a folder, a table - as the data's own splits, nothing divided yet."""
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipelines.config.wording import listed
+from pipelines.data.divide import ALIASES, find
+from pipelines.data.records import RecordSource, tfds_source
+from pipelines.data.tfds import features, prepared
+from pipelines.errors import DataError
+from speech import audio, synthetic
+from speech.features import to_int16
+from speech.manifests import AUDIO_COLUMNS, open_table
+from speech.recorded import file_lengths, files_fingerprint, files_loader, groups_of, recordings, with_speakers
+from speech.settings import SpeechData, TranscriptData
+from speech.sources import Facts, Opened, Recordings
+
+STORED_RATES = {"spoken_digit": 8000, "yes_no": 8000, "speech_commands": 16_000, "librispeech": 16_000, "ljspeech": 22_050}  # Hz
+NOISE_FOLDER = "_background_noise_"  # of Google's Speech Commands: long recordings of noise beside the class folders
+
+
+
+def open_data(data: SpeechData, *, texts: bool) -> Opened:
+    """The data set, with transcripts where `texts`, else with class names. Raises DataError that names file or row and the remedy."""
+    kind = {"synthetic": _synthetic, "tfds": _tfds, "folder": _folder, "table": open_table}[data.source]
+    opened = kind(data, texts)
+    if data.test_names is not None or data.test_last is not None:
+        opened = _own_test(opened, data)
+    return opened
+
+
+def _synthetic(data: SpeechData, texts: bool) -> Opened:
+    def load(_: str) -> Recordings:
+        made = synthetic.sentences() if texts else synthetic.commands()
+        waves = [to_int16(audio.resampled(one.samples, synthetic.RATE, data.rate)) for one in made]
+        files = [f"{one.speaker}_{one.take}_{one.word.replace(' ', '-')}" for one in made]
+        facts = Facts([f"synthetic {name}" for name in files], files, None if texts else [one.word for one in made],
+                      [one.word for one in made] if texts else None, [one.speaker for one in made],
+                      np.array([len(wave) for wave in waves], np.int32))
+        return recordings(lambda number: waves[number], facts, f"synthetic 1 {len(made)} {data.rate} {texts}", data)
+
+    return Opened("the synthetic recordings", ["all"], load, notes=["The recordings are synthesised by this package: they are not voices"])
+
+
+def _tfds(data: SpeechData, texts: bool) -> Opened:
+    name = data.name or ""
+    builder = prepared(name, data.data_dir)
+    known = features(builder)
+    sound = data.audio_key or next((key for key in AUDIO_COLUMNS if key in known), None)
+    if sound is None:
+        raise DataError(f"data.audio_key: {name} has no feature {listed(AUDIO_COLUMNS)}; there are {listed(known, 'and')}")
+    what = data.text_key if texts and isinstance(data, TranscriptData) else data.label_key
+    fields = {"samples": sound, "what": what}
+    for key, feature in (("file", f"{sound}/filename"), ("speaker", data.speaker_key), ("speaker", "speaker_id"), ("id", "id")):
+        if feature in known and key not in fields:
+            fields[key] = feature
+    stored = data.stored_rate or getattr(known[sound], "sample_rate", None) or STORED_RATES.get(builder.info.name)
+    if not stored:
+        raise DataError(f"data.stored_rate: {name} does not say at which rate it is recorded; set it")
+    place = builder.info.full_name
+
+    def load(split: str) -> Recordings:
+        source = tfds_source(name, split, fields=fields, data_dir=data.data_dir)
+        if isinstance(source, RecordSource):
+            return _by_number(source, place)
+        samples = source._values["samples"]
+        starts, flat = samples.row_splits.numpy(), samples.flat_values.numpy()
+        if flat.dtype != np.int16:
+            peak = int(np.abs(flat).max(initial=0))
+            if peak > 32768:
+                raise DataError(f"{place}: samples reach {peak:,}, which is more than 16 bits hold")
+            flat = flat.astype(np.int16)
+        values = {key: source._values[key] for key in fields if key != "samples"}
+        source._values = {}  # the int64 samples take four times as much
+
+        def wave(number: int) -> np.ndarray:
+            own = flat[starts[number]:starts[number + 1]]
+            if not len(own):
+                raise DataError("holds no samples")
+            return own if stored == data.rate else to_int16(audio.resampled(own / np.float32(32768.0), stored, data.rate))
+
+        lengths = np.array([audio.resampled_length(int(size), stored, data.rate) if size else 0 for size in np.diff(starts)], np.int32)
+        return _described(wave, values, lengths, split, source.fingerprint())
+
+    def _by_number(source: RecordSource, place: str) -> Recordings:
+        import tensorflow as tf
+
+        def wave(number: int) -> np.ndarray:
+            own = source.gather(tf.constant([number], tf.int64))["samples"]
+            own = (own.flat_values if hasattr(own, "flat_values") else own[0]).numpy()
+            return to_int16(audio.resampled((own / 32768.0).astype(np.float32), stored, data.rate))
+
+        values = {key: tf.ragged.constant(source._column(fields[key])) if source._column(fields[key]).dtype == object
+                  and isinstance(source._column(fields[key])[0], np.ndarray) else tf.constant(source._column(fields[key]))
+                  for key in fields if key != "samples"}
+        return _described(wave, values, None, source.split, source.fingerprint())
+
+    def _described(wave: Any, values: dict[str, Any], lengths: np.ndarray | None, split: str, fingerprint: str) -> Recordings:
+        count = int(values["what"].shape[0])
+        said = [_words(value, known[what], data) for value in _rows(values["what"])]
+        title = f"{builder.info.full_name.rpartition('/')[0]}/{split}"
+        files = [_text(value) for value in values["file"].numpy()] if "file" in values else (
+            [_text(value) for value in values["id"].numpy()] if "id" in values else [str(number) for number in range(count)])
+        names = [f"{title}[{number}]" + (f" {file}" if "file" in values or "id" in values else "") for number, file in enumerate(files)]
+        speakers = [_text(value) for value in values["speaker"].numpy()] if "speaker" in values else None
+        facts = Facts(names, files, None if texts else said, said if texts else None, speakers, lengths)
+        return recordings(wave, facts, f"{fingerprint} {stored} {data.rate} {said}", data)
+
+    return Opened(place, _renamed(sorted(builder.info.splits), data, place), lambda split: load(data.train if split == "train" else split))
+
+
+def _renamed(names: list[str], data: SpeechData, place: str) -> list[str]:
+    """The data's splits with the one to train on called train."""
+    if data.train == "train":
+        return names
+    parts = [part.partition("[")[0].strip() for part in data.train.split("+")]
+    unknown = [part for part in parts if part not in names]
+    if unknown:
+        raise DataError(f"data.train: {place} has no split {unknown[0]!r}; there are {listed(names, 'and')}")
+    return ["train", *(name for name in names if name not in parts and name != "train")]
+
+
+def _rows(values: Any) -> list[Any]:
+    return [row.tolist() for row in values.numpy()] if hasattr(values, "row_splits") else values.numpy().tolist()
+
+
+def _words(value: Any, feature: Any, data: SpeechData) -> str:
+    """A stored label or text as text: class numbers by their names, several joined by blanks."""
+    inner = getattr(feature, "feature", feature)
+    names = getattr(data, "words", None) or getattr(inner, "names", None)
+    if isinstance(value, (list, np.ndarray)):
+        return " ".join(_words(one, inner, data) for one in value)
+    if isinstance(value, bytes):
+        return _text(value)
+    if names is not None and isinstance(value, int):
+        if not 0 <= value < len(names):
+            raise DataError(f"data.words: has no word for class {value}")
+        return str(names[value])
+    return str(value)
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _folder(data: SpeechData, texts: bool) -> Opened:
+    root = Path(data.path or "")
+    if not root.is_dir():
+        raise DataError(f"data.path: {root} is not a folder" if root.exists() else f"data.path: {root} does not exist")
+    if texts:
+        return _transcribed_folder(root, data)
+    from pipelines.data.folders import read_folders
+
+    noise = root / NOISE_FOLDER
+    found = read_folders(root, key="samples", suffixes={*audio.SUFFIXES, *audio.UNREAD}, kind="recording")
+    notes = list(found.notes)
+
+    def load(split: str) -> Recordings:
+        source = found.splits[split]
+        labels = [found.classes[label] for label in np.asarray(source.labels)]
+        keep = [number for number, label in enumerate(labels) if label != NOISE_FOLDER]
+        files: list[tuple[Path, float, float | None]] = [(Path(source.paths[number]), 0.0, None) for number in keep]
+        labels = [labels[number] for number in keep]
+        if noise.is_dir() and len(keep) < len(source.paths):
+            pieces = _pieces(noise, getattr(data, "seconds", 1.0))
+            files += pieces
+            labels += ["_silence_"] * len(pieces)
+        names = [str(path) + (f"#t={start:g}" if start or duration else "") for path, start, duration in files]
+        relative = [os.path.relpath(path, root) for path, _, _ in files]
+        facts = Facts(names, relative, labels, None, None, file_lengths(files, data.rate))
+        if data.speaker_pattern and noise.is_dir():  # noise has no speaker: each piece is one of its own
+            spoken = with_speakers(facts.of(range(len(keep))), data).speakers or []
+            facts = replace(facts, speakers=[*spoken, *(name for name in names[len(keep):])])
+            return Recordings(files_loader(files, data), facts, files_fingerprint(files, root, data), groups=groups_of(facts, data))
+        return recordings(files_loader(files, data), facts, files_fingerprint(files, root, data), data)
+
+    return Opened(str(root), sorted(found.splits), load, notes)
+
+
+def _pieces(folder: Path, seconds: float) -> list[tuple[Path, float, float | None]]:
+    """Long recordings of noise cut into pieces of the model's length."""
+    made: list[tuple[Path, float, float | None]] = []
+    for path in sorted(folder.rglob("*")):
+        if path.suffix.lower() in audio.SUFFIXES:
+            whole = int(audio.header(path).seconds / seconds)
+            made += [(path, round(number * seconds, 6), seconds) for number in range(whole)]
+    return made
+
+
+def _transcribed_folder(root: Path, data: SpeechData) -> Opened:
+    """Recordings with a .txt of the same name beside each; folders train, validation and test where there are any."""
+    tops = sorted(path for path in root.iterdir() if path.is_dir() and any(path.name.lower() in names for names in ALIASES.values()))
+    parts = {path.name: path for path in tops} if any(path.name.lower() in ALIASES["train"] for path in tops) else {"all": root}
+
+    def load(split: str) -> Recordings:
+        paths = sorted(path for path in parts[split].rglob("*") if path.suffix.lower() in {*audio.SUFFIXES, *audio.UNREAD}
+                       and not path.name.startswith("."))
+        if not paths:
+            raise DataError(f"{parts[split]} holds no recordings ({', '.join(audio.SUFFIXES)})")
+        texts = []
+        for path in paths:
+            beside = path.with_suffix(".txt")
+            if not beside.is_file():
+                raise DataError(f"{path}: has no transcript; write it to {beside.name} beside it, or name recordings and texts in a table")
+            try:
+                texts.append(" ".join(beside.read_text(encoding="utf-8-sig").split()))
+            except UnicodeDecodeError as error:
+                raise DataError(f"{beside}: is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8") from None
+        files: list[tuple[Path, float, float | None]] = [(path, 0.0, None) for path in paths]
+        facts = Facts([str(path) for path in paths], [os.path.relpath(path, root) for path in paths], None, texts, None,
+                      file_lengths(files, data.rate))
+        return recordings(files_loader(files, data), facts, files_fingerprint(files, root, data), data)
+
+    return Opened(str(root), sorted(parts), load)
+
+
+def _own_test(opened: Opened, data: SpeechData) -> Opened:
+    """The data with a test split cut off by the recordings' names (data.test_names, data.test_last)."""
+    pool = opened.names[0] if len(opened.names) == 1 else find("train", opened.names)
+    if pool is None:
+        return opened
+    cut: dict[str, np.ndarray] = {}
+    whole: list[Recordings] = []
+
+    def load(split: str) -> Any:
+        if split not in ("train", "test"):
+            return opened.load(split)
+        if not cut:
+            source = opened.load(pool)
+            files = source.facts.files
+            if data.test_names is not None:
+                pattern = re.compile(data.test_names)
+                test = np.array([bool(pattern.search(name)) for name in files])
+                if not test.any() or test.all():
+                    raise DataError(f"data.test_names: {data.test_names!r} matches {'no' if not test.any() else 'every'} recording of "
+                                    f"{opened.place} (names are such as {files[0]!r})")
+            else:
+                last = int(data.test_last or 0)
+                if last >= len(files):
+                    raise DataError(f"data.test_last: {opened.place} has {len(files)} recordings, which leaves none to train on")
+                test = np.zeros(len(files), bool)
+                test[np.argsort(np.array(files), kind="stable")[-last:]] = True
+            cut.update(train=np.flatnonzero(~test), test=np.flatnonzero(test))
+            whole.append(source)
+            opened.notes.append(f"test: {test.sum():,} of {len(files):,} recordings, by their names "
+                                + (f"({data.test_names})" if data.test_names is not None else f"(the last {data.test_last})"))
+        return whole[0].subset(cut[split])
+
+    others = [name for name in opened.names if name not in (pool, "test")]
+    return Opened(opened.place, ["train", "test", *others], load, opened.notes, opened.skipped)

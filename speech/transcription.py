@@ -1,0 +1,252 @@
+"""Text per recording, by CTC: from samples to words, and how they are judged."""
+
+from collections.abc import Callable, Iterator
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from pipelines.data.lengths import Lengths, stacked
+from pipelines.data.source import Source, Tensors
+from pipelines.errors import DataError
+from pipelines.task import Judgement, Metric, Splits, Task
+from speech import audio, ctc, show, speakers, wer
+from speech.augment import Augmenter
+from speech.data import load_transcripts
+from speech.features import FrontEnd, rounded
+from speech.files import find_recordings
+from speech.long import pieces
+from speech.models import steps_of, stride_of, transcript_model
+from speech.settings import Transcription
+from speech.sources import facts_of
+from speech.text import SPACE, Alphabet, normalized
+
+if TYPE_CHECKING:
+    from pipelines.monitoring.tensorboard import Writer
+
+WORST = 20  # utterances aligned in the report
+SHOWN, TIMED = 6, 16  # recordings in TensorBoard each epoch, and behind the real-time factor
+BLANK = ("the decoder writes nothing but blanks. Usual causes: too few epochs or too low a learning rate (CTC begins with blanks and "
+         "leaves them after some hundred steps), too high a learning rate (look at the gradient norm), transcripts that do not belong to their "
+         "recordings, a wrong sample rate, recordings too short for their transcripts, or silent ones (quartet check looks for these)")
+
+
+class TranscriptionTask(Task):
+    """speech.transcription. Facts: `unit`, `tokens`, `longest`, `mean`, `std`, `speakers` (see speech.data.load_transcripts)."""
+
+    watch = ("token_error_rate", "min")
+    length = "length"
+    details = ("words", "starts", "ends")
+    read_at_once = (4, 16)
+    meanings = {
+        "samples": "recordings, full scale -1 to 1, at the model's rate; the shorter filled up at the end with anything",
+        "length": "samples of each recording",
+        "text": "what is said",
+        "confidence": "mean over time of the probability of what was taken; not calibrated",
+        "words": "the words of the text, filled up with empty ones",
+        "starts": "when each word begins, s; -1 where there is none",
+        "ends": "when each word ends, s; -1 where there is none",
+    }
+    experiment: Transcription
+
+    def __init__(self, experiment: Transcription, facts: dict[str, Any] | None = None):
+        super().__init__(experiment, facts)
+        data = experiment.data
+        self.front_end = FrontEnd(experiment.frontend, data.rate)
+        self.augmenter = Augmenter(experiment.augment, data.rate)
+
+    @property
+    def length_unit(self) -> int:  # type: ignore[override]
+        """A quarter of a second: few different shapes, little padding."""
+        return max(1, self.experiment.data.rate // 4)
+
+    @property
+    def alphabet(self) -> Alphabet:
+        return Alphabet(self.facts["unit"], tuple(self.facts["tokens"]))
+
+    def splits(self) -> Splits:
+        return load_transcripts(self.experiment, self.decode)
+
+    def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
+        """One recording: samples int16 [length], length, tokens int32 [longest] from 0, token_count."""
+        samples = raw["samples"][:raw["length"]]
+        return {"samples": samples, "length": raw["length"], **{name: raw[name] for name in ("tokens", "token_count") if name in raw}}
+
+    def prepare(self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None,
+                ) -> tuple[Any, Any]:
+        """({"features" [batch, frames, width] float32, "frames" [batch] int32}, {"tokens", "token_count", "frames"})."""
+        waveforms, lengths = tf.cast(examples["samples"], tf.float32) / 32768.0, examples["length"]
+        if keys is not None and self.augmenter.on_waveforms:
+            waveforms, lengths = self.augmenter.waveforms(waveforms, lengths, keys, window=False)
+        mean, std = (tf.constant(self.facts[name], tf.float32) for name in ("mean", "std"))
+        features = self.front_end.normalized(self.front_end(waveforms, lengths), lengths, mean, std)
+        frames = self.front_end.frames(lengths)
+        if keys is not None:
+            features = self.augmenter.features(features, frames, keys, self.experiment.frontend.hop)
+        features = tf.ensure_shape(features, [None, None, self.front_end.width])
+        targets = {name: examples[name] for name in ("tokens", "token_count") if name in examples}
+        return {"features": features, "frames": frames}, {**targets, "frames": frames}
+
+    def model(self) -> keras.Model:
+        return transcript_model(self.experiment.model, width=self.front_end.width, tokens=len(self.facts["tokens"]))
+
+    def steps(self, frames: tf.Tensor) -> tf.Tensor:
+        """Steps of the model's output for so many frames."""
+        return steps_of(self.experiment.model, frames)
+
+    def loss(self, outputs: tf.Tensor, targets: Any, training: bool) -> tf.Tensor:
+        """CTC loss in nats, [batch] float32; 0 for a recording with too few steps for its transcript."""
+        return ctc.loss(tf.cast(outputs, tf.float32), self.steps(targets["frames"]), targets["tokens"], targets["token_count"])
+
+    def scores(self, outputs: tf.Tensor, targets: Any) -> Tensors:
+        """Of greedy search: wrong tokens as a share of those said, and the share of recordings for which anything is written."""
+        found, _, _ = ctc.greedy(tf.cast(outputs, tf.float32), self.steps(targets["frames"]))
+        wrong = ctc.errors(found, targets["tokens"], targets["token_count"])
+        return {"token_error_rate": wrong / tf.maximum(tf.cast(targets["token_count"], tf.float32), 1.0),
+                "written_share": tf.cast(found[:, 0] > 0, tf.float32)}
+
+    def answer(self, model: Callable[[Any], tf.Tensor], inputs: Any) -> Tensors:
+        """tokens [batch, steps] int32 from 1, filled up with 0; the step at which each begins; confidence [batch] float32."""
+        logits, steps = tf.cast(model(inputs), tf.float32), self.steps(inputs["frames"])
+        tokens, at, confidence = ctc.greedy(logits, steps)
+        settings = self.experiment.evaluate
+        if settings.search == "beam":
+            tokens = ctc.beam(logits, steps, settings.beam)
+            at = ctc.aligned(logits, steps, tokens)
+        return {"tokens": tokens, "at": at, "confidence": confidence}
+
+    def targets(self, examples: Tensors) -> Tensors:
+        return {"length": examples["length"]}
+
+    def texts(self, tokens: np.ndarray) -> list[str]:
+        """Found tokens [n, steps], from 1, as texts."""
+        return [self.alphabet.text([number - 1 for number in row if number > 0]) for row in tokens.tolist()]
+
+    def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
+        settings, known = self.experiment.evaluate, facts_of(source)
+        said = [normalized(text, self.experiment.tokens) for text in known.texts or ()]
+        written = self.texts(answers["tokens"])
+        counted = wer.count(said, written)
+        made = Judgement(metrics=wer.metrics(counted, resamples=settings.bootstrap))
+        made.tables["per_speaker"] = wer.per_speaker(counted, known.speakers)
+        made.tables["per_word"] = wer.per_word(counted)
+        worst = wer.worst(counted, min(settings.worst, WORST))
+        made.tables["worst_utterances"] = [self._row(number, counted, source, answers) for number in worst]
+        made.tables = {name: rows for name, rows in made.tables.items() if rows}
+        seconds = float(targets["length"].sum()) / self.experiment.data.rate
+        errors = counted.table.sum(0)
+        made.notes.append(f"{int(counted.words.sum()):,} words in {seconds:,.0f} s: {errors[1]:,} substituted, {errors[2]:,} deleted, "
+                          f"{errors[3]:,} inserted; {settings.search} search.")
+        heard = speakers.heard_before(known.speakers, self.facts.get("speakers") or [])
+        if heard:
+            made.notes.append(heard)
+        if written and not any(written):
+            made.notes.append(f"{BLANK[0].upper()}{BLANK[1:]}.")
+        return made
+
+    def _row(self, number: int, counted: wer.Counted, source: Source, answers: dict[str, np.ndarray]) -> dict[str, Any]:
+        first, second = wer.lines(counted.pairs[number])
+        return {"recording": source.name(number), "words_said": int(counted.words[number]), "wrong": int(counted.errors[number]),
+                "said": first, "written": second, "confidence": float(answers["confidence"][number])}
+
+    def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
+        """Recordings to play, spectrograms before and after augmentation, and what is written under what is said."""
+        count = min(SHOWN, len(inputs["frames"]))
+        lengths, said = examples["length"].numpy(), self._said(targets, count)
+        before, _ = self.prepare({name: value[:count] for name, value in examples.items()})
+        pictures = [[batch["features"][row].numpy()[:int(batch["frames"][row])] for batch in (before, inputs)] for row in range(count)]
+        clips = [examples["samples"][row].numpy()[:lengths[row]] / np.float32(32768.0) for row in range(count)]
+        writer.audio("recordings", clips, self.experiment.data.rate, step, captions=said)
+        hop = self.experiment.frontend.hop
+        writer.figure("features", show.spectrograms(pictures, said, ["as recorded", "after augmentation"], hop=hop), step)
+        found = self.answer(lambda batch: model(batch, training=False), before)
+        written = self.texts(found["tokens"].numpy())
+        blocks = ["\n".join(wer.lines(wer.align(truth.split(), guess.split()))) for truth, guess in zip(said, written)]
+        writer.text("predictions on train (said, written)", "```\n" + "\n\n".join(blocks) + "\n```", step)
+
+    def _said(self, targets: Any, count: int) -> list[str]:
+        tokens, counts = targets["tokens"].numpy(), targets["token_count"].numpy()
+        return [self.alphabet.text(tokens[row][:counts[row]].tolist()) for row in range(count)]
+
+    def remark(self, metrics: dict[str, float]) -> str | None:
+        """Names the usual causes where an epoch's recordings, of validation or else of train, are all written as nothing."""
+        share = metrics.get("validation/written_share", metrics.get("train/written_share", 1.0))
+        return BLANK if share == 0.0 else None
+
+    def explain(self, model: keras.Model, judgement: Judgement, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray],
+                source: Source) -> None:
+        """Adds the real-time factor: seconds of computing for a second of sound, front end and search included, on some recordings."""
+        rows = [self.decode({name: value[0] for name, value in source.gather(tf.constant([number], tf.int64)).items()})
+                for number in range(min(TIMED, len(source)))]
+        spec = {name: tf.TensorSpec([None] if name == "samples" else value.shape, value.dtype) for name, value in rows[0].items()}
+        batch = stacked(rows, spec, Lengths(self.length or "", self.length_unit))
+
+        def whole(given: Tensors) -> Tensors:
+            return self.respond(self.answer(lambda x: model(x, training=False), self.prepare(given)[0]))
+
+        run = tf.function(whole, autograph=False)
+        run(batch)  # traced here
+        began = perf_counter()
+        run(batch)
+        heard = float(batch["length"].numpy().sum()) / self.experiment.data.rate
+        judgement.metrics["real_time_factor"] = Metric((perf_counter() - began) / heard, n=len(rows))
+
+    def raw_spec(self) -> dict[str, tf.TensorSpec]:
+        return {"samples": tf.TensorSpec([None, None], tf.float32), "length": tf.TensorSpec([None], tf.int32)}
+
+    def receive(self, raw: Tensors) -> Tensors:
+        """Waveforms [batch, samples] float32 and their lengths to int16, zeros behind each."""
+        lengths = tf.minimum(raw["length"], tf.shape(raw["samples"])[1])
+        own = tf.range(tf.shape(raw["samples"])[1])[None] < lengths[:, None]
+        samples = tf.cast(rounded(tf.where(own, raw["samples"], 0.0)) * 32768.0, tf.int16)
+        return {"samples": samples, "length": lengths}
+
+    def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
+        """Long recordings come in pieces, each named `file#t=start,end` in seconds."""
+        data = self.experiment.data
+        for path, start, duration in find_recordings(inputs):
+            name = str(path) if not start and duration is None else f"{path}#t={start:g}" + (f",{start + duration:g}" if duration else "")
+            try:
+                whole = audio.read(path, data.rate, channel=data.channel, start=start, duration=duration)
+                parts = pieces(whole, data.rate, self.experiment.evaluate.piece)
+                for first, last in parts:
+                    begin, end = start + first / data.rate, start + last / data.rate
+                    named = name if len(parts) == 1 else f"{path}#t={begin:.2f},{end:.2f}"
+                    yield named, {"samples": whole[first:last], "length": last - first}
+            except DataError as error:
+                yield name, error
+
+    def respond(self, answers: Tensors) -> Tensors:
+        """text [batch] string, confidence [batch], words [batch, most] string, starts and ends [batch, most] float32, s."""
+        alphabet, tokens = self.alphabet, answers["tokens"]
+        plain = [token.replace(SPACE, " ") if alphabet.unit == "subwords" else token for token in alphabet.tokens]
+        strings = tf.gather(tf.constant(["", *plain]), tokens)
+        is_blank = tf.gather(tf.constant([True, *(token == " " for token in alphabet.tokens)]), tokens)
+        before = tf.pad(is_blank[:, :-1], [[0, 0], [1, 0]], constant_values=True)
+        begins = tf.gather(tf.constant([False, *alphabet.begins_word()]), tokens) | (~is_blank & before)
+        if alphabet.unit == "subwords":  # a lone SPACE begins the word that follows it
+            lone = tf.gather(tf.constant([False, *(token == SPACE for token in alphabet.tokens)]), tokens)
+            begins = (begins & ~lone) | (tf.pad(lone[:, :-1], [[0, 0], [1, 0]]) & ~lone & ~is_blank)
+            is_blank = is_blank | lone
+        number = tf.cumsum(tf.cast(begins, tf.int32), axis=1)  # of the word, from 1
+        most = tf.maximum(tf.reduce_max(number), 1)
+        batch = tf.shape(tokens)[0]
+        rows = tf.range(batch)[:, None] * (most + 1) + tf.where(is_blank, 0, number)
+        second = stride_of(self.experiment.model) * self.experiment.frontend.hop
+        at = tf.cast(answers["at"], tf.float32) * second
+
+        def by_word(reduce: Any, values: tf.Tensor) -> tf.Tensor:
+            found = reduce(tf.reshape(values, [-1]), tf.reshape(rows, [-1]), batch * (most + 1))
+            return tf.reshape(found, [batch, most + 1])[:, 1:]
+
+        there = by_word(tf.math.unsorted_segment_max, tf.where(is_blank, 0, 1)) > 0
+        starts = tf.where(there, by_word(tf.math.unsorted_segment_min, at), -1.0)
+        ends = tf.where(there, by_word(tf.math.unsorted_segment_max, at + second), -1.0)
+        hit = (tf.where(is_blank, 0, number)[:, None] == tf.range(1, most + 1)[None, :, None])
+        words = tf.strings.strip(tf.strings.reduce_join(tf.where(hit, strings[:, None], ""), axis=2))
+        text = tf.strings.strip(tf.strings.reduce_join(words, axis=1, separator=" "))
+        return {"text": text, "confidence": answers["confidence"], "words": words, "starts": starts, "ends": ends}
+
+

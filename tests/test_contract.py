@@ -1,0 +1,154 @@
+"""Every task of every domain keeps the one contract: trains, is judged, padded, saved, loaded, predicts and is exported like the others."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipelines.config.domains import tasks
+from tests import alone
+
+
+@dataclass(frozen=True)
+class Case:
+    """A small experiment for a task, and something to predict.
+
+    Attributes:
+        config: a shipped experiment that needs no data from elsewhere.
+        overrides: what makes it train in seconds.
+        inputs: (empty folder, splits) -> what a person would hand to `quartet predict`.
+    """
+
+    config: str
+    overrides: tuple[str, ...]
+    inputs: Callable[[Path, Any], list[str]]
+
+
+def digit_files(folder: Path, splits: Any) -> list[str]:
+    import tensorflow as tf
+
+    for number in range(5):
+        image = splits.test.gather(tf.constant([number], tf.int64))["image"][0]
+        (folder / f"{number}.png").write_bytes(tf.io.encode_png(image).numpy())
+    return [str(folder)]
+
+
+CASES = {
+    "vision.classification": Case("vision/digits", ("model.widths=[8, 8]", "model.hidden=16"), digit_files),
+}
+COMMON = ("train.epochs=2", "train.precision=float32", "train.devices=cpu", "evaluate.bootstrap=100", "evaluate.worst=2",
+          "monitor.samples=2")
+
+
+def test_every_task_has_a_case():
+    assert set(CASES) == set(tasks())
+
+
+@pytest.fixture(scope="module", params=sorted(CASES))
+def trained(request, tmp_path_factory):
+    """(case, loaded run, its report, its splits), trained in this process."""
+    from pipelines.config.load import load
+    from pipelines.runs import RunFolder
+    from pipelines.serving.load import load_run, task_class
+    from pipelines.training.run import Call, train
+
+    case = CASES[request.param]
+    known = load(case.config, [*COMMON, *case.overrides])
+    assert known.experiment.task == request.param
+    folder = RunFolder(tmp_path_factory.mktemp("runs") / known.name / "small")
+    report = train(known.experiment, folder, Call(known.name, task_class(request.param), quiet=True))
+    run = load_run(folder, where="cpu")
+    return case, run, report, type(run.task)(run.task.experiment).splits()
+
+
+def test_the_report_holds_what_the_task_follows(trained):
+    _, run, report, splits = trained
+    watch, direction = run.task.watch
+    assert direction in ("max", "min")
+    assert f"validation/{watch}" in report["metrics"] and f"test/{watch}" in report["metrics"]
+    for name, metric in report["metrics"].items():
+        assert metric["value"] is None or np.isfinite(metric["value"]), name
+    main = report["metrics"][f"test/{watch}"]
+    assert main["low"] <= main["value"] <= main["high"] and main["n"] > 0
+    assert 0.0 <= report["timing"]["input_wait_fraction"] <= 1.0
+    assert {name: len(source) for name, source in vars(splits).items() if name in ("train", "validation", "test")} == {
+        name: report["data"]["examples"][name] for name in ("train", "validation", "test")}
+
+
+def test_facts_are_plain_and_learned_from_train_alone(trained):
+    _, run, _, splits = trained
+    assert json.loads(json.dumps(splits.facts)) == splits.facts == run.task.facts
+
+
+def answers(run: Any, source: Any, batch: int) -> dict[str, np.ndarray]:
+    from pipelines.training.evaluation import Evaluator
+
+    found, targets = Evaluator(run.task, run.model, source, machine=run.machine, batch=batch, data=run.experiment.data).answers()
+    assert all(len(value) == len(source) for value in (*found.values(), *targets.values()))
+    return found
+
+
+def test_an_answer_does_not_depend_on_its_batch(trained):
+    """Alone, in small batches and in large ones; what pads a batch changes nothing."""
+    _, run, _, splits = trained
+    some = splits.test.subset(np.random.default_rng(0).permutation(len(splits.test))[:12])
+    one, whole = answers(run, some, 1), answers(run, some, 12)
+    assert set(one) == set(whole)
+    for name, value in whole.items():
+        if value.dtype.kind == "f":
+            np.testing.assert_allclose(one[name], value, atol=1e-4, rtol=1e-4, err_msg=name)
+        else:
+            assert (one[name] == value).mean() > 0.99, name
+
+
+def test_the_run_predicts(trained, tmp_path):
+    from pipelines.serving.predict import Predictor
+
+    case, run, _, splits = trained
+    made = list(Predictor(run).predict(case.inputs(tmp_path, splits)))
+    assert made and all(one.error is None and one.values for one in made)
+
+
+SERVE = """
+import sys
+import sys
+import numpy as np
+import tensorflow as tf
+model = tf.saved_model.load(sys.argv[1])
+with np.load(sys.argv[2]) as given:
+    answer = model.signatures["serving_default"](**{name: tf.constant(given[name]) for name in given.files})
+np.savez(sys.argv[3], **{name: value.numpy().astype("S") if value.dtype == tf.string else value.numpy() for name, value in answer.items()})
+"""
+
+
+def test_the_exported_model_answers_as_the_run_with_tensorflow_alone(trained, tmp_path):
+    import tensorflow as tf
+
+    from pipelines.serving.answers import respond, stacked
+    from pipelines.serving.export import export
+
+    case, run, _, splits = trained
+    (tmp_path / "inputs").mkdir()
+    rows = [row for _, row in run.task.read(case.inputs(tmp_path / "inputs", splits))]
+    raw = stacked(run.task, rows)
+    expected = respond(run, run.task.receive(raw))
+    target = export(run, tmp_path / "exported")
+    plain = {name: value.numpy().astype("S") if value.dtype == tf.string else value.numpy() for name, value in raw.items()}
+    np.savez(tmp_path / "raw.npz", **plain)
+    alone.run(SERVE, target, "raw.npz", "answer.npz", folder=tmp_path)
+    with np.load(tmp_path / "answer.npz") as given:
+        assert set(given.files) == set(expected)
+        for name, value in expected.items():
+            if value.dtype == tf.string:
+                assert np.array_equal(given[name], value.numpy().astype("S")), name
+            else:
+                np.testing.assert_allclose(given[name], value.numpy(), atol=1e-5, err_msg=name)
+
+
+def test_the_readme_of_the_exported_model_explains_every_name(trained):
+    _, run, _, _ = trained
+    assert set(run.task.raw_spec()) <= set(run.task.meanings)
