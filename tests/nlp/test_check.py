@@ -16,8 +16,9 @@ def checked(path, tokens=None, **data):
 
 
 def plain(count=60):
-    things = "shower lamp window heating door wifi towel pillow kettle mirror".split()
-    return [(f"please look at the {things[number % 10]} in room {number}, it does not work", ("low", "high")[number % 2]) for number in range(count)]
+    things = ["shower", "lamp", "window", "heating", "door", "wifi", "towel", "pillow", "kettle", "mirror"]
+    return [(f"please look at the {things[number % 10]} in room {number}, it does not work", ("low", "high")[number % 2])
+            for number in range(count)]
 
 
 def write(folder, **splits):
@@ -79,7 +80,7 @@ def test_languages_are_guessed(text, name):
 
 def test_near_pairs_are_those_that_overlap():
     base = list(range(100, 200))
-    rows = [base, base[:95] + [1, 2, 3], base[:50] + list(range(50)), [], [7], [7]]
+    rows = [base, [*base[:95], 1, 2, 3], [*base[:50], *range(50)], [], [7], [7]]
     pairs, capped = near_pairs([tf.ragged.constant(rows[:3], dtype=tf.int64), tf.ragged.constant(rows[3:], dtype=tf.int64, ragged_rank=1)])
     assert [(one, other) for one, other, _ in pairs] == [(0, 1), (4, 5)] and not capped
     assert pairs[0][2] == pytest.approx(95 / 103)

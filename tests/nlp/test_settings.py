@@ -35,7 +35,7 @@ def test_wrong_settings_are_named(change, message):
 
 
 def test_the_experiments_of_the_design_are_there():
-    assert set("quickstart imdb_bag imdb_best clinc_best clinc_bag ag_news table finetune".split()) <= set(SHIPPED)
+    assert {"quickstart", "imdb_bag", "imdb_best", "clinc_best", "clinc_bag", "ag_news", "table", "finetune"} <= set(SHIPPED)
 
 
 @pytest.mark.parametrize("name", SHIPPED)

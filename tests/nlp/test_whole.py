@@ -193,7 +193,7 @@ def test_standard_input_is_answered_line_by_line(runs):
     process = subprocess.Popen([sys.executable, "-m", "pipelines.cli", "predict", str(runs["bag"]), "-"], stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT, env=environment())
     try:
-        process.stdin.write("the shower is broken\n".encode())
+        process.stdin.write(b"the shower is broken\n")
         process.stdin.flush()
         assert process.stdout.readline().startswith(b"input,label,confidence")
         assert process.stdout.readline().startswith(b"the shower is broken,")  # though the input goes on

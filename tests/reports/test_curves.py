@@ -42,4 +42,5 @@ def test_the_figure_draws():
     positive = np.arange(50) % 3 == 0
     lines = {"a": curves.roc(np.arange(50), positive), "b": curves.roc(-np.arange(50), positive)}
     assert len(curves.figure(lines, kind="roc").axes[0].lines) == 3
-    assert curves.figure({"a": curves.precision_recall(np.arange(50), positive)}, kind="precision_recall").axes[0].get_ylabel() == "precision"
+    drawn = curves.figure({"a": curves.precision_recall(np.arange(50), positive)}, kind="precision_recall")
+    assert drawn.axes[0].get_ylabel() == "precision"
