@@ -80,6 +80,6 @@ class ListModel(keras.Model):
         order = tf.argsort(tf.cast(given > 0, tf.int32), axis=-1, stable=True)
         given = tf.gather(given, order, batch_dims=1)
         last = tf.pad(given, [[0, 0], [self.length, 0]])[:, -self.length:]
-        history = tf.where(stored[:, None], self.store(users, self.length), last)
+        history = tf.where(stored[:, None], self.store(users, length=self.length), last)
         seen = tf.concat([given, self.store.all_items(users)], 1)
         return history, tf.where(inputs["exclude_seen"][:, None], seen, 0)
