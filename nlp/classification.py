@@ -70,12 +70,12 @@ class Classification(Task):
         return made[1]
 
     def splits(self) -> Splits:
-        return data.load_texts(self.experiment)
+        return data.load_texts(self.experiment, self.facts)
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         """One text as {"tokens": [length] int32, "length"} with its label and weight."""
         ids = self.tokenizer.ids(raw["text"][None]).flat_values
-        targets = {name: raw[name] for name in ("label", "weight") if name in raw}
+        targets: Tensors = {name: raw[name] for name in ("label", "weight") if name in raw}
         if "label" in targets and not self.many:
             targets["label"] = tf.cast(targets["label"], tf.int32)
         return {"tokens": ids, "length": tf.size(ids), **targets}
@@ -97,10 +97,13 @@ class Classification(Task):
 
     def initialise(self, model: keras.Model, batches: Iterator[tuple[Any, Any]]) -> None:
         settings = self.experiment.model
-        if isinstance(settings, Bag) and settings.naive_bayes:
-            from nlp.models.bag import count_tokens, set_ratios
+        if isinstance(settings, Bag) and (settings.naive_bayes or settings.rarity):
+            from nlp.models.bag import count_tokens, set_rarity, set_ratios
 
-            set_ratios(model, count_tokens(batches, self.tokenizer.size, len(self.classes)))
+            if settings.naive_bayes:
+                set_ratios(model, count_tokens(batches, self.tokenizer.size, len(self.classes)))
+            else:
+                set_rarity(model, count_tokens(batches, self.tokenizer.size, 1)[:, 0], self.facts["splits"]["train"]["examples"])
 
     def loss(self, outputs: tf.Tensor, targets: Any, training: bool) -> tf.Tensor:
         """Cross-entropy in nats, [batch] float32: of the classes, with smoothing when training; or summed over the labels (many).

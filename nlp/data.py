@@ -16,12 +16,16 @@ from pipelines.errors import DataError
 from pipelines.task import Splits
 
 BATCH = 1024  # texts cut at a time
+LEARNED = ("vocabulary", "backbone", "tokenizer")  # facts by which texts are cut
 
 
-def load_texts(experiment: TextClassification) -> Splits:
+def load_texts(experiment: TextClassification, known: dict[str, Any] | None = None) -> Splits:
     """The splits of a text experiment. Examples are {"text", "label", "weight"}: the class number, or len(classes) for a text of no
     class, or with labels: many [classes] float32 of 0 and 1; the weight is 0 for texts of no class outside of train, and otherwise such
     that a mean over the split is a mean over the texts of the classes.
+
+    Args:
+        known: facts of a finished run, whose tokens are then taken as they are.
 
     Facts:
         classes: names in the order of the labels.
@@ -49,12 +53,7 @@ def load_texts(experiment: TextClassification) -> Splits:
     if kept is None:
         raise DataError(f"{opened.place} has no training examples")
     facts: dict[str, Any] = {"classes": classes, "class_counts": _counts(kept, len(classes))}
-    if not isinstance(experiment.model, Pretrained):
-        facts |= tokens.learn(experiment.cutting, batches(kept))
-    else:
-        from nlp.models import pretrained
-
-        facts |= pretrained.learn(experiment.model)
+    facts |= {name: known[name] for name in LEARNED if name in known} if known else _learned(experiment, kept)
     facts["splits"] = describe(dict(made), classes if data.labels == "one" else None)
     if reject is not None:
         found = {name: int(np.sum(source.labels == len(classes))) for name, source in made.items()
@@ -65,6 +64,15 @@ def load_texts(experiment: TextClassification) -> Splits:
                             "(the share of validation's other texts that pass), or add such texts to it")
     return Splits(train=kept, validation=made["validation"], test=made["test"], facts=facts, skipped=tuple(opened.skipped),
                   notes=(*opened.notes, *notes))
+
+
+def _learned(experiment: TextClassification, train: TextSource) -> dict[str, Any]:
+    """What tokens need to know of train, or of the preset."""
+    if not isinstance(experiment.model, Pretrained):
+        return tokens.learn(experiment.cutting, batches(train))
+    from nlp.models import pretrained
+
+    return pretrained.learn(experiment.model)
 
 
 def batches(source: TextSource, size: int = BATCH) -> Iterator[tf.Tensor]:
@@ -109,13 +117,13 @@ def _final(source: Source, classes: int, *, judged: bool) -> TextSource:
             hot[row, list(base.label_sets[number])] = 1.0
         values, labels, weights = {"label": hot}, None, np.ones(len(numbers), np.float32)
     else:
-        stored = source.labels
+        stored = np.asarray(source.labels)
         labels = np.where(stored == OUTSIDE, classes, stored)
         inside = labels < classes
-        weights = np.where(inside, len(labels) / max(1, inside.sum()), 0.0) if judged else np.ones(len(labels))
+        weights = (np.where(inside, len(labels) / max(1, inside.sum()), 0.0) if judged else np.ones(len(labels))).astype(np.float32)
         values = {"label": labels}
     with tf.device("CPU:0"):
-        tensors = {name: tf.constant(value) for name, value in (values | {"weight": weights.astype(np.float32)}).items()}
+        tensors = {name: tf.constant(value) for name, value in (values | {"weight": weights}).items()}
     return TextSource(texts, tensors, lambda number: base.name(int(numbers[number])), fingerprint=source.fingerprint(), labels=labels,
                       groups=source.groups)
 

@@ -75,7 +75,9 @@ def _decomposed(points: tf.RaggedTensor) -> tf.RaggedTensor:
 @functools.cache
 def decompositions() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Code points that NFKD changes [k] int32 ascending, where their parts begin [k + 1] int32, and the parts int32."""
-    keys, starts, parts = [], [0], []
+    keys: list[int] = []
+    parts: list[int] = []
+    starts = [0]
     for point in range(0x80, 0x110000):
         if point in HANGUL or 0xD800 <= point < 0xE000:
             continue

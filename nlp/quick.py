@@ -9,12 +9,14 @@ from itertools import product
 
 KINDS: dict[str, tuple[str, ...]] = {
     "book_room": (
-        "i would like a {room} for {nights}", "do you have a {room} free {when}", "can i book a {room} {when}", "we need a {room} for {nights}",
+        "i would like a {room} for {nights}", "do you have a {room} free {when}", "can i book a {room} {when}",
+        "we need a {room} for {nights}",
         "please reserve a {room} {when}", "is there a {room} left for {nights}", "a {room} for {nights} please", "we want to stay {nights}",
         "i am looking for a {room} {when}", "could you keep a {room} for us {when}", "any vacancy {when} for {nights}",
         "put us down for a {room} {when}"),
     "cancel_booking": (
-        "please cancel my {room} {when}", "i have to cancel our stay {when}", "we are not coming {when}", "can i call off the booking {when}",
+        "please cancel my {room} {when}", "i have to cancel our stay {when}", "we are not coming {when}",
+        "can i call off the booking {when}",
         "our plans have changed so cancel the {room}", "i need to cancel my reservation {when}", "drop our booking for {nights}",
         "how do i cancel the {room} i booked", "we cannot make it {when} please cancel", "take back my reservation of a {room}",
         "i no longer need the {room} {when}", "is it too late to cancel {when}"),
@@ -29,22 +31,26 @@ KINDS: dict[str, tuple[str, ...]] = {
         "this {room} is dirty and the {thing} is broken", "why has the {thing} not been fixed", "the {thing} stopped working {when}",
         "our {room} is far too loud {when}", "the {thing} is leaking", "it smells bad near the {thing}"),
     "wifi": (
-        "what is the password for the wifi", "how do i get online in my {room}", "the internet is slow {when}", "is there wifi in the {room}",
+        "what is the password for the wifi", "how do i get online in my {room}", "the internet is slow {when}",
+        "is there wifi in the {room}",
         "my phone cannot find your network", "do i have to pay for internet {when}", "which network should i join",
         "can you tell me the wifi code again", "is the wireless good enough for video calls", "i cannot connect my laptop {when}",
         "does the internet work in every {room}", "how many devices can use the wifi"),
     "taxi": (
-        "please call a taxi {when}", "i need a ride to the {place}", "can you get us a cab to the {place}", "how much is a taxi to the {place}",
+        "please call a taxi {when}", "i need a ride to the {place}", "can you get us a cab to the {place}",
+        "how much is a taxi to the {place}",
         "we need a car to the {place} {when}", "book a driver to the {place} {when}", "how long does the drive to the {place} take",
         "is there a shuttle to the {place}", "could someone take us to the {place}", "we have to be at the {place} {when}",
         "order a cab for two people {when}", "what is the fastest way to get to the {place}"),
     "checkout": (
-        "when do we have to check out", "can i check out late {when}", "i want to settle the bill {when}", "please prepare my invoice {when}",
+        "when do we have to check out", "can i check out late {when}", "i want to settle the bill {when}",
+        "please prepare my invoice {when}",
         "we are leaving {when} can we have the bill", "may we keep the {room} until noon", "can i pay for the {room} by card",
         "where do i leave the key {when}", "could you store our bags after checkout", "i would like to pay now",
         "there is a mistake on my bill for {nights}", "send the receipt for {nights} by mail"),
     "towels": (
-        "could we have fresh towels {when}", "there are no towels in our {room}", "please bring two more pillows", "we need another blanket {when}",
+        "could we have fresh towels {when}", "there are no towels in our {room}", "please bring two more pillows",
+        "we need another blanket {when}",
         "the {room} has not been cleaned {when}", "can somebody change the sheets {when}", "may i have more soap and shampoo",
         "we are out of toilet paper", "please tidy up our {room} {when}", "is it possible to get clean linen {when}",
         "send housekeeping to our {room}", "one more towel for the pool please"),
@@ -66,7 +72,8 @@ def sentences() -> tuple[list[str], list[str], list[str]]:
     draw = random.Random(7)
     for kind, patterns in KINDS.items():
         of_pattern = [draw.sample(made, len(made)) for made in map(_filled, patterns)]
-        turn, chosen = 0, []
+        turn = 0
+        chosen: list[tuple[str, str]] = []
         while len(chosen) < EACH and any(of_pattern):
             pool = of_pattern[turn % len(patterns)]
             if pool:

@@ -81,6 +81,8 @@ class Bag(Section):
     width: int = setting(16, "size of a token's vector", ge=1)
     hidden: int = setting(0, "units of a dense layer before the last; 0: none", ge=0)
     pool: Literal["mean", "root", "sum"] = setting("mean", "sum of the vectors divided by their number, by its root, or by 1")
+    rarity: bool = setting(
+        False, "tokens weigh by their rarity, log(texts / texts that hold it) + 1 in train, a text's weights together 1 in length (tf-idf)")
     drop_tokens: Share = setting(0.0, "share of the tokens left out at random in training", unit="share")
     dropout: Share = setting(0.0, "dropout before the last layer", unit="share")
     naive_bayes: bool = setting(
@@ -194,8 +196,9 @@ class TextClassification(Experiment):
                 found.append(("tokens.words", (
                     f"n-grams do not stand in the text's order, which model: {model.name} reads; set words: 1 and characters: null, or "
                     "take tokens: words or subwords")))
-        if model.name == "bag" and model.naive_bayes and (model.hidden or data.labels == "many"):
-            found.append(("model.naive_bayes", "naive_bayes has no hidden layer and one label per text; set hidden: 0 and labels: one"))
+        if model.name == "bag" and model.naive_bayes and (model.hidden or model.rarity or data.labels == "many"):
+            found.append(("model.naive_bayes", (
+                "naive_bayes has no hidden layer, no rarity and one label per text; set hidden: 0, rarity: false and labels: one")))
         if data.labels == "many":
             if self.reject is not None:
                 found.append(("reject", "with labels: many a text may have no label, so nothing is rejected; leave the section out"))

@@ -18,7 +18,6 @@ from nlp import quick, tables
 from nlp.settings import Reject, TextData, text_keys
 from pipelines.config.wording import show
 from pipelines.data import folders
-from pipelines.data.divide import ALIASES
 from pipelines.data.files import TensorSource
 from pipelines.data.records import tfds_source
 from pipelines.data.source import Source, Tensors
@@ -265,7 +264,7 @@ def _folder(data: TextData) -> Read:
 def _table(data: TextData) -> Read:
     path = Path(data.path or "")
     if path.is_dir():
-        files = split_files(path)
+        files = tables.split_files(path)
         if data.split_key is not None:
             raise DataError(f"data.split_key: {path} has a file for each split already ({', '.join(file.name for file in files.values())})")
         return str(path), sorted(files), lambda split: _rows(files[split], data)[0], []
@@ -282,16 +281,6 @@ def _table(data: TextData) -> Read:
                     whole.bad if first else [], f"{whole.fingerprint}-{split}")
 
     return str(path), sorted(set(parts)), read, []
-
-
-def split_files(folder: Path) -> dict[str, Path]:
-    """Split -> file, of a folder with train.csv, test.csv, ... Raises DataError where there is no train."""
-    known = [alias for names in ALIASES.values() for alias in names]
-    files = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix.lower() in tables.SUFFIXES and path.stem.lower() in known}
-    if not any(name.lower() in ALIASES["train"] for name in files):
-        raise DataError(f"{folder}: has no train.csv (.tsv, .jsonl, .parquet); name the table itself, or call its files train, validation "
-                        "and test. For a folder of .txt files per class: source: folder")
-    return files
 
 
 def _rows(path: Path, data: TextData) -> tuple[Rows, list[str] | None]:

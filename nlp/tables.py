@@ -15,6 +15,7 @@ from typing import Any
 
 from nlp.settings import Column
 from pipelines.config.wording import did_you_mean, listed, show
+from pipelines.data.divide import ALIASES
 from pipelines.errors import DataError
 
 PARQUET, JSON_LINES = (".parquet", ".pq"), (".jsonl", ".ndjson")
@@ -144,6 +145,16 @@ def find_delimiter(text: str) -> str:
             if even > score:
                 best, score = candidate, even
     return best
+
+
+def split_files(folder: Path) -> dict[str, Path]:
+    """Split -> file, of a folder with train.csv, test.csv, ... Raises DataError where there is no train."""
+    known = [alias for names in ALIASES.values() for alias in names]
+    files = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix.lower() in SUFFIXES and path.stem.lower() in known}
+    if not any(name.lower() in ALIASES["train"] for name in files):
+        raise DataError(f"{folder}: has no train.csv (.tsv, .jsonl, .parquet); name the table itself, or call its files train, validation "
+                        "and test. For a folder of .txt files per class: source: folder")
+    return files
 
 
 def _delimited(path: Path, text: str, named: bool, delimiter: str | None) -> Iterator[tuple[int, Any]]:

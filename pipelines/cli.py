@@ -91,7 +91,7 @@ def tune(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and the result.")] = False,
 ) -> None:
     """Search the settings in the experiment's tune section; the same command goes on with an interrupted search."""
-    from pipelines.config.load import load
+    from pipelines.config.load import load, resolved_yaml
     from pipelines.runs import name_of, run_folder
     from pipelines.tuning.folder import SearchFolder
 
@@ -100,12 +100,19 @@ def tune(
     experiment = named(loaded)
     kept = [one for one in overrides if not one.startswith(("tune.trials=", "tune.minutes=", "tune.seeds=", "tune.compare="))]
     folder = SearchFolder(run_folder(runs, experiment, name or (f"search-{name_of(kept)}" if kept else "search")).path)
+    # what needs no TensorFlow is said without it: a space that does not suit, another search of that name, the result of a finished one
+    from pipelines.tuning.closing import closing
+    from pipelines.tuning.search import prepared, search
+
+    prepared(loaded.experiment)
+    if folder.begun and not fresh:
+        folder.claim(resolved_yaml(loaded.experiment))
+        if folder.finished:
+            typer.echo(closing(folder, folder.read_report()), nl=False)
+            return
     from pipelines.startup import start_tensorflow
 
     start_tensorflow(devices=False)
-    from pipelines.tuning.closing import closing
-    from pipelines.tuning.search import search
-
     typer.echo(closing(folder, search(loaded.experiment, folder, experiment, workers=workers, fresh=fresh, quiet=quiet)), nl=False)
 
 

@@ -22,6 +22,8 @@ class Format(str, Enum):
     table = "table"
     csv = "csv"
     jsonl = "jsonl"
+    text = "text"
+    ctm = "ctm"
 
 
 class Order(str, Enum):
@@ -78,7 +80,8 @@ def evaluate(
 @reported
 def predict(
     run: Run, inputs: Annotated[list[str], typer.Argument(
-        metavar="INPUT...", show_default=False, help="Files, folders or patterns; for texts also the text itself, or - for standard input.")],
+        metavar="INPUT...", show_default=False,
+        help="Files, folders or patterns; for texts also the text itself, or - for standard input.")],
     runs: Runs = RUNS,
     kind: Annotated[Format | None, typer.Option(
         "--format", show_default="by --output, else table", help="How answers are written.")] = None,
@@ -98,7 +101,8 @@ def predict(
         raise ConfigError(f"--output: {output} is there already; --replace writes over it")
     ending = output.suffix.lower().removeprefix(".") if output else ""
     follow = "-" in inputs  # then a line is answered when it comes, not when a page is full
-    form = (kind or Format(ending if ending in ("csv", "jsonl") else "csv" if follow else "table")).value
+    by_ending = {"csv": "csv", "jsonl": "jsonl", "ctm": "ctm", "txt": "text"}
+    form = (kind or Format(by_ending.get(ending, "csv" if follow else "table"))).value
     from pipelines.startup import start_tensorflow
 
     start_tensorflow()
@@ -108,7 +112,7 @@ def predict(
     from pipelines.serving.predict import Predictor
 
     predictor = Predictor(load_run(folder, where=1), batch=batch)
-    visible = Shown.of(predictor.columns, predictor.classes, top=top, every=probabilities)
+    visible = Shown.of(predictor.columns, predictor.classes, top=top, every=probabilities, details=predictor.run.task.details)
     counts, began = {"answered": 0, "failed": 0}, time.perf_counter()
     answered = predictor.follow(inputs) if follow else predictor.predict(inputs)
     answers = counted(answered, counts, lambda one: fail(f"{one.name}: cannot be read: {one.error}"))

@@ -64,11 +64,15 @@ class Task(ABC):
     length: ClassVar[str | None] = None  # decoded entry (int32 scalar) that counts the first dimension of entries that leave it free
     length_unit: ClassVar[int] = 1  # batches are padded to a multiple of it
     read_at_once: ClassVar[tuple[int, int]] = (16, 64)  # inputs of `predict` decoded in one call, and answered in one
+    details: ClassVar[tuple[str, ...]] = ()  # outputs too long for a table: `predict` writes them as JSON lines only
     fills: Mapping[str, Any] = {}  # raw inputs whose free length is filled up, in a batch, with something other than 0 or the empty text
     random_decode: bool = False  # decode() draws from its key when training, so its results are not cached
 
     def __init__(self, experiment: Experiment, facts: dict[str, Any] | None = None):
-        """`facts` is None before `splits()` was called, and what `splits()` found afterwards (saved with a run)."""
+        """`facts` is None before `splits()` was called, and what `splits()` found afterwards (saved with a run).
+
+        Where a run is judged again they are there already, so that `splits()` need not learn what costs time once more.
+        """
         self.experiment = experiment
         self.facts = facts or {}
 
@@ -143,15 +147,20 @@ class Task(ABC):
                 targets: dict[str, np.ndarray], source: Source) -> None:
         """Adds to a judgement what needs the model itself, such as which part of an input an answer hangs on."""
 
-    def show_epoch(self, model: "keras.Model", writer: Any, step: int) -> None:  # noqa: B027
-        """Writes what the model answers now to TensorBoard, at the start and after each epoch (weights as they are)."""
-
     def show_model(self, model: "keras.Model", writer: Any, step: int) -> None:  # noqa: B027
         """Writes what the trained model has learned to TensorBoard (`monitoring.tensorboard.Writer`), once at the end."""
 
     def show(self, source: Source, writer: Any, step: int, *, inputs: Any = None, targets: Any = None,  # noqa: B027
              split: str = "train") -> None:
         """Writes samples of a training batch as the model sees them to TensorBoard (`monitoring.tensorboard.Writer`)."""
+
+    def show_epoch(self, model: "keras.Model", writer: Any, step: int, *, examples: Tensors, inputs: Any,  # noqa: B027
+                   targets: Any) -> None:
+        """Writes to TensorBoard what needs the model as it is now, or the examples before augmentation; after `show`, each epoch."""
+
+    def remark(self, metrics: dict[str, float]) -> str | None:
+        """What should be said of an epoch, given its metrics (`train/accuracy`, `validation/loss`); each remark is said once."""
+        return None
 
     @abstractmethod
     def raw_spec(self) -> dict[str, "tf.TensorSpec"]:

@@ -138,7 +138,7 @@ class ListTask(Task):
         return judge_lists(answers["items"], answers["fallback"], base, numbers, settings, protocol=self.facts["protocol"],
                            items=len(self.facts["items"]), chosen=spread(len(numbers), settings.sample_users))
 
-    def show_epoch(self, model: keras.Model, writer: "Writer", step: int) -> None:
+    def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
         """The lists of a few fixed validation users, as they are now."""
         from recsys.judged_lists import sample_lists
 

@@ -66,7 +66,8 @@ def read(file: str | Path | bytes, rate: int, *, channel: str | int = "mean", st
                 sound.seek(first)
             frames = -1 if duration is None else round(duration * stored)
             if frames > sound.frames - first + round(0.05 * stored):
-                raise DataError(f"is to last from {start:g} to {start + (duration or 0):g} s, but the file lasts {sound.frames / stored:g} s")
+                raise DataError(f"is to last from {start:g} to {start + (duration or 0):g} s, but the file lasts "
+                                f"{sound.frames / stored:g} s")
             samples = sound.read(frames, dtype="float32", always_2d=True)
             expected = sound.frames - first if frames < 0 else min(frames, sound.frames - first)
     except (soundfile.LibsndfileError, OSError, RuntimeError) as error:
@@ -86,7 +87,8 @@ def one_channel(samples: np.ndarray, channel: str | int) -> np.ndarray:
     if channel == "mean":
         return samples[:, 0] if samples.shape[1] == 1 else samples.mean(axis=1, dtype=np.float32)
     if int(channel) >= samples.shape[1]:
-        raise DataError(f"has {samples.shape[1]} channel{'s' if samples.shape[1] > 1 else ''}, so there is no channel {channel} (data.channel)")
+        there = f"{samples.shape[1]} channel{'s' if samples.shape[1] > 1 else ''}"
+        raise DataError(f"has {there}, so there is no channel {channel} (data.channel)")
     return samples[:, int(channel)]
 
 

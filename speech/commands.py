@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
 
 MISTAKES_LISTED, PICTURES = 20, 12
+SHOWN = 6  # recordings in TensorBoard each epoch
 LONGEST = 600.0  # s; longer files are for speech.listen
 
 
@@ -166,7 +167,8 @@ class CommandTask(Task):
         if chosen is not None and chosen not in self.classes:
             raise ConfigError(f"evaluate.keyword: the data have no class {chosen!r} (there are: {', '.join(self.classes)})")
         main = self.classes.index(chosen) if chosen is not None else max(present, key=lambda number: rates[number])
-        shown = [main] + [number for number in sorted(present, key=lambda number: -rates[number]) if number != main][:3]
+        hardest = sorted(present, key=lambda number: -rates[number])
+        shown = [main, *[number for number in hardest if number != main][:3]]
         curves = {self.classes[number]: det.det_curve(answered.probabilities[:, number], answered.labels == number)[1:]
                   for number in shown if number in rates}
         made.figures["det"] = det.figure(curves)
@@ -176,14 +178,21 @@ class CommandTask(Task):
             return det.equal_error_rate(answered.probabilities[numbers, main], hits[numbers])
 
         made.metrics["keyword_eer"] = interval_by_index(rate, len(hits), resamples=min(200, self.experiment.evaluate.bootstrap))
-        made.tables["keyword"] = [{"class": self.classes[number], "eer": rates[number]} for number in sorted(present, key=lambda n: -rates[n])]
+        made.tables["keyword"] = [{"class": self.classes[number], "eer": rates[number]} for number in hardest]
         made.notes.append(f"The keyword of the DET curve is {self.classes[main]!r}"
                           + (" (evaluate.keyword)" if chosen else ", the hardest one; evaluate.keyword chooses") + ".")
 
-    def show(self, source: Source, writer: "Writer", step: int, *, inputs: Any = None, targets: Any = None, split: str = "train") -> None:
-        names = [self.classes[int(label)] for label in targets.numpy()]
-        figure = show.spectrograms([[one] for one in inputs.numpy()[:8]], names[:8], ["after augmentation"], hop=self.experiment.frontend.hop)
-        writer.figure("inputs after augmentation", figure, step)
+    def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
+        """Recordings to play, spectrograms before and after augmentation, and what the model answers to them."""
+        names = [self.classes[int(label)] for label in targets.numpy()[:SHOWN]]
+        waves = examples["samples"][:SHOWN].numpy() / np.float32(32768.0)
+        before = self.features(tf.constant(waves))
+        shares = self.answer(lambda batch: model(batch, training=False), before)["probabilities"].numpy()
+        captions = [f"{name}; answered {self.classes[int(share.argmax())]} {share.max():.0%}" for name, share in zip(names, shares)]
+        writer.audio("recordings", waves, self.experiment.data.rate, step, captions=captions)
+        pairs = [[first, second] for first, second in zip(before.numpy(), inputs.numpy())]
+        hop = self.experiment.frontend.hop
+        writer.figure("features", show.spectrograms(pairs, captions, ["as recorded", "after augmentation"], hop=hop), step)
 
     def raw_spec(self) -> dict[str, tf.TensorSpec]:
         return {"samples": tf.TensorSpec([None, None], tf.float32), "length": tf.TensorSpec([None], tf.int32)}

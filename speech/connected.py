@@ -76,8 +76,8 @@ def open_connected(data: TranscriptData) -> Opened:
         return Recordings(lambda number: _joined(strings[number], pool), facts, identity)
 
     notes = [f"strings of {data.digits[0]} to {data.digits[1]} digits joined from recordings of {single.place}; the test split is of "
-             f"{listed(data.test_speakers, 'and')}, whom train does not have; validation strings are of train's speakers, made of recordings "
-             "that no training string has"]
+             f"{listed(data.test_speakers, 'and')}, whom train does not have; validation strings are of train's speakers, made of "
+             "recordings that no training string has"]
     return Opened(f"connected digits of {single.place}", ["train", "validation", "test"], load, notes)
 
 

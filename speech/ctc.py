@@ -25,13 +25,20 @@ def loss(logits: tf.Tensor, steps: tf.Tensor, tokens: tf.Tensor, counts: tf.Tens
     there = tf.range(most)[None] < counts[:, None]
     alike = tf.reduce_sum(tf.cast((tokens[:, 1:] == tokens[:, :-1]) & there[:, 1:], tf.int32), 1)
     possible = (counts + alike <= steps) & (steps > 0)
+    silent = possible & (counts == 0)  # written by blanks alone, for which the operations have no answer
+    spoken = possible & (counts > 0)
+    some = tf.where(spoken, counts, 1)
     if compiled() if xla is None else xla:
-        losses = tf.nn.ctc_loss(tf.where(there, tokens, 0), logits, counts, tf.maximum(steps, 1), logits_time_major=False, blank_index=-1)
-        return tf.where(possible, tf.where(possible, losses, 0.0), 0.0)
-    labels = tf.RaggedTensor.from_tensor(tokens, lengths=tf.where(possible, counts, 0)).to_sparse()
-    labels = tf.SparseTensor(labels.indices, labels.values, [tf.shape(tokens, tf.int64)[0], tf.cast(most, tf.int64)])
-    losses = tf.compat.v1.nn.ctc_loss(labels, logits, tf.maximum(steps, 1), time_major=False, ignore_longer_outputs_than_inputs=True)
-    return tf.where(possible, losses, 0.0)
+        losses = tf.nn.ctc_loss(tf.where(there, tokens, 0), logits, some, tf.maximum(steps, 1), logits_time_major=False, blank_index=-1)
+    else:
+        labels = tf.RaggedTensor.from_tensor(tokens, lengths=some).to_sparse()
+        labels = tf.SparseTensor(labels.indices, labels.values, [tf.shape(tokens, tf.int64)[0], tf.cast(most, tf.int64)])
+        losses = tf.compat.v1.nn.ctc_loss(labels, logits, tf.maximum(steps, 1), time_major=False, ignore_longer_outputs_than_inputs=True)
+    own = tf.range(tf.shape(logits)[1])[None] < steps[:, None]
+    blanks = -tf.reduce_sum(tf.where(own, tf.nn.log_softmax(logits)[..., -1], 0.0), 1)
+    # an impossible one may be infinite, and 0 x infinity would spoil the gradient
+    losses = tf.where(spoken, tf.where(spoken, losses, 0.0), 0.0)
+    return tf.where(silent, blanks, losses)
 
 
 def greedy(logits: tf.Tensor, steps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -55,7 +62,7 @@ def greedy(logits: tf.Tensor, steps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, t
 
 
 def beam(logits: tf.Tensor, steps: tf.Tensor, width: int) -> tf.Tensor:
-    """The most probable of the `width` texts followed, summed over the ways to write them: [batch, steps] int32, as `greedy` numbers them."""
+    """The most probable of the `width` texts followed, summed over the ways to write them: [batch, steps] int32 as `greedy` has them."""
     found, _ = tf.nn.ctc_beam_search_decoder(tf.transpose(logits, [1, 0, 2]), steps, beam_width=width, top_paths=1)
     tokens = tf.cast(tf.sparse.to_dense(found[0], default_value=-1), tf.int32) + 1
     return tf.pad(tokens, [[0, 0], [0, tf.maximum(tf.shape(logits)[1] - tf.shape(tokens)[1], 0)]])

@@ -71,7 +71,7 @@ def load_commands(experiment: Commands, decode: Decode) -> Splits:
     numbers = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics", labels=train.labels)
     mean, std = statistics(train, numbers, decode, front_end)
     facts: dict[str, Any] = {
-        "classes": classes, "class_counts": np.bincount(train.labels, minlength=len(classes)).tolist() if train.labels is not None else None,
+        "classes": classes, "class_counts": np.bincount(np.asarray(train.labels), minlength=len(classes)).tolist(),
         "mean": mean, "std": std, "statistics_of": len(numbers),
         "speakers": sorted(set(facts_of(train).speakers or [])), "splits": describe(parts, classes),
     }
@@ -105,7 +105,8 @@ def load_transcripts(experiment: Transcription, decode: Decode) -> Splits:
         train, left_out = alignable(train, encoder, experiment, front_end)
         notes += left_out
     parts = {"train": train, "validation": validation, "test": test}
-    encoded = {name: [encoder.encode(text) for text in facts_of(source).texts or ()] for name, source in parts.items() if source is not None}
+    encoded = {name: [encoder.encode(text) for text in facts_of(source).texts or ()]
+               for name, source in parts.items() if source is not None}
     longest = max(1, *(len(tokens) for rows in encoded.values() for tokens in rows))
     ready = {name: _with_tokens(source, encoded[name], longest) if source is not None else None for name, source in parts.items()}
     numbers = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics")
@@ -114,10 +115,11 @@ def load_transcripts(experiment: Transcription, decode: Decode) -> Splits:
     for name in ("validation", "test"):
         source = parts[name]
         if source is not None:
-            strange = {part for text in facts_of(source).texts or () for part in (text.split() if settings.unit == "words" else text)} - known
+            strange = strangers(facts_of(source).texts or [], known, settings.unit)
             if strange:
-                notes.append(f"{name}: has {len(strange)} {'words' if settings.unit == 'words' else 'characters'} that train has not, which "
-                             f"cannot be written: {' '.join(repr(part) for part in sorted(strange)[:10])}")
+                kind = "words" if settings.unit == "words" else "characters"
+                notes.append(f"{name}: has {len(strange)} {kind} that train has not, which cannot be written: "
+                             f"{' '.join(map(repr, strange[:10]))}")
     facts: dict[str, Any] = {
         "unit": settings.unit, "tokens": list(encoder.alphabet.tokens), "longest": longest, "mean": mean, "std": std,
         "statistics_of": len(numbers), "speakers": sorted(set(facts_of(train).speakers or [])), "splits": describe(parts),
@@ -146,6 +148,11 @@ def alignable(train: Source, encoder: Encoder, experiment: Transcription, front_
         raise DataError("no recording of train is long enough for its transcript, or all are longer than data.longest; "
                         + (notes[0] if notes else ""))
     return (train.subset(kept) if len(kept) < len(train) else train), notes
+
+
+def strangers(texts: list[str], known: set[str], unit: str) -> list[str]:
+    """Words (where words are the tokens) or characters of the texts that are not `known`, sorted."""
+    return sorted({part for text in texts for part in (text.split() if unit == "words" else text)} - known)
 
 
 def _with_tokens(source: Source, rows: list[list[int]], longest: int) -> Source:
@@ -230,7 +237,8 @@ def statistics(source: Source, numbers: np.ndarray, decode: Decode, front_end: F
         for part in dataset:
             total += part.numpy()
     except tf.errors.OpError as error:
-        raise bad_example(source, lambda raw, _: decode(raw), numbers.tolist()) or DataError(f"the recordings cannot be read: {error}") from error
+        found = bad_example(source, lambda raw, _: decode(raw), numbers.tolist())
+        raise found or DataError(f"the recordings cannot be read: {error}") from error
     mean = total[1] / total[0]
     std = np.sqrt(np.maximum(total[2] / total[0] - mean**2, 0.0))
     if front_end.settings.normalize == "recording":

@@ -7,7 +7,7 @@ from pathlib import Path
 from pipelines.data.tables import JSON_LINES, read_table
 from pipelines.errors import DataError
 from speech.audio import SUFFIXES
-from speech.opening import AUDIO_COLUMNS
+from speech.manifests import AUDIO_COLUMNS
 
 MANIFESTS = (".csv", ".tsv", ".parquet", *JSON_LINES)
 Part = tuple[Path, float, float | None]  # path, start and duration in s

@@ -1,9 +1,7 @@
 """Opens the data of an experiment - made recordings, TFDS, a folder, a table - as the data's own splits, nothing divided yet."""
 
-import csv
 import os
 import re
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,96 +11,27 @@ import numpy as np
 from pipelines.config.wording import listed
 from pipelines.data.divide import ALIASES, find
 from pipelines.data.records import RecordSource, tfds_source
-from pipelines.data.tables import column, read_table, row, values_of
 from pipelines.data.tfds import features, prepared
 from pipelines.errors import DataError
 from speech import audio, synthetic
 from speech.features import to_int16
+from speech.manifests import AUDIO_COLUMNS, open_table
+from speech.recorded import file_lengths, files_fingerprint, files_loader, groups_of, recordings, with_speakers
 from speech.settings import SpeechData, TranscriptData
 from speech.sources import Facts, Opened, Recordings
 
-AUDIO_COLUMNS = ("audio", "speech", "path", "file", "filename", "audio_filepath", "wav")
 STORED_RATES = {"spoken_digit": 8000, "yes_no": 8000, "speech_commands": 16_000, "librispeech": 16_000, "ljspeech": 22_050}  # Hz
 NOISE_FOLDER = "_background_noise_"  # of Google's Speech Commands: long recordings of noise beside the class folders
-LJ = "metadata.csv"  # LJSpeech: id|text|normalized text, no header, recordings in wavs/
+
 
 
 def open_data(data: SpeechData, *, texts: bool) -> Opened:
     """The data set, with transcripts where `texts`, else with class names. Raises DataError that names file or row and the remedy."""
-    kind = {"synthetic": _synthetic, "tfds": _tfds, "folder": _folder, "table": _table}[data.source]
+    kind = {"synthetic": _synthetic, "tfds": _tfds, "folder": _folder, "table": open_table}[data.source]
     opened = kind(data, texts)
     if data.test_names is not None or data.test_last is not None:
         opened = _own_test(opened, data)
     return opened
-
-
-def with_speakers(facts: Facts, data: SpeechData) -> Facts:
-    """Speakers found in the recordings' names by data.speaker_pattern."""
-    if data.speaker_pattern is None:
-        return facts
-    found = [re.search(data.speaker_pattern, name) for name in facts.files]
-    missing = next((number for number, one in enumerate(found) if one is None), None)
-    if missing is not None:
-        raise DataError(f"{facts.names[missing]}: data.speaker_pattern {data.speaker_pattern!r} finds no speaker in {facts.files[missing]!r}")
-    return replace(facts, speakers=[str(one[1]) for one in found if one])
-
-
-def groups_of(facts: Facts, data: SpeechData) -> np.ndarray | None:
-    """What stays on one side of every split, as data.group_by says: the speaker, or the folder."""
-    if data.group_by is None:
-        return None
-    if data.group_by == "folder":
-        return np.array([str(Path(name).parent.name) for name in facts.files])
-    if data.group_by in ("speaker", data.speaker_key):
-        if facts.speakers is None:
-            raise DataError("data.group_by: speaker: the speakers are not known; name the column (data.speaker_key) or set "
-                            "data.speaker_pattern, which finds them in the recordings' names")
-        return np.array(facts.speakers)
-    raise DataError(f"data.group_by: {data.group_by}: recordings are grouped by speaker or by folder")
-
-
-def files_loader(files: list[tuple[Path, float, float | None]], data: SpeechData) -> Any:
-    """number -> int16 samples of (path, start, duration), at the model's rate."""
-
-    def load(number: int) -> np.ndarray:
-        path, start, duration = files[number]
-        try:
-            return to_int16(audio.read(path, data.rate, channel=data.channel, start=start, duration=duration))
-        except DataError as error:
-            raise DataError(str(error)) from None
-
-    return load
-
-
-def file_lengths(files: list[tuple[Path, float, float | None]], rate: int) -> np.ndarray:
-    """Samples at the model's rate from the headers alone, [files] int32; 0 where the header cannot be read."""
-
-    def one(item: tuple[Path, float, float | None]) -> int:
-        path, start, duration = item
-        try:
-            found = audio.header(path)
-        except DataError:
-            return 0
-        frames = found.frames - round(start * found.rate)
-        if duration is not None:
-            frames = min(frames, round(duration * found.rate))
-        return audio.resampled_length(frames, found.rate, rate) if frames > 0 else 0
-
-    with ThreadPoolExecutor(8) as threads:
-        return np.fromiter(threads.map(one, files), np.int32, len(files))
-
-
-def files_fingerprint(files: list[tuple[Path, float, float | None]], root: Path, data: SpeechData) -> str:
-    """Names, sizes and times of change of the files, and what is made of them."""
-    parts = [f"{data.rate} {data.channel}"]
-    for path, start, duration in files:
-        try:
-            status = os.stat(path)
-            said = f"{status.st_size} {status.st_mtime_ns}"
-        except OSError:
-            said = "missing"
-        parts.append(f"{os.path.relpath(path, root)} {start} {duration} {said}")
-    return "\n".join(parts)
 
 
 def _synthetic(data: SpeechData, texts: bool) -> Opened:
@@ -113,14 +42,9 @@ def _synthetic(data: SpeechData, texts: bool) -> Opened:
         facts = Facts([f"synthetic {name}" for name in files], files, None if texts else [one.word for one in made],
                       [one.word for one in made] if texts else None, [one.speaker for one in made],
                       np.array([len(wave) for wave in waves], np.int32))
-        return _recordings(lambda number: waves[number], facts, f"synthetic 1 {len(made)} {data.rate} {texts}", data)
+        return recordings(lambda number: waves[number], facts, f"synthetic 1 {len(made)} {data.rate} {texts}", data)
 
     return Opened("the synthetic recordings", ["all"], load, notes=["The recordings are synthesised by this package: they are not voices"])
-
-
-def _recordings(load: Any, facts: Facts, fingerprint: str, data: SpeechData) -> Recordings:
-    facts = with_speakers(facts, data)
-    return Recordings(load, facts, fingerprint, groups=groups_of(facts, data))
 
 
 def _tfds(data: SpeechData, texts: bool) -> Opened:
@@ -185,7 +109,7 @@ def _tfds(data: SpeechData, texts: bool) -> Opened:
         names = [f"{title}[{number}]" + (f" {file}" if "file" in values or "id" in values else "") for number, file in enumerate(files)]
         speakers = [_text(value) for value in values["speaker"].numpy()] if "speaker" in values else None
         facts = Facts(names, files, None if texts else said, said if texts else None, speakers, lengths)
-        return _recordings(wave, facts, f"{fingerprint} {stored} {data.rate} {said}", data)
+        return recordings(wave, facts, f"{fingerprint} {stored} {data.rate} {said}", data)
 
     return Opened(place, _renamed(sorted(builder.info.splits), data, place), lambda split: load(data.train if split == "train" else split))
 
@@ -238,7 +162,7 @@ def _folder(data: SpeechData, texts: bool) -> Opened:
 
     def load(split: str) -> Recordings:
         source = found.splits[split]
-        labels = [found.classes[label] for label in source.labels]
+        labels = [found.classes[label] for label in np.asarray(source.labels)]
         keep = [number for number, label in enumerate(labels) if label != NOISE_FOLDER]
         files: list[tuple[Path, float, float | None]] = [(Path(source.paths[number]), 0.0, None) for number in keep]
         labels = [labels[number] for number in keep]
@@ -253,7 +177,7 @@ def _folder(data: SpeechData, texts: bool) -> Opened:
             spoken = with_speakers(facts.of(range(len(keep))), data).speakers or []
             facts = replace(facts, speakers=[*spoken, *(name for name in names[len(keep):])])
             return Recordings(files_loader(files, data), facts, files_fingerprint(files, root, data), groups=groups_of(facts, data))
-        return _recordings(files_loader(files, data), facts, files_fingerprint(files, root, data), data)
+        return recordings(files_loader(files, data), facts, files_fingerprint(files, root, data), data)
 
     return Opened(str(root), sorted(found.splits), load, notes)
 
@@ -290,110 +214,9 @@ def _transcribed_folder(root: Path, data: SpeechData) -> Opened:
         files: list[tuple[Path, float, float | None]] = [(path, 0.0, None) for path in paths]
         facts = Facts([str(path) for path in paths], [os.path.relpath(path, root) for path in paths], None, texts, None,
                       file_lengths(files, data.rate))
-        return _recordings(files_loader(files, data), facts, files_fingerprint(files, root, data), data)
+        return recordings(files_loader(files, data), facts, files_fingerprint(files, root, data), data)
 
     return Opened(str(root), sorted(parts), load)
-
-
-def _table(data: SpeechData, texts: bool) -> Opened:
-    path = Path(data.path or "")
-    if texts and path.name == LJ and _is_lj(path):
-        return _ljspeech(path, data)
-    what = data.text_key if texts and isinstance(data, TranscriptData) else data.label_key
-    setting = "data.text_key" if texts else "data.label_key"
-    table = read_table(path, text=[name for name in (data.audio_key, *AUDIO_COLUMNS, what, data.split_key, data.speaker_key) if name])
-    there = table.column_names
-    sound = data.audio_key or next((name for name in AUDIO_COLUMNS if name in there), None)
-    if sound is None:
-        raise DataError(f"{path} has no column {listed(AUDIO_COLUMNS)}; there are {listed(there, 'and')}. Name the one with the files in "
-                        "data.audio_key")
-    if texts:
-        said = []
-        for number, value in enumerate(column(table, what, path, setting).to_pylist()):
-            if value is None:
-                raise DataError(f"{row(path, number)}: no value in column {what} ({setting})")
-            said.append(" ".join(str(value).split()))
-    else:
-        said = values_of(table, what, path, setting)
-    splits = values_of(table, data.split_key, path, "data.split_key") if data.split_key else ["all"] * len(said)
-    speakers = values_of(table, data.speaker_key, path, "data.speaker_key") if data.speaker_key in there else None
-    start_key = data.start_key if data.start_key in there else "offset" if "offset" in there else None
-    starts = _seconds(table, start_key, path, "data.start_key")
-    durations = _seconds(table, data.duration_key if data.duration_key in there else None, path, "data.duration_key")
-    files: list[tuple[Path, float, float | None]] = []
-    for number, value in enumerate(column(table, sound, path, "data.audio_key").to_pylist()):
-        if not isinstance(value, str) or not value.strip():
-            raise DataError(f"{row(path, number)}: no file named in column {sound} (data.audio_key)")
-        files.append((path.parent / value.strip().replace("\\", "/"), starts[number] or 0.0, durations[number]))
-    return _named_files(path, files, said, splits, speakers, data, texts)
-
-
-def _named_files(path: Path, files: list[tuple[Path, float, float | None]], said: list[str], splits: list[str], speakers: list[str] | None,
-                 data: SpeechData, texts: bool) -> Opened:
-    opened = Opened(str(path), sorted(set(splits)), lambda _: None)  # type: ignore[arg-type, return-value]
-    missing = [number for number, (file, _, _) in enumerate(files) if not file.is_file()]
-    if missing and data.on_bad_example == "stop":
-        more = f" ({len(missing) - 1:,} more rows name missing files)" if len(missing) > 1 else ""
-        raise DataError(f"{row(path, missing[0])}: {files[missing[0]][0]} is not there{more}; relative paths start at the table's folder, "
-                        f"{path.parent.resolve()}. Mend the row, or set data.on_bad_example: skip")
-    opened.skipped = [f"{files[number][0]}: not there ({path.name}, row {number + 1})" for number in missing]
-    gone = set(missing)
-
-    def load(split: str) -> Recordings:
-        rows = [number for number, part in enumerate(splits) if part == split and number not in gone]
-        own = [files[number] for number in rows]
-        names = [str(file) + (f"#t={start:g}" + (f",{start + duration:g}" if duration else "") if start or duration else "")
-                 for file, start, duration in own]
-        facts = Facts(names, [os.path.relpath(file, path.parent) for file, _, _ in own], None if texts else [said[number] for number in rows],
-                      [said[number] for number in rows] if texts else None, [speakers[number] for number in rows] if speakers else None,
-                      file_lengths(own, data.rate))
-        return _recordings(files_loader(own, data), facts, files_fingerprint(own, path.parent, data), data)
-
-    opened.load = load
-    return opened
-
-
-def _seconds(table: Any, name: str | None, path: Path, setting: str) -> list[float | None]:
-    if name is None:
-        return [None] * table.num_rows
-    found: list[float | None] = []
-    for number, value in enumerate(table[name].to_pylist()):
-        try:
-            seconds = None if value is None or value == "" else float(value)
-        except (TypeError, ValueError):
-            raise DataError(f"{row(path, number)}: {value!r} in column {name} ({setting}) is no number of seconds") from None
-        if seconds is not None and not 0 <= seconds < float("inf"):
-            raise DataError(f"{row(path, number)}: {seconds:g} s in column {name} ({setting})")
-        found.append(seconds)
-    return found
-
-
-def _is_lj(path: Path) -> bool:
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            return file.readline().count("|") >= 1
-    except (OSError, UnicodeDecodeError):
-        return False
-
-
-def _ljspeech(path: Path, data: SpeechData) -> Opened:
-    """`id|text|normalized text` without a header, recordings in wavs/ beside it; the last column is what is said."""
-    files: list[tuple[Path, float, float | None]] = []
-    said = []
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            for number, cells in enumerate(csv.reader(file, delimiter="|", quoting=csv.QUOTE_NONE), 1):
-                if not cells:
-                    continue
-                if len(cells) < 2:
-                    raise DataError(f"{path}:{number}: one column where id|text is needed")
-                name = cells[0].strip()
-                base = path.parent / "wavs" / name
-                files.append((base if base.suffix.lower() in audio.SUFFIXES else base.with_name(f"{base.name}.wav"), 0.0, None))
-                said.append(" ".join(cells[-1].split()))
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8") from None
-    return _named_files(path, files, said, ["all"] * len(said), None, data, texts=True)
 
 
 def _own_test(opened: Opened, data: SpeechData) -> Opened:

@@ -13,7 +13,7 @@ Count = Annotated[int, Field(ge=1)]
 class SpeechData(Data):
     """Where recordings lie, and what is known of them."""
 
-    source: Literal["synthetic", "tfds", "folder", "table"] = setting(
+    source: Literal["synthetic", "tfds", "folder", "table", "connected"] = setting(
         ..., "synthetic: recordings made by this package, not voices; tfds: a TensorFlow data set; folder: a folder per class; "
         "table: CSV, TSV, JSONL, Parquet or an LJSpeech metadata.csv naming files")
     name: str | None = setting(None, "tfds: the data set, such as spoken_digit or librispeech")
@@ -63,6 +63,10 @@ class SpeechData(Data):
 class CommandData(SpeechData):
     """Recordings of one class each."""
 
+    source: Literal["synthetic", "tfds", "folder", "table"] = setting(  # type: ignore[assignment]
+        ..., "synthetic: recordings made by this package, not voices; tfds: a TensorFlow data set; folder: a folder per class; "
+        "table: CSV, TSV, JSONL or Parquet naming files")
+
     seconds: float = setting(
         1.0, "length that the model hears: shorter recordings stand in its middle, of longer ones the loudest part is taken", unit="s",
         gt=0.05, le=30.0)
@@ -83,7 +87,8 @@ class TranscriptData(SpeechData):
     strings: int = setting(3000, "connected: strings made for training", unit="recordings", ge=1)
     test_strings: int = setting(400, "connected: strings made for the test split", unit="recordings", ge=1)
     digits: list[Count] = setting(lambda: [3, 7], "connected: [fewest, most] digits in a string", min_length=2, max_length=2)
-    gap: list[float] = setting(lambda: [0.02, 0.4], "connected: [shortest, longest] gap between digits", unit="s", min_length=2, max_length=2)
+    gap: list[float] = setting(
+        lambda: [0.02, 0.4], "connected: [shortest, longest] gap between digits", unit="s", min_length=2, max_length=2)
     snr: list[float] = setting(
         lambda: [15.0, 40.0], "connected: [lowest, highest] ratio of voice to the noise laid under a string", unit="dB", min_length=2,
         max_length=2)
@@ -97,12 +102,14 @@ class Frontend(Section):
     kind: Literal["log_mel", "mfcc"] = setting("log_mel", "log-mel spectrogram, or mel-frequency cepstral coefficients made of it")
     window: float = setting(0.025, "length of the Hann window", unit="s", gt=0.0, le=1.0)
     hop: float = setting(0.010, "time from frame to frame", unit="s", gt=0.0, le=1.0)
-    fft: int | None = setting(None, "length of the Fourier transform; default: the power of two that holds the window", unit="samples", ge=16)
+    fft: int | None = setting(
+        None, "length of the Fourier transform; default: the power of two that holds the window", unit="samples", ge=16)
     mels: int = setting(40, "mel bands", ge=4, le=256)
     low: float = setting(20.0, "lowest frequency of the mel bands", unit="Hz", ge=0.0)
     high: float | None = setting(None, "highest frequency of the mel bands; default: half the sample rate", unit="Hz", gt=0.0)
     coefficients: int = setting(20, "mfcc: coefficients kept", ge=2)
-    top_db: float | None = setting(80.0, "values lower than this below the recording's loudest are raised to it; null: none", unit="dB", gt=0.0)
+    top_db: float | None = setting(
+        80.0, "values lower than this below the recording's loudest are raised to it; null: none", unit="dB", gt=0.0)
     normalize: Literal["train", "recording", "none"] = setting(
         "train", "each band to mean 0 and deviation 1 over train, or to mean 0 over the recording (and train's deviation); or as it is")
 
@@ -111,7 +118,8 @@ class Augment(Section):
     """Training augmentation; each random choice depends on seed, epoch and example only."""
 
     shift: float = setting(0.0, "largest shift in time, to both sides", unit="s", ge=0.0)
-    speed: float = setting(0.0, "largest change of speed (and so of pitch), as a share: 0.1 plays at 0.9 to 1.1", unit="share", ge=0.0, lt=0.5)
+    speed: float = setting(
+        0.0, "largest change of speed (and so of pitch), as a share: 0.1 plays at 0.9 to 1.1", unit="share", ge=0.0, lt=0.5)
     gain: float = setting(0.0, "largest change of loudness, up and down", unit="dB", ge=0.0, le=40.0)
     noise: float = setting(0.0, "share of recordings under which noise is laid", unit="share", ge=0.0, le=1.0)
     noise_folder: str | None = setting(None, "folder of recordings of noise; default: white to brown noise, made", path=True)
@@ -121,8 +129,8 @@ class Augment(Section):
     time_masks: int = setting(0, "SpecAugment: masks over frames", ge=0, le=20)
     time_width: float = setting(0.2, "longest mask over frames", unit="s", gt=0.0)
     copies: int = setting(
-        0, "commands: further copies of each training recording, stretched and shifted in pitch once by librosa and kept (slow to make)", ge=0,
-        le=20)
+        0, "commands: further copies of each training recording, stretched and shifted in pitch once by librosa and kept (slow to make)",
+        ge=0, le=20)
     pitch: float = setting(2.0, "copies: largest shift of pitch, up and down", unit="semitones", ge=0.0, le=12.0)
     stretch: float = setting(0.1, "copies: largest change of tempo, as a share", unit="share", ge=0.0, lt=0.5)
 
@@ -218,7 +226,8 @@ class SpeechExperiment(Experiment):
         found += data.problems_here()
         window, hop = round(frontend.window * data.rate), round(frontend.hop * data.rate)
         if window < 2 or hop < 1:
-            found.append(("frontend.window", f"{frontend.window:g} s and frontend.hop {frontend.hop:g} s are under a sample at {data.rate} Hz"))
+            found.append(("frontend.window", (
+                f"{frontend.window:g} s and frontend.hop {frontend.hop:g} s are under a sample at {data.rate} Hz")))
         if frontend.fft is not None and frontend.fft < window:
             found.append(("frontend.fft", f"{frontend.fft} samples do not hold the window of {window} samples"))
         high = frontend.high or data.rate / 2

@@ -102,8 +102,8 @@ class Recordings(Source):
     def said(self, texts: list[str]) -> "Recordings":
         """The same recordings with other transcripts."""
         digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()
-        return Recordings(self.load, replace(self.facts, texts=texts), f"{self._identity}\n{digest}", fields=self.fields, labels=self.labels,
-                          groups=self.groups)
+        return Recordings(self.load, replace(self.facts, texts=texts), f"{self._identity}\n{digest}", fields=self.fields,
+                          labels=self.labels, groups=self.groups)
 
     def also(self, *, labels: np.ndarray | None = None, fields: Mapping[str, np.ndarray] | None = None) -> "Recordings":
         """The same recordings with class numbers, or with further values."""

@@ -60,8 +60,9 @@ def _voiced(formants: tuple[int, ...], length: int, pitch: float, tract: float, 
     time = np.arange(length) / RATE
     harmonics = np.arange(1, int(RATE / 2 / pitch))
     hertz = harmonics * pitch
-    gain = sum(weight / (1 + ((hertz - formant * tract) / (60 + 0.06 * formant)) ** 2)
-               for formant, weight in zip(formants, (1.0, 0.6, 0.3)))
+    gain = np.zeros(len(hertz))
+    for formant, weight in zip(formants, (1.0, 0.6, 0.3)):
+        gain += weight / (1 + ((hertz - formant * tract) / (60 + 0.06 * formant)) ** 2)
     glide = 1 + 0.03 * np.sin(2 * np.pi * 3 * time)
     phases = 2 * np.pi * pitch * np.cumsum(glide) / RATE
     return loud * 0.5 * (gain[:, None] * np.sin(harmonics[:, None] * phases[None])).sum(0) / 2.0

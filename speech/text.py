@@ -7,6 +7,7 @@ import io
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from pipelines.errors import DataError
@@ -108,4 +109,4 @@ def learn(texts: Sequence[str], settings: Tokens) -> Encoder:
 
 def steps_needed(tokens: Sequence[int]) -> int:
     """Steps of the output that CTC needs to write these tokens: one each, and a blank between two that are alike."""
-    return len(tokens) + sum(first == second for first, second in zip(tokens, tokens[1:]))
+    return len(tokens) + sum(first == second for first, second in pairwise(tokens))

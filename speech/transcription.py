@@ -1,15 +1,17 @@
 """Text per recording, by CTC: from samples to words, and how they are judged."""
 
 from collections.abc import Callable, Iterator
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from pipelines.data.lengths import Lengths, stacked
 from pipelines.data.source import Source, Tensors
 from pipelines.errors import DataError
-from pipelines.task import Judgement, Splits, Task
+from pipelines.task import Judgement, Metric, Splits, Task
 from speech import audio, ctc, show, speakers, wer
 from speech.augment import Augmenter
 from speech.data import load_transcripts
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
 
 WORST = 20  # utterances aligned in the report
+SHOWN, TIMED = 6, 16  # recordings in TensorBoard each epoch, and behind the real-time factor
+BLANK = ("the decoder writes nothing but blanks. Usual causes: too few epochs or too low a learning rate (CTC begins with blanks and "
+         "leaves them after some hundred steps), too high a learning rate (look at the gradient norm), transcripts that do not belong to their "
+         "recordings, a wrong sample rate, recordings too short for their transcripts, or silent ones (quartet check looks for these)")
 
 
 class TranscriptionTask(Task):
@@ -32,6 +38,8 @@ class TranscriptionTask(Task):
 
     watch = ("token_error_rate", "min")
     length = "length"
+    details = ("words", "starts", "ends")
+    read_at_once = (4, 16)
     meanings = {
         "samples": "recordings, full scale -1 to 1, at the model's rate; the shorter filled up at the end with anything",
         "length": "samples of each recording",
@@ -124,7 +132,8 @@ class TranscriptionTask(Task):
         made = Judgement(metrics=wer.metrics(counted, resamples=settings.bootstrap))
         made.tables["per_speaker"] = wer.per_speaker(counted, known.speakers)
         made.tables["per_word"] = wer.per_word(counted)
-        made.tables["worst_utterances"] = [self._row(number, counted, source, answers) for number in wer.worst(counted, min(settings.worst, WORST))]
+        worst = wer.worst(counted, min(settings.worst, WORST))
+        made.tables["worst_utterances"] = [self._row(number, counted, source, answers) for number in worst]
         made.tables = {name: rows for name, rows in made.tables.items() if rows}
         seconds = float(targets["length"].sum()) / self.experiment.data.rate
         errors = counted.table.sum(0)
@@ -134,7 +143,7 @@ class TranscriptionTask(Task):
         if heard:
             made.notes.append(heard)
         if written and not any(written):
-            made.notes.append(BLANK)
+            made.notes.append(f"{BLANK[0].upper()}{BLANK[1:]}.")
         return made
 
     def _row(self, number: int, counted: wer.Counted, source: Source, answers: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -142,12 +151,47 @@ class TranscriptionTask(Task):
         return {"recording": source.name(number), "words_said": int(counted.words[number]), "wrong": int(counted.errors[number]),
                 "said": first, "written": second, "confidence": float(answers["confidence"][number])}
 
-    def show(self, source: Source, writer: "Writer", step: int, *, inputs: Any = None, targets: Any = None, split: str = "train") -> None:
-        count = min(6, len(inputs["frames"]))
-        frames, tokens = inputs["frames"].numpy(), targets["tokens"].numpy()
-        said = [self.alphabet.text(tokens[row][:int(targets["token_count"][row])].tolist()) for row in range(count)]
-        pictures = [[inputs["features"][row].numpy()[:frames[row]]] for row in range(count)]
-        writer.figure("inputs after augmentation", show.spectrograms(pictures, said, ["after augmentation"], hop=self.experiment.frontend.hop), step)
+    def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
+        """Recordings to play, spectrograms before and after augmentation, and what is written under what is said."""
+        count = min(SHOWN, len(inputs["frames"]))
+        lengths, said = examples["length"].numpy(), self._said(targets, count)
+        before, _ = self.prepare({name: value[:count] for name, value in examples.items()})
+        pictures = [[batch["features"][row].numpy()[:int(batch["frames"][row])] for batch in (before, inputs)] for row in range(count)]
+        clips = [examples["samples"][row].numpy()[:lengths[row]] / np.float32(32768.0) for row in range(count)]
+        writer.audio("recordings", clips, self.experiment.data.rate, step, captions=said)
+        hop = self.experiment.frontend.hop
+        writer.figure("features", show.spectrograms(pictures, said, ["as recorded", "after augmentation"], hop=hop), step)
+        found = self.answer(lambda batch: model(batch, training=False), before)
+        written = self.texts(found["tokens"].numpy())
+        blocks = ["\n".join(wer.lines(wer.align(truth.split(), guess.split()))) for truth, guess in zip(said, written)]
+        writer.text("predictions on train (said, written)", "```\n" + "\n\n".join(blocks) + "\n```", step)
+
+    def _said(self, targets: Any, count: int) -> list[str]:
+        tokens, counts = targets["tokens"].numpy(), targets["token_count"].numpy()
+        return [self.alphabet.text(tokens[row][:counts[row]].tolist()) for row in range(count)]
+
+    def remark(self, metrics: dict[str, float]) -> str | None:
+        """Names the usual causes where an epoch's recordings, of validation or else of train, are all written as nothing."""
+        share = metrics.get("validation/written_share", metrics.get("train/written_share", 1.0))
+        return BLANK if share == 0.0 else None
+
+    def explain(self, model: keras.Model, judgement: Judgement, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray],
+                source: Source) -> None:
+        """Adds the real-time factor: seconds of computing for a second of sound, front end and search included, on some recordings."""
+        rows = [self.decode({name: value[0] for name, value in source.gather(tf.constant([number], tf.int64)).items()})
+                for number in range(min(TIMED, len(source)))]
+        spec = {name: tf.TensorSpec([None] if name == "samples" else value.shape, value.dtype) for name, value in rows[0].items()}
+        batch = stacked(rows, spec, Lengths(self.length or "", self.length_unit))
+
+        def whole(given: Tensors) -> Tensors:
+            return self.respond(self.answer(lambda x: model(x, training=False), self.prepare(given)[0]))
+
+        run = tf.function(whole, autograph=False)
+        run(batch)  # traced here
+        began = perf_counter()
+        run(batch)
+        heard = float(batch["length"].numpy().sum()) / self.experiment.data.rate
+        judgement.metrics["real_time_factor"] = Metric((perf_counter() - began) / heard, n=len(rows))
 
     def raw_spec(self) -> dict[str, tf.TensorSpec]:
         return {"samples": tf.TensorSpec([None, None], tf.float32), "length": tf.TensorSpec([None], tf.int32)}
@@ -169,15 +213,16 @@ class TranscriptionTask(Task):
                 parts = pieces(whole, data.rate, self.experiment.evaluate.piece)
                 for first, last in parts:
                     begin, end = start + first / data.rate, start + last / data.rate
-                    yield name if len(parts) == 1 else f"{path}#t={begin:.2f},{end:.2f}", {"samples": whole[first:last], "length": last - first}
+                    named = name if len(parts) == 1 else f"{path}#t={begin:.2f},{end:.2f}"
+                    yield named, {"samples": whole[first:last], "length": last - first}
             except DataError as error:
                 yield name, error
 
     def respond(self, answers: Tensors) -> Tensors:
         """text [batch] string, confidence [batch], words [batch, most] string, starts and ends [batch, most] float32, s."""
         alphabet, tokens = self.alphabet, answers["tokens"]
-        strings = tf.gather(tf.constant(["", *(token.replace(SPACE, " ") if alphabet.unit == "subwords" else token for token in alphabet.tokens)]),
-                            tokens)
+        plain = [token.replace(SPACE, " ") if alphabet.unit == "subwords" else token for token in alphabet.tokens]
+        strings = tf.gather(tf.constant(["", *plain]), tokens)
         is_blank = tf.gather(tf.constant([True, *(token == " " for token in alphabet.tokens)]), tokens)
         before = tf.pad(is_blank[:, :-1], [[0, 0], [1, 0]], constant_values=True)
         begins = tf.gather(tf.constant([False, *alphabet.begins_word()]), tokens) | (~is_blank & before)
@@ -205,6 +250,3 @@ class TranscriptionTask(Task):
         return {"text": text, "confidence": answers["confidence"], "words": words, "starts": starts, "ends": ends}
 
 
-BLANK = ("The decoder writes nothing but blanks. Usual causes: too few epochs or too low a learning rate (CTC begins with blanks and leaves them "
-         "after some hundred steps), too high a learning rate (look at the gradient norm), transcripts that do not belong to their recordings, "
-         "a wrong sample rate, recordings too short for their transcripts, or silent ones (quartet check looks for these).")

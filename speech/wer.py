@@ -138,7 +138,8 @@ def per_speaker(counted: Counted, speakers: Sequence[str] | None) -> list[dict[s
     for number, name in enumerate(names):
         own = numbers == number
         words, table = int(counted.words[own].sum()), counted.table[own]
-        rows.append({"speaker": str(name), "recordings": int(own.sum()), "words": words, "wer": float(counted.errors[own].sum() / max(words, 1)),
+        rows.append({"speaker": str(name), "recordings": int(own.sum()), "words": words,
+                     "wer": float(counted.errors[own].sum() / max(words, 1)),
                      "cer": float(table[:, 4].sum() / max(table[:, 5].sum(), 1)), "substituted": int(table[:, 1].sum()),
                      "deleted": int(table[:, 2].sum()), "inserted": int(table[:, 3].sum())})
     return sorted(rows, key=lambda row: -row["wer"])

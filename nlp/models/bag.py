@@ -20,7 +20,8 @@ def build(settings: Bag, *, size: int, classes: int) -> keras.Model:
     if settings.naive_bayes:
         return _naive_bayes(settings, size, classes)
     vectors, ids = encoder_inputs(settings.width)
-    x = MeanPool(settings.pool, name="pool")([vectors, ids])
+    pool = RarityPool(size, name="pool") if settings.rarity else MeanPool(settings.pool, name="pool")
+    x = pool([vectors, ids])
     if settings.hidden:
         if settings.dropout:
             x = keras.layers.Dropout(settings.dropout, dtype="float32", name="dropout1")(x)
@@ -28,6 +29,36 @@ def build(settings: Bag, *, size: int, classes: int) -> keras.Model:
     encoder = keras.Model([vectors, ids], logits(x, classes, settings.dropout), name="encoder")
     table = embedding(size, settings.width)
     return assembled(encoder, table, settings.drop_tokens, PAD, "bag")
+
+
+class RarityPool(keras.layers.Layer):
+    """[vectors, ids] -> the sum of a text's vectors, each times its token's weight, divided by the length of those weights, float32.
+
+    With a linear layer behind it this is a linear classifier on tf-idf features (Salton and Buckley 1988).
+    """
+
+    def __init__(self, size: int, **options):
+        super().__init__(**{"dtype": "float32", **options})
+        self.size = size
+
+    def build(self, _):
+        self.weight = self.add_weight(shape=(self.size,), initializer="ones", trainable=False, name="rarity")
+
+    def call(self, inputs):
+        vectors, ids = inputs
+        weights = tf.gather(tf.convert_to_tensor(self.weight), ids) * tf.cast(ids != PAD, tf.float32)
+        total = tf.linalg.matmul(weights[:, None, :], vectors)[:, 0]
+        return total / tf.sqrt(tf.maximum(tf.reduce_sum(weights * weights, -1, keepdims=True), 1e-6))
+
+
+def set_rarity(model: keras.Model, counts: np.ndarray, texts: int) -> None:
+    """Puts the weights into a model of `rarity`: log((1 + texts) / (1 + count)) + 1.
+
+    Args:
+        counts: [size], texts of train that hold each token.
+        texts: of train.
+    """
+    model.get_layer("encoder").get_layer("pool").weight.assign((np.log((1.0 + texts) / (1.0 + counts)) + 1.0).astype(np.float32))
 
 
 class Ratios(keras.layers.Layer):
@@ -87,14 +118,15 @@ def set_ratios(model: keras.Model, counts: np.ndarray) -> None:
 
 
 def count_tokens(batches: Iterator[tuple[Any, Any]], size: int, classes: int) -> np.ndarray:
-    """[size, classes] float32: how many texts of each class hold each token.
+    """[size, classes] float32: how many texts of each class hold each token; with one class, of all.
 
     Args:
         batches: (token numbers, {"label"}) of train, each text once.
     """
     counts = np.zeros(size * classes, np.float32)
     for inputs, targets in batches:
-        ids, labels = np.sort(inputs.numpy(), axis=1), targets["label"].numpy()
+        ids = np.sort(inputs.numpy(), axis=1)
+        labels = targets["label"].numpy() if classes > 1 else np.zeros(len(ids), np.int64)
         first = np.concatenate([np.ones((len(ids), 1), bool), ids[:, 1:] != ids[:, :-1]], axis=1)
         held = first & (ids != PAD) & (labels < classes)[:, None]
         rows, places = np.nonzero(held)

@@ -59,7 +59,7 @@ class MeanPool(keras.layers.Layer):
 
     def __init__(self, pool: str = "mean", **options):
         super().__init__(**{"dtype": "float32", **options})
-        self.pool = pool
+        self.pool, self.supports_masking = pool, True  # it knows padding by the numbers
 
     def call(self, inputs):
         vectors, ids = inputs
@@ -74,6 +74,10 @@ class MeanPool(keras.layers.Layer):
 
 class MaxPool(keras.layers.Layer):
     """[vectors, ids] -> the largest value of each column among a text's tokens."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.supports_masking = True
 
     def call(self, inputs):
         vectors, ids = inputs

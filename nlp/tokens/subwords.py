@@ -48,7 +48,8 @@ def _sentences(settings: Subwords, batches: Iterable[tf.Tensor]) -> Iterator[str
         joined = tf.strings.reduce_join(split_words(batch, lower=settings.lower, html=settings.html), axis=1, separator=" ")
         for text in joined.numpy().tolist():
             words = text.decode("utf-8", "replace").split(" ")
-            line, size = [], 0
+            line: list[str] = []
+            size = 0
             for word in words:
                 size += len(word) * 4 + 1
                 if size > SENTENCE and line:

@@ -91,7 +91,8 @@ class Writer:
 
         self._write([text_pb(tag, markdown)], step)
 
-    def audio(self, tag: str, samples: np.ndarray, rate: int, step: int, captions: Sequence[str] | None = None) -> None:
+    def audio(self, tag: str, samples: np.ndarray | Sequence[np.ndarray], rate: int, step: int,
+              captions: Sequence[str] | None = None) -> None:
         """Sounds with a player each.
 
         Args:

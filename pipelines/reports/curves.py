@@ -42,7 +42,7 @@ def average_precision(scores: np.ndarray, positive: np.ndarray, *, resamples: in
 
 def roc(scores: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(false positive rate, true positive rate) at every threshold, from (0, 0) to (1, 1)."""
-    order, edges, true = _grouped(scores, positive)
+    _, edges, true = _grouped(scores, positive)
     hits, seen = np.cumsum(true)[edges], edges + 1
     return np.append(0, (seen - hits) / max(1, (~positive).sum())), np.append(0, hits / max(1, positive.sum()))
 

@@ -103,7 +103,7 @@ def own_split(run: LoadedRun, split: str | None) -> tuple[Source, Splits, str]:
     """One of the run's own splits, made again as they were made for training."""
     if split is not None and split not in SPLITS:
         raise ConfigError(f"--split: {split!r} is none of a run's splits, which are train, validation and test")
-    splits = type(run.task)(run.task.experiment).splits()
+    splits = type(run.task)(run.task.experiment, run.task.facts).splits()
     named = split or ("test" if splits.test is not None else "validation")
     source: Source | None = getattr(splits, named)
     if source is None:

@@ -36,7 +36,7 @@ def new_data(run: LoadedRun, path: Path, split: str | None, overrides: Sequence[
     """
     experiment = experiment_for(run.experiment, run.task.facts, path, split, overrides)
     try:
-        splits = type(run.task)(experiment).splits()
+        splits = type(run.task)(experiment, run.task.facts).splits()
     except DataError as error:
         if not whole(split) and str(error).startswith("data.test:"):
             raise DataError(f"--split: {path} has no split {split!r}; without --split all of it is judged, or what it has for training"
@@ -71,7 +71,8 @@ def experiment_for(experiment: Experiment, facts: dict[str, Any], path: Path, sp
                     data[name] = default[name].default
     # "testing" means the same as "test", but that no share is held out where the data come in one piece
     test = None if whole(split) else "testing" if split == "test" else split
-    wanted: dict[str, Any] = {"streaming": False, "group_by": None, "limit": None, "validation": 0.0, "test": test}
+    wanted: dict[str, Any] = {"streaming": False, "group_by": None, "limit": None, "validation": 0.0, "test": test,
+                              "train": "train", "test_names": None, "test_last": None, "speaker_pattern": None}
     if split is None:
         wanted["split_key"] = None
     # what the run learned of its data and can be set, such as image_size, is set: the model takes nothing else

@@ -1,4 +1,4 @@
-"""Predictions as a table, CSV or JSON lines, a line for each input as soon as it is answered. Imports no TensorFlow."""
+"""Predictions as a table, CSV, JSON lines, plain text or CTM, a line for each input as soon as it is answered. Imports no TensorFlow."""
 
 import csv
 import io
@@ -43,6 +43,7 @@ class Shown:
         classes: their names.
         top: so many best classes, with their probabilities.
         all: the value of every class.
+        details: outputs that are too long for a table or CSV; JSON lines hold them.
     """
 
     columns: list[str]
@@ -50,15 +51,18 @@ class Shown:
     classes: Sequence[str] = ()
     top: int = 0
     all: bool = False
+    details: Sequence[str] = ()
 
     @classmethod
-    def of(cls, ranks: Mapping[str, int], classes: Sequence[str] | None, *, top: int = 0, every: bool = False) -> "Shown":
+    def of(cls, ranks: Mapping[str, int], classes: Sequence[str] | None, *, top: int = 0, every: bool = False,
+           details: Sequence[str] = ()) -> "Shown":
         """From the rank of each output, with batch. Raises ConfigError where classes are asked for and there are none."""
         vector = next((name for name, rank in ranks.items() if rank == 2), None) if classes else None
         if (top or every) and vector is None:
             raise ConfigError("--top and --probabilities: this run gives no probabilities of classes")
         names = list(classes or ())
-        return cls([name for name in ranks if name != vector], vector, names, min(top, len(names)), every)
+        columns = [name for name in ranks if name != vector and name not in details]
+        return cls(columns, vector, names, min(top, len(names)), every, [name for name in details if name in ranks])
 
     def best(self, values: Mapping[str, Any]) -> list[tuple[str, float]]:
         """The `top` classes, best first."""
@@ -100,9 +104,9 @@ def write_jsonl(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -
         if one.error is not None:
             row["error"] = one.error
         else:
-            names = _apart(shown.columns, list(row))
-            row |= {named: value.tolist() if isinstance(value := one.values[name], np.ndarray) else value
-                    for named, name in zip(names, shown.columns)}
+            columns = [*shown.columns, *shown.details]
+            names = _apart(columns, list(row))
+            row |= {named: _listed(one.values[name]) for named, name in zip(names, columns)}
             if shown.top:
                 row["top"] = [{"label": label, "probability": share} for label, share in shown.best(one.values)]
             if shown.all and shown.vector:
@@ -133,7 +137,38 @@ def _row(one: Prediction, shown: Shown, failed: bool) -> list[str]:
     return [_text(one.name), *cells, *([""] if failed else [])]
 
 
-WRITERS = {"table": write_table, "csv": write_csv, "jsonl": write_jsonl}
+def write_text(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> None:
+    """The first answer of each input on a line of its own, and nothing else; an empty line for an input without an answer."""
+    for one in predictions:
+        value = "" if one.error is not None else _listed(one.values[shown.columns[0]])
+        file.write(" ".join(str(value).split()) + "\n")
+        file.flush()
+
+
+CTM = ("words", "starts", "ends")  # the outputs that a CTM file is made of
+
+
+def write_ctm(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> None:
+    """NIST's time-marked words: recording, channel, start and duration in s, word. A piece `file#t=start,end` is counted from the file's
+    own beginning; blanks in names become `_`.
+
+    Raises:
+        ConfigError: the answers have no words with times.
+    """
+    if not set(CTM) <= {*shown.columns, *shown.details}:
+        raise ConfigError("--format: ctm is of words with times, which speech to text gives; choose jsonl or csv")
+    for one in predictions:
+        if one.error is not None:
+            continue
+        name, _, part = _text(one.name).partition("#t=")
+        offset = float(part.partition(",")[0] or 0.0)
+        for word, start, end in zip(*(_listed(one.values[key]) for key in CTM)):
+            if word and start >= 0:
+                file.write(f"{name.replace(' ', '_')} 1 {offset + start:.2f} {end - start:.2f} {word}\n")
+        file.flush()
+
+
+WRITERS = {"table": write_table, "csv": write_csv, "jsonl": write_jsonl, "text": write_text, "ctm": write_ctm}
 
 
 def to_binary(kind: str, predictions: Iterable[Prediction], shown: Shown, file: BinaryIO) -> None:
@@ -163,7 +198,16 @@ def _apart(names: Sequence[str], taken: Sequence[str]) -> list[str]:
 
 
 def _cell(value: Any) -> Any:
-    return json.dumps(value.tolist(), ensure_ascii=False) if isinstance(value, np.ndarray) else value
+    return json.dumps(_listed(value), ensure_ascii=False) if isinstance(value, np.ndarray) else value
+
+
+def _listed(value: Any) -> Any:
+    """An array as a list, its bytes as text."""
+    if not isinstance(value, np.ndarray):
+        return value
+    if value.dtype == object:
+        return [one.decode("utf-8", "replace") if isinstance(one, bytes) else one for one in value.tolist()]
+    return value.tolist()
 
 
 def _text(name: str) -> str:

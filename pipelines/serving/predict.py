@@ -78,18 +78,18 @@ class Predictor:
                 came.put(error)
 
         Thread(target=read, daemon=True).start()
-        ended = False
+        ended, failure = False, None
         while not ended:
-            waiting = [came.get()]
-            while len(waiting) < self.batch and not came.empty():
-                waiting.append(came.get())
-            if waiting[-1] is None or isinstance(waiting[-1], BaseException):
-                ended, last = True, waiting.pop()
-                yield from self._answer([self._decode(waiting)] if waiting else [])  # type: ignore[arg-type]
-                if last is not None:
-                    raise last
-            else:
-                yield from self._answer([self._decode(waiting)])  # type: ignore[arg-type]
+            waiting: list[Read] = []
+            while not ended and (not waiting or (len(waiting) < self.batch and not came.empty())):
+                one = came.get()
+                if one is None or isinstance(one, BaseException):
+                    ended, failure = True, one
+                else:
+                    waiting.append(one)
+            yield from self._answer([self._decode(waiting)] if waiting else [])
+        if failure is not None:
+            raise failure
 
     def _decoded(self, read: Iterable[Read]) -> Iterator[Decoded]:
         # Task.read goes on in this thread, decoding in the pool: as many chunks under way as there are workers, and as many waiting

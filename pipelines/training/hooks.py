@@ -246,6 +246,20 @@ class WarnOfWaiting(Hook):
             self.say(f"{share:.0%} of the time goes into waiting for input. {self.remedy}")
 
 
+class Remarks(Hook):
+    """Says once what the task has to say of an epoch, given its metrics."""
+
+    def __init__(self, remark: Callable[[dict[str, float]], str | None], say: Callable[[str], None]):
+        self.remark, self.say = remark, say
+        self.said: set[str] = set()
+
+    def on_epoch(self, loop: Loop) -> None:
+        text = self.remark(loop.epoch_metrics)
+        if text and text not in self.said:
+            self.said.add(text)
+            self.say(f"Epoch {loop.epoch}: {text}")
+
+
 class Samples(Hook):
     """Lets the task show a training batch as the model sees it, at the start and after each epoch."""
 

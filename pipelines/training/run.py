@@ -142,6 +142,7 @@ class _Run:
                 best,
                 log,
                 hooks.WarnOfWaiting(self.experiment.monitor.input_wait_warning, progress.warning, waiting_remedy(session)),
+                hooks.Remarks(session.task.remark, self._warn(progress)),
             ]
             if self.experiment.monitor.tensorboard and self.experiment.monitor.samples and not trial:
                 loop_hooks.append(hooks.Samples(lambda loop: self._show(session, loop, log.writers.get("train"))))
@@ -236,9 +237,9 @@ class _Run:
         if writer is None:
             return
         step = min(loop.step, loop.steps - 1)
-        inputs, targets = training_batch(session, step, self.experiment.monitor.samples)
+        examples, inputs, targets = training_batch(session, step, self.experiment.monitor.samples)
         session.task.show(session.splits.train, writer, loop.step, inputs=inputs, targets=targets)
-        session.task.show_epoch(session.model, writer, loop.step)
+        session.task.show_epoch(session.model, writer, loop.step, examples=examples, inputs=inputs, targets=targets)
 
     def _settle(self, session: Session, best: hooks.KeepBest, evaluator: Evaluator | None) -> Answered | None:
         """Puts the weights that are judged and saved into the model, lets the task choose by validation, and writes the model.
@@ -356,12 +357,12 @@ def save_model(model: keras.Model, task: Task, folder: RunFolder) -> None:
         Path(staging).unlink(missing_ok=True)
 
 
-def training_batch(session: Session, step: int, count: int) -> tuple[Any, Any]:
-    """(inputs, targets) of the first examples of the batch of `step`, as that step sees them."""
+def training_batch(session: Session, step: int, count: int) -> tuple[Any, Any, Any]:
+    """(examples, inputs, targets) of the first of the batch of `step`: as they were decoded, and as that step sees them."""
     now = tf.constant(step, tf.int64)
     numbers, examples = session.feed.sample(step, min(count, session.plan.micro))
-    seed = order.micro_seed(session.feed.seed, now, 0)
-    return session.task.prepare(examples, keys=session.feed.keys(step, numbers), seed=seed, epoch=now // session.plan.steps_per_epoch)
+    seed, keys = order.micro_seed(session.feed.seed, now, 0), session.feed.keys(step, numbers)
+    return examples, *session.task.prepare(examples, keys=keys, seed=seed, epoch=now // session.plan.steps_per_epoch)
 
 
 def culprits(session: Session, step: int, most: int = 5) -> list[str]:

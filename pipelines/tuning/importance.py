@@ -40,45 +40,47 @@ def importance(dimensions: Sequence[Dimension], trials: Sequence[tuple[Mapping[s
         return None
     from sklearn.ensemble import RandomForestRegressor
 
-    rows = np.array([coordinates(dimensions, values) for values, _ in finite])
     forest = RandomForestRegressor(_TREES, min_samples_leaf=2, oob_score=True, random_state=seed, n_jobs=1)
-    forest.fit(_filled(rows), scores)
+    forest.fit(_rows(dimensions, [values for values, _ in finite]), scores)
     draw = np.random.default_rng(seed)
-    sample = np.array([coordinates(dimensions, _random(dimensions, draw)) for _ in range(_DRAWN)])
-    whole = float(np.var(forest.predict(_filled(sample))))
+    sample = [_whole(dimensions, {}, draw) for _ in range(_DRAWN)]
+    variance = float(np.var(forest.predict(_rows(dimensions, sample))))
     shares = {}
-    for column, dimension in enumerate(dimensions):
-        there = sample[:, column][~np.isnan(sample[:, column])]
-        places = np.unique(np.quantile(there, np.linspace(0.0, 1.0, _PLACES), method="nearest")) if len(there) else np.empty(0)
-        means = []
-        for place in places:
-            changed = sample.copy()
-            matters = ~np.isnan(changed[:, column])  # where the setting does not matter it cannot be changed
-            changed[matters, column] = place
-            means.append(float(forest.predict(_filled(changed)).mean()))
-        weights = [np.mean(np.argmin(np.abs(there[:, None] - places), axis=1) == number) for number in range(len(places))]
-        middle = float(np.average(means, weights=weights)) if means else 0.0
-        variance = float(np.average((np.array(means) - middle) ** 2, weights=weights)) if means else 0.0
-        shares[dimension.name] = variance / whole if whole > 0.0 else 0.0
+    for dimension in dimensions:
+        there = [values for values in sample if dimension.name in values]  # elsewhere it does not matter, and cannot be changed
+        own = sorted((values[dimension.name] for values in there), key=lambda value: coordinates([dimension], {dimension.name: value}))
+        places = [own[round(place)] for place in np.linspace(0, len(own) - 1, _PLACES)] if own else []
+        rest = [values for values in sample if dimension.name not in values]
+        means = [float(forest.predict(_rows(dimensions, [
+            *(_whole(dimensions, {**values, dimension.name: place}, draw) for values in there), *rest])).mean()) for place in places]
+        shares[dimension.name] = min(1.0, float(np.var(means)) / variance) if means and variance > 0.0 else 0.0
     return Importance(dict(sorted(shares.items(), key=lambda item: -item[1])), float(forest.oob_score_), len(finite))
 
 
-def _filled(rows: np.ndarray) -> np.ndarray:
-    """Where a setting does not matter, a value outside of all that it can have."""
+def _rows(dimensions: Sequence[Dimension], settings: Sequence[Mapping[str, Any]]) -> np.ndarray:
+    """Settings as rows; where one does not matter, a number outside of all that it can have."""
+    rows = np.array([coordinates(dimensions, values) for values in settings])
     return np.where(np.isnan(rows), -1e6, rows)
 
 
-def _random(dimensions: Sequence[Dimension], draw: np.random.Generator) -> dict[str, Any]:
+def _whole(dimensions: Sequence[Dimension], given: Mapping[str, Any], draw: np.random.Generator) -> dict[str, Any]:
+    """The given values, with others drawn at random where they matter and are not given; those that do not matter are dropped."""
     values: dict[str, Any] = {}
     for dimension in dimensions:
         if not active(dimension, values):
             continue
-        listed = values_of(dimension)
-        if listed is not None:
-            values[dimension.name] = listed[int(draw.integers(len(listed)))]
-            continue
-        low, high = float(dimension.low or 0.0), float(dimension.high or 0.0)
-        place = draw.random()
-        number = low * (high / low) ** place if dimension.scale == "log" else low + place * (high - low)
-        values[dimension.name] = round(number) if dimension.kind == "int" else number
+        if dimension.name in given:
+            values[dimension.name] = given[dimension.name]
+        else:
+            values[dimension.name] = _random(dimension, draw)
     return values
+
+
+def _random(dimension: Dimension, draw: np.random.Generator) -> Any:
+    listed = values_of(dimension)
+    if listed is not None:
+        return listed[int(draw.integers(len(listed)))]
+    low, high = float(dimension.low or 0.0), float(dimension.high or 0.0)
+    place = draw.random()
+    number = low * (high / low) ** place if dimension.scale == "log" else low + place * (high - low)
+    return round(number) if dimension.kind == "int" else number

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -72,16 +73,31 @@ class _Grid(_InMemory, oracles.GridSearchOracle):
 
 
 class _Bayesian(_InMemory, oracles.BayesianOptimizationOracle):
-    """Draws from (seed, trial), so that an answer depends on the trials before it alone; known answers are not computed again."""
+    """Draws from (seed, trial) and fits anew each time, so that an answer depends on nothing but the trials before it; answers that
+    the journal has are not computed again."""
+
+    trials: dict[str, Any]
+    ongoing_trials: dict[str, Any]
 
     def populate_space(self, trial_id: str) -> dict[str, Any]:
-        finished = sum(trial.status == "COMPLETED" for trial in self.trials.values())
-        if self.known is not None and finished >= self.num_initial_points:
+        finished = {name: trial for name, trial in self.trials.items() if trial.status == "COMPLETED"}
+        if self.known is not None and len(finished) >= self.num_initial_points:
             return {"status": "RUNNING", "values": dict(self.known)}
         self._random_state = np.random.RandomState(self.seed + int(trial_id))
-        with warnings.catch_warnings():
+        with threadpool_limits(1), warnings.catch_warnings():  # the matrices are small: on several threads this takes five times as long
             warnings.simplefilter("ignore")  # of the fit's convergence
+            if self.ongoing_trials and len(finished) >= self.num_initial_points:
+                self._fit(finished)  # what the trials under way are guessed from; else it would be what some ask before had left
             return super().populate_space(trial_id)
+
+    def _fit(self, finished: dict[str, Any]) -> None:
+        trials, ongoing = self.trials, self.ongoing_trials
+        self.trials, self.ongoing_trials = finished, {}
+        try:
+            self.gpr = self._make_gpr()
+            self.gpr.fit(*self._vectorize_trials())
+        finally:
+            self.trials, self.ongoing_trials = trials, ongoing
 
 
 class _Hyperband(_InMemory, oracles.HyperbandOracle):

@@ -6,7 +6,6 @@ workers; where trials are deterministic (train.deterministic) the outcome is the
 """
 
 import json
-import os
 import signal
 import time
 from collections.abc import Mapping
@@ -14,13 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.config.dump import resolved_yaml, to_yaml
+from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment, Tune
-from pipelines.config.space import dimensions, laid_over
+from pipelines.config.space import Dimension, dimensions
 from pipelines.config.wording import did_you_mean
 from pipelines.errors import ConfigError, QuartetError, TrainingError
 from pipelines.files import write_json, write_whole
 from pipelines.tuning import points
+from pipelines.tuning.best import best_yaml, repeated_yaml
+from pipelines.tuning.devices import worker_devices
 from pipelines.tuning.folder import Journal, SearchFolder, trial_name
 from pipelines.tuning.nursery import Nursery
 from pipelines.tuning.progress import SearchProgress
@@ -76,12 +77,7 @@ def search(experiment: Experiment, folder: SearchFolder, name: str, *, workers: 
         TrainingError: no trial came to an end.
         Stopped: by a signal.
     """
-    tune = experiment.tune
-    space = dimensions(experiment)
-    if tune is None or not space:
-        points.check((), "", 1)
-    assert tune is not None
-    points.check(space, tune.algorithm, tune.trials)
+    tune, space = prepared(experiment)
     resolved = resolved_yaml(experiment)
     if fresh and folder.path.exists():
         with folder.locked():
@@ -97,11 +93,23 @@ def search(experiment: Experiment, folder: SearchFolder, name: str, *, workers: 
             journal.close()
 
 
+def prepared(experiment: Experiment) -> tuple[Tune, list[Dimension]]:
+    """The tune section and the searched settings; imports no TensorFlow.
+
+    Raises:
+        ConfigError: there is nothing to search, or the space does not suit the search.
+    """
+    tune = experiment.tune or Tune()
+    space = dimensions(experiment)
+    points.check(space, tune.algorithm, tune.trials)
+    return tune, space
+
+
 class _Search:
     """One process's work on a search."""
 
-    def __init__(self, experiment: Experiment, tune: Tune, space: list, folder: SearchFolder, name: str, workers: int, journal: Journal,
-                 quiet: bool):
+    def __init__(self, experiment: Experiment, tune: Tune, space: list[Dimension], folder: SearchFolder, name: str, workers: int,
+                 journal: Journal, quiet: bool):
         self.experiment, self.tune, self.space, self.folder, self.name = experiment, tune, space, folder, name
         self.workers, self.journal, self.quiet = workers, journal, quiet
         self.trials: dict[int, Trial] = {}
@@ -271,7 +279,8 @@ class _Search:
             "epochs": trial.epochs, "objective": self.objective, "direction": self.direction, "precision": self.precision,
             "peers": [str(self._folder(self.trials[number])) for number in trial.peers]})
         self.started[trial.number] = time.monotonic()
-        self.nursery.start(str(trial.number), [str(order)], log=str(folder / "log.txt"), environment=self._devices(worker))
+        self.nursery.start(str(trial.number), [str(order)], log=str(folder / "log.txt"),
+                           environment=worker_devices(worker, self.workers, self.experiment))
         return True
 
     def _end(self, trial: Trial, result: dict[str, Any]) -> None:
@@ -334,20 +343,6 @@ class _Search:
         left /= self.workers
         return left if self.tune.minutes is None else min(left, max(0.0, 60.0 * self.tune.minutes - self.elapsed) + spent / len(ended))
 
-    def _devices(self, worker: int) -> dict[str, str]:
-        """The GPUs of a worker: as many as a training takes, shared only where there are too few."""
-        from pipelines.startup import has_nvidia
-
-        if self.workers == 1 or not has_nvidia():
-            return {}
-        there = _gpus()
-        wanted = self.experiment.train.devices
-        each = wanted if isinstance(wanted, int) else len(wanted) if isinstance(wanted, list) else 1
-        if not there or wanted == "cpu":
-            return {}
-        places = [there[(worker * each + place) % len(there)] for place in range(min(each, len(there)))]
-        return {"CUDA_VISIBLE_DEVICES": ",".join(places)}
-
     # --- files
 
     def _folder(self, trial: Trial) -> Path:
@@ -364,7 +359,7 @@ class _Search:
         """Runs one process that is no trial, and waits for it."""
         result, log = order.with_name(order.name.replace("order", "result")), order.with_suffix(".log")
         result.unlink(missing_ok=True)
-        self.nursery.start(key, [str(order)], log=str(log), environment=self._devices(0))
+        self.nursery.start(key, [str(order)], log=str(log), environment=worker_devices(0, self.workers, self.experiment))
         while True:
             if self.signalled is not None:
                 self.nursery.signal(signal.SIGTERM)
@@ -400,37 +395,22 @@ class _Search:
         from pipelines.tuning.report import write
 
         best = self.best()
-        write_whole(self.folder.best, self._best_yaml(best))
+        write_whole(self.folder.best, best_yaml(self.experiment, self.name, best, len(self.trials), self.objective, self.folder.best))
         repeats = self._repeats(best)
         return write(self.folder, name=self.name, experiment=self.experiment, tune=self.tune, space=self.space,
                      trials=list(self.trials.values()), best=best, objective=self.objective, direction=self.direction,
                      repeats=repeats, elapsed=self.elapsed, workers=self.workers, folders={
                          number: self._folder(trial).name for number, trial in self.trials.items()})
 
-    def _best_yaml(self, best: Trial) -> str:
-        """The experiment with the best setting, as short as it was given."""
-        from pipelines.reports import words
-
-        given = self.experiment.model_dump(mode="python", exclude_unset=True)
-        document = laid_over(type(self.experiment), given, best.values)
-        del document["tune"]
-        return (f"# The best of {len(self.trials)} trials ({self.tune.algorithm} search) over {self.name}: trial {best.number}, "
-                f"validation {words.title(self.objective).lower()} {words.number(float(best.value or 0.0), self.objective)}.\n"
-                f"#   quartet train {self.folder.best}\n" + to_yaml(document))
-
     def _repeats(self, best: Trial) -> dict[str, dict[str, Any]]:
         """Reports of the best setting, and if asked for of the experiment as it was, over several seeds."""
         if not self.tune.seeds:
             return {}
-        given = self.experiment.model_dump(mode="python")
         wanted = {"best": best.values} | ({"start": {}} if self.tune.compare else {})
         found = {}
         for key, values in wanted.items():
             file = self.folder.path / f"{key}.order.yaml"
-            document = laid_over(type(self.experiment), given, {**values, "seeds": self.tune.seeds})
-            if document["train"]["precision"] == "auto":
-                document["train"]["precision"] = self.precision
-            write_whole(file, to_yaml(document))
+            write_whole(file, repeated_yaml(self.experiment, values, self.tune.seeds, self.precision))
             order = self.folder.path / f"{key}.order.json"
             write_json(order, {"kind": "train", "experiment": str(file), "folder": str(self.folder.path / key), "name": self.name})
             said = "the best setting" if key == "best" else "the experiment as it was"
@@ -447,18 +427,3 @@ def _direction(objective: str, own: list[str]) -> str:
     from pipelines.reports.words import lower_is_better
 
     return own[1] if objective == own[0] else "min" if lower_is_better(objective) else "max"
-
-
-def _gpus() -> list[str]:
-    """What CUDA_VISIBLE_DEVICES may name here."""
-    import subprocess
-
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return [name.strip() for name in visible.split(",") if name.strip()]
-    try:
-        listed = subprocess.run(["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"], capture_output=True, text=True, timeout=20,
-                                check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return listed.stdout.split() if listed.returncode == 0 else []

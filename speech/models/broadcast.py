@@ -31,7 +31,8 @@ def build(settings: Broadcast, *, frames: int, width: int, classes: int) -> kera
     return keras.Model(inputs, layers.Dense(classes, name="classes")(x), name="broadcast")
 
 
-def _block(x: keras.KerasTensor, channels: int, stride: int, dilation: int, dropout: float, name: str, *, change: bool) -> keras.KerasTensor:
+def _block(x: keras.KerasTensor, channels: int, stride: int, dilation: int, dropout: float, name: str, *, change: bool,
+           ) -> keras.KerasTensor:
     layers = keras.layers
     shortcut = x
     if change:

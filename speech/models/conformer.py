@@ -42,7 +42,8 @@ def _block(x: keras.KerasTensor, own: keras.KerasTensor, reach: keras.KerasTenso
 
     x = feed_forward(x, "first")
     inner = norm(x, "attention")
-    attention = layers.MultiHeadAttention(settings.heads, settings.width // settings.heads, dropout=settings.dropout, name=f"{name}_attention")
+    attention = layers.MultiHeadAttention(settings.heads, settings.width // settings.heads, dropout=settings.dropout,
+                                          name=f"{name}_attention")
     x = x + layers.Dropout(settings.dropout)(attention(inner, inner, attention_mask=reach))
     inner = layers.Dense(2 * settings.width, name=f"{name}_gate")(norm(x, "convolution"))
     inner = inner[..., :settings.width] * layers.Activation("sigmoid")(inner[..., settings.width:])

@@ -1,0 +1,164 @@
+"""`quartet check` for texts: every text read and cut once, compared exactly and nearly, looked at for damage and language."""
+
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from nlp import tokens
+from nlp.examine import Examined, examine
+from nlp.settings import Pretrained, TextClassification
+from nlp.sources import OUTSIDE, Loaded, open_data
+from pipelines.config.wording import listed
+from pipelines.data.check import Check, Finding, Read, check
+from pipelines.data.divide import divide
+from pipelines.data.source import Source, origin
+from pipelines.errors import DataError
+
+IDENTICAL = "the same text"
+MARKUP = 0.02  # share of texts with tags from which tokens.html is worth a word
+NO_LIMIT = 1 << 30
+
+
+def check_texts(experiment: TextClassification, progress: Callable[[int, int], None] | None = None) -> Check:
+    """Reads every text of the splits that the experiment uses.
+
+    Args:
+        experiment: its data section is looked at, and how it cuts texts.
+        progress: called now and then with (texts read, texts of this split).
+
+    Raises:
+        DataError: where there are no splits to look at; everything else is a finding.
+    """
+    data = experiment.data
+    # opened leniently: what is bad is listed with the rest
+    opened = open_data(data.model_copy(update={"on_bad_example": "skip"}), experiment.reject)
+    train, validation, test, notes = divide(opened.names, opened.load, data, opened.place)
+    whole = {"train": train, "validation": validation, "test": test}
+    outside = {name: int((source.labels == OUTSIDE).sum()) for name, source in whole.items() if source is not None and
+               source.labels is not None}
+    if any(outside.values()):
+        notes.append("texts of no class: " + ", ".join(f"{count:,} in {name}" for name, count in outside.items()) + "; not looked at here")
+    parts = {name: _of_classes(source) for name, source in whole.items() if source is not None}
+    if not len(parts["train"]):
+        raise DataError(f"{opened.place}: train has no text that can be used")
+    cut, limit = _cutter(experiment, parts["train"])
+    found = {name: examine(texts(source), cut, progress) for name, source in parts.items()}
+    reads = {name: Read([], one.fingerprints, {"characters": one.characters, "tokens": one.tokens}, one.kinds)
+             for name, one in found.items()}
+    made = check(opened.place, dict(parts), reads, opened.classes, identical=IDENTICAL, skip=data.on_bad_example == "skip",
+                 lost=opened.skipped, notes=[*opened.notes, *notes])
+    html = getattr(experiment.tokens, "html", False)
+    more = [*_empty(parts, found), *near_copies(parts, found, opened.classes), *_cut_off(found, limit), *_damage(parts, found),
+            *_markup(found, html)]
+    made.findings.extend(more)
+    made.findings.sort(key=lambda finding: ("error", "warning", "note").index(finding.level))
+    return made
+
+
+CHECKS = {"nlp.classification": check_texts}
+
+
+def texts(source: Source) -> tf.Tensor:
+    """[n] string."""
+    base, numbers = origin(source)
+    if not isinstance(base, Loaded):
+        raise TypeError(f"texts expected, got {type(base).__name__}")
+    return tf.gather(base.texts, numbers)
+
+
+def _of_classes(source: Source) -> Source:
+    return source if source.labels is None else source.subset(np.flatnonzero(source.labels != OUTSIDE))
+
+
+def _cutter(experiment: TextClassification, train: Source) -> tuple[tokens.Tokenizer, int]:
+    """How texts are cut, without a limit, and the limit."""
+    if isinstance(experiment.model, Pretrained):
+        return tokens.make(tokens.Words(name="words", limit=NO_LIMIT), {"vocabulary": []}), experiment.model.limit
+    settings = experiment.cutting
+    whole = texts(train)
+    facts = tokens.learn(settings, (whole[start:start + 1024] for start in range(0, len(whole), 1024)))
+    if isinstance(settings, tokens.Hashed):  # the limit counts words, n-grams come on top
+        return tokens.make(tokens.Words(name="words", lower=settings.lower, html=settings.html, limit=NO_LIMIT), {"vocabulary": []}
+                           ), settings.limit
+    return tokens.make(settings.model_copy(update={"limit": NO_LIMIT}), facts), settings.limit
+
+
+def _empty(parts: dict[str, Source], found: dict[str, Examined]) -> list[Finding]:
+    places = [f"{parts[name].name(int(number))} ({name})" for name, one in found.items() for number in np.flatnonzero(one.empty)]
+    if not places:
+        return []
+    return [Finding("warning", f"{len(places):,} text{'s are' if len(places) > 1 else ' is'} empty or hold{'' if len(places) > 1 else 's'} "
+                    "no word: the answer for them is the model's habit; remove them", tuple(places))]
+
+
+def near_copies(parts: dict[str, Source], found: dict[str, Examined], classes: list[str]) -> list[Finding]:
+    """Pairs of texts that share most of their word pairs but are not identical, across splits and with different labels."""
+    from nlp.near import near_pairs
+
+    names = list(parts)
+    where = np.concatenate([np.full(len(parts[name]), place) for place, name in enumerate(names)])
+    numbers = np.concatenate([np.arange(len(parts[name])) for name in names])
+    prints = np.concatenate([found[name].fingerprints for name in names])
+    pairs, capped = near_pairs([found[name].shingles for name in names])
+    pairs = [(a, b, share) for a, b, share in pairs if prints[a] != prints[b]]
+
+    def called(place: int) -> str:
+        return f"{parts[names[where[place]]].name(int(numbers[place]))} ({names[where[place]]})"
+
+    def label(place: int) -> int | None:
+        labels = parts[names[where[place]]].labels
+        return None if labels is None else int(labels[numbers[place]])
+
+    across = [(a, b, share) for a, b, share in pairs if where[a] != where[b]]
+    findings = []
+    more = " or more" if capped else ""
+    if across:
+        judged = len({place for pair in across for place in pair[:2] if where[place] > 0})
+        findings.append(Finding("warning", (
+            f"nearly the same text in more than one split: {judged:,}{more} texts outside of train have a near copy in another split (at "
+            "least 80 % of their word pairs), so figures for them are too good"),
+            tuple(f"{called(a)} = {called(b)}, {share:.0%} alike" for a, b, share in across)))
+    conflicts = [(a, b, share) for a, b, share in pairs if label(a) is not None and label(a) != label(b)]
+    if conflicts:
+        findings.append(Finding("warning", f"nearly the same text with different labels, {len(conflicts):,}{more} pairs", tuple(
+            f"{called(a)} is {classes[label(a) or 0]}, {called(b)} is {classes[label(b) or 0]}, {share:.0%} alike"
+            for a, b, share in conflicts)))
+    within = len(pairs) - len(across)
+    if within:
+        findings.append(Finding("note", f"nearly the same text within a split: {within:,}{more} pairs"))
+    return findings
+
+
+def _cut_off(found: dict[str, Examined], limit: int) -> list[Finding]:
+    findings = []
+    for name, one in found.items():
+        over = one.tokens > limit
+        if over.any():
+            lost = int((one.tokens[over] - limit).sum())
+            share = lost / max(1, int(one.tokens.sum()))
+            level = "warning" if over.mean() > 0.05 else "note"
+            findings.append(Finding(level, (  # type: ignore[arg-type]
+                f"{name}: {over.sum():,} of {len(over):,} texts ({over.mean():.1%}) are longer than the limit of {limit:,} tokens; "
+                f"{lost:,} tokens ({share:.1%} of all) are cut off. The longest has {one.tokens.max():,}; tokens.limit sets it")))
+    return findings
+
+
+def _damage(parts: dict[str, Source], found: dict[str, Examined]) -> list[Finding]:
+    findings = []
+    for kind, text in (("replaced", "hold U+FFFD, a letter that was lost when the text was read in a wrong encoding"),
+                       ("mojibake", "look as if UTF-8 had been read as Windows-1252 (Ã© for é); repair them, or set data.encoding"),
+                       ("controls", "hold control characters")):
+        places = [f"{parts[name].name(number)} ({name})" for name, one in found.items() for number in one.damaged[kind]]
+        if places:
+            findings.append(Finding("warning", f"{len(places):,} texts {text}", tuple(places)))
+    return findings
+
+
+def _markup(found: dict[str, Examined], html: bool) -> list[Finding]:
+    tagged, total = (sum(int(value) for value in values) for values in zip(*((one.tagged, len(one.tokens)) for one in found.values())))
+    shares = [f"{name} {one.tagged / max(1, len(one.tokens)):.0%}" for name, one in found.items()]
+    if html or tagged < MARKUP * total:
+        return []
+    return [Finding("note", f"{tagged:,} of {total:,} texts hold tags such as <br /> ({listed(shares, 'and')}): "
+                    "tokens.html: true leaves them out")]

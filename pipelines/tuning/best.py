@@ -1,0 +1,33 @@
+"""The best setting as an experiment: best.yaml for `train`, and what is trained over several seeds. Imports no TensorFlow."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pipelines.config.dump import to_yaml
+from pipelines.config.schema import Experiment
+from pipelines.config.space import laid_over
+from pipelines.reports import words
+
+
+def best_yaml(experiment: Experiment, name: str, best: Any, trials: int, objective: str, file: Path) -> str:
+    """The experiment with the best setting, as short as it was given, without its tune section; its first lines say where it is from.
+
+    Args:
+        best: the trial: `number`, `values`, `value`.
+        file: where it will stand.
+    """
+    document = laid_over(type(experiment), experiment.model_dump(mode="python", exclude_unset=True), best.values)
+    del document["tune"]
+    algorithm = experiment.tune.algorithm if experiment.tune else ""
+    return (f"# The best of {trials} trials ({algorithm} search) over {name}: trial {best.number}, "
+            f"validation {words.title(objective).lower()} {words.number(float(best.value), objective)}.\n"
+            f"#   quartet train {file}\n" + to_yaml(document))
+
+
+def repeated_yaml(experiment: Experiment, values: Mapping[str, Any], seeds: int, precision: str) -> str:
+    """The experiment with a setting, over several seeds, in the precision that the trials were compared in."""
+    document = laid_over(type(experiment), experiment.model_dump(mode="python"), {**values, "seeds": seeds})
+    if document["train"]["precision"] == "auto":
+        document["train"]["precision"] = precision
+    return to_yaml(document)

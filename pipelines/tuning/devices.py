@@ -1,0 +1,39 @@
+"""Which GPUs each worker of a search has. Imports no TensorFlow."""
+
+import os
+import subprocess
+
+from pipelines.config.schema import Experiment
+from pipelines.startup import has_nvidia
+
+
+def worker_devices(worker: int, workers: int, experiment: Experiment) -> dict[str, str]:
+    """Environment of a worker's trials: as many GPUs as a training takes, shared with others only where there are too few.
+
+    Args:
+        worker: from 0.
+        workers: on this machine; a single one has them all.
+    """
+    if workers == 1 or experiment.train.devices == "cpu" or not has_nvidia():
+        return {}
+    there = visible_gpus()
+    return {"CUDA_VISIBLE_DEVICES": ",".join(share(there, worker, experiment.train.devices))} if there else {}
+
+
+def share(there: list[str], worker: int, wanted: str | int | list[str]) -> list[str]:
+    """Of the GPUs that are there, those of a worker."""
+    each = wanted if isinstance(wanted, int) else len(wanted) if isinstance(wanted, list) else 1
+    return [there[(worker * each + place) % len(there)] for place in range(min(each, len(there)))]
+
+
+def visible_gpus() -> list[str]:
+    """What CUDA_VISIBLE_DEVICES may name here."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return [name.strip() for name in visible.split(",") if name.strip()]
+    try:
+        found = subprocess.run(["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"], capture_output=True, text=True, timeout=20,
+                               check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return found.stdout.split() if found.returncode == 0 else []

@@ -1,0 +1,92 @@
+"""Recordings in files: read by number, their lengths from the headers alone, speakers from their names."""
+
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipelines.errors import DataError
+from speech import audio
+from speech.features import to_int16
+from speech.settings import SpeechData
+from speech.sources import Facts, Recordings
+
+
+def with_speakers(facts: Facts, data: SpeechData) -> Facts:
+    """Speakers found in the recordings' names by data.speaker_pattern."""
+    if data.speaker_pattern is None:
+        return facts
+    found = [re.search(data.speaker_pattern, name) for name in facts.files]
+    missing = next((number for number, one in enumerate(found) if one is None), None)
+    if missing is not None:
+        raise DataError(f"{facts.names[missing]}: data.speaker_pattern {data.speaker_pattern!r} finds no speaker in "
+                        f"{facts.files[missing]!r}")
+    return replace(facts, speakers=[str(one[1]) for one in found if one])
+
+
+def groups_of(facts: Facts, data: SpeechData) -> np.ndarray | None:
+    """What stays on one side of every split, as data.group_by says: the speaker, or the folder."""
+    if data.group_by is None:
+        return None
+    if data.group_by == "folder":
+        return np.array([str(Path(name).parent.name) for name in facts.files])
+    if data.group_by in ("speaker", data.speaker_key):
+        if facts.speakers is None:
+            raise DataError("data.group_by: speaker: the speakers are not known; name the column (data.speaker_key) or set "
+                            "data.speaker_pattern, which finds them in the recordings' names")
+        return np.array(facts.speakers)
+    raise DataError(f"data.group_by: {data.group_by}: recordings are grouped by speaker or by folder")
+
+
+def files_loader(files: list[tuple[Path, float, float | None]], data: SpeechData) -> Any:
+    """number -> int16 samples of (path, start, duration), at the model's rate."""
+
+    def load(number: int) -> np.ndarray:
+        path, start, duration = files[number]
+        try:
+            return to_int16(audio.read(path, data.rate, channel=data.channel, start=start, duration=duration))
+        except DataError as error:
+            raise DataError(str(error)) from None
+
+    return load
+
+
+def file_lengths(files: list[tuple[Path, float, float | None]], rate: int) -> np.ndarray:
+    """Samples at the model's rate from the headers alone, [files] int32; 0 where the header cannot be read."""
+
+    def one(item: tuple[Path, float, float | None]) -> int:
+        path, start, duration = item
+        try:
+            found = audio.header(path)
+        except DataError:
+            return 0
+        frames = found.frames - round(start * found.rate)
+        if duration is not None:
+            frames = min(frames, round(duration * found.rate))
+        return audio.resampled_length(frames, found.rate, rate) if frames > 0 else 0
+
+    with ThreadPoolExecutor(8) as threads:
+        return np.fromiter(threads.map(one, files), np.int32, len(files))
+
+
+def files_fingerprint(files: list[tuple[Path, float, float | None]], root: Path, data: SpeechData) -> str:
+    """Names, sizes and times of change of the files, and what is made of them."""
+    parts = [f"{data.rate} {data.channel}"]
+    for path, start, duration in files:
+        try:
+            status = os.stat(path)
+            said = f"{status.st_size} {status.st_mtime_ns}"
+        except OSError:
+            said = "missing"
+        parts.append(f"{os.path.relpath(path, root)} {start} {duration} {said}")
+    return "\n".join(parts)
+
+
+def recordings(load: Any, facts: Facts, fingerprint: str, data: SpeechData) -> Recordings:
+    """Recordings with speakers and groups as the settings say."""
+    facts = with_speakers(facts, data)
+    return Recordings(load, facts, fingerprint, groups=groups_of(facts, data))

@@ -1,0 +1,92 @@
+"""Cutting: the same in a batch and alone, in a graph and outside; learned from train alone; n-grams cover the words they say."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from nlp import tokens
+from nlp.settings import Hashed, Subwords, Words
+
+TEXTS = ["The cat sat on the mat.", "A dog barked!", "", "naïve café 東京 👍", "the the the the cat sat"]
+SETTINGS = [Words(name="words", least=1, vocabulary=12), Hashed(name="hashed", words=3, characters=[2, 4], buckets=5000),
+            Hashed(name="hashed", words=2, buckets=3000, distinct=True), Subwords(name="subwords", vocabulary=60),
+            Subwords(name="subwords", vocabulary=60, algorithm="unigram")]
+
+
+def made(settings, texts=TEXTS):
+    return tokens.make(settings, tokens.learn(settings, [tf.constant(texts * 5)]))
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda one: f"{one.name}{SETTINGS.index(one)}")
+def test_cutting_keeps_its_promises(settings):
+    tokenizer = made(settings)
+    cut = tokenizer.cut(tf.constant(TEXTS))
+    words = tokenizer.words(tf.constant(TEXTS))
+    alone = [tokenizer.ids(tf.constant([text]))[0].numpy().tolist() for text in TEXTS]
+    assert cut.ids.to_list() == alone
+    traced = tf.function(tokenizer.ids, input_signature=[tf.TensorSpec([None], tf.string)])
+    assert traced(tf.constant(TEXTS)).to_list() == alone
+    for ids, first, last, own in zip(cut.ids.to_list(), cut.first.to_list(), cut.last.to_list(), words.to_list()):
+        assert len(ids) >= 1 and min(ids) > tokens.PAD and max(ids) < tokenizer.size
+        assert len(first) == len(last) == len(ids)
+        assert all(0 <= a <= b < len(own) for a, b in zip(first, last))
+
+
+def test_words_come_by_frequency_and_others_are_unknown():
+    settings = Words(name="words", least=2)
+    learned = tokens.learn(settings, [tf.constant(["b a a", "a b c"])])
+    assert learned == {"vocabulary": ["a", "b"]}
+    assert tokens.make(settings, learned).ids(tf.constant(["a B c"])).to_list() == [[2, 3, tokens.UNKNOWN]]
+
+
+def test_limit_cuts_words():
+    for settings in (Words(name="words", least=1, limit=3), Hashed(name="hashed", words=1, limit=3), Subwords(name="subwords", vocabulary=40,
+                                                                                                            limit=3)):
+        assert made(settings).ids(tf.constant(["the cat sat on the mat"])).row_lengths().numpy().tolist() == [3]
+
+
+def test_ngrams_of_words_are_runs_within_a_text():
+    tokenizer = tokens.make(Hashed(name="hashed", words=3, buckets=1 << 20), {})
+    cut = tokenizer.cut(tf.constant(["a b c", "b c", "a"]))
+    spans = [list(zip(*pair)) for pair in zip(cut.first.to_list(), cut.last.to_list())]
+    assert spans == [[(0, 0), (1, 1), (2, 2), (0, 1), (1, 2), (0, 2)], [(0, 0), (1, 1), (0, 1)], [(0, 0)]]
+    first, second, third = (dict(zip(pair, ids)) for pair, ids in zip(spans, cut.ids.to_list()))
+    assert first[1, 2] == second[0, 1] and first[1, 1] == second[0, 0] and first[0, 0] == third[0, 0]
+    assert len(set(first.values())) == 6, "six n-grams share no row of a million"
+
+
+def test_ngrams_of_letters_stay_within_words():
+    tokenizer = tokens.make(Hashed(name="hashed", words=1, characters=[2, 3], buckets=1 << 20), {})
+    one, other = tokenizer.cut(tf.constant(["ab c", "ab"])).ids.to_list()
+    # words, then <a ab b> <ab ab> and <c c> <c>
+    assert len(one) == 2 + 3 + 2 + 2 + 1 and len(other) == 1 + 3 + 2
+    assert set(other) <= set(one)
+
+
+def test_hashes_spread():
+    tokenizer = tokens.make(Hashed(name="hashed", words=1, buckets=1000), {})
+    ids = tokenizer.ids(tf.constant([" ".join(f"w{number}" for number in range(1000))])).flat_values.numpy()
+    counts = np.bincount(ids, minlength=1000)[1:]
+    assert counts.sum() == 1000 and 0.25 < np.mean(counts == 0) < 0.48  # 1/e expected
+
+
+def test_subwords_take_the_longest_piece_and_lose_no_letter():
+    settings = Subwords(name="subwords", vocabulary=80)
+    learned = tokens.learn(settings, [tf.constant(["walking talking walker talker", "the walker walks and talks"] * 20)])
+    pieces = learned["vocabulary"]
+    tokenizer = tokens.make(settings, learned)
+    text = "walker talks walkings"
+    ids = tokenizer.ids(tf.constant([text]))[0].numpy().tolist()
+    assert "".join(pieces[number - tokens.FIRST] for number in ids) == "".join("\u2581" + word for word in text.split())
+    rest = "\u2581walkings"
+    for number in [number for number, word in zip(ids, tokenizer.cut(tf.constant([text])).first[0].numpy()) if word == 2]:
+        longest = max((piece for piece in pieces if rest.startswith(piece)), key=len)
+        assert pieces[number - tokens.FIRST] == longest
+        rest = rest[len(longest):]
+    assert not rest
+
+
+def test_unknown_letters_are_one_token_each():
+    tokenizer = made(Subwords(name="subwords", vocabulary=40), ["aaa bbb"] * 4)
+    ids = tokenizer.ids(tf.constant(["aaa жж"]))[0].numpy().tolist()
+    assert ids.count(tokens.UNKNOWN) == 2

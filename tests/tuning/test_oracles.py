@@ -1,0 +1,110 @@
+"""The oracles: asked again what the journal says, they answer the same; parallel workers, failures, and small spaces."""
+
+import math
+
+import pytest
+
+from pipelines.config.space import Dimension
+from pipelines.tuning import points
+from pipelines.tuning.oracles import Oracle, hyperband_plan
+
+SPACE = [Dimension("rate", "float", low=1e-4, high=1e-1, scale="log"), Dimension("kind", "choice", ("a", "b")),
+         Dimension("depth", "int", low=1, high=3, when={"kind": ("b",)})]
+GRID = [Dimension("rate", "float", low=1e-3, high=1e-1, scale="log", step=10), *SPACE[1:]]
+
+
+def make(algorithm, trials=12, seed=0, space=None, epochs=9):
+    used = space or (GRID if algorithm == "grid" else SPACE)
+    return Oracle(algorithm, points.hyperparameters(used), objective="accuracy", direction="max", trials=trials, epochs=epochs, seed=seed)
+
+
+def score(asked):
+    """A made-up result: the best rate is 0.01."""
+    rate = asked.places.get("rate", 1)  # a place in the list, where there is a list
+    return 1.0 - abs(math.log10(rate) + 2 if isinstance(rate, float) else rate - 1) / 4
+
+
+def drive(oracle, workers=1, fail=(), journal=None):
+    """Runs a search with as many trials under way as there are workers; the oldest ends first. Returns the trials asked for."""
+    asked, running = [], []
+    journal = [] if journal is None else journal
+    while True:
+        while len(running) < workers:
+            one = oracle.ask()
+            if one.kind != "run":
+                break
+            asked.append(one)
+            running.append(one)
+            journal.append(("start", one.number, dict(one.places)))
+        if not running:
+            return asked
+        one = running.pop(0)
+        value = None if one.number in fail else score(one)
+        journal.append(("end", one.number, value))
+        oracle.tell(one.number, value)
+
+
+@pytest.mark.parametrize("algorithm", ["random", "grid"])
+def test_random_and_grid_do_not_depend_on_workers_results_or_failures(algorithm):
+    alone = [(one.number, one.places) for one in drive(make(algorithm))]
+    assert [(one.number, one.places) for one in drive(make(algorithm), workers=5)] == alone
+    assert [(one.number, one.places) for one in drive(make(algorithm), workers=2, fail=(2, 3, 4, 5))] == alone
+    assert len(alone) == 12 and len({str(places) for _, places in alone}) == 12
+
+
+def test_a_grid_visits_every_point_once():
+    found = drive(make("grid", trials=100), workers=3)
+    assert len(found) == points.count(GRID, 100) == 12
+    decoded = [points.decoded(GRID, one.places) for one in found]
+    assert decoded[0] == {"rate": 0.001, "kind": "a"} and len({str(each) for each in decoded}) == 12
+
+
+def test_random_search_finds_the_last_point_of_a_small_space():
+    space = [Dimension("a", "int", low=1, high=5), Dimension("b", "choice", (1, 2, 3))]
+    assert len({str(one.places) for one in drive(make("random", trials=15, space=space))}) == 15
+
+
+@pytest.mark.parametrize("algorithm", ["random", "grid", "bayesian", "hyperband"])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_restart_at_any_event_goes_on_the_same(algorithm, workers):
+    journal, trials = [], (4 + workers if algorithm == "bayesian" else 9)  # a Bayesian answer takes a second
+    whole = drive(make(algorithm, trials), workers, fail=(2,), journal=journal)
+    for kept in (8,) if algorithm == "bayesian" else range(len(journal) + 1):
+        oracle = make(algorithm, trials)
+        for kind, number, value in journal[:kept]:
+            if kind == "start":
+                assert oracle.ask(value).number == number
+            else:
+                oracle.tell(number, value)
+        for kind, number, value in journal[kept:]:
+            if kind == "start":
+                one = oracle.ask()
+                assert (one.number, dict(one.places)) == (number, value)
+            else:
+                oracle.tell(number, value)
+        assert oracle.ask().kind == "stop"
+    assert len(whole) == trials
+
+
+def test_bayesian_search_comes_to_the_best():
+    found = drive(make("bayesian", trials=8))
+    early, late = (max(score(one) for one in part) for part in (found[:3], found[3:]))
+    assert late > 0.9 and late >= early
+
+
+def test_another_seed_asks_for_other_trials():
+    assert [one.places for one in drive(make("random", seed=0))] != [one.places for one in drive(make("random", seed=1))]
+
+
+def test_hyperband_goes_on_with_the_best_and_with_none_that_failed():
+    plan = hyperband_plan(9)
+    found = drive(make("hyperband", trials=len(plan)), fail=(1, 2, 3, 4, 5))
+    assert [(one.epochs) for one in found] == [after for _, after in plan]
+    by_number = {one.number: one for one in found}
+    onward = [one for one in found if one.goes_on]
+    assert onward and all(by_number[one.goes_on].epochs < one.epochs and by_number[one.goes_on].places == one.places for one in onward)
+    first_round = [one for one in found if one.epochs == 1]
+    chosen = [one.goes_on for one in onward if by_number[one.goes_on] in first_round]
+    assert not set(chosen) & {1, 2, 3, 4, 5}
+    passed = sorted((score(one) for one in first_round if one.number > 5), reverse=True)
+    assert sorted((score(by_number[number]) for number in chosen), reverse=True) == passed[:len(chosen)]

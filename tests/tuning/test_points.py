@@ -1,0 +1,55 @@
+"""The space in Keras Tuner's terms: values, conditions, number of points."""
+
+import math
+
+import pytest
+
+from pipelines.config.space import Dimension
+from pipelines.errors import ConfigError
+from pipelines.tuning import points
+
+RATE = Dimension("train.learning_rate.peak", "float", low=1e-4, high=1e-2, scale="log")
+NAME = Dimension("model.name", "choice", ("cnn", "residual"))
+DEPTH = Dimension("model.depth", "int", low=1, high=3, when={"model.name": ("residual",)})
+FLAG = Dimension("model.batch_norm", "boolean", (False, True), when={"model.name": ("cnn",)})
+WIDTHS = Dimension("model.widths", "choice", ([32], [32, 64], None))
+
+
+def test_values_of_stepped_ranges_are_as_a_person_writes_them():
+    assert points.values_of(Dimension("a", "float", low=0.1, high=0.5, step=0.1)) == [0.1, 0.2, 0.3, 0.4, 0.5]
+    assert points.values_of(Dimension("a", "float", low=1e-4, high=1e-1, scale="log", step=10)) == [1e-4, 1e-3, 1e-2, 1e-1]
+    assert points.values_of(Dimension("a", "int", low=16, high=256, scale="log", step=2)) == [16, 32, 64, 128, 256]
+    assert points.values_of(Dimension("a", "int", low=2, high=5)) == [2, 3, 4, 5]
+    assert points.values_of(Dimension("a", "int", low=1, high=10, step=4)) == [1, 5, 9]
+    assert points.values_of(RATE) is None
+    assert points.values_of(Dimension("a", "int", low=1, high=10**6)) is None
+
+
+def test_decoded_leaves_out_what_does_not_matter():
+    space = [NAME, WIDTHS, DEPTH, FLAG, RATE]
+    places = {"model.name": 0, "model.widths": 1, "model.depth": 2, "model.batch_norm": 1, "train.learning_rate.peak": 0.00123456789}
+    assert points.decoded(space, places) == {
+        "model.name": "cnn", "model.widths": [32, 64], "model.batch_norm": True, "train.learning_rate.peak": 0.00123457}
+
+
+def test_count_of_a_conditional_space():
+    assert points.count([NAME, DEPTH, FLAG], 100) == 3 + 2
+    assert points.count([NAME, WIDTHS, DEPTH, FLAG], 100) == 15
+    assert points.count([NAME, WIDTHS, DEPTH, FLAG], 7) == 7
+    assert points.count([NAME, RATE], 1000) == 1000
+
+
+def test_a_space_that_does_not_suit_the_search_is_an_error():
+    with pytest.raises(ConfigError, match="nothing to search"):
+        points.check([], "random", 3)
+    with pytest.raises(ConfigError, match=r"20 trials, and the space holds only 5 different settings; set tune.trials: 5"):
+        points.check([NAME, DEPTH, FLAG], "random", 20)
+    with pytest.raises(ConfigError, match=r"tune.space\[train.learning_rate.peak\]: a grid needs points: give `step` \(on a log scale"):
+        points.check([NAME, RATE], "grid", 20)
+    points.check([NAME, DEPTH, FLAG], "grid", 20)  # ends after its five
+
+
+def test_coordinates_are_even_in_the_setting():
+    space = [NAME, WIDTHS, DEPTH, RATE]
+    row = points.coordinates(space, {"model.name": "cnn", "model.widths": None, "train.learning_rate.peak": 1e-3})
+    assert row[:2] == [0.0, 2.0] and math.isnan(row[2]) and row[3] == pytest.approx(math.log(1e-3))

@@ -1,0 +1,81 @@
+"""A trial's training: judged on validation alone, paused and gone on with exactly, ended by the median rule."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipelines.data.source import ArraySource
+from pipelines.runs import RunFolder
+from pipelines.task import Splits
+from pipelines.training.run import Call, Trial, train
+from pipelines.tuning.trial import MedianRule
+from tests.training.runs import checkpoint, rows
+from tests.training.toy import ToyTask, experiment
+
+
+class Poisoned(ArraySource):
+    """A test split that must not be read."""
+
+    def gather(self, numbers):
+        raise AssertionError("the test split was read")
+
+
+class PoisonedTask(ToyTask):
+    def splits(self):
+        found = super().splits()
+        return Splits(found.train, found.validation, Poisoned(found.test.arrays, labels=found.test.labels, title="poisoned"))
+
+
+def run(folder: Path, *, epochs=None, further=(), task=PoisonedTask, **changes):
+    changes = {"monitor": {"tensorboard": False}, **changes}
+    call = Call("toy/toy", task, quiet=True, trial=Trial({"train.epochs": 4}, epochs=epochs, further=tuple(further)))
+    return train(experiment(**changes), RunFolder(folder), call)
+
+
+TRAIN = {"epochs": 4, "deterministic": True, "learning_rate": {"peak": 0.02, "schedule": "cosine"}, "ema": 0.9}
+
+
+def test_a_trial_reads_no_test_split_saves_no_model_and_says_what_it_came_to(tmp_path):
+    report = run(tmp_path, train=TRAIN)
+    assert set(report["metrics"]) == {"validation/accuracy"}
+    assert not (tmp_path / "model").exists() and not (tmp_path / "report" / "figures").exists()
+    assert json.loads((tmp_path / "report" / "report.json").read_text())["metrics"] == report["metrics"]
+    settings = experiment(train=TRAIN, monitor={"tensorboard": False})
+    with pytest.raises(AssertionError, match="the test split was read"):
+        train(settings, RunFolder(tmp_path / "run"), Call("toy/toy", PoisonedTask, quiet=True))
+
+
+@pytest.mark.parametrize("pauses", [(1,), (1, 3)])
+def test_a_paused_trial_goes_on_under_the_schedule_of_the_whole(tmp_path, pauses):
+    run(tmp_path / "whole", train=TRAIN)
+    for epochs in pauses:
+        found = run(tmp_path / "paused", train=TRAIN, epochs=epochs)
+        assert found["timing"]["epochs"] == epochs and "validation/accuracy" in found["metrics"]
+        assert not RunFolder(tmp_path / "paused").finished
+    run(tmp_path / "paused", train=TRAIN)
+    (one, about), (other, about2) = checkpoint(tmp_path / "whole"), checkpoint(tmp_path / "paused")
+    assert about == about2
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+    assert rows(tmp_path / "whole") == rows(tmp_path / "paused")
+    metrics = [RunFolder(tmp_path / name).read_report()["metrics"] for name in ("whole", "paused")]
+    assert metrics[0] == metrics[1]
+
+
+def curve(folder: Path, name: str, values) -> Path:
+    path = folder / f"{name}.jsonl"
+    lines = [json.dumps({"step": number, "epoch": number, "validation/accuracy": value}) for number, value in enumerate(values, 1)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_the_median_rule_ends_what_is_hopeless_and_leaves_the_rest(tmp_path):
+    good = [curve(tmp_path, f"good{number}", [0.9, 1.1, 1.1, 1.1]) for number in range(3)]
+    bad = [curve(tmp_path, f"bad{number}", [0.0, 0.01, 0.02, 0.03]) for number in range(3)]
+    stopped = run(tmp_path / "stopped", train=TRAIN, further=[MedianRule("accuracy", "max", good)])
+    assert stopped["timing"]["epochs"] < 4
+    assert any("the median of 3 trials before it" in note for note in stopped["notes"])
+    for name, peers in (("two", good[:2]), ("bad", bad)):  # two are too few to compare with
+        assert run(tmp_path / name, train=TRAIN, further=[MedianRule("accuracy", "max", peers)])["timing"]["epochs"] == 4
