@@ -106,7 +106,7 @@ def _own(log: Log, data: InteractionData) -> tuple[np.ndarray, list[str]]:
         parts[np.isin(np.char.lower(log.parts.astype(str)), ALIASES[name])] = number
     unknown = np.flatnonzero(parts < 0)
     if len(unknown):
-        raise DataError(f"{log.name(int(unknown[0]))}: {log.parts[unknown[0]]!r} in column {data.split_key} (data.split_key) is none of "
+        raise DataError(f"{log.name(int(unknown[0]))}: {str(log.parts[unknown[0]])!r} in column {data.split_key} (data.split_key) is none of "
                         "train, validation and test")
     return parts, [f"Protocol: the data's own splits, column {data.split_key}"]
 

@@ -6,7 +6,7 @@ that messages can name them. 10 million rows of CSV take seconds and fit 4 GB.
 
 import hashlib
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,7 @@ class Log:
     skipped: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     digest: str = ""
-    dropped: dict[str, int] = field(default_factory=dict)
+    header: bool = True  # the file has a header row
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -91,7 +91,7 @@ class Log:
     def name(self, number: int) -> str:
         """What a person calls an interaction: the row of the file."""
         place = int(self.rows[number])
-        return row(self.path, place) if self.path is not None else f"{self.place}[{place}]"
+        return _named(self.path, self.place, self.header, place)
 
 
 def read_log(data: InteractionData) -> Log:
@@ -125,7 +125,7 @@ def read_log(data: InteractionData) -> Log:
 
 def _log(data: InteractionData, table: pa.Table, *, place: str, path: Path | None, digest: str) -> Log:
     where = path if path is not None else place
-    say = partial(_named, path, place)
+    say = partial(_named, path, place, not data.columns)
     bad: dict[int, str] = {}
 
     def ids_of(key: str | None, setting: str) -> tuple[np.ndarray | None, Ids | None]:
@@ -158,7 +158,7 @@ def _log(data: InteractionData, table: pa.Table, *, place: str, path: Path | Non
     wanted = [name for name in dict.fromkeys([*data.numbers, *data.categories, *data.lists, *([data.title_key] if data.title_key else [])])
               if name in table.column_names]
     log = Log(users, items, user_ids, item_ids, ratings, times, parts, table.select(wanted), None, None,
-              np.arange(table.num_rows), place, path, digest=digest)
+              np.arange(table.num_rows), place, path, digest=digest, header=not data.columns)
     if bad:
         keep = np.ones(len(log), bool)
         keep[list(bad)] = False
@@ -168,8 +168,8 @@ def _log(data: InteractionData, table: pa.Table, *, place: str, path: Path | Non
     return log
 
 
-def _named(path: Path | None, place: str, number: int) -> str:
-    return row(path, number) if path is not None else f"{place}[{number}]"
+def _named(path: Path | None, place: str, header: bool, number: int) -> str:
+    return row(path, number if header else number - 1) if path is not None else f"{place}[{number}]"
 
 
 def encode(values: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, Ids, np.ndarray]:
