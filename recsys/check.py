@@ -43,8 +43,14 @@ def check_interactions(experiment: Experiment, progress: Callable[[int, int], No
     for number, name in enumerate(NAMES):
         mask = made.parts == number
         if mask.any():
-            splits[name] = {"examples": int(mask.sum()), "unreadable": 0, "identical": 0, "classes": {}, "common": [],
-                            "measures": _measures(made.log, mask)}
+            splits[name] = {
+                "examples": int(mask.sum()),
+                "unreadable": 0,
+                "identical": 0,
+                "classes": {},
+                "common": [],
+                "measures": _measures(made.log, mask),
+            }
     order = {"error": 0, "warning": 1, "note": 2}
     return Check(log.place, splits, sorted(findings, key=lambda finding: order[finding.level]))
 
@@ -77,13 +83,22 @@ def _repetitions(log: Log) -> list[Finding]:
     found = []
     if len(later):
         share = len(later) / len(log)
-        found.append(Finding("warning" if share >= 0.01 else "note", f"{len(later):,} of {len(log):,} events ({share:.0%}) are exact repetitions",
-                             tuple(log.name(int(number)) for number in np.sort(later)[:20])))
+        found.append(
+            Finding(
+                "warning" if share >= 0.01 else "note",
+                f"{len(later):,} of {len(log):,} events ({share:.0%}) are exact repetitions",
+                tuple(log.name(int(number)) for number in np.sort(later)[:20]),
+            )
+        )
     gone = repeated(log)
     more = int(gone.sum()) - len(later)
     if more > 0:
-        found.append(Finding("warning" if more / len(log) >= MANY else "note", f"{more:,} further events are followed by another of the same "
-                             "user and item; where each pair counts once, the last does"))
+        found.append(
+            Finding(
+                "warning" if more / len(log) >= MANY else "note",
+                f"{more:,} further events are followed by another of the same user and item; where each pair counts once, the last does",
+            )
+        )
     return found
 
 
@@ -96,9 +111,14 @@ def _few(log: Log) -> list[Finding]:
             few = (counts > 0) & (counts <= most)
             if few.any():
                 share = few.sum() / (counts > 0).sum()
-                found.append(Finding("warning" if share >= 0.5 else "note", f"{int(few.sum()):,} of {int((counts > 0).sum()):,} {of}s ({share:.0%}) "
-                                     f"have {text}; data.min_{of}_events leaves such out",
-                                     tuple(str(ids.values[number]) for number in np.flatnonzero(few)[:20])))
+                found.append(
+                    Finding(
+                        "warning" if share >= 0.5 else "note",
+                        f"{int(few.sum()):,} of {int((counts > 0).sum()):,} {of}s ({share:.0%}) "
+                        f"have {text}; data.min_{of}_events leaves such out",
+                        tuple(str(ids.values[number]) for number in np.flatnonzero(few)[:20]),
+                    )
+                )
     return found
 
 
@@ -107,7 +127,9 @@ def _times(log: Log, data: InteractionData) -> list[Finding]:
         return [Finding("note", "there are no times (data.time_key): the order of the rows counts as the order of the events")]
     times = log.times
     if times.min() == times.max():
-        return [Finding("error" if data.protocol == "time" else "warning", f"all times are equal ({when(float(times[0]))}): they order nothing")]
+        return [
+            Finding("error" if data.protocol == "time" else "warning", f"all times are equal ({when(float(times[0]))}): they order nothing")
+        ]
     found = [Finding("note", f"times from {when(float(times.min()))} to {when(float(times.max()))}")]
     back = int(np.sum(np.diff(times) < 0))
     if back:
@@ -117,8 +139,13 @@ def _times(log: Log, data: InteractionData) -> list[Finding]:
         tied = (np.diff(times[order]) == 0) & (np.diff(log.users[order]) == 0)
         if tied.any():
             share = tied.mean()
-            found.append(Finding("warning" if share >= MANY else "note", f"{int(tied.sum()):,} events ({share:.0%}) have the time of another of "
-                                 "the same user: the order of the rows decides between them"))
+            found.append(
+                Finding(
+                    "warning" if share >= MANY else "note",
+                    f"{int(tied.sum()):,} events ({share:.0%}) have the time of another of "
+                    "the same user: the order of the rows decides between them",
+                )
+            )
     if 1e11 < float(np.median(times)) < 1e14:
         found.append(Finding("warning", "times look like milliseconds, not seconds: dates in the report will be wrong, results will not"))
     return found
@@ -132,8 +159,12 @@ def _cold(items: np.ndarray, users: np.ndarray, parts: np.ndarray, log: Log) -> 
             cold = int(np.sum(numbers[mask] == 0)) if there is not None else 0
             if cold:
                 share = cold / mask.sum()
-                found.append(Finding("warning" if share >= 0.1 else "note", f"{cold:,} of {int(mask.sum()):,} {name} events ({share:.0%}) are of "
-                                     f"{of} that train does not have"))
+                found.append(
+                    Finding(
+                        "warning" if share >= 0.1 else "note",
+                        f"{cold:,} of {int(mask.sum()):,} {name} events ({share:.0%}) are of {of} that train does not have",
+                    )
+                )
     return found
 
 
@@ -146,7 +177,17 @@ def _leaks(log: Log, parts: np.ndarray, data: InteractionData) -> list[Finding]:
     if not earlier:
         return [Finding("note", "no test event is older than the newest of train")]
     if data.protocol == "time" or data.split_key:
-        return [Finding("warning", f"{earlier:,} of {int(test.sum()):,} test events are older than the newest of train ({when(newest)}): "
-                        "train knows of times that test is in")]
-    return [Finding("note", f"{earlier:,} of {int(test.sum()):,} test events are older than the newest of train: with protocol "
-                    f"{data.protocol} a model knows what came later; protocol: time does not")]
+        return [
+            Finding(
+                "warning",
+                f"{earlier:,} of {int(test.sum()):,} test events are older than the newest of train ({when(newest)}): "
+                "train knows of times that test is in",
+            )
+        ]
+    return [
+        Finding(
+            "note",
+            f"{earlier:,} of {int(test.sum()):,} test events are older than the newest of train: with protocol "
+            f"{data.protocol} a model knows what came later; protocol: time does not",
+        )
+    ]

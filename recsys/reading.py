@@ -85,8 +85,16 @@ class Log:
             return None if values is None else values[numbers]
 
         features = self.features.take(pa.array(numbers)) if self.features.num_columns else self.features
-        return replace(self, users=of(self.users), items=of(self.items), ratings=of(self.ratings), times=of(self.times),
-                       parts=of(self.parts), features=features, rows=self.rows[numbers])
+        return replace(
+            self,
+            users=of(self.users),
+            items=of(self.items),
+            ratings=of(self.ratings),
+            times=of(self.times),
+            parts=of(self.parts),
+            features=features,
+            rows=self.rows[numbers],
+        )
 
     def name(self, number: int) -> str:
         """What a person calls an interaction: the row of the file."""
@@ -146,19 +154,44 @@ def _log(data: InteractionData, table: pa.Table, *, place: str, path: Path | Non
         ratings = ratings.astype(np.float32)
     if data.time_key is not None:
         times, wrong = times_of(column(table, data.time_key, where, "data.time_key"))
-        bad.update({number: f"{value!r} in column {data.time_key} is no time: seconds, or a date and time such as 2026-11-21 13:53:39 "
-                            "(data.time_key)" for number, value in wrong.items()})
+        bad.update(
+            {
+                number: f"{value!r} in column {data.time_key} is no time: seconds, or a date and time such as 2026-11-21 13:53:39 "
+                "(data.time_key)"
+                for number, value in wrong.items()
+            }
+        )
     if data.split_key is not None:
         parts = np.asarray(column(table, data.split_key, where, "data.split_key").to_pylist(), object).astype(str)
     if bad and data.on_bad_example == "stop":
         number = min(bad)
         more = f" (and {len(bad) - 1:,} more such rows)" if len(bad) > 1 else ""
-        raise DataError(f"{say(number)}: {bad[number]}{more}. Mend or remove the row, or set data.on_bad_example: skip; "
-                        "`quartet check` lists all such rows.")
-    wanted = [name for name in dict.fromkeys([*data.numbers, *data.categories, *data.lists, *([data.title_key] if data.title_key else [])])
-              if name in table.column_names]
-    log = Log(users, items, user_ids, item_ids, ratings, times, parts, table.select(wanted), None, None,
-              np.arange(table.num_rows), place, path, digest=digest, header=not data.columns)
+        raise DataError(
+            f"{say(number)}: {bad[number]}{more}. Mend or remove the row, or set data.on_bad_example: skip; "
+            "`quartet check` lists all such rows."
+        )
+    wanted = [
+        name
+        for name in dict.fromkeys([*data.numbers, *data.categories, *data.lists, *([data.title_key] if data.title_key else [])])
+        if name in table.column_names
+    ]
+    log = Log(
+        users,
+        items,
+        user_ids,
+        item_ids,
+        ratings,
+        times,
+        parts,
+        table.select(wanted),
+        None,
+        None,
+        np.arange(table.num_rows),
+        place,
+        path,
+        digest=digest,
+        header=not data.columns,
+    )
     if bad:
         keep = np.ones(len(log), bool)
         keep[list(bad)] = False
@@ -311,5 +344,3 @@ def _tfds_digest(data: InteractionData) -> str:
 def _file_digest(path: Path) -> str:
     about = os.stat(path)
     return hashlib.sha256(f"{path.name} {about.st_size} {about.st_mtime_ns}".encode()).hexdigest()[:16]
-
-

@@ -28,8 +28,15 @@ def table(folder: Path, text: str = ROWS, name: str = "events.csv") -> Path:
 
 def experiment(path: Path, task: str = "recsys.sequential", data: dict[str, Any] | None = None, **sections: Any) -> Any:
     """A checked experiment over a table with the columns of ROWS."""
-    models = {"recsys.sequential": {"name": "gru", "length": 4, "width": 8}, "recsys.retrieval": {"name": "towers", "width": 8},
-              "recsys.ranking": {"name": "dcn", "width": 4, "hidden": [8]}}
-    values = {"task": task, "data": {"source": "table", "path": str(path), "time_key": "time", "rating_key": "rating", **(data or {})},
-              "model": models[task], **sections}
+    models = {
+        "recsys.sequential": {"name": "gru", "length": 4, "width": 8},
+        "recsys.retrieval": {"name": "towers", "width": 8},
+        "recsys.ranking": {"name": "dcn", "width": 4, "hidden": [8]},
+    }
+    values = {
+        "task": task,
+        "data": {"source": "table", "path": str(path), "time_key": "time", "rating_key": "rating", **(data or {})},
+        "model": models[task],
+        **sections,
+    }
     return from_dict(values, [], check_paths=False)

@@ -15,11 +15,15 @@ BATCH, ITEMS, WIDTH, K = 7, 53, 8, 6
 @pytest.fixture(scope="module")
 def case():
     rng = np.random.default_rng(0)
-    return {"queries": tf.constant(rng.normal(size=(BATCH, WIDTH)), tf.float32),
-            "items": tf.constant(rng.normal(size=(ITEMS + 1, WIDTH)), tf.float32), "bias": tf.constant(rng.normal(size=ITEMS + 1), tf.float32),
-            "known": tf.constant([True] * (BATCH - 1) + [False]),
-            "popularity": tf.constant(rng.permutation(ITEMS + 1), tf.float32),
-            "seen": tf.constant(rng.integers(0, ITEMS + 1, (BATCH, 9)), tf.int32), "k": K}
+    return {
+        "queries": tf.constant(rng.normal(size=(BATCH, WIDTH)), tf.float32),
+        "items": tf.constant(rng.normal(size=(ITEMS + 1, WIDTH)), tf.float32),
+        "bias": tf.constant(rng.normal(size=ITEMS + 1), tf.float32),
+        "known": tf.constant([True] * (BATCH - 1) + [False]),
+        "popularity": tf.constant(rng.permutation(ITEMS + 1), tf.float32),
+        "seen": tf.constant(rng.integers(0, ITEMS + 1, (BATCH, 9)), tf.int32),
+        "k": K,
+    }
 
 
 def expected(case, allow=None):
@@ -62,7 +66,7 @@ def test_similar_items_by_cosine_without_the_item_itself(case):
     plain = {**case, "seen": tf.zeros([BATCH, 1], tf.int32), "known": tf.zeros([BATCH], tf.bool)}
     found = recommend(**plain, similar=tf.range(1, BATCH + 1), chunk=10)
     vectors = case["items"].numpy() / np.linalg.norm(case["items"].numpy(), axis=1, keepdims=True)
-    cosines = vectors[1:BATCH + 1] @ vectors.T
+    cosines = vectors[1 : BATCH + 1] @ vectors.T
     cosines[:, 0] = -np.inf
     cosines[np.arange(BATCH), np.arange(1, BATCH + 1)] = -np.inf
     assert np.array_equal(found["items"].numpy(), np.argsort(-cosines, axis=1)[:, :K])
@@ -70,8 +74,13 @@ def test_similar_items_by_cosine_without_the_item_itself(case):
 
 
 def test_of_equal_scores_the_lower_number_goes_first(case):
-    nothing = {**case, "queries": tf.zeros([BATCH, WIDTH]), "bias": tf.zeros([ITEMS + 1]), "known": tf.ones([BATCH], tf.bool),
-               "seen": tf.zeros([BATCH, 1], tf.int32)}
+    nothing = {
+        **case,
+        "queries": tf.zeros([BATCH, WIDTH]),
+        "bias": tf.zeros([ITEMS + 1]),
+        "known": tf.ones([BATCH], tf.bool),
+        "seen": tf.zeros([BATCH, 1], tf.int32),
+    }
     assert recommend(**nothing, chunk=10)["items"].numpy().tolist() == [[1, 2, 3, 4, 5, 6]] * BATCH
 
 

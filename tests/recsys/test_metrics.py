@@ -78,8 +78,9 @@ def test_a_worse_model_is_said_to_be_worse():
     good = judge_ratings(better, true, baselines={"bad": worse}, users=users, groups=groups, resamples=200)
     assert any("The model beats the best baseline, bad" in note for note in good.notes)
     assert good.metrics["rmse"].value == pytest.approx(np.sqrt(np.mean((better - true) ** 2)))
-    clicks = judge_clicks(np.full(400, 0.5), (true > 3.5).astype(float), baselines={"same": np.full(400, 0.5)}, users=None, groups=groups,
-                          resamples=200)
+    clicks = judge_clicks(
+        np.full(400, 0.5), (true > 3.5).astype(float), baselines={"same": np.full(400, 0.5)}, users=None, groups=groups, resamples=200
+    )
     assert any("does NOT clearly beat" in note for note in clicks.notes)
 
 

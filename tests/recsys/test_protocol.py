@@ -11,8 +11,10 @@ from tests.recsys.made import ROWS, experiment, table
 
 def parts_of(made):
     ids, items, parts = made.log.user_ids.values[made.log.users], made.log.item_ids.values[made.log.items], made.parts
-    return {name: sorted(zip(ids[parts == part].tolist(), items[parts == part].tolist())) for name, part in
-            (("train", TRAIN), ("validation", VALIDATION), ("test", TEST))}
+    return {
+        name: sorted(zip(ids[parts == part].tolist(), items[parts == part].tolist()))
+        for name, part in (("train", TRAIN), ("validation", VALIDATION), ("test", TEST))
+    }
 
 
 def test_leave_last_out(tmp_path):
@@ -65,7 +67,7 @@ def test_repeated_pairs_count_once_and_are_said(tmp_path):
 def test_positive_from(tmp_path):
     made, notes = load(experiment(table(tmp_path), data={"positive_from": 3.0}).data)
     assert made.log.ratings.min() >= 3.0 and any("3 of 11 are lower" in note for note in notes)
-    with pytest.raises(DataError, match="no rating reaches data.positive_from = 9; the highest is 5"):
+    with pytest.raises(DataError, match=r"no rating reaches data\.positive_from = 9; the highest is 5"):
         load(experiment(table(tmp_path), data={"positive_from": 9.0}).data)
 
 
@@ -79,13 +81,25 @@ def test_histories_stand_in_time_and_train_before_validation(tmp_path):
 
 def test_features_of_items_and_events(tmp_path):
     items = table(tmp_path, "item,genre,year\na,fun|sad,1990\nb,fun,2000\nd,,2010\n", "items.csv")
-    made, _ = load(experiment(table(tmp_path), "recsys.ranking", data={
-        "items": str(items), "lists": ["genre"], "numbers": ["year"], "categories": ["mood"], "list_length": 3, "test": None, "validation": 0.0,
-    }).data)
+    made, _ = load(
+        experiment(
+            table(tmp_path),
+            "recsys.ranking",
+            data={
+                "items": str(items),
+                "lists": ["genre"],
+                "numbers": ["year"],
+                "categories": ["mood"],
+                "list_length": 3,
+                "test": None,
+                "validation": 0.0,
+            },
+        ).data
+    )
     facts = {one["name"]: one for one in made.features}
     assert facts["mood"]["of"] == "event" and facts["genre"]["of"] == "item" and facts["genre"]["values"] == ["fun", "sad"]
     assert made.item_features["genre"].tolist() == [[0, 0, 0], [1, 2, 0], [1, 0, 0], [0, 0, 0], [0, 0, 0]]
     assert made.item_features["year"][[1, 2, 4]].tolist() == pytest.approx([-1.2247, 0.0, 1.2247], abs=1e-3)
     assert made.item_features["year"][3] == 0.0  # not in the table: as the mean
-    with pytest.raises(DataError, match="no column 'genres' .*did you mean genre"):
+    with pytest.raises(DataError, match=r"no column .genres. .*did you mean genre"):
         load(experiment(table(tmp_path), "recsys.ranking", data={"items": str(items), "lists": ["genres"]}).data)

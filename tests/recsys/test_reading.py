@@ -21,21 +21,26 @@ def test_ids_survive_as_numbers_and_as_texts(tmp_path):
     assert log.ratings.tolist()[:3] == [4.0, 3.5, 5.0] and log.times.tolist()[:2] == [100.0, 200.0]
 
 
-@pytest.mark.parametrize(("given", "expected"), [
-    (["7", "10", "-3"], [-3, 7, 10]),  # whole numbers, in their order
-    (["007", "7"], ["007", "7"]),  # leading zeros would be lost
-    ([" 7", "8"], [" 7", "8"]),
-    (["x1", "7"], ["7", "x1"]),
-    ([7.0, 8.0], [7, 8]),
-    ([7.5, 8.0], ["7.5", "8.0"]),
-    ([b"q", b"p"], ["p", "q"]),
-])
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["7", "10", "-3"], [-3, 7, 10]),  # whole numbers, in their order
+        (["007", "7"], ["007", "7"]),  # leading zeros would be lost
+        ([" 7", "8"], [" 7", "8"]),
+        (["x1", "7"], ["7", "x1"]),
+        ([7.0, 8.0], [7, 8]),
+        ([7.5, 8.0], ["7.5", "8.0"]),
+        ([b"q", b"p"], ["p", "q"]),
+    ],
+)
 def test_ids_are_kept_as_given(given, expected):
     numbers, ids, missing = encode(pa.array(given))
     assert ids.values.tolist() == expected and not len(missing)
     found = [ids.values[number] for number in numbers]
     plain = [value.decode() if isinstance(value, bytes) else value for value in given]
-    assert [str(value) for value in found] == [str(int(value)) if isinstance(value, float) and ids.numeric else str(value) for value in plain]
+    assert [str(value) for value in found] == [
+        str(int(value)) if isinstance(value, float) and ids.numeric else str(value) for value in plain
+    ]
 
 
 def test_missing_ids_are_found():
