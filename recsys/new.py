@@ -47,7 +47,7 @@ def draft(path: Path) -> Draft:
         click = None
     if item is None and click is None:
         raise DataError(
-            f"{path}: no column is called like an item ({', '.join(ITEMS[:6])}, ...), nor like a click of 0 and 1 ({', '.join(CLICKS[:3])}, "
+            f"{path}: no column is called like an item ({', '.join(ITEMS[:6])}, ...), nor like a click ({', '.join(CLICKS[:3])}, "
             f"...); it has {', '.join(names)}. Rename a column, or write the experiment by hand from configs/recsys/table.yaml"
         )
     if user is None and click is None:
