@@ -37,25 +37,6 @@ def digit_files(folder: Path, splits: Any) -> list[str]:
     return [str(folder)]
 
 
-<<<<<<< HEAD
-MADE = ("data.source=made", "data.name=null", "data.user_key=user", "data.item_key=item", "data.time_key=time", "data.title_key=title")
-
-
-def users_and_histories(folder: Path, splits: Any) -> list[str]:
-    return ["u1", "nobody", '{"history": ["i3", "i4", "none"]}', '{"user": "u2", "allow": ["i1", "i2"]}', '{"similar": "i5"}']
-
-
-def users_with_items(folder: Path, splits: Any) -> list[str]:
-    return ["u1,i3", "nobody,i3", '{"user": "u2", "item": "i9", "time": 1700000000}']
-
-
-CASES = {
-    "recsys.ranking": Case("recsys/movielens_rating", (*MADE, "data.rating_key=rating", "data.lists=[]", "data.categories=[theme]",
-                                                       "train.batch_size=256"), users_with_items),
-    "recsys.retrieval": Case("recsys/movielens_retrieval", (*MADE, "data.lists=[]", "data.categories=[theme]", "train.batch_size=256",
-                                                            "model.width=8"), users_and_histories),
-    "recsys.sequential": Case("recsys/quickstart", ("model.width=8",), users_and_histories),
-=======
 def sound_files(folder: Path, splits: Any) -> list[str]:
     import soundfile
 
@@ -87,7 +68,6 @@ CASES = {
         "data.source=synthetic", "data.name=null", "data.words=[]", "data.test_last=null", "data.test=0.1", "data.limit=64",
         "model.width=16", "model.kernels=[5]", "tokens.unit=subwords", "tokens.size=24", "train.batch_size=16",
         "train.validate_every=1"), sound_files),
->>>>>>> main
     "vision.classification": Case("vision/digits", ("model.widths=[8, 8]", "model.hidden=16"), digit_files),
 }
 COMMON = ("train.epochs=2", "train.precision=float32", "train.devices=cpu", "evaluate.bootstrap=100", "evaluate.worst=2",
