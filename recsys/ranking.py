@@ -43,10 +43,6 @@ class RatedSource(ArraySource):
 class RankingTask(Task):
     """recsys.ranking. Facts: `users`, `items`, `features`, `label` (mean, low, high), `history_events`, `protocol`."""
 
-    meanings = {
-        "prediction": "the rating, or the probability of a click",
-        "known": "whether user and item (those that the request names) occur in the training data; unknown ones count as average",
-    }
     experiment: Experiment
 
     def __init__(self, experiment: Experiment, facts: dict[str, Any] | None = None):
@@ -59,6 +55,23 @@ class RankingTask(Task):
     def watch(self) -> tuple[str, str]:  # type: ignore[override]
         """What is followed: the mean squared error, or the log loss."""
         return ("log_loss", "min") if self.clicks else ("mse", "min")
+
+    @property
+    def meanings(self) -> dict[str, str]:  # type: ignore[override]
+        """What goes in and out of the saved model, the feature columns among it."""
+        kinds = {
+            "number": "a number; NaN where it is missing",
+            "category": "a text; empty where it is missing",
+            "list": "texts; empty ones fill up",
+        }
+        return {
+            "user": "a user's id",
+            "item": "an item's id",
+            "time": "of the event, seconds; 0: after all that is known of the user",
+            **{one["name"]: kinds[one["kind"]] for one in self._columns},
+            "prediction": "the probability of a click" if self.clicks else "the rating",
+            "known": "user and item both occur in the training data; what is unknown counts as average",
+        }
 
     # ---- data
 
@@ -245,7 +258,7 @@ class RankingTask(Task):
 
     @property
     def _columns(self) -> list[features.Facts]:
-        return [one for one in self.facts["features"].values() if one["of"] == "event"]
+        return [one for one in self.facts.get("features", {}).values() if one["of"] == "event"]
 
     def raw_spec(self) -> dict[str, tf.TensorSpec]:
         """user and item as ids, a time in seconds (0: now, after all that is known) where there is a history, and the event's columns."""

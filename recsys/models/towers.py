@@ -16,8 +16,8 @@ SPARSE_FROM = 50_000  # users or items from which ids are embedded by a Table, w
 
 
 class TowersModel(ListModel):
-    """See `ListModel`. When learning, from user, positive, at [batch] and negatives [samples] or none: users, positive [batch, width],
-    positive_bias [batch], and the negatives' vectors and biases.
+    """See `ListModel`. When learning, from user and at [batch], positive [items of the batch] and negatives [samples] or none: users
+    [batch, width], positive [items, width], positive_bias [items], and the negatives' vectors and biases.
 
     Args:
         settings: the model section.
