@@ -26,9 +26,9 @@ def card(content: Mapping[str, Any], run: str) -> list[Block]:
     if isinstance(model, dict):
         facts.append("Model: " + ", ".join(f"{name} {words.yaml_value(value)}" for name, value in model.items()) + ".")
     if timing.get("train_seconds") is not None:
-        facts.append(f"Trained for {words.duration(timing['train_seconds'])}"
-                     + (f", {words.counted(round(timing['epochs']), 'epoch')}" if timing.get("epochs") else "")
-                     + (f", in {environment['precision']} on {', '.join(environment['devices'])}" if environment.get("devices") else "") + ".")
+        epochs = f", {words.counted(round(timing['epochs']), 'epoch')}" if timing.get("epochs") else ""
+        where = f", in {environment['precision']} on {', '.join(environment['devices'])}" if environment.get("devices") else ""
+        facts.append(f"Trained for {words.duration(timing['train_seconds'])}{epochs}{where}.")
     versions = [f"{name} {environment[name]}" for name in ("tensorflow", "keras", "quartet") if environment.get(name)]
     if versions:
         facts.append(f"Made with {', '.join(versions)}.")

@@ -26,6 +26,7 @@ from pipelines.monitoring.progress import Progress
 from pipelines.monitoring.tensorboard import Writer
 from pipelines.reports import figures
 from pipelines.reports.report import write_report
+from pipelines.reports.settings import changed_settings
 from pipelines.reports.words import lower_is_better
 from pipelines.runs import RunFolder
 from pipelines.task import Judgement, Task
@@ -48,12 +49,14 @@ class Trial:
 
     Attributes:
         searched: the settings that the search chose, for TensorBoard's table.
+        title: the row's name there.
         precision: that of the whole search, so that trials are compared in one.
         epochs: after which the trial pauses with its state saved, to go on later; None: it trains to its end.
         further: hooks besides the usual ones.
     """
 
     searched: dict[str, Any]
+    title: str
     precision: str | None = None
     epochs: int | None = None
     further: tuple[Hook, ...] = ()
@@ -306,9 +309,10 @@ class _Run:
                 session.task.show_model(session.model, writers["train"], loop.step)
             # at the root, so that TensorBoard lists the metrics of both splits with the settings
             with Writer(self.folder.tensorboard) as root:
-                name = f"{self.call.name}/{self.folder.path.name}"
-                values = trial.searched if trial else flat_settings(self.experiment)
-                root.hparams(values, {key: metric.value for key, metric in metrics.items()}, name=name, step=loop.step)
+                name = trial.title if trial else f"{self.call.name}/{self.folder.path.name}"
+                changed = {one.name: one.value for one in changed_settings(self.experiment, leave_out=("tune", "monitor"))}
+                root.hparams(trial.searched if trial else changed, {key: metric.value for key, metric in metrics.items()}, name=name,
+                             step=loop.step)
                 root.custom_scalars(figures.layout(session.step.score_names))
         if trial and loop.paused:
             return {"metrics": {name: vars(metric) for name, metric in metrics.items()}, "timing": timing, "time": summary}
@@ -406,20 +410,3 @@ def waiting_remedy(session: Session) -> str:
     if "on the way" in session.feed.said:
         return "Examples are decoded in every epoch: set data.cache: memory or disk."
     return "Reading from the cache is the limit: data.cache: memory if it fits, a faster disk, or a larger train.batch_size."
-
-
-def flat_settings(experiment: Experiment) -> dict[str, Any]:
-    """Settings by dotted name with plain values, for TensorBoard's HParams."""
-    flat: dict[str, Any] = {}
-
-    def walk(value: Any, name: str) -> None:
-        if isinstance(value, dict):
-            for key, inner in value.items():
-                walk(inner, f"{name}.{key}" if name else key)
-        elif isinstance(value, (bool, int, float, str)):
-            flat[name] = value
-        elif value is not None:
-            flat[name] = str(value)
-
-    walk(experiment.model_dump(exclude={"tune", "monitor"}), "")
-    return flat
