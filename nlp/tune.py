@@ -1,4 +1,4 @@
-"""`python -m nlp.tune CONFIG [key=value ...]`: searches the space in an image experiment's tune section."""
+"""`python -m nlp.tune CONFIG [key=value ...]`: searches the space in a text experiment's tune section."""
 
 from pipelines.cli import tune_main
 

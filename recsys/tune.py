@@ -1,4 +1,4 @@
-"""`python -m recsys.tune CONFIG [key=value ...]`: searches the space in an image experiment's tune section."""
+"""`python -m recsys.tune CONFIG [key=value ...]`: searches the space in a recommendation experiment's tune section."""
 
 from pipelines.cli import tune_main
 

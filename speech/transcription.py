@@ -11,6 +11,7 @@ import tensorflow as tf
 from pipelines.data.lengths import Lengths, stacked
 from pipelines.data.source import Source, Tensors
 from pipelines.errors import DataError
+from pipelines.reports import intervals
 from pipelines.task import Judgement, Metric, Splits, Task
 from speech import audio, ctc, show, speakers, wer
 from speech.augment import Augmenter
@@ -118,7 +119,7 @@ class TranscriptionTask(Task):
         return {"tokens": tokens, "at": at, "confidence": confidence}
 
     def targets(self, examples: Tensors) -> Tensors:
-        return {"length": examples["length"]}
+        return {name: examples[name] for name in ("length", "tokens", "token_count") if name in examples}
 
     def texts(self, tokens: np.ndarray) -> list[str]:
         """Found tokens [n, steps], from 1, as texts."""
@@ -130,6 +131,9 @@ class TranscriptionTask(Task):
         written = self.texts(answers["tokens"])
         counted = wer.count(said, written)
         made = Judgement(metrics=wer.metrics(counted, resamples=settings.bootstrap))
+        rate = self._token_errors(answers, targets, said)
+        if rate is not None:
+            made.metrics["token_error_rate"] = intervals.mean(rate, resamples=settings.bootstrap)
         made.tables["per_speaker"] = wer.per_speaker(counted, known.speakers)
         made.tables["per_word"] = wer.per_word(counted)
         worst = wer.worst(counted, min(settings.worst, WORST))
@@ -145,6 +149,18 @@ class TranscriptionTask(Task):
         if written and not any(written):
             made.notes.append(f"{BLANK[0].upper()}{BLANK[1:]}.")
         return made
+
+    def _token_errors(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], said: list[str]) -> np.ndarray | None:
+        """What `scores` follows, [n]; None where the targets are in another alphabet, as those of data from elsewhere may be."""
+        if "tokens" not in targets:
+            return None
+        tokens, counts = targets["tokens"], targets["token_count"]
+        known = len(self.alphabet.tokens)
+        texts = [self.alphabet.text(row[:count].tolist()) if row.max(initial=0) < known else None for row, count in zip(tokens, counts)]
+        if sum(text == truth for text, truth in zip(texts, said)) < len(said) / 2:
+            return None
+        wrong = ctc.errors(tf.constant(answers["tokens"]), tf.constant(tokens), tf.constant(counts)).numpy()
+        return wrong / np.maximum(counts, 1)
 
     def _row(self, number: int, counted: wer.Counted, source: Source, answers: dict[str, np.ndarray]) -> dict[str, Any]:
         first, second = wer.lines(counted.pairs[number])

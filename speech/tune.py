@@ -1,4 +1,4 @@
-"""`python -m speech.tune CONFIG [key=value ...]`: searches the space in an image experiment's tune section."""
+"""`python -m speech.tune CONFIG [key=value ...]`: searches the space in a speech experiment's tune section."""
 
 from pipelines.cli import tune_main
 

@@ -18,7 +18,7 @@ class Case:
     """A small experiment for a task, and something to predict.
 
     Attributes:
-        config: a shipped experiment that needs no data from elsewhere.
+        config: a shipped experiment that needs no data from elsewhere, or YAML.
         overrides: what makes it train in seconds.
         inputs: (empty folder, splits) -> what a person would hand to `quartet predict`.
     """
@@ -37,7 +37,37 @@ def digit_files(folder: Path, splits: Any) -> list[str]:
     return [str(folder)]
 
 
+def sound_files(folder: Path, splits: Any) -> list[str]:
+    import soundfile
+
+    from speech.sources import waveform
+
+    for number in range(5):
+        soundfile.write(folder / f"{number}.wav", waveform(splits.test, number), 8000)
+    return [str(folder)]
+
+
+MADE = """
+data: {source: made, user_key: user, item_key: item, time_key: time, rating_key: rating, title_key: title, test: 0.1}
+"""
+RANKING = f"task: recsys.ranking{MADE}model: {{name: dcn, width: 4, hidden: [8], history: 5}}"
+RETRIEVAL = f"task: recsys.retrieval{MADE}model: {{name: towers, width: 8, history: 5}}"
+
+
+def known_users(folder: Path, splits: Any) -> list[str]:
+    return ["3", "17", "nobody"]
+
+
 CASES = {
+    "nlp.classification": Case("nlp/quickstart", (), lambda folder, splits: ["a room for two nights", "", "breakfast? \U0001f600"]),
+    "recsys.ranking": Case(RANKING, (), lambda folder, splits: ['{"user": "3", "item": "5"}', '{"user": "nobody", "item": "7"}']),
+    "recsys.retrieval": Case(RETRIEVAL, (), known_users),
+    "recsys.sequential": Case("recsys/quickstart", ("model.width=8",), known_users),
+    "speech.commands": Case("speech/quickstart", ("model.width=8", "model.depth=1"), sound_files),
+    "speech.transcription": Case("speech/yes_no_ctc", (
+        "data.source=synthetic", "data.name=null", "data.words=[]", "data.test_last=null", "data.test=0.1", "data.limit=64",
+        "model.width=16", "model.kernels=[5]", "tokens.unit=subwords", "tokens.size=24", "train.batch_size=16",
+        "train.validate_every=1"), sound_files),
     "vision.classification": Case("vision/digits", ("model.widths=[8, 8]", "model.hidden=16"), digit_files),
 }
 COMMON = ("train.epochs=2", "train.precision=float32", "train.devices=cpu", "evaluate.bootstrap=100", "evaluate.worst=2",
@@ -51,13 +81,14 @@ def test_every_task_has_a_case():
 @pytest.fixture(scope="module", params=sorted(CASES))
 def trained(request, tmp_path_factory):
     """(case, loaded run, its report, its splits), trained in this process."""
-    from pipelines.config.load import load
+    from pipelines.config.load import from_text, load
     from pipelines.runs import RunFolder
     from pipelines.serving.load import load_run, task_class
     from pipelines.training.run import Call, train
 
     case = CASES[request.param]
-    known = load(case.config, [*COMMON, *case.overrides])
+    overrides = [*COMMON, *case.overrides]
+    known = from_text(case.config, overrides, file=request.param) if "\n" in case.config else load(case.config, overrides)
     assert known.experiment.task == request.param
     folder = RunFolder(tmp_path_factory.mktemp("runs") / known.name / "small")
     report = train(known.experiment, folder, Call(known.name, task_class(request.param), quiet=True))
