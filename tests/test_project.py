@@ -30,7 +30,8 @@ PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PACKAGES = ("pipelines", *DOMAINS)
 LEFT_OUT = {".git", ".venv", "build", "dist", "runs", "node_modules", "__pycache__"}  # not of the project, or made by it
-DISTRIBUTIONS = {"yaml": "pyyaml", "sklearn": "scikit-learn", "PIL": "pillow", "tensorflow_datasets": "tensorflow-datasets"}
+DISTRIBUTIONS = {"yaml": "pyyaml", "sklearn": "scikit-learn", "PIL": "pillow", "tensorflow_datasets": "tensorflow-datasets",
+                 "keras_tuner": "keras-tuner"}
 HOSTS = ("pypi." + "org", "pythonhosted", "anaconda." + "org", "conda-" + "forge", "index-" + "url")
 
 
