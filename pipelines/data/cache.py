@@ -237,12 +237,12 @@ def bad_example(source: Source, decode: Decode | None, numbers: Iterable[int], k
             raw = {name: value[0] for name, value in source.gather(tf.constant([number], tf.int64)).items()}
             if decode:
                 decode(raw, None if keys is None else keys[place])
-        except tf.errors.OpError as problem:
+        except (tf.errors.OpError, DataError) as problem:  # a source that reads in Python says in its own words why it cannot
             return unreadable(source.name(int(number)), problem)
     return None
 
 
-def unreadable(name: str, problem: tf.errors.OpError) -> DataError:
+def unreadable(name: str, problem: Exception) -> DataError:
     """The error of an example that cannot be decoded."""
     return DataError(f"{name}: cannot be read: {reason(problem)}\n"
                      "Mend or remove it, or set data.on_bad_example: skip; `quartet check` lists all such examples.")
