@@ -110,7 +110,7 @@ class Gru(Section):
 class Towers(Section):
     """Two towers, one for users and one for items, whose dot product is the score."""
 
-    name: Literal["towers"]
+    name: Literal["towers"] = setting("towers", "the one model there is for retrieval")
     width: int = setting(64, "size of the vectors of both towers", ge=4)
     user_id: bool = setting(True, "a vector for each user; without it users are their histories and features")
     history: int = setting(20, "latest items of the user's history that the user tower averages; 0: none", unit="items", ge=0)

@@ -276,6 +276,7 @@ class _Search:
         order = self._order_file(trial)
         write_json(order, {
             "kind": "trial", "experiment": str(self.folder.search), "name": self.name, "folder": str(folder), "values": trial.values,
+            "title": f"{trial.setting:02d} {self.name} {self.folder.path.name}",
             "epochs": trial.epochs, "objective": self.objective, "direction": self.direction, "precision": self.precision,
             "peers": [str(self._folder(self.trials[number])) for number in trial.peers]})
         self.started[trial.number] = time.monotonic()
