@@ -263,7 +263,8 @@ class RankingTask(Task):
 
     def raw_spec(self) -> dict[str, tf.TensorSpec]:
         """user and item as ids, a time in seconds (0: now, after all that is known) where there is a history, and the event's columns."""
-        spec = {name: tf.TensorSpec([None], id_dtype(self.facts[f"{name}_ids"])) for name in ("user", "item") if f"{name}_ids" in self.facts}
+        there = [name for name in ("user", "item") if f"{name}_ids" in self.facts]
+        spec = {name: tf.TensorSpec([None], id_dtype(self.facts[f"{name}_ids"])) for name in there}
         if self.experiment.model.history:
             spec["time"] = tf.TensorSpec([None], tf.int64)
         for one in self._columns:
