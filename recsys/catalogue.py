@@ -34,7 +34,7 @@ class Histories:
 
     def of(self, user: int) -> np.ndarray:
         """The items of one user, oldest first."""
-        return self.items[self.offsets[user]:self.offsets[user + 1]]
+        return self.items[self.offsets[user] : self.offsets[user + 1]]
 
     def counts(self) -> np.ndarray:
         """Events of each user, [users + 1]."""
@@ -115,8 +115,12 @@ def catalogue(log: Log, parts: np.ndarray, data: InteractionData, known: dict[st
     return made
 
 
-def _renumbered(numbers: np.ndarray | None, ids: Ids | None, train: np.ndarray, known: list[Any] | None,
-                ) -> tuple[Ids | None, np.ndarray, np.ndarray]:
+def _renumbered(
+    numbers: np.ndarray | None,
+    ids: Ids | None,
+    train: np.ndarray,
+    known: list[Any] | None,
+) -> tuple[Ids | None, np.ndarray, np.ndarray]:
     """(ids that the run knows, the number of each event, the number in the log of each known id)."""
     if numbers is None or ids is None:
         return None, np.zeros(len(train), np.int32), np.zeros(0, np.int64)

@@ -78,16 +78,22 @@ class ListTask(Task):
         train, more = self.training(made)
         judged = user_sources(made, length=self.history_length, exclude_seen=settings.evaluate.exclude_seen)
         stored = made.histories((TRAIN, VALIDATION))
-        facts = {**made.facts(), "features": {one["name"]: one for one in made.features}, "history_events": len(stored.items),
-                 "protocol": notes[0], **more}
+        facts = {
+            **made.facts(),
+            "features": {one["name"]: one for one in made.features},
+            "history_events": len(stored.items),
+            "protocol": notes[0],
+            **more,
+        }
         self._catalogue, self._shown = made, judged.get("validation")
         return Splits(train, judged.get("validation"), judged.get("test"), facts, log.skipped, tuple(notes))
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         return dict(raw)
 
-    def prepare(self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None,
-                epoch: tf.Tensor | None = None) -> tuple[Any, Any]:
+    def prepare(
+        self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None
+    ) -> tuple[Any, Any]:
         """Training examples as `learning` says; users to be judged and requests as `ListModel` takes them."""
         if "seen" in examples:
             held = unpacked(examples["held"])
@@ -99,8 +105,15 @@ class ListTask(Task):
 
     def model(self) -> keras.Model:
         facts, settings = self.facts, self.experiment.evaluate
-        model = self.build({"users": len(facts["users"]), "items": len(facts["items"]), "events": facts["history_events"],
-                            "k": max(settings.cutoffs), "chunk": settings.chunk})
+        model = self.build(
+            {
+                "users": len(facts["users"]),
+                "items": len(facts["items"]),
+                "events": facts["history_events"],
+                "k": max(settings.cutoffs),
+                "chunk": settings.chunk,
+            }
+        )
         empty = tf.zeros([1, 1], tf.int32)
         model({"user": empty[0], "history": tf.zeros([1, self.history_length], tf.int32), "seen": empty})
         if self._catalogue is not None:
@@ -117,7 +130,7 @@ class ListTask(Task):
         discounts = 1.0 / np.log2(np.arange(2, k + 2)).astype(np.float32)
         ideal = np.concatenate([[1.0], np.cumsum(discounts)]).astype(np.float32)
         most = tf.minimum(tf.reduce_sum(tf.cast(held != 0, tf.int32), -1), k)
-        gained = tf.reduce_sum(tf.cast(found, tf.float32) * discounts[:top.shape[1]], -1)
+        gained = tf.reduce_sum(tf.cast(found, tf.float32) * discounts[: top.shape[1]], -1)
         return {f"ndcg@{k}": gained / tf.gather(tf.constant(ideal), most)}
 
     def answer(self, model: Callable[[Any], Any], inputs: Any) -> Tensors:
@@ -135,8 +148,16 @@ class ListTask(Task):
         if not isinstance(base, UserSource):
             raise DataError("lists are judged by users with something held out; give data with a test split (data.protocol, --split test)")
         settings = self.experiment.evaluate
-        return judge_lists(answers["items"], answers["fallback"], base, numbers, settings, protocol=self.facts["protocol"],
-                           items=len(self.facts["items"]), chosen=spread(len(numbers), settings.sample_users))
+        return judge_lists(
+            answers["items"],
+            answers["fallback"],
+            base,
+            numbers,
+            settings,
+            protocol=self.facts["protocol"],
+            items=len(self.facts["items"]),
+            chosen=spread(len(numbers), settings.sample_users),
+        )
 
     def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
         """The lists of a few fixed validation users, as they are now."""
@@ -165,9 +186,13 @@ class ListTask(Task):
 
     def raw_spec(self) -> dict[str, tf.TensorSpec]:
         user, item = id_dtype(self.facts["users"]), id_dtype(self.facts["items"])
-        return {"user": tf.TensorSpec([None], user), "history": tf.TensorSpec([None, None], item),
-                "allow": tf.TensorSpec([None, None], item), "similar": tf.TensorSpec([None], item),
-                "exclude_seen": tf.TensorSpec([None], tf.bool)}
+        return {
+            "user": tf.TensorSpec([None], user),
+            "history": tf.TensorSpec([None, None], item),
+            "allow": tf.TensorSpec([None, None], item),
+            "similar": tf.TensorSpec([None], item),
+            "exclude_seen": tf.TensorSpec([None], tf.bool),
+        }
 
     @property
     def fills(self) -> dict[str, Any]:  # type: ignore[override]
@@ -183,8 +208,13 @@ class ListTask(Task):
         asked = tf.reduce_any(raw["allow"] != missing(id_dtype(self.facts["items"])), -1)
         none = asked & ~tf.reduce_any(allow > 0, -1)
         allow = tf.concat([allow, tf.where(none, NEVER, 0)[:, None]], 1)
-        return {"user": finder(self.facts["users"])(raw["user"]), "history": find(raw["history"]), "allow": allow,
-                "similar": find(raw["similar"]), "exclude_seen": raw["exclude_seen"]}
+        return {
+            "user": finder(self.facts["users"])(raw["user"]),
+            "history": find(raw["history"]),
+            "allow": allow,
+            "similar": find(raw["similar"]),
+            "exclude_seen": raw["exclude_seen"],
+        }
 
     def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
         """Requests as JSON or in tables: a user's id, or {"user": ..., "history": [...], "allow": [...], "similar": ...,

@@ -27,8 +27,15 @@ LABEL = "label"  # no feature column may have this name
 class RatedSource(ArraySource):
     """Events to be judged, with what a judgement needs beside answers: baselines, and whose events they are."""
 
-    def __init__(self, arrays: dict[str, np.ndarray], *, baselines: dict[str, np.ndarray], groups_of: dict[str, np.ndarray],
-                 users: np.ndarray | None, **options: Any):
+    def __init__(
+        self,
+        arrays: dict[str, np.ndarray],
+        *,
+        baselines: dict[str, np.ndarray],
+        groups_of: dict[str, np.ndarray],
+        users: np.ndarray | None,
+        **options: Any,
+    ):
         super().__init__(arrays, **options)
         self.baselines, self.groups_of, self.users = baselines, groups_of, users
 
@@ -36,10 +43,6 @@ class RatedSource(ArraySource):
 class RankingTask(Task):
     """recsys.ranking. Facts: `users`, `items`, `features`, `label` (mean, low, high), `history_events`, `protocol`."""
 
-    meanings = {
-        "prediction": "the rating, or the probability of a click",
-        "known": "whether user and item (those that the request names) occur in the training data; unknown ones count as average",
-    }
     experiment: Experiment
 
     def __init__(self, experiment: Experiment, facts: dict[str, Any] | None = None):
@@ -53,6 +56,23 @@ class RankingTask(Task):
         """What is followed: the mean squared error, or the log loss."""
         return ("log_loss", "min") if self.clicks else ("mse", "min")
 
+    @property
+    def meanings(self) -> dict[str, str]:  # type: ignore[override]
+        """What goes in and out of the saved model, the feature columns among it."""
+        kinds = {
+            "number": "a number; NaN where it is missing",
+            "category": "a text; empty where it is missing",
+            "list": "texts; empty ones fill up",
+        }
+        return {
+            "user": "a user's id",
+            "item": "an item's id",
+            "time": "of the event, seconds; 0: after all that is known of the user",
+            **{one["name"]: kinds[one["kind"]] for one in self._columns},
+            "prediction": "the probability of a click" if self.clicks else "the rating",
+            "known": "user and item both occur in the training data; what is unknown counts as average",
+        }
+
     # ---- data
 
     def splits(self) -> Splits:
@@ -63,8 +83,10 @@ class RankingTask(Task):
             raise DataError(f"{log.place}: ranking needs the column of the rating or click (data.rating_key)")
         if self.clicks and not np.isin(log.ratings, (0.0, 1.0)).all():
             wrong = int(np.flatnonzero(~np.isin(log.ratings, (0.0, 1.0)))[0])
-            raise DataError(f"{log.name(wrong)}: {log.ratings[wrong]:g} in column {settings.rating_key} is no click, 0 or 1; for ratings "
-                            "set loss: {name: rating}")
+            raise DataError(
+                f"{log.name(wrong)}: {log.ratings[wrong]:g} in column {settings.rating_key} is no click, 0 or 1; for ratings "
+                "set loss: {name: rating}"
+            )
         train = made.parts == TRAIN
         ratings = log.ratings[train]
         histories = made.histories((TRAIN,))
@@ -111,16 +133,21 @@ class RankingTask(Task):
                 groups["user's events in train"] = np.bincount(made.users[made.parts == TRAIN], minlength=made.users.max() + 1)[users]
             if made.item_ids is not None:
                 groups["item's events in train"] = made.counts[items]
-        return RatedSource({key: value[numbers] for key, value in arrays.items()}, baselines=baselines, groups_of=groups,
-                           users=made.log.users[numbers] if made.log.users is not None else None,
-                           names=lambda number, made=made, numbers=numbers: made.log.name(int(numbers[number])),  # type: ignore[misc]
-                           fingerprint=f"{made.log.digest}-{NAMES[part]}-{len(numbers)}")
+        return RatedSource(
+            {key: value[numbers] for key, value in arrays.items()},
+            baselines=baselines,
+            groups_of=groups,
+            users=made.log.users[numbers] if made.log.users is not None else None,
+            names=lambda number, made=made, numbers=numbers: made.log.name(int(numbers[number])),  # type: ignore[misc]
+            fingerprint=f"{made.log.digest}-{NAMES[part]}-{len(numbers)}",
+        )
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         return dict(raw)
 
-    def prepare(self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None,
-                epoch: tf.Tensor | None = None) -> tuple[Tensors, Any]:
+    def prepare(
+        self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None
+    ) -> tuple[Tensors, Any]:
         """Inputs of `RankingModel`; labels [batch] float32, None where the examples have none."""
         inputs = {name: value for name, value in examples.items() if name != LABEL}
         return inputs, examples.get(LABEL)
@@ -131,8 +158,14 @@ class RankingTask(Task):
         facts = self.facts
         label = facts["label"]["mean"]
         mean = float(np.log(label / (1 - label))) if self.clicks and 0 < label < 1 else label
-        model = RankingModel(self.experiment.model, users=len(facts.get("users", ())), items=len(facts.get("items", ())),
-                             events=facts["history_events"], features=list(facts["features"].values()), mean=mean)
+        model = RankingModel(
+            self.experiment.model,
+            users=len(facts.get("users", ())),
+            items=len(facts.get("items", ())),
+            events=facts["history_events"],
+            features=list(facts["features"].values()),
+            mean=mean,
+        )
         model(self._example())
         if self._catalogue is not None and self._biases is not None:
             self._fill(model)
@@ -201,10 +234,14 @@ class RankingTask(Task):
         if not isinstance(base, RatedSource):
             raise TypeError("ranking judges its own sources")
         judge = judged_ratings.judge_clicks if self.clicks else judged_ratings.judge_ratings
-        made = judge(answers["prediction"].astype(np.float64), targets[LABEL].astype(np.float64),
-                     baselines={name: value[numbers] for name, value in base.baselines.items()},
-                     users=base.users[numbers] if base.users is not None else None,
-                     groups={name: value[numbers] for name, value in base.groups_of.items()}, resamples=self.experiment.evaluate.bootstrap)
+        made = judge(
+            answers["prediction"].astype(np.float64),
+            targets[LABEL].astype(np.float64),
+            baselines={name: value[numbers] for name, value in base.baselines.items()},
+            users=base.users[numbers] if base.users is not None else None,
+            groups={name: value[numbers] for name, value in base.groups_of.items()},
+            resamples=self.experiment.evaluate.bootstrap,
+        )
         made.notes.insert(0, self.facts["protocol"])
         if base.users is not None:
             made.notes.append("Intervals draw whole users")
@@ -212,15 +249,16 @@ class RankingTask(Task):
 
     def show(self, source: Source, writer: "Writer", step: int, *, inputs: Any = None, targets: Any = None, split: str = "train") -> None:
         names = list(inputs)
-        rows = [" | ".join([*(_short(inputs[name][row].numpy()) for name in names), f"{float(targets[row]):g}"])
-                for row in range(len(targets))]
+        rows = [
+            " | ".join([*(_short(inputs[name][row].numpy()) for name in names), f"{float(targets[row]):g}"]) for row in range(len(targets))
+        ]
         writer.text("inputs of the model", "\n".join([" | ".join([*names, LABEL]), "|".join(["---"] * (len(names) + 1)), *rows]), step)
 
     # ---- serving
 
     @property
     def _columns(self) -> list[features.Facts]:
-        return [one for one in self.facts["features"].values() if one["of"] == "event"]
+        return [one for one in self.facts.get("features", {}).values() if one["of"] == "event"]
 
     def raw_spec(self) -> dict[str, tf.TensorSpec]:
         """user and item as ids, a time in seconds (0: now, after all that is known) where there is a history, and the event's columns."""
@@ -247,7 +285,7 @@ class RankingTask(Task):
             elif one["kind"] == "category":
                 examples[one["name"]] = finder(one["values"])(value)
             else:
-                codes = finder(one["values"])(value)[:, :one["length"]]
+                codes = finder(one["values"])(value)[:, : one["length"]]
                 padded = tf.pad(codes, [[0, 0], [0, one["length"] - tf.shape(codes)[1]]])
                 examples[one["name"]] = tf.ensure_shape(padded, [None, one["length"]])
         return examples

@@ -48,10 +48,7 @@ def load_commands(experiment: Commands, decode: Decode) -> Splits:
 
     def load(split: str) -> Recordings:
         source = readable(opened.load(split), data, skipped, opened.place, split)
-        titles = [_kept(label, data) for label in source.facts.labels or ()]
-        classes.extend(class_names([title for title in set(titles) if title not in classes]))
-        numbers = {title: number for number, title in enumerate(classes)}
-        return source.also(labels=np.array([numbers[title] for title in titles], np.int64))
+        return source.also(labels=class_labels(source, classes, data))
 
     train, validation, test, notes = divide(opened.names, load, data, opened.place)
     missing = [word for word in data.keywords if word not in classes]
@@ -161,6 +158,14 @@ def _with_tokens(source: Source, rows: list[list[int]], longest: int) -> Source:
         row[:len(numbers)] = numbers
     assert isinstance(source, Recordings)
     return source.also(fields={"tokens": tokens, "token_count": np.array([len(numbers) for numbers in rows], np.int32)})
+
+
+def class_labels(source: Recordings, classes: list[str], data: CommandData) -> np.ndarray:
+    """Class of each recording, int64; names that `classes` lacks are put behind its own, sorted."""
+    titles = [_kept(label, data) for label in source.facts.labels or ()]
+    classes.extend(class_names([title for title in set(titles) if title not in classes]))
+    numbers = {title: number for number, title in enumerate(classes)}
+    return np.array([numbers[title] for title in titles], np.int64)
 
 
 def _kept(label: str, data: CommandData) -> str:

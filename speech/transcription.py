@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
 WORST = 20  # utterances aligned in the report
 SHOWN, TIMED = 6, 16  # recordings in TensorBoard each epoch, and behind the real-time factor
-BLANK = ("the decoder writes nothing but blanks. Usual causes: too few epochs or too low a learning rate (CTC begins with blanks and "
-         "leaves them after some hundred steps), too high a learning rate (look at the gradient norm), transcripts that do not belong to their "
-         "recordings, a wrong sample rate, recordings too short for their transcripts, or silent ones (quartet check looks for these)")
+BLANK = (
+    "the decoder writes nothing but blanks. Usual causes: too few epochs or too low a learning rate (CTC begins with blanks and leaves "
+    "them after some hundred steps), too high a learning rate (look at the gradient norm), transcripts that do not belong to their "
+    "recordings, a wrong sample rate, recordings too short for their transcripts, or silent ones (quartet check looks for these)")
 
 
 class TranscriptionTask(Task):

@@ -203,13 +203,19 @@ class MappedSource(ArraySource):
 
 
 def _decoded(source: Source, decode: Decode | None, workers: int | None) -> Iterable[dict[str, np.ndarray]]:
-    """All examples in their order, decoded, as batches of CHUNK."""
+    """All examples in their order, decoded, as batches of CHUNK; by whole batches where the task can (Task.decode_batch)."""
+    many = getattr(getattr(decode, "__self__", None), "decode_batch", None)
+
     def one(number: tf.Tensor) -> Tensors:
         raw = {name: value[0] for name, value in source.gather(number[None]).items()}
         return decode(raw, None) if decode else raw
 
-    dataset = tf.data.Dataset.range(len(source)).map(one, num_parallel_calls=workers or tf.data.AUTOTUNE, deterministic=True)
-    dataset = dataset.padded_batch(CHUNK) if free(dataset.element_spec) else dataset.batch(CHUNK)
+    numbers, parallel = tf.data.Dataset.range(len(source)), workers or tf.data.AUTOTUNE
+    if many is not None:
+        dataset = numbers.batch(CHUNK).map(lambda some: many(source.gather(some)), num_parallel_calls=parallel, deterministic=True)
+    else:
+        dataset = numbers.map(one, num_parallel_calls=parallel, deterministic=True)
+        dataset = dataset.padded_batch(CHUNK) if free(dataset.element_spec) else dataset.batch(CHUNK)
     done = 0
     try:
         for batch in dataset.prefetch(2):
@@ -231,12 +237,12 @@ def bad_example(source: Source, decode: Decode | None, numbers: Iterable[int], k
             raw = {name: value[0] for name, value in source.gather(tf.constant([number], tf.int64)).items()}
             if decode:
                 decode(raw, None if keys is None else keys[place])
-        except tf.errors.OpError as problem:
+        except (tf.errors.OpError, DataError) as problem:  # a source that reads in Python says in its own words why it cannot
             return unreadable(source.name(int(number)), problem)
     return None
 
 
-def unreadable(name: str, problem: tf.errors.OpError) -> DataError:
+def unreadable(name: str, problem: Exception) -> DataError:
     """The error of an example that cannot be decoded."""
     return DataError(f"{name}: cannot be read: {reason(problem)}\n"
                      "Mend or remove it, or set data.on_bad_example: skip; `quartet check` lists all such examples.")

@@ -91,6 +91,8 @@ def test_token_errors_agree():
 
 
 def test_the_parts_for_devices_compile():
-    graph = tf.function(lambda *args: (ctc.loss(*args, xla=True), ctc.errors(ctc.greedy(*args[:2])[0], *args[2:], xla=True)), jit_compile=True)
-    losses, wrong = graph(tf.constant(LOGITS), tf.constant(STEPS), tf.constant(TOKENS), tf.constant(COUNTS))
+    def both(*given):
+        return ctc.loss(*given, xla=True), ctc.errors(ctc.greedy(*given[:2])[0], *given[2:], xla=True)
+
+    losses, wrong = tf.function(both, jit_compile=True)(tf.constant(LOGITS), tf.constant(STEPS), tf.constant(TOKENS), tf.constant(COUNTS))
     assert np.isfinite(losses).all() and np.isfinite(wrong).all()

@@ -1,0 +1,193 @@
+"""`quartet check` for recordings: every one read once, for what spoils training: broken, empty, silent and clipped ones, odd lengths,
+transcripts that cannot be written or do not fit their recording."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pipelines.data.check import Check, Finding, Read, check
+from pipelines.data.divide import divide
+from pipelines.data.source import Source
+from pipelines.errors import DataError
+from speech.connected import open_connected
+from speech.data import class_labels, strangers
+from speech.models import steps_of
+from speech.opening import open_data
+from speech.settings import Commands, Transcription
+from speech.sources import Recordings
+from speech.text import learn, normalized, steps_needed
+
+SILENT = 10 ** (-60 / 20)  # peak, as a share of full scale, under which nothing can be heard
+CLIPPED = 0.001  # share of samples at full scale from which a recording counts as clipped
+FAST = 30.0  # characters a second that nobody speaks
+STEP = 256  # recordings between two calls of `progress`
+Progress = Callable[[int, int], None]
+
+
+def check_commands(experiment: Commands, progress: Progress | None = None) -> Check:
+    """Reads every recording of the splits that the experiment uses.
+
+    Raises:
+        DataError: where there are no splits to look at; everything else is a finding.
+    """
+    data = experiment.data
+    opened = open_data(data.model_copy(update={"on_bad_example": "skip"}), texts=False)
+    classes: list[str] = []
+
+    def load(split: str) -> Recordings:
+        source = opened.load(split)
+        return source.also(labels=class_labels(source, classes, data))
+
+    train, validation, test, notes = divide(opened.names, load, data, opened.place)
+    parts: dict[str, Source | None] = {"train": train, "validation": validation, "test": test}
+    heard = {name: Heard(source, data.rate, progress) for name, source in parts.items() if isinstance(source, Recordings)}
+    made = check(opened.place, parts, {name: one.read() for name, one in heard.items()}, classes, identical="the same samples",
+                 skip=data.on_bad_example == "skip", lost=opened.skipped, notes=[*opened.notes, *notes])
+    found = [finding for name, one in heard.items() for finding in one.findings(name)]
+    found += [finding for name, one in heard.items() for finding in one.too_long(name, data.seconds)]
+    return _with(made, [*found, *_speakers(heard)])
+
+
+def check_transcripts(experiment: Transcription, progress: Progress | None = None) -> Check:
+    """As check_commands, and the transcripts beside the recordings."""
+    data, settings = experiment.data, experiment.tokens
+    lenient = data.model_copy(update={"on_bad_example": "skip"})
+    opened = open_connected(lenient) if data.source == "connected" else open_data(lenient, texts=True)
+
+    def load(split: str) -> Recordings:
+        source = opened.load(split)
+        return source.said([normalized(text, settings) for text in source.facts.texts or ()])
+
+    asked = data.model_copy(update={"validation": "validation", "test": "test"}) if data.source == "connected" else data
+    train, validation, test, notes = divide(opened.names, load, asked, opened.place)
+    parts: dict[str, Source | None] = {"train": train, "validation": validation, "test": test}
+    heard = {name: Heard(source, data.rate, progress) for name, source in parts.items() if isinstance(source, Recordings)}
+    made = check(opened.place, parts, {name: one.read() for name, one in heard.items()}, [], identical="the same samples",
+                 skip=data.on_bad_example == "skip", lost=opened.skipped, notes=[*opened.notes, *notes])
+    found = [finding for name, one in heard.items() for finding in (*one.findings(name), *one.too_long(name, data.longest))]
+    return _with(made, [*found, *_texts(heard, experiment), *_speakers(heard)])
+
+
+CHECKS = {"speech.commands": check_commands, "speech.transcription": check_transcripts}
+
+
+class Heard:
+    """Every recording of a split read once."""
+
+    def __init__(self, source: Recordings, rate: int, progress: Progress | None = None):
+        self.source, self.rate = source, rate
+        count = len(source)
+        self.bad: list[tuple[int, str]] = []
+        self.lengths, self.peaks, self.clipped = np.zeros(count, np.int64), np.zeros(count), np.zeros(count)
+        self.prints = np.zeros(count, np.uint64)
+
+        def one(number: int) -> Any:
+            try:
+                samples = source.load(number)
+            except DataError as error:
+                return str(error)
+            loud = np.abs(samples.astype(np.int32))
+            digest = hashlib.blake2b(samples.tobytes(), digest_size=8).digest()
+            return len(samples), int(loud.max(initial=0)), float(np.mean(loud >= 32_766)), int.from_bytes(digest, "little")
+
+        with ThreadPoolExecutor(4) as threads:
+            for number, found in enumerate(threads.map(one, range(count))):
+                if progress and number % STEP == 0:
+                    progress(number, count)
+                if isinstance(found, str):
+                    self.bad.append((number, found))
+                else:
+                    self.lengths[number], self.peaks[number], self.clipped[number], self.prints[number] = found
+        if progress:
+            progress(count, count)
+        self.good = np.ones(count, bool)
+        self.good[[number for number, _ in self.bad]] = False
+
+    def read(self) -> Read:
+        loud = 20 * np.log10(np.maximum(self.peaks, 1) / 32768.0)
+        return Read(self.bad, self.prints, {"seconds, s": np.round(self.lengths / self.rate, 3), "peak, dB": np.round(loud, 1)})
+
+    def findings(self, split: str) -> list[Finding]:
+        silent = self.good & (self.peaks < SILENT * 32768.0)
+        clipped = self.good & (self.clipped > CLIPPED)
+        found = []
+        if silent.any():
+            text = f"{split}: {silent.sum():,} recordings are silent (their peak is under -60 dB)"
+            found.append(Finding("warning", text, self._named(silent)))
+        if clipped.any():
+            found.append(Finding("warning", (
+                f"{split}: {clipped.sum():,} recordings are clipped (over {CLIPPED:.1%} of their samples at full scale); record lower"),
+                self._named(clipped)))
+        return found
+
+    def too_long(self, split: str, seconds: float) -> list[Finding]:
+        long = self.good & (self.lengths > seconds * self.rate)
+        if not long.any():
+            return []
+        what = "left out of training (data.longest)" if seconds > 30 else "heard in part (data.seconds)"
+        return [Finding("note", f"{split}: {long.sum():,} recordings last over {seconds:g} s and are {what}", self._named(long))]
+
+    def _named(self, which: np.ndarray) -> tuple[str, ...]:
+        return tuple(f"{self.source.name(int(number))}: {self.lengths[number] / self.rate:.2f} s, peak "
+                     f"{20 * np.log10(max(self.peaks[number], 1) / 32768.0):.0f} dB" for number in np.flatnonzero(which))
+
+
+def _speakers(heard: dict[str, Heard]) -> list[Finding]:
+    """Whether speakers stand in more than one split."""
+    known = {name: set(one.source.facts.speakers or ()) for name, one in heard.items()}
+    train = known.get("train", set())
+    return [Finding("note", (
+        f"{name}: {len(train & speakers):,} of its {len(speakers):,} speakers are in train, too; data.group_by: speaker keeps them apart"))
+        for name, speakers in known.items() if name != "train" and train & speakers]
+
+
+def _texts(heard: dict[str, Heard], experiment: Transcription) -> list[Finding]:
+    """Empty transcripts, characters that train has not, and more to write than a recording has steps for."""
+    settings, found = experiment.tokens, list[Finding]()
+    train = heard["train"].source.facts.texts or []
+    if not any(train):
+        return [Finding("error", "the transcripts of train are empty")]
+    encoder = learn(train, settings)
+    known = {part for text in train for part in (text.split() if settings.unit == "words" else text)}
+    hop = round(experiment.frontend.hop * experiment.data.rate)
+    for name, one in heard.items():
+        source, texts = one.source, one.source.facts.texts or []
+        empty = [source.name(number) for number, text in enumerate(texts) if not text]
+        if empty:
+            found.append(Finding("warning", f"{name}: {len(empty):,} transcripts are empty", tuple(empty)))
+        odd = strangers(texts, known, settings.unit)
+        if odd:
+            where = [f"{source.name(number)}: {text}" for number, text in enumerate(texts) if strangers([text], known, settings.unit)]
+            kind = "words" if settings.unit == "words" else "characters"
+            found.append(Finding("warning", (
+                f"{name}: {len(odd)} {kind} are not in train, so they cannot be written: {' '.join(map(repr, odd[:10]))}"), tuple(where)))
+        needed = np.array([steps_needed(encoder.encode(text)) for text in texts])
+        steps = np.array([steps_of(experiment.model, int(length) // hop + 1) for length in one.lengths])
+        short = one.good & (needed > steps)
+        if short.any():
+            details = tuple(f"{source.name(int(number))}: {needed[number]} steps needed, {steps[number]} there: {texts[number]}"
+                            for number in np.flatnonzero(short))
+            found.append(Finding("warning", (
+                f"{name}: {short.sum():,} transcripts are longer than CTC can align with their recordings; a smaller model.stride, or "
+                "tokens.unit: subwords, needs fewer steps; or text and recording do not belong together"), details))
+        rates = np.array([len(text) for text in texts]) / np.maximum(one.lengths / experiment.data.rate, 1e-3)
+        fast = one.good & (rates > FAST) & ~short
+        if fast.any():
+            details = tuple(f"{source.name(int(number))}: {rates[number]:.0f} characters a second" for number in np.flatnonzero(fast))
+            found.append(Finding("warning", f"{name}: {fast.sum():,} recordings are too short for anyone to say their text", details))
+    if settings.unit == "characters":
+        rare = [character for character, times in Counter("".join(train)).items() if times < 10]
+        if rare:
+            found.append(Finding("note", f"train: characters that stand there fewer than 10 times: {' '.join(map(repr, sorted(rare)))}; "
+                                         "tokens.remove takes them out"))
+    return found
+
+
+def _with(made: Check, found: list[Finding]) -> Check:
+    order = ("error", "warning", "note")
+    return replace(made, findings=sorted([*made.findings, *found], key=lambda finding: order.index(finding.level)))

@@ -1,0 +1,96 @@
+"""`quartet check` finds what was put into the data; `quartet new` writes settings that load for every form of data."""
+
+import json
+
+import numpy as np
+import pytest
+
+from pipelines.config.load import from_text
+from pipelines.config.new import new
+from pipelines.errors import DataError
+from speech.check import CHECKS
+from tests.speech.made import class_folders, tone, write
+
+
+def findings(text: str) -> dict[str, tuple[str, ...]]:
+    experiment = from_text(text, check_paths=False).experiment
+    made = CHECKS[experiment.task](experiment)
+    return {f"{finding.level}: {finding.text}": finding.details for finding in made.findings}
+
+
+def test_commands(tmp_path):
+    class_folders(tmp_path, {"go": 12, "stop": 12})
+    (tmp_path / "go" / "broken.wav").write_bytes(b"nothing")
+    write(tmp_path / "go" / "still.wav", np.zeros(4000, np.float32))
+    write(tmp_path / "stop" / "loud.wav", np.clip(tone() * 9, -1, 1))
+    write(tmp_path / "stop" / "copy.wav", tone(0.3, 8000, 550, 0))
+    write(tmp_path / "stop" / "long.wav", tone(3.0))
+    found = findings("task: speech.commands\nmodel: {name: ds_cnn}\ndata:\n  source: folder\n  rate: 8000\n  test: 0.2\n"
+                     f"  path: {tmp_path}\n")
+    said = "\n".join(found)
+    for text in ("cannot be read", "are silent", "are clipped", "last over 1 s and are heard in part"):
+        assert text in said, said
+    assert any("broken.wav: no sound file" in detail for details in found.values() for detail in details)
+    assert any("still.wav" in detail for details in found.values() for detail in details)
+    assert "the same samples" in said
+
+
+def test_transcripts(tmp_path):
+    rows = []
+    for number in range(20):
+        write(tmp_path / f"{number}.wav", tone(1.0, seed=number))
+        rows.append({"path": f"{number}.wav", "text": "one two", "speaker": f"s{number % 2}", "split": "test" if number > 14 else "train"})
+    rows[1]["text"], rows[2]["text"], rows[16]["text"] = "", "many words " * 12, "one qqq"
+    (tmp_path / "m.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = findings("task: speech.transcription\nmodel: {name: quartz, stride: 2}\ndata:\n  source: table\n  rate: 8000\n"
+                     f"  split_key: split\n  test: test\n  validation: 0\n  path: {tmp_path / 'm.jsonl'}\n")
+    said = "\n".join(found)
+    for text in ("warning: train: 1 transcripts are empty", "warning: test: 1 characters are not in train, so they cannot be written: 'q'",
+                 "warning: train: 1 transcripts are longer than CTC can align", "note: test: 2 of its 2 speakers are in train"):
+        assert text in said, said
+    assert any("2.wav: 131 steps needed, 51 there" in detail for details in found.values() for detail in details)
+
+
+def made(root):
+    """Every form of data, by name."""
+    class_folders(root / "classes", {"go": 8, "stop": 9})
+    for number in range(14):
+        write(root / "texts" / f"{number}.wav", tone(1.0, 44_100), 44_100)
+        (root / "texts" / f"{number}.txt").write_text("Yes, no.")
+        write(root / "lj" / "wavs" / f"a{number}.wav", tone(0.5, 22_050), 22_050)
+        for word in ("yes", "no"):
+            write(root / "google" / "train" / word / f"{number:08x}_nohash_0.wav", tone(), 16_000)
+            write(root / "google" / "test" / word / f"{number:08x}_nohash_1.wav", tone(), 16_000)
+    (root / "lj" / "metadata.csv").write_text("".join(f"a{n}|One.|One.\n" for n in range(14)))
+    rows = [{"wav": f"texts/{n}.wav", "word": "ab"[n % 2], "speaker_id": n % 4} for n in range(14)]
+    (root / "labels.csv").write_text("wav,word,speaker_id\n" + "".join(",".join(map(str, row.values())) + "\n" for row in rows))
+    (root / "said.jsonl").write_text("".join(json.dumps(
+        {"audio_filepath": f"texts/{n}.wav", "text": "yes no", "split": "dev" if n > 10 else "train"}) + "\n" for n in range(14)))
+    return root
+
+
+def test_new_for_every_form(tmp_path):
+    root = made(tmp_path)
+    found = {name: from_text(new("speech", root / name)).experiment for name in (
+        "classes", "texts", "lj/metadata.csv", "google", "labels.csv", "said.jsonl")}
+    assert found["classes"].task == found["labels.csv"].task == found["google"].task == "speech.commands"
+    assert found["texts"].task == found["lj/metadata.csv"].task == "speech.transcription"
+    assert found["classes"].data.rate == 8000 and found["texts"].data.rate == 16_000
+    assert found["google"].data.test == "test" and found["google"].data.speaker_pattern
+    assert found["labels.csv"].data.label_key == "word" and found["labels.csv"].data.group_by == "speaker"
+    assert found["said.jsonl"].data.validation == "dev" and found["texts"].tokens.remove == ",."
+    from speech.tasks import TASKS
+
+    for name in ("google", "labels.csv", "texts"):
+        assert len(TASKS[found[name].task](found[name]).splits().train) > 5
+
+
+@pytest.mark.parametrize(("name", "message"), [
+    ("classes/go", "needs a folder of recordings for each class"), ("lj", r"did you mean .*metadata\.csv"),
+    ("classes/go/a_0.wav", "is one recording"), ("empty", "there are no recordings"),
+])
+def test_new_says_what_it_does_not_understand(tmp_path, name, message):
+    made(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=message):
+        new("speech", tmp_path / name)

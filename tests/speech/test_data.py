@@ -1,0 +1,235 @@
+"""Recordings from wherever they lie: folders, tables, LJSpeech's form, TFDS; splits that keep speakers apart; errors that name the row."""
+
+import contextlib
+import io
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipelines.config.load import from_text
+from pipelines.errors import ConfigError, DataError
+from speech.sources import facts_of, waveform
+from speech.tasks import TASKS
+from tests.data.prepared import need
+from tests.speech.made import class_folders, tone, write
+
+COMMANDS = "task: speech.commands\nmodel: {name: ds_cnn, width: 8, depth: 1}\nfrontend: {mels: 16}\ndata:\n  rate: 8000\n  seconds: 0.5\n"
+TEXTS = "task: speech.transcription\nmodel: {name: quartz, width: 8, kernels: [5]}\nfrontend: {mels: 16}\ndata:\n  rate: 8000\n"
+
+
+def splits(start: str, lines: str):
+    experiment = from_text(start + "".join(f"  {line}\n" for line in lines.split("; ")), check_paths=False).experiment
+    return TASKS[experiment.task](experiment).splits()
+
+
+def test_folder_per_class_with_speakers_apart(tmp_path):
+    class_folders(tmp_path, {"go": 12, "stop": 15})
+    where = f"source: folder; path: {tmp_path}; speaker_pattern: '/([a-c])_'"
+    made = splits(COMMANDS, f"{where}; group_by: speaker; test: 0.3; validation: 0.4")
+    assert made.facts["classes"] == ["go", "stop"]
+    voices = [set(facts_of(source).speakers) for source in (made.train, made.validation, made.test)]
+    assert not (voices[0] & voices[1] or voices[0] & voices[2] or voices[1] & voices[2])
+    assert made.facts["speakers"] == sorted(voices[0]) and len(made.facts["mean"]) == 16
+
+
+def test_resampled_once_and_kept(tmp_path):
+    class_folders(tmp_path, {"go": 5, "stop": 5}, rate=44_100, suffix=".flac")
+    made = splits(COMMANDS, f"source: folder; path: {tmp_path}; test: null; validation: 0.2")
+    for number in range(len(made.train)):
+        assert len(waveform(made.train, number)) == made.train.lengths[number]
+
+
+def test_keywords_and_silence_as_in_speech_commands(tmp_path):
+    class_folders(tmp_path, {"yes": 10, "no": 10, "cat": 10, "dog": 14})
+    write(tmp_path / "_background_noise_" / "hum.wav", tone(6.0, hertz=50))
+    lines = f"source: folder; path: {tmp_path}; keywords: ['yes', 'no']; test: 0.2; unknown: 0.5; validation: 0"
+    made = splits(COMMANDS, lines)
+    counts = dict(zip(made.facts["classes"], made.facts["class_counts"]))
+    assert set(counts) == {"_silence_", "_unknown_", "no", "yes"}
+    assert counts["_unknown_"] == 4 and counts["yes"] == 8 and counts["_silence_"] >= 9
+    assert any("recordings of _unknown_ are used" in note for note in made.notes)
+    with pytest.raises(DataError, match=r"data\.keywords: .* has no class 'yess'.*did you mean yes"):
+        splits(COMMANDS, lines.replace("'yes'", "'yess'"))
+
+
+def manifest(tmp_path, name: str = "m.jsonl", **changes):
+    for number in range(12):
+        write(tmp_path / "clips" / f"{number}.wav", tone(1.0, seed=number))
+    rows = [{"path": f"clips/{number}.wav", "text": f"Word {'ab'[number % 2]}!", "speaker": f"s{number % 4}", "start": 0.25,
+             "duration": 0.5, "split": "test" if number > 8 else "train"} for number in range(12)]
+    rows[3] |= changes
+    path = tmp_path / name
+    if name.endswith(".jsonl"):
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    else:
+        sign = "\t" if name.endswith(".tsv") else ","
+        path.write_text(sign.join(rows[0]) + "\n" + "".join(sign.join(map(str, row.values())) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", ["m.jsonl", "m.csv", "m.tsv"])
+def test_manifests(tmp_path, name):
+    path = manifest(tmp_path, name)
+    made = splits(TEXTS, f"source: table; path: {path}; split_key: split; test: test; validation: 0.2")
+    assert len(made.test) == 3 and facts_of(made.test).speakers == ["s1", "s2", "s3"]
+    assert facts_of(made.train).texts[0] in ("word a!", "word b!")
+    assert len(waveform(made.test, 0)) == 4000 and made.test.lengths[0] == 4000
+    assert facts_of(made.test).names[0].endswith("9.wav#t=0.25,0.75")
+    assert made.facts["tokens"] == [" ", "!", *"abdorw"] and made.facts["longest"] == 7
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"path": "clips/none.wav"}, r"m\.jsonl:4: .*none\.wav is not there; relative paths start at the table's folder"),
+    ({"text": None}, r"m\.jsonl:4: no value in column text \(data\.text_key\)"),
+    ({"duration": -1.0}, r"m\.jsonl:4: -1 s in column duration"), ({"path": " "}, r"m\.jsonl:4: no file named in column path"),
+])
+def test_manifests_that_are_wrong_name_the_row(tmp_path, changes, message):
+    path = manifest(tmp_path, **changes)
+    with pytest.raises(DataError, match=message):
+        splits(TEXTS, f"source: table; path: {path}; test: 0.2")
+
+
+def test_ljspeech(tmp_path):
+    for number in range(10):
+        write(tmp_path / "wavs" / f"LJ{number}.wav", tone(0.6), 22_050)
+    (tmp_path / "metadata.csv").write_text("".join(f"LJ{n}|Dr. \"A\"|Doctor A\n" for n in range(10)), encoding="utf-8")
+    made = splits(TEXTS, f"source: table; path: {tmp_path / 'metadata.csv'}; test: 0.2; validation: 0.2")
+    assert facts_of(made.test).texts == ["doctor a"] * 2
+
+
+def test_unreadable_recordings_stop_or_are_skipped(tmp_path):
+    class_folders(tmp_path, {"go": 6, "stop": 6})
+    (tmp_path / "go" / "a_0.wav").write_bytes(b"broken")
+    (tmp_path / "stop" / "b_1.wav").write_bytes(b"")
+    lines = f"source: folder; path: {tmp_path}; test: null; validation: 0"
+    with pytest.raises(DataError, match=r"(a_0|b_1)\.wav: cannot be read: (no sound file|the file is empty)"):
+        splits(COMMANDS, lines)
+    made = splits(COMMANDS, f"{lines}; on_bad_example: skip")
+    assert len(made.train) == 10 and len(made.skipped) == 2 and "b_1.wav: the file is empty" in made.skipped[1]
+
+
+def test_recordings_too_short_or_too_long_for_ctc_are_left_out(tmp_path):
+    path = manifest(tmp_path, text="far too many words for half a second of sound, whoever says them")
+    made = splits(TEXTS, f"source: table; path: {path}; test: 0.2; validation: 0")
+    assert any("too short for their transcripts, such as" in note for note in made.notes) or "too many" in facts_of(made.test).texts[0]
+
+
+@pytest.mark.parametrize(("lines", "message"), [
+    ("source: tfds", "needs the data set's name"), ("source: synthetic; test_names: '['", "no regular expression"),
+    ("source: synthetic; speaker_pattern: abc", "put the part that is the speaker into brackets"),
+    ("source: synthetic; test_names: a; test_last: 3", "set one of the two"),
+])
+def test_wrong_settings(lines, message):
+    with pytest.raises(ConfigError, match=message):
+        splits(COMMANDS, lines)
+
+
+def prepared(folder, name: str, kind: str = "tfrecord"):
+    """A data set in the form of speech_commands, or of librispeech."""
+    import tensorflow_datasets as tfds
+
+    if name == "speech_commands":
+        features = {"audio": tfds.features.Audio(file_format="wav", sample_rate=16_000),
+                    "label": tfds.features.ClassLabel(names=["down", "up", "_silence_", "_unknown_"])}
+        parts = {"train": 16, "validation": 8, "test": 8}
+    else:
+        features = {"speech": tfds.features.Audio(file_format="flac", sample_rate=16_000), "text": tfds.features.Text(),
+                    "speaker_id": np.int64, "chapter_id": np.int64, "id": tfds.features.Text()}
+        parts = {"train_clean100": 12, "dev_clean": 4, "test_clean": 4, "train_other500": 4}
+
+    def example(number):
+        samples = np.rint(tone(1.0 + 0.05 * number, 16_000, seed=number) * 32_000).astype(np.int64)
+        if name == "speech_commands":
+            return {"audio": samples, "label": number % 4}
+        return {"speech": samples, "text": "A MAN SAID" if number % 2 else "NO MAN", "speaker_id": number % 3, "chapter_id": 1,
+                "id": f"{number}"}
+
+    class Made(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+        VERSION = tfds.core.Version("1.0.0")
+
+        def _info(self):
+            return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(features))
+
+        def _split_generators(self, manager):
+            return {part: self._generate_examples(count) for part, count in parts.items()}
+
+        def _generate_examples(self, count):
+            for number in range(count):
+                yield number, example(number)
+
+    Made.name = name
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        Made(data_dir=str(folder), file_format=kind).download_and_prepare()
+
+
+@pytest.mark.parametrize("kind", ["tfrecord", "array_record"])
+def test_tfds_in_the_form_of_librispeech(tmp_path, kind):
+    prepared(tmp_path, "librispeech", kind)
+    lines = f"source: tfds; name: librispeech; data_dir: {tmp_path}; train: train_clean100; validation: dev_clean; test: test_clean"
+    made = splits(TEXTS, lines)
+    assert [len(source) for source in (made.train, made.validation, made.test)] == [12, 4, 4]
+    assert facts_of(made.test).texts.count("a man said") == 2 and made.facts["speakers"] == ["0", "1", "2"]
+    assert {len(waveform(made.test, number)) for number in range(4)} == {8000, 8400, 8800, 9200}  # resampled
+    with pytest.raises(DataError, match=r"data\.train: .* has no split 'train_clean10'"):
+        splits(TEXTS, lines.replace("train_clean100", "train_clean10"))
+
+
+def test_tfds_in_the_form_of_speech_commands(tmp_path):
+    prepared(tmp_path, "speech_commands")
+    made = splits(COMMANDS, f"source: tfds; name: speech_commands; data_dir: {tmp_path}; validation: validation; test: test")
+    assert sorted(made.facts["classes"]) == ["_silence_", "_unknown_", "down", "up"] and len(made.test) == 8
+
+
+@pytest.mark.realdata
+def test_spoken_digit_by_its_own_division():
+    need("spoken_digit")
+    made = splits(COMMANDS, r"source: tfds; name: spoken_digit; speaker_pattern: '^\d_([a-z]+)_'; test_names: '_[0-4]\.wav$'")
+    assert len(made.test) == 250 and set(np.bincount(made.test.labels)) == {25}
+    assert all(name.split("_")[-1] in ("0.wav", "1.wav", "2.wav", "3.wav", "4.wav") for name in facts_of(made.test).files)
+    assert len(made.facts["speakers"]) == 5 and len(made.train) == 2025
+
+
+@pytest.mark.realdata
+def test_yes_no_first_and_last_by_name():
+    need("yes_no")
+    made = splits(TEXTS, "source: tfds; name: yes_no; text_key: label; words: ['no', 'yes']; test_last: 30; validation: 0.1")
+    train = [*facts_of(made.train).files, *facts_of(made.validation).files]
+    assert len(made.test) == 30 and max(train) < min(facts_of(made.test).files)
+    names = facts_of(made.test)
+    for file, text in zip(names.files, names.texts):
+        assert text == " ".join({"0": "no", "1": "yes"}[sign] for sign in file.removesuffix(".wav").split("_"))
+
+
+@pytest.mark.realdata
+def test_connected_digits_share_no_recording_and_no_test_speaker():
+    need("spoken_digit")
+    from speech.connected import open_connected
+
+    lines = r"source: connected; name: spoken_digit; speaker_pattern: '^\d_([a-z]+)_'; test_speakers: [theo]; strings: 40; test_strings: 20"
+    experiment = from_text(TEXTS + "".join(f"  {line}\n" for line in lines.split("; "))).experiment
+    opened = open_connected(experiment.data)
+    parts = {name: opened.load(name) for name in ("train", "validation", "test")}
+    assert set(parts["test"].facts.speakers) == {"theo"} and "theo" not in parts["train"].facts.speakers
+    for source in parts.values():
+        assert all(3 <= len(text.split()) <= 7 for text in source.facts.texts)
+        assert len(source.load(0)) == source.facts.lengths[0]
+    again = open_connected(experiment.data).load("train")
+    assert np.array_equal(again.load(5), parts["train"].load(5)) and again.fingerprint() == parts["train"].fingerprint()
+
+
+def test_placed_alone_and_in_a_batch():
+    from speech.commands import placed
+
+    long = np.zeros(9000, np.int16)
+    long[5000:5500] = 900
+    rows = [long, np.full(100, 7, np.int16), np.full(4000, 3, np.int16)]
+    batch = np.zeros([3, 9000], np.int16)
+    for row, one in zip(batch, rows):
+        row[:len(one)] = one
+        row[len(one):] = 99  # not looked at
+    together = placed(tf.constant(batch), tf.constant([len(one) for one in rows]), 4000).numpy()
+    for row, one in zip(together, rows):
+        assert np.array_equal(row, placed(tf.constant(one[None]), tf.constant([len(one)]), 4000).numpy()[0])
+    assert (together[0] == 900).sum() == 500 and np.array_equal(together[1][1950:2050], rows[1]) and together[1].sum() == 700

@@ -1,0 +1,82 @@
+"""Every shipped speech experiment is valid, opens with its command, fits a screen, and has a model that builds; what runs come to."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipelines.config.load import load
+from speech.models import command_model, transcript_model
+from tests.finished_run import environment
+from tests.speech.made import tone, write
+
+FOLDER = Path(__file__).parents[2] / "configs" / "speech"
+SHIPPED = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def test_the_experiments_of_the_issue_are_there():
+    assert set(SHIPPED) >= {"quickstart", "spoken_digit", "yes_no_ctc", "connected_digits_ctc", "speech_commands", "librispeech_conformer"}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_experiment(name):
+    text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 50
+    assert text.startswith("# ") and text.splitlines()[1].startswith(f"#   python -m speech.train speech/{name}")
+    experiment = load(f"speech/{name}").experiment
+    if experiment.task == "speech.commands":
+        model = command_model(experiment.model, frames=91, width=experiment.frontend.mels, classes=12)
+        assert model.count_params() < 100_000
+    else:
+        small = experiment.model.model_copy(update={"depth": 1}) if experiment.model.name == "conformer" else experiment.model
+        assert transcript_model(small, width=experiment.frontend.mels, tokens=30).output_shape == (None, None, 31)
+
+
+def command(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", *arguments], capture_output=True, encoding="utf-8", cwd=folder, timeout=300, check=False,
+                          env=environment())
+
+
+@pytest.mark.slow
+def test_from_own_recordings_to_a_transcript_with_times(tmp_path):
+    """Trains on a table of tones, then predicts files, a long one among them, and a broken one."""
+    rng = np.random.default_rng(0)
+    pitches = {"low": 400.0, "high": 1500.0}
+
+    def said(words):
+        return np.concatenate([np.concatenate([tone(0.25, 8000, pitches[word] * rng.uniform(0.95, 1.05)), np.zeros(600, np.float32)])
+                               for word in words])
+
+    with open(tmp_path / "all.jsonl", "w") as file:
+        for number in range(60):
+            words = list(rng.choice(list(pitches), rng.integers(2, 5)))
+            write(tmp_path / f"{number}.wav", said(words))
+            file.write(json.dumps({"path": f"{number}.wav", "text": " ".join(words)}) + "\n")
+    (tmp_path / "own.yaml").write_text(
+        "task: speech.transcription\ndata: {source: table, path: all.jsonl, rate: 8000, test: 0.2}\n"
+        "model: {name: quartz, width: 32, kernels: [5, 7], stride: 4, dropout: 0.0}\ntokens: {unit: words}\nfrontend: {mels: 16}\n"
+        "train: {epochs: 24, batch_size: 8, devices: cpu, precision: float32, learning_rate: {peak: 0.01}, validate_every: 4}\n"
+        "evaluate: {piece: 3.0}\n")
+    done = command("speech.train", "own.yaml", "--name", "a", "--quiet", folder=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    report = json.loads((tmp_path / "runs" / "speech" / "own" / "a" / "report" / "report.json").read_text())
+    assert report["metrics"]["test/wer"]["value"] < 0.2 and report["metrics"]["test/real_time_factor"]["value"] > 0
+    whole = ["low", "high", "high", "low", "low", "high", "low", "high", "low", "low", "high", "high", "low", "low"]
+    write(tmp_path / "new" / "a.flac", said(["low", "high"]))
+    write(tmp_path / "new" / "long.wav", said(whole))
+    (tmp_path / "new" / "b.wav").write_bytes(b"nothing")
+    run = str(tmp_path / "runs" / "speech" / "own" / "a")
+    done = command("pipelines.cli", "predict", run, "new", "--format", "ctm", folder=tmp_path)
+    assert "b.wav: cannot be read: no sound file" in done.stderr and done.returncode == 0
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert [row[4] for row in rows if row[0] == "new/a.flac"] == ["low", "high"]
+    times = [float(row[2]) for row in rows if row[0] == "new/long.wav"]
+    assert [row[4] for row in rows if row[0] == "new/long.wav"].count("low") >= 5 and times == sorted(times) and times[-1] > 3.5
+    done = command("pipelines.cli", "predict", run, "new/a.flac", "--format", "jsonl", folder=tmp_path)
+    answer = json.loads(done.stdout)
+    assert answer["text"] == "low high" and answer["words"] == ["low", "high"] and 0.15 < answer["starts"][1] < 0.5
+    done = command("pipelines.cli", "evaluate", run, "--data", "all.jsonl", folder=tmp_path)
+    assert "Word error rate" in done.stdout, done.stderr

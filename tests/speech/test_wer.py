@@ -1,0 +1,63 @@
+"""Errors counted by hand, aligned, by word and by speaker."""
+
+import jiwer
+import numpy as np
+import pytest
+
+from speech import det, speakers, wer
+
+SAID = ["one two three", "four", "five six", "", "seven eight nine"]
+WRITTEN = ["one too three", "", "five six six", "oh", "seven eight nine"]
+
+
+def test_counts_by_hand_and_by_jiwer():
+    counted = wer.count(SAID, WRITTEN)
+    assert counted.table[:, :4].tolist() == [[2, 1, 0, 0], [0, 0, 1, 0], [2, 0, 0, 1], [0, 0, 0, 1], [3, 0, 0, 0]]
+    found = wer.metrics(counted, resamples=100)
+    assert found["wer"].value == pytest.approx(4 / 9) and found["wer"].low < 4 / 9 < found["wer"].high
+    assert found["deletion_share"].value == pytest.approx(1 / 9) and found["sentence_accuracy"].value == pytest.approx(1 / 5)
+    spoken = [place for place, text in enumerate(SAID) if text]
+    both = [SAID[place] for place in spoken], [WRITTEN[place] for place in spoken]
+    some = wer.metrics(wer.count(*both), resamples=100)
+    assert some["wer"].value == pytest.approx(jiwer.wer(*both)) and some["cer"].value == pytest.approx(jiwer.cer(*both))
+
+
+def test_by_word_and_by_speaker():
+    counted = wer.count(SAID, WRITTEN)
+    rows = {row["word"]: row for row in wer.per_word(counted)}
+    assert rows["two"]["written_instead"] == "too 1" and rows["two"]["error_rate"] == 1.0
+    assert rows["four"]["missed"] == 1 and rows["six"]["inserted"] == 1 and rows["oh"]["error_rate"] is None
+    people = wer.per_speaker(counted, ["a", "b", "a", "b", "b"])
+    assert [row["speaker"] for row in people] == ["b", "a"] and people[0]["wer"] == pytest.approx(2 / 4) and people[1]["inserted"] == 1
+    assert wer.per_speaker(counted, None) == []
+
+
+def test_the_worst_come_first_and_words_stand_under_words():
+    counted = wer.count(SAID, WRITTEN)
+    assert wer.worst(counted, 3) == [3, 1, 2]
+    first, second = wer.lines(counted.pairs[0])
+    assert first == "one TWO three" and second == "one TOO three"
+    first, second = wer.lines(wer.align(["five", "six"], ["five", "six", "six"]))
+    assert len(first) == len(second) and first.count("*") == 3 and "SIX" in second
+
+
+def test_det_and_equal_error_rate():
+    rng = np.random.default_rng(0)
+    truth = rng.random(4000) < 0.3
+    scores = rng.normal(truth * 2.0, 1.0)
+    thresholds, alarms, misses = det.det_curve(scores, truth)
+    assert np.all(np.diff(alarms) <= 0) and np.all(np.diff(misses) >= 0) and (alarms[-1], misses[0]) == (0.0, 0.0)
+    at = len(thresholds) // 2
+    assert alarms[at] == pytest.approx(np.mean(scores[~truth] >= thresholds[at]))
+    assert misses[at] == pytest.approx(np.mean(scores[truth] < thresholds[at]))
+    assert det.equal_error_rate(scores, truth) == pytest.approx(0.1587, abs=0.02)  # normal scores two deviations apart
+    assert det.equal_error_rate(truth.astype(float), truth) == 0.0 and np.isnan(det.equal_error_rate(scores, truth | True))
+    assert det.figure({"go": (alarms, misses)}).axes
+
+
+def test_accuracy_by_speaker_and_who_was_heard_before():
+    rows = speakers.accuracy_by_speaker(np.array([True, False, True, True]), ["a", "b", "b", "a"])
+    assert [row["speaker"] for row in rows] == ["b", "a"] and rows[0]["accuracy"] == 0.5 and rows[1]["accuracy_low"] < 1.0
+    assert speakers.heard_before(["a"], ["b"]) == "The speaker judged is not in train."
+    assert "All speakers" in speakers.heard_before(["a", "b"], ["a", "b", "c"])
+    assert speakers.heard_before(["a", "d"], ["a"]).startswith("1 of the 2") and speakers.heard_before(None, ["a"]) is None
