@@ -16,6 +16,7 @@ from pipelines.task import Judgement, Splits, Task
 if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
 
+PROJECTED = 2000  # words shown in the projector
 CHOSEN_LABELS = 0.5  # probability from which a label is given (labels: many) where validation chose nothing else
 
 
@@ -75,10 +76,17 @@ class Classification(Task):
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         """One text as {"tokens": [length] int32, "length"} with its label and weight."""
         ids = self.tokenizer.ids(raw["text"][None]).flat_values
-        targets: Tensors = {name: raw[name] for name in ("label", "weight") if name in raw}
-        if "label" in targets and not self.many:
-            targets["label"] = tf.cast(targets["label"], tf.int32)
-        return {"tokens": ids, "length": tf.size(ids), **targets}
+        return {"tokens": ids, "length": tf.size(ids), **self._targets(raw)}
+
+    def decode_batch(self, raw: Tensors) -> Tensors:  # type: ignore[override]
+        """Texts [batch] as `decode` has each: one call of the string operations for all is 10 times as fast as one for each."""
+        return {**self.receive(raw), **self._targets(raw)}
+
+    def _targets(self, raw: Tensors) -> Tensors:
+        found: Tensors = {name: raw[name] for name in ("label", "weight") if name in raw}
+        if "label" in found and not self.many:
+            found["label"] = tf.cast(found["label"], tf.int32)
+        return found
 
     def prepare(
         self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None
@@ -182,6 +190,15 @@ class Classification(Task):
 
         shown = self.samples(source, inputs.numpy(), targets)
         writer.text("texts as the model reads them", "\n\n".join(f"**{escaped(label)}** {escaped(text)}" for label, text in shown), step)
+
+    def show_model(self, model: keras.Model, writer: "Writer", step: int) -> None:
+        """The vectors of the most frequent words or pieces, for the projector; hashed tokens have no names."""
+        vocabulary = self.facts.get("vocabulary")
+        if vocabulary:
+            count = min(len(vocabulary), PROJECTED)
+            rows = tf.range(tokens.FIRST, tokens.FIRST + count)
+            vectors = tf.gather(model.get_layer("embedding").variable.value, rows)
+            writer.projector("words", vectors.numpy(), vocabulary[:count])
 
     def samples(self, source: Source, ids: np.ndarray, targets: Any) -> list[tuple[str, str]]:
         """(label, tokens) of a batch; numbers of hashed tokens have no words, so then the numbers are counted only."""

@@ -80,7 +80,10 @@ class Bag(Section):
     name: Literal["bag"]
     width: int = setting(16, "size of a token's vector", ge=1)
     hidden: int = setting(0, "units of a dense layer before the last; 0: none", ge=0)
-    pool: Literal["mean", "root", "sum"] = setting("mean", "sum of the vectors divided by their number, by its root, or by 1")
+    skip: bool = setting(
+        False, "the last layer sees the pooled vector beside the hidden layer, so that what is linear has a way of its own")
+    pool: Literal["mean", "root", "sum", "root_max"] = setting(
+        "mean", "sum of the vectors divided by their number, by its root, or by 1; root_max: the largest value of each column beside it")
     rarity: bool = setting(
         False, "tokens weigh by their rarity, log(texts / texts that hold it) + 1 in train, a text's weights together 1 in length (tf-idf)")
     drop_tokens: Share = setting(0.0, "share of the tokens left out at random in training", unit="share")

@@ -184,8 +184,17 @@ def _delimited(path: Path, text: str, named: bool, delimiter: str | None) -> Ite
             yield line, (f"{len(record)} field{'s' if len(record) != 1 else ''} where the {'header' if named else 'first row'} has {width}"
                          + ("; a text with the delimiter in it needs quotation marks" if len(record) > (width or 0) else ""))
         else:
-            fits = all(text.isascii() or not any("\udc80" <= letter <= "\udcff" for letter in text) for text in record)
-            yield line, record if fits else "bytes that do not fit the encoding (data.encoding)"
+            yield line, record if all(map(_fits, record)) else "bytes that do not fit the encoding (data.encoding)"
+
+
+def _fits(text: str) -> bool:
+    """Whether no byte was left over in decoding, as a lone surrogate."""
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            return False
+    return True
 
 
 def _json(path: Path, text: str) -> Iterator[tuple[int, Any]]:

@@ -4,15 +4,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipelines.listing import headline
+from pipelines.reports import words
 from pipelines.runs import RunFolder
 from pipelines.shell import quoted, shown, tool
 
 
 def closing(folder: RunFolder, report: Mapping[str, Any]) -> str:
-    """A few lines: the leading metric with its interval, the report, TensorBoard, and how to predict."""
+    """A few lines: the leading metric with its interval, where the time went, the report, TensorBoard, and how to predict."""
     seeds = [folder.path.with_name(seed["run"]) for seed in report.get("seeds") or ()]
     run = RunFolder(seeds[0]) if seeds else folder
-    lines = [headline(report), f"report       {shown(folder.report / 'report.html')}"]
+    lines = [headline(report)]
+    time = report.get("time") or {}
+    if time.get("shares"):
+        used = words.used(time)
+        lines.append(f"time         {words.shares(time['shares'])}" + (f"; {used}" if used else ""))
+    lines += [f"report       {shown(folder.report / 'report.html')}"]
     if run.tensorboard.is_dir():
         lines.append(f"TensorBoard  {tool('tensorboard')} --logdir {quoted(folder.path.parent if seeds else run.tensorboard)}")
     lines.append(f"use it       {tool('quartet')} predict {quoted(run.path)} INPUT...")

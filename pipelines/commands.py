@@ -12,6 +12,7 @@ import typer
 
 from pipelines.errors import ConfigError, DataError
 from pipelines.shell import RUNS, Run, Runs, Settings, fail, quoted, reported, say, shown, tool
+from pipelines.tuning.folder import SearchFolder
 
 Replace = Annotated[bool, typer.Option("--replace", help="Write over what stands there.")]
 
@@ -165,11 +166,35 @@ def export(
 
 
 @reported
-def report(run: Run, runs: Runs = RUNS, open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False) -> None:
-    """Say what a run came to and where its report is."""
+def report(
+    names: Annotated[list[str], typer.Argument(
+        metavar="RUN...", show_default=False, help="A run or a search: its folder, or its name below --runs; several runs are compared.")],
+    runs: Runs = RUNS,
+    open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    output: Annotated[Path | None, typer.Option(
+        "--output", "-o", metavar="FILE", show_default="compared.html in --runs", help="Several runs: the page.")] = None,
+) -> None:
+    """Say what a run or a search came to and where its report is; of several runs, write one page that compares them."""
     from pipelines.listing import find_run, headline
 
-    folder = find_run(runs, run)
+    if len(names) > 1:
+        from pipelines.reports.comparison import write_comparison
+
+        target = output or runs / "compared.html"
+        write_comparison([find_run(runs, name) for name in names], target)
+        typer.echo(f"compared     {shown(target)}")
+        return _opened(target, open_it)
+    if output is not None:
+        raise ConfigError("--output: is for several runs; the report of one stands in its folder")
+    search = next((one for one in (SearchFolder(Path(names[0])), SearchFolder(runs / names[0])) if one.begun), None)
+    if search is not None:
+        if not search.finished:
+            raise ConfigError(f"{search.path}: the search is not finished; the command that began it goes on")
+        from pipelines.tuning.closing import closing
+
+        typer.echo(closing(search, search.read_report()), nl=False)
+        return _opened(search.report / "report.html", open_it)
+    folder = find_run(runs, names[0])
     found = folder.read_report()
     page = folder.report / "report.html"
     typer.echo(headline(found))
@@ -179,7 +204,11 @@ def report(run: Run, runs: Runs = RUNS, open_it: Annotated[bool, typer.Option("-
     typer.echo(f"report       {shown(page)}")
     if folder.tensorboard.is_dir():
         typer.echo(f"TensorBoard  {tool('tensorboard')} --logdir {quoted(folder.tensorboard)}")
-    if open_it and typer.launch(page.resolve().as_uri()) != 0:
+    return _opened(page, open_it)
+
+
+def _opened(page: Path, wanted: bool) -> None:
+    if wanted and typer.launch(page.resolve().as_uri()) != 0:
         raise DataError(f"no browser could be opened; the report is {page}")
 
 

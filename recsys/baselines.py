@@ -31,7 +31,7 @@ def item_knn(train: sparse.csr_matrix, neighbours: int) -> Scores:
     parts = []
     step = max(1, min(1024, 50_000_000 // max(1, train.shape[1])))
     for start in range(0, train.shape[1], step):
-        block = (transposed[start:start + step] @ scaled).toarray()
+        block = (transposed[start : start + step] @ scaled).toarray()
         rows = np.arange(len(block))
         block[rows, start + rows] = 0.0
         if neighbours < block.shape[1]:
@@ -83,10 +83,10 @@ def top(scores: Scores, rows: sparse.csr_matrix, seen: sparse.csr_matrix | None,
     """
     found = []
     for start in range(0, rows.shape[0], USERS):
-        values = np.asarray(scores(rows[start:start + USERS]), np.float64)
+        values = np.asarray(scores(rows[start : start + USERS]), np.float64)
         values[:, ~allowed] = -np.inf
         if seen is not None:
-            part = seen[start:start + USERS].tocoo()
+            part = seen[start : start + USERS].tocoo()
             values[part.row, part.col] = -np.inf
         count = min(k, values.shape[1])
         order = np.argsort(-values, axis=1, kind="stable")[:, :count]
@@ -96,8 +96,13 @@ def top(scores: Scores, rows: sparse.csr_matrix, seen: sparse.csr_matrix | None,
     return np.concatenate(found) if found else np.zeros((0, k), np.int32)
 
 
-def best_ease(train: sparse.csr_matrix, choices: list[float], validation: dict[str, Any] | None, k: int, allowed: np.ndarray,
-              ) -> tuple[float, Scores]:
+def best_ease(
+    train: sparse.csr_matrix,
+    choices: list[float],
+    validation: dict[str, Any] | None,
+    k: int,
+    allowed: np.ndarray,
+) -> tuple[float, Scores]:
     """EASE with the l2 that has the best NDCG@k on validation users, or the first where there are none.
 
     Args:
@@ -109,8 +114,11 @@ def best_ease(train: sparse.csr_matrix, choices: list[float], validation: dict[s
     for l2 in choices:
         scores = ease(train, l2)
         lists = top(scores, validation["rows"], validation["seen"], k, allowed)
-        value = float(np.mean(per_user(hits(lists, validation["held_users"], validation["held_items"], train.shape[1] - 1),
-                                       validation["held"], k)["ndcg"]))
+        value = float(
+            np.mean(
+                per_user(hits(lists, validation["held_users"], validation["held_items"], train.shape[1] - 1), validation["held"], k)["ndcg"]
+            )
+        )
         if value > best:
             best, found, kept = value, l2, scores
     assert kept is not None

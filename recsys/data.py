@@ -34,7 +34,7 @@ def load(data: InteractionData, known: dict[str, Any] | None = None, *, pairs_on
     parts, said = divided(log, data)
     if data.limit is not None and np.sum(parts == TRAIN) > data.limit:
         train = np.flatnonzero(parts == TRAIN)
-        gone = train[np.argsort(draws(len(train), data.split_seed, "limit"), kind="stable")[data.limit:]]
+        gone = train[np.argsort(draws(len(train), data.split_seed, "limit"), kind="stable")[data.limit :]]
         keep = np.ones(len(log), bool)
         keep[gone] = False
         log, parts = log.take(keep), parts[keep]
@@ -75,8 +75,10 @@ def _once(log: Log, notes: list[str]) -> Log:
     gone = repeated(log)
     if not gone.any():
         return log
-    notes.append(f"{int(gone.sum()):,} of {len(log):,} events ({gone.mean():.0%}) are followed by another of the same user and item, "
-                 "and left out: the last one counts")
+    notes.append(
+        f"{int(gone.sum()):,} of {len(log):,} events ({gone.mean():.0%}) are followed by another of the same user and item, "
+        "and left out: the last one counts"
+    )
     return log.take(~gone)
 
 

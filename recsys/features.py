@@ -45,8 +45,9 @@ def learn(log: Log, train: np.ndarray, data: InteractionData) -> list[Facts]:
             else:
                 texts = _flat(_lists(values, data)) if kind == "list" else _texts(values)
                 counted = pc.value_counts(texts.drop_null())
-                pairs = sorted(((value["values"].as_py(), value["counts"].as_py()) for value in counted),
-                               key=lambda pair: (-pair[1], pair[0]))
+                pairs = sorted(
+                    ((value["values"].as_py(), value["counts"].as_py()) for value in counted), key=lambda pair: (-pair[1], pair[0])
+                )
                 facts["values"] = [value for value, count in pairs if count >= data.min_count and value]
                 if kind == "list":
                     facts["length"] = data.list_length
@@ -59,8 +60,14 @@ def event_arrays(log: Log, facts: list[Facts], data: InteractionData) -> dict[st
     return {one["name"]: encoded(log.features[one["name"]], one, data, log) for one in facts if one["of"] == "event"}
 
 
-def entity_arrays(log: Log, train: np.ndarray, facts: list[Facts], data: InteractionData, of: str, ids: np.ndarray,
-                  ) -> dict[str, np.ndarray]:
+def entity_arrays(
+    log: Log,
+    train: np.ndarray,
+    facts: list[Facts],
+    data: InteractionData,
+    of: str,
+    ids: np.ndarray,
+) -> dict[str, np.ndarray]:
     """The columns of items or users: name -> [1 + count, ...], row 0 for the unknown, row k + 1 for id `ids[k]` of the catalogue.
 
     Args:
@@ -121,8 +128,11 @@ def _where(log: Log, name: str, data: InteractionData) -> tuple[str, pa.Table]:
     for of, table in (("item", log.item_table), ("user", log.user_table), ("event", log.features)):
         if table is not None and name in table.column_names:
             return of, table
-    there = [*log.features.column_names, *(log.item_table.column_names if log.item_table is not None else []),
-             *(log.user_table.column_names if log.user_table is not None else [])]
+    there = [
+        *log.features.column_names,
+        *(log.item_table.column_names if log.item_table is not None else []),
+        *(log.user_table.column_names if log.user_table is not None else []),
+    ]
     setting = next(kind for kind in ("numbers", "categories", "lists") if name in getattr(data, kind))
     raise DataError(f"{log.place} has no column {name!r} (data.{setting}); there are {listed(there, 'and')}{did_you_mean(name, there)}")
 

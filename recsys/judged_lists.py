@@ -18,8 +18,17 @@ if TYPE_CHECKING:
 SHOWN = 10  # items of a sample user's list in the report
 
 
-def judge_lists(lists: np.ndarray, fallback: np.ndarray, source: UserSource, numbers: np.ndarray, settings: RankedEvaluate, *,
-                protocol: str, items: int, chosen: list[int]) -> Judgement:
+def judge_lists(
+    lists: np.ndarray,
+    fallback: np.ndarray,
+    source: UserSource,
+    numbers: np.ndarray,
+    settings: RankedEvaluate,
+    *,
+    protocol: str,
+    items: int,
+    chosen: list[int],
+) -> Judgement:
     """Everything about one split.
 
     Args:
@@ -41,15 +50,22 @@ def judge_lists(lists: np.ndarray, fallback: np.ndarray, source: UserSource, num
     values = {name: {k: metrics.per_user(hit, counts, k) for k in settings.cutoffs} for name, hit in found.items()}
     several = bool((counts > 1).any())
     for k in settings.cutoffs:
-        for metric in ("ndcg", "hit_rate", *(["recall"] if several else []), "mrr", "map"):
+        for metric in ("ndcg", "hit_rate", "mrr", *(["recall", "map"] if several else [])):
             of = values["model"][k][metric]
-            made.metrics[f"{metric}@{k}"] = (share(of > 0, resamples=settings.bootstrap) if metric == "hit_rate"
-                                            else mean_of(of, resamples=settings.bootstrap))
+            made.metrics[f"{metric}@{k}"] = (
+                share(of > 0, resamples=settings.bootstrap) if metric == "hit_rate" else mean_of(of, resamples=settings.bootstrap)
+            )
     events = int(basis.counts.sum())
     made.metrics[f"coverage@{lead}"] = Metric(metrics.coverage(lists, lead, items), None, None, len(lists))
     made.metrics[f"novelty@{lead}"] = mean_of(metrics.novelty(lists, lead, basis.counts, events), resamples=settings.bootstrap)
-    made.tables["model_and_baselines"] = [_row(name, values[name][lead], names[name], lead, settings, basis.counts, items, events)
-                                          for name in names]
+    made.tables["model_and_baselines"] = [
+        _row(name, values[name][lead], names[name], lead, settings, basis.counts, items, events) for name in names
+    ]
+    if not several:  # with one item held out, recall is the hit rate and MAP is MRR
+        made.tables["model_and_baselines"] = [
+            {name: value for name, value in row.items() if name not in (f"recall@{lead}", f"map@{lead}")}
+            for row in made.tables["model_and_baselines"]
+        ]
     others = [name for name in names if name != "model"]
     if others:
         best = max(others, key=lambda name: float(values[name][lead]["ndcg"].mean()))
@@ -57,15 +73,22 @@ def judge_lists(lists: np.ndarray, fallback: np.ndarray, source: UserSource, num
         sums = resampled_sums(np.stack([ours - theirs, np.ones(len(ours))], 1), resamples=settings.bootstrap)
         made.notes.append(verdict(f"NDCG@{lead}", float(ours.mean()), best, float(theirs.mean()), sums[:, 0] / sums[:, 1], lower=False))
     seen = "items that the user had before are no candidates" if settings.exclude_seen else "also items that the user had before"
-    made.notes += [protocol, f"Candidates: all {items:,} items of the catalogue, never a sample; {seen}. Cut-offs: "
-                             f"{', '.join(map(str, settings.cutoffs))}", "Intervals and tests draw users", *basis.notes]
+    made.notes += [
+        protocol,
+        f"Candidates: all {items:,} items of the catalogue, never a sample; {seen}. Cut-offs: {', '.join(map(str, settings.cutoffs))}",
+        "Intervals and tests draw users",
+        *basis.notes,
+    ]
     cold = int(np.sum(held_items <= 0))
     if cold:
-        made.notes.append(f"{cold:,} of {len(held_items):,} held-out events are of items that train does not have: they count as missed, "
-                          "for baselines too")
+        made.notes.append(
+            f"{cold:,} of {len(held_items):,} held-out events are of items that train does not have: they count as missed, "
+            "for baselines too"
+        )
     if fallback.any():
-        made.notes.append(f"{int(fallback.sum()):,} of {len(fallback):,} users are unknown and without history: they got the most "
-                          "popular items")
+        made.notes.append(
+            f"{int(fallback.sum()):,} of {len(fallback):,} users are unknown and without history: they got the most popular items"
+        )
     made.tables["by_group"] = _groups(values, lead, source, numbers, rows, held_items, basis.counts)
     made.tables["sample_lists"] = sample_lists(lists, source, numbers, chosen)
     made.figures["cutoffs"] = _cutoffs_figure(values, settings)
@@ -73,26 +96,56 @@ def judge_lists(lists: np.ndarray, fallback: np.ndarray, source: UserSource, num
     return made
 
 
-def _row(name: str, values: dict[str, np.ndarray], lists: np.ndarray, k: int, settings: RankedEvaluate, counts: np.ndarray, items: int,
-         events: int) -> dict[str, Any]:
+def _row(
+    name: str,
+    values: dict[str, np.ndarray],
+    lists: np.ndarray,
+    k: int,
+    settings: RankedEvaluate,
+    counts: np.ndarray,
+    items: int,
+    events: int,
+) -> dict[str, Any]:
     ndcg = mean_of(values["ndcg"], resamples=settings.bootstrap)
     hit = share(values["hit_rate"] > 0, resamples=settings.bootstrap)
-    return {"of": name, f"ndcg@{k}": ndcg.value, f"ndcg@{k}_low": ndcg.low, f"ndcg@{k}_high": ndcg.high, f"hit_rate@{k}": hit.value,
-            f"hit_rate@{k}_low": hit.low, f"hit_rate@{k}_high": hit.high, f"recall@{k}": float(values["recall"].mean()),
-            f"mrr@{k}": float(values["mrr"].mean()), f"map@{k}": float(values["map"].mean()),
-            f"coverage@{k}": metrics.coverage(lists, k, items),
-            f"novelty@{k}, bits": float(metrics.novelty(lists, k, counts, events).mean()),
-            "train events of an item shown": float(metrics.popularity(lists, k, counts).mean())}
+    return {
+        "of": name,
+        f"ndcg@{k}": ndcg.value,
+        f"ndcg@{k}_low": ndcg.low,
+        f"ndcg@{k}_high": ndcg.high,
+        f"hit_rate@{k}": hit.value,
+        f"hit_rate@{k}_low": hit.low,
+        f"hit_rate@{k}_high": hit.high,
+        f"recall@{k}": float(values["recall"].mean()),
+        f"mrr@{k}": float(values["mrr"].mean()),
+        f"map@{k}": float(values["map"].mean()),
+        f"coverage@{k}": metrics.coverage(lists, k, items),
+        f"novelty@{k}, bits": float(metrics.novelty(lists, k, counts, events).mean()),
+        "train events of an item shown": float(metrics.popularity(lists, k, counts).mean()),
+    }
 
 
-def _groups(values: dict[str, dict[int, dict[str, np.ndarray]]], k: int, source: UserSource, numbers: np.ndarray, rows: np.ndarray,
-            held_items: np.ndarray, counts: np.ndarray) -> list[dict[str, Any]]:
+def _groups(
+    values: dict[str, dict[int, dict[str, np.ndarray]]],
+    k: int,
+    source: UserSource,
+    numbers: np.ndarray,
+    rows: np.ndarray,
+    held_items: np.ndarray,
+    counts: np.ndarray,
+) -> list[dict[str, Any]]:
     """NDCG of model and baselines by the user's visible events, and by the train events of the (rarest) held-out item."""
     rarest = np.full(len(numbers), np.iinfo(np.int64).max)
     np.minimum.at(rarest, rows, counts[np.maximum(held_items, 0)])
     groups = {"user's events": source.visible_counts[numbers], "held-out item's train events": rarest}
-    return [{"group": label, "users": int(mask.sum()),
-             **{f"{name}, ndcg@{k}": float(of[k]["ndcg"][mask].mean()) for name, of in values.items()}} for label, mask in thirds(groups)]
+    return [
+        {
+            "group": label,
+            "users": int(mask.sum()),
+            **{f"{name}, ndcg@{k}": float(of[k]["ndcg"][mask].mean()) for name, of in values.items()},
+        }
+        for label, mask in thirds(groups)
+    ]
 
 
 def sample_lists(lists: np.ndarray, source: UserSource, numbers: np.ndarray, chosen: list[int]) -> list[dict[str, Any]]:
@@ -101,11 +154,16 @@ def sample_lists(lists: np.ndarray, source: UserSource, numbers: np.ndarray, cho
     people, rows = source.people, []
     for place in chosen:
         number = int(numbers[place])
-        visible = people.visible[people.visible_of[number]:people.visible_of[number + 1]]
-        held = people.held[people.held_of[number]:people.held_of[number + 1]]
-        rows.append({"user": str(people.names[number]), "latest": "; ".join(titles[item] for item in visible[-5:]),
-                     "held out": "; ".join(titles[max(0, item)] for item in held[:5]),
-                     "recommended": "; ".join(titles[item] + (" ✓" if item in held else "") for item in lists[place][:SHOWN] if item > 0)})
+        visible = people.visible[people.visible_of[number] : people.visible_of[number + 1]]
+        held = people.held[people.held_of[number] : people.held_of[number + 1]]
+        rows.append(
+            {
+                "user": str(people.names[number]),
+                "latest": "; ".join(titles[item] for item in visible[-5:]),
+                "held out": "; ".join(titles[max(0, item)] for item in held[:5]),
+                "recommended": "; ".join(titles[item] + (" ✓" if item in held else "") for item in lists[place][:SHOWN] if item > 0),
+            }
+        )
     return rows
 
 

@@ -16,8 +16,15 @@ BINS = 10
 EPSILON = float(np.finfo(np.float32).eps)
 
 
-def judge_ratings(said: np.ndarray, true: np.ndarray, *, baselines: Mapping[str, np.ndarray], users: np.ndarray | None,
-                  groups: Mapping[str, np.ndarray], resamples: int = 1000) -> Judgement:
+def judge_ratings(
+    said: np.ndarray,
+    true: np.ndarray,
+    *,
+    baselines: Mapping[str, np.ndarray],
+    users: np.ndarray | None,
+    groups: Mapping[str, np.ndarray],
+    resamples: int = 1000,
+) -> Judgement:
     """RMSE and MAE of ratings.
 
     Args:
@@ -34,8 +41,17 @@ def judge_ratings(said: np.ndarray, true: np.ndarray, *, baselines: Mapping[str,
     rows = []
     for name, error in errors.items():
         rmse, mae = _rmse(error, users, resamples), mean_of(np.abs(error), groups=users, resamples=resamples)
-        rows.append({"of": name, "rmse": rmse.value, "rmse_low": rmse.low, "rmse_high": rmse.high,
-                     "mae": mae.value, "mae_low": mae.low, "mae_high": mae.high})
+        rows.append(
+            {
+                "of": name,
+                "rmse": rmse.value,
+                "rmse_low": rmse.low,
+                "rmse_high": rmse.high,
+                "mae": mae.value,
+                "mae_low": mae.low,
+                "mae_high": mae.high,
+            }
+        )
     made.tables["model_and_baselines"] = rows
     if baselines:
         best = min(baselines, key=lambda name: float(np.mean(errors[name] ** 2)))
@@ -44,16 +60,28 @@ def judge_ratings(said: np.ndarray, true: np.ndarray, *, baselines: Mapping[str,
         drawn = np.sqrt(sums[:, 0] / sums[:, 2]) - np.sqrt(sums[:, 1] / sums[:, 2])
         made.notes.append(verdict("RMSE", made.metrics["rmse"].value, best, float(np.sqrt(np.mean(errors[best] ** 2))), drawn, lower=True))
     made.tables["by_group"] = [
-        {"group": label, "ratings": int(mask.sum()), "rmse": float(np.sqrt(np.mean(errors["model"][mask] ** 2))),
-         **{f"rmse of {name}": float(np.sqrt(np.mean(errors[name][mask] ** 2))) for name in baselines}}
-        for label, mask in thirds(groups)]
+        {
+            "group": label,
+            "ratings": int(mask.sum()),
+            "rmse": float(np.sqrt(np.mean(errors["model"][mask] ** 2))),
+            **{f"rmse of {name}": float(np.sqrt(np.mean(errors[name][mask] ** 2))) for name in baselines},
+        }
+        for label, mask in thirds(groups)
+    ]
     made.tables["calibration"] = calibration(said, true)
     made.figures["calibration"] = _calibration_figure(made.tables["calibration"], "said rating", "true rating, mean")
     return made
 
 
-def judge_clicks(said: np.ndarray, true: np.ndarray, *, baselines: Mapping[str, np.ndarray], users: np.ndarray | None,
-                 groups: Mapping[str, np.ndarray], resamples: int = 1000) -> Judgement:
+def judge_clicks(
+    said: np.ndarray,
+    true: np.ndarray,
+    *,
+    baselines: Mapping[str, np.ndarray],
+    users: np.ndarray | None,
+    groups: Mapping[str, np.ndarray],
+    resamples: int = 1000,
+) -> Judgement:
     """AUC, log loss and calibration of probabilities of clicks; arguments as `judge_ratings`."""
     made = Judgement()
     answers = {"model": said, **baselines}
@@ -67,17 +95,26 @@ def judge_clicks(said: np.ndarray, true: np.ndarray, *, baselines: Mapping[str, 
     table = []
     for name, answer in answers.items():
         loss = mean_of(losses[name], groups=users, resamples=resamples)
-        table.append({"of": name, "auc": auc(answer, true)[1], "log_loss": loss.value, "log_loss_low": loss.low,
-                      "log_loss_high": loss.high})
+        table.append(
+            {"of": name, "auc": auc(answer, true)[1], "log_loss": loss.value, "log_loss_low": loss.low, "log_loss_high": loss.high}
+        )
     made.tables["model_and_baselines"] = table
     if baselines:
         best = min(baselines, key=lambda name: losses[name].mean())
         sums = resampled_sums(np.stack([losses["model"] - losses[best], np.ones(len(true))], 1), resamples=resamples, groups=users)
-        made.notes.append(verdict("log loss", float(losses["model"].mean()), best, float(losses[best].mean()),
-                                  sums[:, 0] / sums[:, 1], lower=True))
+        made.notes.append(
+            verdict("log loss", float(losses["model"].mean()), best, float(losses[best].mean()), sums[:, 0] / sums[:, 1], lower=True)
+        )
     made.tables["by_group"] = [
-        {"group": label, "events": int(mask.sum()), "clicks": float(true[mask].mean()), "auc": auc(said[mask], true[mask])[1],
-         "log_loss": float(losses["model"][mask].mean())} for label, mask in thirds(groups)]
+        {
+            "group": label,
+            "events": int(mask.sum()),
+            "clicks": float(true[mask].mean()),
+            "auc": auc(said[mask], true[mask])[1],
+            "log_loss": float(losses["model"][mask].mean()),
+        }
+        for label, mask in thirds(groups)
+    ]
     made.tables["calibration"] = rows
     made.figures["calibration"] = _calibration_figure(rows, "said probability", "share of clicks")
     return made
@@ -111,8 +148,11 @@ def log_losses(said: np.ndarray, true: np.ndarray) -> np.ndarray:
 def calibration(said: np.ndarray, true: np.ndarray, bins: int = BINS) -> list[dict[str, Any]]:
     """Examples in order of what was said, in bins of equal count: count, mean said, mean true."""
     order = np.argsort(said, kind="stable")
-    return [{"count": len(part), "said": float(said[part].mean()), "true": float(true[part].mean())}
-            for part in np.array_split(order, min(bins, len(order))) if len(part)]
+    return [
+        {"count": len(part), "said": float(said[part].mean()), "true": float(true[part].mean())}
+        for part in np.array_split(order, min(bins, len(order)))
+        if len(part)
+    ]
 
 
 def thirds(groups: Mapping[str, np.ndarray]) -> list[tuple[str, np.ndarray]]:
@@ -137,8 +177,10 @@ def verdict(metric: str, value: float, best: str, theirs: float, drawn: np.ndarr
     p = min(1.0, 2 * float(min(np.mean(drawn <= 0), np.mean(drawn >= 0))))
     said = "beats" if better else "does NOT beat" if worse else "does NOT clearly beat"
     shown = f"p {p:.3f}" if p >= 0.001 else "p < 0.001"
-    return (f"The model {said} the best baseline, {best}: {metric} {value:.4f} against {theirs:.4f}, difference {value - theirs:+.4f} "
-            f"[{low:+.4f}, {high:+.4f}] (paired bootstrap, {shown})")
+    return (
+        f"The model {said} the best baseline, {best}: {metric} {value:.4f} against {theirs:.4f}, difference {value - theirs:+.4f} "
+        f"[{low:+.4f}, {high:+.4f}] (paired bootstrap, {shown})"
+    )
 
 
 def _rmse(errors: np.ndarray, users: np.ndarray | None, resamples: int) -> Metric:

@@ -27,7 +27,7 @@ KEYS = ("user", "history", "allow", "similar", "exclude_seen")
 
 
 class ListTask(Task):
-    """Facts: `users`, `items` (ids as given), `titles`, `features`, `history_events`, `protocol`."""
+    """Facts: `user_ids`, `item_ids` (as given), `titles`, `features`, `history_events`, `divided` (the protocol in words)."""
 
     meanings: ClassVar[dict[str, str]] = {
         "user": "a user's id; none (the smallest number, or the empty text) for a request by history",
@@ -78,16 +78,22 @@ class ListTask(Task):
         train, more = self.training(made)
         judged = user_sources(made, length=self.history_length, exclude_seen=settings.evaluate.exclude_seen)
         stored = made.histories((TRAIN, VALIDATION))
-        facts = {**made.facts(), "features": {one["name"]: one for one in made.features}, "history_events": len(stored.items),
-                 "protocol": notes[0], **more}
+        facts = {
+            **made.facts(),
+            "features": {one["name"]: one for one in made.features},
+            "history_events": len(stored.items),
+            "divided": notes[0],
+            **more,
+        }
         self._catalogue, self._shown = made, judged.get("validation")
         return Splits(train, judged.get("validation"), judged.get("test"), facts, log.skipped, tuple(notes))
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         return dict(raw)
 
-    def prepare(self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None,
-                epoch: tf.Tensor | None = None) -> tuple[Any, Any]:
+    def prepare(
+        self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None
+    ) -> tuple[Any, Any]:
         """Training examples as `learning` says; users to be judged and requests as `ListModel` takes them."""
         if "seen" in examples:
             held = unpacked(examples["held"])
@@ -99,8 +105,15 @@ class ListTask(Task):
 
     def model(self) -> keras.Model:
         facts, settings = self.facts, self.experiment.evaluate
-        model = self.build({"users": len(facts["users"]), "items": len(facts["items"]), "events": facts["history_events"],
-                            "k": max(settings.cutoffs), "chunk": settings.chunk})
+        model = self.build(
+            {
+                "users": len(facts["user_ids"]),
+                "items": len(facts["item_ids"]),
+                "events": facts["history_events"],
+                "k": max(settings.cutoffs),
+                "chunk": settings.chunk,
+            }
+        )
         empty = tf.zeros([1, 1], tf.int32)
         model({"user": empty[0], "history": tf.zeros([1, self.history_length], tf.int32), "seen": empty})
         if self._catalogue is not None:
@@ -117,7 +130,7 @@ class ListTask(Task):
         discounts = 1.0 / np.log2(np.arange(2, k + 2)).astype(np.float32)
         ideal = np.concatenate([[1.0], np.cumsum(discounts)]).astype(np.float32)
         most = tf.minimum(tf.reduce_sum(tf.cast(held != 0, tf.int32), -1), k)
-        gained = tf.reduce_sum(tf.cast(found, tf.float32) * discounts[:top.shape[1]], -1)
+        gained = tf.reduce_sum(tf.cast(found, tf.float32) * discounts[: top.shape[1]], -1)
         return {f"ndcg@{k}": gained / tf.gather(tf.constant(ideal), most)}
 
     def answer(self, model: Callable[[Any], Any], inputs: Any) -> Tensors:
@@ -135,8 +148,16 @@ class ListTask(Task):
         if not isinstance(base, UserSource):
             raise DataError("lists are judged by users with something held out; give data with a test split (data.protocol, --split test)")
         settings = self.experiment.evaluate
-        return judge_lists(answers["items"], answers["fallback"], base, numbers, settings, protocol=self.facts["protocol"],
-                           items=len(self.facts["items"]), chosen=spread(len(numbers), settings.sample_users))
+        return judge_lists(
+            answers["items"],
+            answers["fallback"],
+            base,
+            numbers,
+            settings,
+            protocol=self.facts["divided"],
+            items=len(self.facts["item_ids"]),
+            chosen=spread(len(numbers), settings.sample_users),
+        )
 
     def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
         """The lists of a few fixed validation users, as they are now."""
@@ -157,34 +178,43 @@ class ListTask(Task):
         from recsys.projector import write_projector
 
         vectors, _ = model.catalogue()
-        titles = self.facts.get("titles") or [str(value) for value in self.facts["items"]]
-        labels = {"title": titles, "id": [str(value) for value in self.facts["items"]]}
+        titles = self.facts.get("titles") or [str(value) for value in self.facts["item_ids"]]
+        labels = {"title": titles, "id": [str(value) for value in self.facts["item_ids"]]}
         write_projector(writer.folder, "items", vectors.numpy()[1:], labels)
 
     # ---- serving
 
     def raw_spec(self) -> dict[str, tf.TensorSpec]:
-        user, item = id_dtype(self.facts["users"]), id_dtype(self.facts["items"])
-        return {"user": tf.TensorSpec([None], user), "history": tf.TensorSpec([None, None], item),
-                "allow": tf.TensorSpec([None, None], item), "similar": tf.TensorSpec([None], item),
-                "exclude_seen": tf.TensorSpec([None], tf.bool)}
+        user, item = id_dtype(self.facts["user_ids"]), id_dtype(self.facts["item_ids"])
+        return {
+            "user": tf.TensorSpec([None], user),
+            "history": tf.TensorSpec([None, None], item),
+            "allow": tf.TensorSpec([None, None], item),
+            "similar": tf.TensorSpec([None], item),
+            "exclude_seen": tf.TensorSpec([None], tf.bool),
+        }
 
     @property
     def fills(self) -> dict[str, Any]:  # type: ignore[override]
         """What fills up lists of ids in a batch."""
-        nothing = missing(id_dtype(self.facts["items"]))
+        nothing = missing(id_dtype(self.facts["item_ids"]))
         return {"history": nothing, "allow": nothing}
 
     def receive(self, raw: Tensors) -> Tensors:
         """Ids into numbers, name -> [batch, ...]; 0: unknown, or none."""
-        find = finder(self.facts["items"])
+        find = finder(self.facts["item_ids"])
         allow = find(raw["allow"])
         # where none of the allowed items is known nothing may be answered, which is not the same as no list at all
-        asked = tf.reduce_any(raw["allow"] != missing(id_dtype(self.facts["items"])), -1)
+        asked = tf.reduce_any(raw["allow"] != missing(id_dtype(self.facts["item_ids"])), -1)
         none = asked & ~tf.reduce_any(allow > 0, -1)
         allow = tf.concat([allow, tf.where(none, NEVER, 0)[:, None]], 1)
-        return {"user": finder(self.facts["users"])(raw["user"]), "history": find(raw["history"]), "allow": allow,
-                "similar": find(raw["similar"]), "exclude_seen": raw["exclude_seen"]}
+        return {
+            "user": finder(self.facts["user_ids"])(raw["user"]),
+            "history": find(raw["history"]),
+            "allow": allow,
+            "similar": find(raw["similar"]),
+            "exclude_seen": raw["exclude_seen"],
+        }
 
     def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
         """Requests as JSON or in tables: a user's id, or {"user": ..., "history": [...], "allow": [...], "similar": ...,
@@ -212,14 +242,14 @@ class ListTask(Task):
             row[name] = row[name] or [missing(spec[name].dtype)]
         row["exclude_seen"] = bool(request.get("exclude_seen", self.experiment.evaluate.exclude_seen))
         if "similar" in request:
-            known = set(map(str, self.facts["items"]))
+            known = set(map(str, self.facts["item_ids"]))
             if str(row["similar"]) not in known:
                 raise DataError(f"item {request['similar']!r} is unknown: nothing can be said of what is like it")
         return row
 
     def respond(self, answers: Tensors) -> Tensors:
         """items [batch, k] ids as given, scores [batch, k], titles [batch, k] where there are any, fallback [batch] bool."""
-        made = {"items": ids_of(answers["items"], self.facts["items"])}
+        made = {"items": ids_of(answers["items"], self.facts["item_ids"])}
         if self.facts.get("titles"):
             made["titles"] = tf.gather(tf.constant(["", *self.facts["titles"]]), answers["items"])
         return {**made, "scores": answers["scores"], "fallback": answers["fallback"]}

@@ -36,7 +36,8 @@ def finder(ids: Sequence[Any]) -> Callable[[tf.Tensor], tf.Tensor]:
         order = np.argsort(plain, kind="stable")
         return lambda values: _search(values, plain[order], order.astype(np.int32))[0]
     texts = np.asarray(ids, object)
-    hashes = tf.strings.to_hash_bucket_fast(tf.constant(texts.tolist()), BUCKETS).numpy()
+    with tf.init_scope():  # computed once, when the graph is made
+        hashes = tf.strings.to_hash_bucket_fast(tf.constant(texts.tolist()), BUCKETS).numpy()
     order = np.argsort(hashes, kind="stable")
     if np.any(np.diff(hashes[order]) == 0):  # one in a billion for a million ids
         raise ValueError("two ids have one hash")

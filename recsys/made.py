@@ -47,9 +47,26 @@ def made_log(users: int = USERS, items: int = ITEMS, seed: int = SEED, low: int 
     who, what, rating, time = (np.asarray(values)[order] for values in zip(*rows))
     item_ids = np.array([f"i{number}" for number in range(items)])
     user_ids = np.array([f"u{number}" for number in range(users)])
-    features = pa.table({"theme": pa.array([f"theme {number}" for number in theme[what]]),
-                         "title": pa.array([f"Theme {theme[i]}, series {i // SERIES}, part {i % SERIES + 1}" for i in what])})
+    features = pa.table(
+        {
+            "theme": pa.array([f"theme {number}" for number in theme[what]]),
+            "title": pa.array([f"Theme {theme[i]}, series {i // SERIES}, part {i % SERIES + 1}" for i in what]),
+        }
+    )
     digest = hashlib.sha256(f"made 1 {users} {items} {seed} {low} {high}".encode()).hexdigest()[:16]
-    return Log(who.astype(np.int32), what.astype(np.int32), Ids(user_ids), Ids(item_ids), rating.astype(np.float32),
-               time.astype(np.float64), None, features, None, None, np.arange(len(rows)), "synthetic interactions", digest=digest,
-               notes=("The interactions are synthetic, made by this package; the numbers say that everything works, nothing more",))
+    return Log(
+        who.astype(np.int32),
+        what.astype(np.int32),
+        Ids(user_ids),
+        Ids(item_ids),
+        rating.astype(np.float32),
+        time.astype(np.float64),
+        None,
+        features,
+        None,
+        None,
+        np.arange(len(rows)),
+        "synthetic interactions",
+        digest=digest,
+        notes=("The interactions are synthetic, made by this package; the numbers say that everything works, nothing more",),
+    )

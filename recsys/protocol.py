@@ -62,9 +62,12 @@ def _leave_last_out(log: Log, validation: bool, test: bool) -> tuple[np.ndarray,
         fit = counts[users[last]] >= 2 + held
         parts[order[before[fit]]] = VALIDATION
     few = int(np.sum((counts > 0) & (counts < 2 + held * int(validation))))
-    said = [f"Protocol leave_last_out: of each user the last event{' by time' if log.times is not None else ' in the order of the rows'} "
-            f"is {'test' if test else 'validation'}" + (", the one before validation" if test and validation else "")
-            + ", the rest train; of equal times the order of the data decides"]
+    said = [
+        f"Protocol leave_last_out: of each user the last event{' by time' if log.times is not None else ' in the order of the rows'} "
+        f"is {'test' if test else 'validation'}"
+        + (", the one before validation" if test and validation else "")
+        + ", the rest train; of equal times the order of the data decides"
+    ]
     if few:
         said.append(f"{few:,} of {int(np.sum(counts > 0)):,} users have too few events for all of that; what train needs stays there")
     return parts, said
@@ -92,11 +95,13 @@ def _at_random(log: Log, shares: tuple[tuple[int, float], ...], seed: int) -> tu
     for part, share in shares:
         count = round(share * len(log))
         if share and count:
-            parts[order[done:done + count]] = part
+            parts[order[done : done + count]] = part
             done += count
             said.append(f"{NAMES[part]} {share:.0%}")
-    return parts, [f"Protocol random: {' and '.join(said) or 'nothing'} of all events held out at random, split_seed {seed}"
-                   "; events after a held-out one may be trained on"]
+    return parts, [
+        f"Protocol random: {' and '.join(said) or 'nothing'} of all events held out at random, split_seed {seed}"
+        "; events after a held-out one may be trained on"
+    ]
 
 
 def _own(log: Log, data: InteractionData) -> tuple[np.ndarray, list[str]]:
@@ -106,8 +111,10 @@ def _own(log: Log, data: InteractionData) -> tuple[np.ndarray, list[str]]:
         parts[np.isin(np.char.lower(log.parts.astype(str)), ALIASES[name])] = number
     unknown = np.flatnonzero(parts < 0)
     if len(unknown):
-        raise DataError(f"{log.name(int(unknown[0]))}: {log.parts[unknown[0]]!r} in column {data.split_key} (data.split_key) is none of "
-                        "train, validation and test")
+        raise DataError(
+            f"{log.name(int(unknown[0]))}: {str(log.parts[unknown[0]])!r} in column {data.split_key} (data.split_key) is none of "
+            "train, validation and test"
+        )
     return parts, [f"Protocol: the data's own splits, column {data.split_key}"]
 
 

@@ -27,19 +27,22 @@ LABEL = "label"  # no feature column may have this name
 class RatedSource(ArraySource):
     """Events to be judged, with what a judgement needs beside answers: baselines, and whose events they are."""
 
-    def __init__(self, arrays: dict[str, np.ndarray], *, baselines: dict[str, np.ndarray], groups_of: dict[str, np.ndarray],
-                 users: np.ndarray | None, **options: Any):
+    def __init__(
+        self,
+        arrays: dict[str, np.ndarray],
+        *,
+        baselines: dict[str, np.ndarray],
+        groups_of: dict[str, np.ndarray],
+        users: np.ndarray | None,
+        **options: Any,
+    ):
         super().__init__(arrays, **options)
         self.baselines, self.groups_of, self.users = baselines, groups_of, users
 
 
 class RankingTask(Task):
-    """recsys.ranking. Facts: `users`, `items`, `features`, `label` (mean, low, high), `history_events`, `protocol`."""
+    """recsys.ranking. Facts: `user_ids`, `item_ids`, `features`, `label` (mean, low, high), `history_events`, `divided`."""
 
-    meanings = {
-        "prediction": "the rating, or the probability of a click",
-        "known": "whether user and item (those that the request names) occur in the training data; unknown ones count as average",
-    }
     experiment: Experiment
 
     def __init__(self, experiment: Experiment, facts: dict[str, Any] | None = None):
@@ -53,6 +56,23 @@ class RankingTask(Task):
         """What is followed: the mean squared error, or the log loss."""
         return ("log_loss", "min") if self.clicks else ("mse", "min")
 
+    @property
+    def meanings(self) -> dict[str, str]:  # type: ignore[override]
+        """What goes in and out of the saved model, the feature columns among it."""
+        kinds = {
+            "number": "a number; NaN where it is missing",
+            "category": "a text; empty where it is missing",
+            "list": "texts; empty ones fill up",
+        }
+        return {
+            "user": "a user's id",
+            "item": "an item's id",
+            "time": "of the event, seconds; 0: after all that is known of the user",
+            **{one["name"]: kinds[one["kind"]] for one in self._columns},
+            "prediction": "the probability of a click" if self.clicks else "the rating",
+            "known": "user and item both occur in the training data; what is unknown counts as average",
+        }
+
     # ---- data
 
     def splits(self) -> Splits:
@@ -63,15 +83,17 @@ class RankingTask(Task):
             raise DataError(f"{log.place}: ranking needs the column of the rating or click (data.rating_key)")
         if self.clicks and not np.isin(log.ratings, (0.0, 1.0)).all():
             wrong = int(np.flatnonzero(~np.isin(log.ratings, (0.0, 1.0)))[0])
-            raise DataError(f"{log.name(wrong)}: {log.ratings[wrong]:g} in column {settings.rating_key} is no click, 0 or 1; for ratings "
-                            "set loss: {name: rating}")
+            raise DataError(
+                f"{log.name(wrong)}: {log.ratings[wrong]:g} in column {settings.rating_key} is no click, 0 or 1; for ratings "
+                "set loss: {name: rating}"
+            )
         train = made.parts == TRAIN
         ratings = log.ratings[train]
         histories = made.histories((TRAIN,))
         columns = {one["name"]: one for one in made.features}
         label = {"mean": float(ratings.mean()), "low": float(ratings.min()), "high": float(ratings.max())}
-        facts = {**made.facts(), "features": columns, "history_events": len(histories.items), "protocol": notes[0], "label": label}
-        fitted = biases.fit(made.users[train], made.items[train], ratings, len(facts.get("users", ())), len(facts.get("items", ())))
+        facts = {**made.facts(), "features": columns, "history_events": len(histories.items), "divided": notes[0], "label": label}
+        fitted = biases.fit(made.users[train], made.items[train], ratings, len(facts.get("user_ids", ())), len(facts.get("item_ids", ())))
         self._catalogue, self._biases, self._histories = made, fitted, histories
         arrays = self._arrays(made, histories)
         parts = {name: self._source(made, arrays, number) for number, name in enumerate(NAMES)}
@@ -90,7 +112,8 @@ class RankingTask(Task):
         if self.experiment.model.history:
             times = log.times if log.times is not None else log.rows.astype(np.float64)
             arrays["time"] = whole(times)
-            arrays["at"] = _visible(made, histories, times)
+            # other data than the run's: what the run knows of a user is all that there is
+            arrays["at"] = np.full(len(log), -1, np.int64) if self.facts else _visible(made, histories, times)
         arrays[LABEL] = log.ratings.astype(np.float32)  # type: ignore[union-attr]
         return arrays
 
@@ -111,16 +134,21 @@ class RankingTask(Task):
                 groups["user's events in train"] = np.bincount(made.users[made.parts == TRAIN], minlength=made.users.max() + 1)[users]
             if made.item_ids is not None:
                 groups["item's events in train"] = made.counts[items]
-        return RatedSource({key: value[numbers] for key, value in arrays.items()}, baselines=baselines, groups_of=groups,
-                           users=made.log.users[numbers] if made.log.users is not None else None,
-                           names=lambda number, made=made, numbers=numbers: made.log.name(int(numbers[number])),  # type: ignore[misc]
-                           fingerprint=f"{made.log.digest}-{NAMES[part]}-{len(numbers)}")
+        return RatedSource(
+            {key: value[numbers] for key, value in arrays.items()},
+            baselines=baselines,
+            groups_of=groups,
+            users=made.log.users[numbers] if made.log.users is not None else None,
+            names=lambda number, made=made, numbers=numbers: made.log.name(int(numbers[number])),  # type: ignore[misc]
+            fingerprint=f"{made.log.digest}-{NAMES[part]}-{len(numbers)}",
+        )
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         return dict(raw)
 
-    def prepare(self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None,
-                epoch: tf.Tensor | None = None) -> tuple[Tensors, Any]:
+    def prepare(
+        self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None
+    ) -> tuple[Tensors, Any]:
         """Inputs of `RankingModel`; labels [batch] float32, None where the examples have none."""
         inputs = {name: value for name, value in examples.items() if name != LABEL}
         return inputs, examples.get(LABEL)
@@ -131,8 +159,14 @@ class RankingTask(Task):
         facts = self.facts
         label = facts["label"]["mean"]
         mean = float(np.log(label / (1 - label))) if self.clicks and 0 < label < 1 else label
-        model = RankingModel(self.experiment.model, users=len(facts.get("users", ())), items=len(facts.get("items", ())),
-                             events=facts["history_events"], features=list(facts["features"].values()), mean=mean)
+        model = RankingModel(
+            self.experiment.model,
+            users=len(facts.get("user_ids", ())),
+            items=len(facts.get("item_ids", ())),
+            events=facts["history_events"],
+            features=list(facts["features"].values()),
+            mean=mean,
+        )
         model(self._example())
         if self._catalogue is not None and self._biases is not None:
             self._fill(model)
@@ -142,7 +176,7 @@ class RankingTask(Task):
         """An example as the model takes it, of zeros."""
         found: Tensors = {}
         for name in ("user", "item"):
-            if f"{name}s" in self.facts:
+            if f"{name}_ids" in self.facts:
                 found[name] = tf.zeros([1], tf.int32)
         for one in self.facts["features"].values():
             if one["of"] == "event":
@@ -201,30 +235,36 @@ class RankingTask(Task):
         if not isinstance(base, RatedSource):
             raise TypeError("ranking judges its own sources")
         judge = judged_ratings.judge_clicks if self.clicks else judged_ratings.judge_ratings
-        made = judge(answers["prediction"].astype(np.float64), targets[LABEL].astype(np.float64),
-                     baselines={name: value[numbers] for name, value in base.baselines.items()},
-                     users=base.users[numbers] if base.users is not None else None,
-                     groups={name: value[numbers] for name, value in base.groups_of.items()}, resamples=self.experiment.evaluate.bootstrap)
-        made.notes.insert(0, self.facts["protocol"])
+        made = judge(
+            answers["prediction"].astype(np.float64),
+            targets[LABEL].astype(np.float64),
+            baselines={name: value[numbers] for name, value in base.baselines.items()},
+            users=base.users[numbers] if base.users is not None else None,
+            groups={name: value[numbers] for name, value in base.groups_of.items()},
+            resamples=self.experiment.evaluate.bootstrap,
+        )
+        made.notes.insert(0, self.facts["divided"])
         if base.users is not None:
             made.notes.append("Intervals draw whole users")
         return made
 
     def show(self, source: Source, writer: "Writer", step: int, *, inputs: Any = None, targets: Any = None, split: str = "train") -> None:
         names = list(inputs)
-        rows = [" | ".join([*(_short(inputs[name][row].numpy()) for name in names), f"{float(targets[row]):g}"])
-                for row in range(len(targets))]
+        rows = [
+            " | ".join([*(_short(inputs[name][row].numpy()) for name in names), f"{float(targets[row]):g}"]) for row in range(len(targets))
+        ]
         writer.text("inputs of the model", "\n".join([" | ".join([*names, LABEL]), "|".join(["---"] * (len(names) + 1)), *rows]), step)
 
     # ---- serving
 
     @property
     def _columns(self) -> list[features.Facts]:
-        return [one for one in self.facts["features"].values() if one["of"] == "event"]
+        return [one for one in self.facts.get("features", {}).values() if one["of"] == "event"]
 
     def raw_spec(self) -> dict[str, tf.TensorSpec]:
         """user and item as ids, a time in seconds (0: now, after all that is known) where there is a history, and the event's columns."""
-        spec = {name: tf.TensorSpec([None], id_dtype(self.facts[f"{name}s"])) for name in ("user", "item") if f"{name}s" in self.facts}
+        there = [name for name in ("user", "item") if f"{name}_ids" in self.facts]
+        spec = {name: tf.TensorSpec([None], id_dtype(self.facts[f"{name}_ids"])) for name in there}
         if self.experiment.model.history:
             spec["time"] = tf.TensorSpec([None], tf.int64)
         for one in self._columns:
@@ -234,7 +274,7 @@ class RankingTask(Task):
 
     def receive(self, raw: Tensors) -> Tensors:
         """Ids and values as given into numbers, name -> [batch, ...]."""
-        examples: Tensors = {name: finder(self.facts[f"{name}s"])(raw[name]) for name in ("user", "item") if f"{name}s" in self.facts}
+        examples: Tensors = {name: finder(self.facts[f"{name}_ids"])(raw[name]) for name in ("user", "item") if f"{name}_ids" in self.facts}
         if self.experiment.model.history:
             given = raw["time"] > 0
             examples["time"] = tf.where(given, raw["time"], tf.int64.max // 2)
@@ -247,7 +287,7 @@ class RankingTask(Task):
             elif one["kind"] == "category":
                 examples[one["name"]] = finder(one["values"])(value)
             else:
-                codes = finder(one["values"])(value)[:, :one["length"]]
+                codes = finder(one["values"])(value)[:, : one["length"]]
                 padded = tf.pad(codes, [[0, 0], [0, one["length"] - tf.shape(codes)[1]]])
                 examples[one["name"]] = tf.ensure_shape(padded, [None, one["length"]])
         return examples

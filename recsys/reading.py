@@ -6,7 +6,7 @@ that messages can name them. 10 million rows of CSV take seconds and fit 4 GB.
 
 import hashlib
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,7 @@ class Log:
     skipped: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     digest: str = ""
-    dropped: dict[str, int] = field(default_factory=dict)
+    header: bool = True  # the file has a header row
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -85,13 +85,21 @@ class Log:
             return None if values is None else values[numbers]
 
         features = self.features.take(pa.array(numbers)) if self.features.num_columns else self.features
-        return replace(self, users=of(self.users), items=of(self.items), ratings=of(self.ratings), times=of(self.times),
-                       parts=of(self.parts), features=features, rows=self.rows[numbers])
+        return replace(
+            self,
+            users=of(self.users),
+            items=of(self.items),
+            ratings=of(self.ratings),
+            times=of(self.times),
+            parts=of(self.parts),
+            features=features,
+            rows=self.rows[numbers],
+        )
 
     def name(self, number: int) -> str:
         """What a person calls an interaction: the row of the file."""
         place = int(self.rows[number])
-        return row(self.path, place) if self.path is not None else f"{self.place}[{place}]"
+        return _named(self.path, self.place, self.header, place)
 
 
 def read_log(data: InteractionData) -> Log:
@@ -125,7 +133,7 @@ def read_log(data: InteractionData) -> Log:
 
 def _log(data: InteractionData, table: pa.Table, *, place: str, path: Path | None, digest: str) -> Log:
     where = path if path is not None else place
-    say = partial(_named, path, place)
+    say = partial(_named, path, place, not data.columns)
     bad: dict[int, str] = {}
 
     def ids_of(key: str | None, setting: str) -> tuple[np.ndarray | None, Ids | None]:
@@ -146,19 +154,44 @@ def _log(data: InteractionData, table: pa.Table, *, place: str, path: Path | Non
         ratings = ratings.astype(np.float32)
     if data.time_key is not None:
         times, wrong = times_of(column(table, data.time_key, where, "data.time_key"))
-        bad.update({number: f"{value!r} in column {data.time_key} is no time: seconds, or a date and time such as 2026-11-21 13:53:39 "
-                            "(data.time_key)" for number, value in wrong.items()})
+        bad.update(
+            {
+                number: f"{value!r} in column {data.time_key} is no time: seconds, or a date and time such as 2026-11-21 13:53:39 "
+                "(data.time_key)"
+                for number, value in wrong.items()
+            }
+        )
     if data.split_key is not None:
         parts = np.asarray(column(table, data.split_key, where, "data.split_key").to_pylist(), object).astype(str)
     if bad and data.on_bad_example == "stop":
         number = min(bad)
         more = f" (and {len(bad) - 1:,} more such rows)" if len(bad) > 1 else ""
-        raise DataError(f"{say(number)}: {bad[number]}{more}. Mend or remove the row, or set data.on_bad_example: skip; "
-                        "`quartet check` lists all such rows.")
-    wanted = [name for name in dict.fromkeys([*data.numbers, *data.categories, *data.lists, *([data.title_key] if data.title_key else [])])
-              if name in table.column_names]
-    log = Log(users, items, user_ids, item_ids, ratings, times, parts, table.select(wanted), None, None,
-              np.arange(table.num_rows), place, path, digest=digest)
+        raise DataError(
+            f"{say(number)}: {bad[number]}{more}. Mend or remove the row, or set data.on_bad_example: skip; "
+            "`quartet check` lists all such rows."
+        )
+    wanted = [
+        name
+        for name in dict.fromkeys([*data.numbers, *data.categories, *data.lists, *([data.title_key] if data.title_key else [])])
+        if name in table.column_names
+    ]
+    log = Log(
+        users,
+        items,
+        user_ids,
+        item_ids,
+        ratings,
+        times,
+        parts,
+        table.select(wanted),
+        None,
+        None,
+        np.arange(table.num_rows),
+        place,
+        path,
+        digest=digest,
+        header=not data.columns,
+    )
     if bad:
         keep = np.ones(len(log), bool)
         keep[list(bad)] = False
@@ -168,8 +201,8 @@ def _log(data: InteractionData, table: pa.Table, *, place: str, path: Path | Non
     return log
 
 
-def _named(path: Path | None, place: str, number: int) -> str:
-    return row(path, number) if path is not None else f"{place}[{number}]"
+def _named(path: Path | None, place: str, header: bool, number: int) -> str:
+    return row(path, number if header else number - 1) if path is not None else f"{place}[{number}]"
 
 
 def encode(values: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, Ids, np.ndarray]:
@@ -311,5 +344,3 @@ def _tfds_digest(data: InteractionData) -> str:
 def _file_digest(path: Path) -> str:
     about = os.stat(path)
     return hashlib.sha256(f"{path.name} {about.st_size} {about.st_mtime_ns}".encode()).hexdigest()[:16]
-
-

@@ -73,8 +73,13 @@ class SequentialTask(ListTask):
 
     def training(self, made: Catalogue) -> tuple[Source, dict[str, Any]]:
         histories = made.histories((TRAIN,))
-        source = WindowSource(histories.items, histories.offsets, self.history_length, place=made.log.place,
-                              fingerprint=f"{made.log.digest}-windows-{self.history_length}-{len(histories.items)}")
+        source = WindowSource(
+            histories.items,
+            histories.offsets,
+            self.history_length,
+            place=made.log.place,
+            fingerprint=f"{made.log.digest}-windows-{self.history_length}-{len(histories.items)}",
+        )
         if not len(source):
             raise DataError(f"{made.log.place}: no user has two events to train on; a next item needs one before it")
         self._sampler = Sampler(made.counts, self.experiment.loss.power)

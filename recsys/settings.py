@@ -13,8 +13,10 @@ class InteractionData(Data):
     """Who did what with which item, and how the events are divided."""
 
     source: Literal["made", "tfds", "table"] = setting(
-        ..., "made: synthetic interactions, made by this package without a network; tfds: a prepared TensorFlow data set; "
-        "table: CSV, TSV, JSONL or Parquet with an interaction a row")
+        ...,
+        "made: synthetic interactions, made by this package without a network; tfds: a prepared TensorFlow data set; "
+        "table: CSV, TSV, JSONL or Parquet with an interaction a row",
+    )
     name: str | None = setting(None, "tfds: the data set, such as movielens/latest-small-ratings")
     path: str | None = setting(None, "table: the file", path=True)
     data_dir: str | None = setting(None, "tfds: the data directory; default as TFDS has it", path=True)
@@ -36,35 +38,42 @@ class InteractionData(Data):
     min_user_events: int = setting(1, "users with fewer events are left out", unit="events", ge=1)
     min_item_events: int = setting(1, "items with fewer events are left out", unit="events", ge=1)
     protocol: Literal["leave_last_out", "time", "random"] = setting(
-        "leave_last_out", "leave_last_out: each user's last event is test, the one before validation; time: the latest share of all "
-        "events; random: a random share of all events")
+        "leave_last_out",
+        "leave_last_out: each user's last event is test, the one before validation; time: the latest share of all "
+        "events; random: a random share of all events",
+    )
 
 
 class ImplicitData(InteractionData):
     """Interactions as positive feedback."""
 
     positive_from: float | None = setting(
-        None, "ratings from this value on count as positive, lower ones are left out; null: every interaction counts")
+        None, "ratings from this value on count as positive, lower ones are left out; null: every interaction counts"
+    )
 
 
 class RatedData(InteractionData):
     """Interactions with a rating or click to be foretold."""
 
     protocol: Literal["leave_last_out", "time", "random"] = setting(
-        "random", "random: a random share of all events; time: the latest share; leave_last_out: each user's last event")
+        "random", "random: a random share of all events; time: the latest share; leave_last_out: each user's last event"
+    )
 
 
 class RankedEvaluate(Evaluate):
     """Judging recommendation lists: all items of the catalogue are candidates, never a sample."""
 
     cutoffs: list[Count] = setting(
-        lambda: [10, 5, 20, 50], "lengths of the lists that are judged; the first leads the report", min_length=1)
+        lambda: [10, 5, 20, 50], "lengths of the lists that are judged; the first leads the report", min_length=1
+    )
     exclude_seen: bool = setting(True, "items that the user had before are no candidates")
     chunk: int = setting(8192, "items scored at a time, for bounded memory", unit="items", ge=64)
     baselines: list[Literal["popularity", "item_knn", "ease"]] = setting(
-        lambda: ["popularity", "item_knn", "ease"], "what stands beside the model in the report")
+        lambda: ["popularity", "item_knn", "ease"], "what stands beside the model in the report"
+    )
     ease_l2: list[float] = setting(
-        lambda: [50.0, 100.0, 200.0, 500.0, 1000.0], "regularisations tried for EASE; the best on validation is judged", min_length=1)
+        lambda: [50.0, 100.0, 200.0, 500.0, 1000.0], "regularisations tried for EASE; the best on validation is judged", min_length=1
+    )
     neighbours: int = setting(100, "item_knn: similar items kept for each", unit="items", ge=1)
     sample_users: int = setting(4, "users whose lists are shown in TensorBoard each epoch and in the report", unit="users", ge=0)
 
@@ -101,7 +110,7 @@ class Gru(Section):
 class Towers(Section):
     """Two towers, one for users and one for items, whose dot product is the score."""
 
-    name: Literal["towers"]
+    name: Literal["towers"] = setting("towers", "the one model there is for retrieval")
     width: int = setting(64, "size of the vectors of both towers", ge=4)
     user_id: bool = setting(True, "a vector for each user; without it users are their histories and features")
     history: int = setting(20, "latest items of the user's history that the user tower averages; 0: none", unit="items", ge=0)
@@ -148,7 +157,8 @@ class RankingLoss(Section):
     """What is foretold."""
 
     name: Literal["rating", "click"] = setting(
-        "rating", "rating: squared error of a number, judged by RMSE; click: log loss of 0 or 1, judged by AUC")
+        "rating", "rating: squared error of a number, judged by RMSE; click: log loss of 0 or 1, judged by AUC"
+    )
 
 
 def _data_problems(data: InteractionData) -> list[tuple[str, str]]:

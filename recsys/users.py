@@ -144,8 +144,13 @@ class Basis:
                 numbers = np.arange(len(self.validation))
                 rows, held, counts = self.validation.pairs(numbers)
                 matrix = self.validation.matrix(self.items, numbers)
-                validation = {"rows": matrix, "seen": matrix if settings.exclude_seen else None, "held_users": rows, "held_items": held,
-                              "held": counts}
+                validation = {
+                    "rows": matrix,
+                    "seen": matrix if settings.exclude_seen else None,
+                    "held_users": rows,
+                    "held_items": held,
+                    "held": counts,
+                }
             l2, made = baselines.best_ease(self.train, settings.ease_l2, validation, k, self.allowed)
             how = "chosen on validation" if validation is not None and len(settings.ease_l2) > 1 else "as set"
             self.notes.append(f"EASE: l2 {l2:g}, {how}")
@@ -164,8 +169,12 @@ class UserSource(ArraySource):
         if len(held.visible):
             history = np.where(there, held.visible[np.clip(places, 0, len(held.visible) - 1)], 0).astype(np.int32)
         nothing = np.zeros(len(held.visible_of), np.int64)
-        arrays = {"user": held.users, "history": history, "seen": packed(held.visible, held.visible_of if exclude_seen else nothing),
-                  "held": packed_all(held.held, held.held_of)}
+        arrays = {
+            "user": held.users,
+            "history": history,
+            "seen": packed(held.visible, held.visible_of if exclude_seen else nothing),
+            "held": packed_all(held.held, held.held_of),
+        }
         super().__init__(arrays, names=lambda number: f"{place}: user {held.names[number]}", fingerprint=fingerprint)
         self.people, self.basis, self.visible_counts = held, basis, counts
 
@@ -180,12 +189,23 @@ def user_sources(made: Catalogue, *, length: int, exclude_seen: bool) -> dict[st
     """validation and test, as far as the protocol has them."""
     assert made.user_ids is not None and made.item_ids is not None
     train = made.parts == TRAIN
-    matrix = sparse.csr_matrix((np.ones(int(train.sum()), np.float32), (made.users[train], made.items[train])),
-                               shape=(len(made.user_ids) + 1, len(made.item_ids) + 1))
+    matrix = sparse.csr_matrix(
+        (np.ones(int(train.sum()), np.float32), (made.users[train], made.items[train])),
+        shape=(len(made.user_ids) + 1, len(made.item_ids) + 1),
+    )
     matrix.data[:] = 1.0
     titles = made.titles or [str(value) for value in made.item_ids.values.tolist()]
     people = {name: held_out(made, number) for number, name in enumerate(NAMES) if number != TRAIN}
     basis = Basis(matrix, made.counts, titles, people["validation"])
-    return {name: UserSource(held, basis, length=length, exclude_seen=exclude_seen, place=made.log.place,
-                             fingerprint=f"{made.log.digest}-{name}-{len(held)}-{int(held.held_of[-1])}")
-            for name, held in people.items() if held is not None}
+    return {
+        name: UserSource(
+            held,
+            basis,
+            length=length,
+            exclude_seen=exclude_seen,
+            place=made.log.place,
+            fingerprint=f"{made.log.digest}-{name}-{len(held)}-{int(held.held_of[-1])}",
+        )
+        for name, held in people.items()
+        if held is not None
+    }

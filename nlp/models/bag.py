@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nlp.models.parts import PAD, MeanPool, assembled, embedding, encoder_inputs, logits
+from nlp.models.parts import PAD, MaxPool, MeanPool, assembled, embedding, encoder_inputs, logits
 from nlp.settings import Bag
 from pipelines.errors import ConfigError
 
@@ -22,10 +22,13 @@ def build(settings: Bag, *, size: int, classes: int) -> keras.Model:
     vectors, ids = encoder_inputs(settings.width)
     pool = RarityPool(size, name="pool") if settings.rarity else MeanPool(settings.pool, name="pool")
     x = pool([vectors, ids])
+    if settings.pool == "root_max":
+        x = keras.layers.Concatenate(dtype="float32", name="joined")([x, MaxPool(dtype="float32", name="max")([vectors, ids])])
     if settings.hidden:
         if settings.dropout:
             x = keras.layers.Dropout(settings.dropout, dtype="float32", name="dropout1")(x)
-        x = keras.layers.Dense(settings.hidden, activation="relu", dtype="float32", name="hidden")(x)
+        hidden = keras.layers.Dense(settings.hidden, activation="relu", dtype="float32", name="hidden")(x)
+        x = keras.layers.Concatenate(dtype="float32", name="beside")([x, hidden]) if settings.skip else hidden
     encoder = keras.Model([vectors, ids], logits(x, classes, settings.dropout), name="encoder")
     table = embedding(size, settings.width)
     return assembled(encoder, table, settings.drop_tokens, PAD, "bag")

@@ -55,7 +55,7 @@ class Mask(keras.layers.Layer):
 
 
 class MeanPool(keras.layers.Layer):
-    """[vectors, ids] -> the sum of a text's vectors divided by their number (mean), its root (root) or 1 (sum), float32."""
+    """[vectors, ids] -> the sum of a text's vectors divided by their number (mean), its root (root, root_max) or 1 (sum), float32."""
 
     def __init__(self, pool: str = "mean", **options):
         super().__init__(**{"dtype": "float32", **options})

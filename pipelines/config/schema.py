@@ -156,6 +156,9 @@ class Monitor(Section):
 
     tensorboard: bool = setting(True, "write TensorBoard events")
     samples: int = setting(16, "examples shown as the model sees them, each epoch", ge=0, le=256)
+    profile: list[int] | None = setting(
+        None, "[first, last]: record what processor and devices do in these steps, for TensorBoard's profile page (extra `profile`)",
+        unit="steps", min_length=2, max_length=2)
     input_wait_warning: float = setting(
         0.2, "share of time spent waiting for input above which the run says so", unit="share", gt=0.0, le=1.0)
 
@@ -209,6 +212,9 @@ class Experiment(Section):
                 f"milestones have no effect with schedule: {train.learning_rate.schedule}; set schedule: step")))
         if train.deterministic and train.xla == "on":
             found.append(("train.xla", "determinism switches XLA off; set xla: auto or off, or deterministic: false"))
+        window = self.monitor.profile
+        if window and not 0 <= window[0] < window[1]:
+            found.append(("monitor.profile", f"{window} is not [first, last] with 0 <= first < last"))
         if train.freeze and train.freeze.epochs and train.freeze.epochs >= train.epochs:
             found.append(("train.freeze.epochs", (
                 f"{train.freeze.epochs} is not below train.epochs = {train.epochs}; null freezes for the whole run")))

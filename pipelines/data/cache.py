@@ -203,13 +203,19 @@ class MappedSource(ArraySource):
 
 
 def _decoded(source: Source, decode: Decode | None, workers: int | None) -> Iterable[dict[str, np.ndarray]]:
-    """All examples in their order, decoded, as batches of CHUNK."""
+    """All examples in their order, decoded, as batches of CHUNK; by whole batches where the task can (Task.decode_batch)."""
+    many = getattr(getattr(decode, "__self__", None), "decode_batch", None)
+
     def one(number: tf.Tensor) -> Tensors:
         raw = {name: value[0] for name, value in source.gather(number[None]).items()}
         return decode(raw, None) if decode else raw
 
-    dataset = tf.data.Dataset.range(len(source)).map(one, num_parallel_calls=workers or tf.data.AUTOTUNE, deterministic=True)
-    dataset = dataset.padded_batch(CHUNK) if free(dataset.element_spec) else dataset.batch(CHUNK)
+    numbers, parallel = tf.data.Dataset.range(len(source)), workers or tf.data.AUTOTUNE
+    if many is not None:
+        dataset = numbers.batch(CHUNK).map(lambda some: many(source.gather(some)), num_parallel_calls=parallel, deterministic=True)
+    else:
+        dataset = numbers.map(one, num_parallel_calls=parallel, deterministic=True)
+        dataset = dataset.padded_batch(CHUNK) if free(dataset.element_spec) else dataset.batch(CHUNK)
     done = 0
     try:
         for batch in dataset.prefetch(2):

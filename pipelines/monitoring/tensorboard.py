@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pipelines.files import write_whole
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -112,6 +114,28 @@ class Writer:
             from pipelines.reports.document import escaped
 
             self.text(f"{tag} captions", "\n".join(f"{number}. {escaped(caption)}" for number, caption in enumerate(captions, 1)), step)
+
+    def projector(self, name: str, vectors: np.ndarray, labels: Sequence[str]) -> None:
+        """Vectors for TensorBoard's projector, in files beside the events. A later call of the same name writes over the earlier.
+
+        Args:
+            name: a plain word, the name of the files.
+            vectors: [n, width] float.
+            labels: a text for each.
+        """
+        def write() -> None:
+            folder = self.folder / "projector"
+            folder.mkdir(parents=True, exist_ok=True)
+            rows = "".join("\t".join(f"{value:.5g}" for value in row) + "\n" for row in np.asarray(vectors).tolist())
+            names = "".join(" ".join(str(label).split()) + "\n" for label in labels)
+            write_whole(folder / f"{name}.tsv", rows.encode())
+            write_whole(folder / f"{name}_names.tsv", names.encode())
+            blocks = [f'embeddings {{\n  tensor_name: "{path.stem}"\n  tensor_path: "projector/{path.name}"\n'
+                      f'  metadata_path: "projector/{path.stem}_names.tsv"\n}}\n'
+                      for path in sorted(folder.glob("*.tsv")) if not path.stem.endswith("_names")]
+            write_whole(self.folder / "projector_config.pbtxt", "".join(blocks).encode())
+
+        self._guard(write)
 
     def histogram(self, tag: str, values: np.ndarray, step: int, *, bins: int = 30) -> None:
         """How values of any shape are distributed. Those that are not finite are left out."""

@@ -8,6 +8,7 @@ import contextlib
 import functools
 import io
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +116,15 @@ def learning_curves(rows: Sequence[dict[str, Any]], *, metrics: Sequence[str] | 
         for axis in axes[len(panels):]:
             axis.set_axis_off()
     return figure
+
+
+def layout(scores: Sequence[str]) -> dict[str, dict[str, list[str]]]:
+    """TensorBoard's custom charts: each metric with train and validation in one, and what shows how a training goes."""
+    return {
+        "Train and validation": {name: [f"^epoch/{re.escape(name)}$"] for name in ("loss", *scores)},
+        "Training": {"learning rate": ["^learning_rate$"], "gradient norm": ["^gradient_norm$"],
+                     "examples a second": ["^speed/examples_per_second$"], "share of waiting for input": ["^speed/input_wait_fraction$"]},
+    }
 
 
 def image_grid(images: np.ndarray, captions: Sequence[str] | None = None, *, title: str = "", columns: int | None = None,

@@ -1,4 +1,4 @@
-"""What a run came to: report.md for reading, report.html to hand on, report.json for programs, and the figures.
+"""What a run came to: report.md for reading, report.html to hand on, report.json for programs, the model card, and the figures.
 
 report.json is written last: where it stands, the report is whole. Its text comes from `story.py`.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from pipelines.files import finite, write_json, write_whole
+from pipelines.reports.card import card
 from pipelines.reports.document import markdown
 from pipelines.reports.figures import png
 from pipelines.reports.intervals import spread
@@ -29,7 +30,7 @@ def write_report(
     environment: Mapping[str, Any] | None = None, notes: Sequence[str] = (), seeds: Sequence[Mapping[str, Any]] = (),
     lead: str | None = None, run_folder: Path | None = None,
 ) -> dict[str, Any]:
-    """Writes report.md, report.html, figures/*.png and, last, report.json; each file whole.
+    """Writes report.md, report.html, model_card.md, figures/*.png and, last, report.json; each file whole.
 
     Args:
         folder: where the report goes.
@@ -78,6 +79,7 @@ def write_report(
         write_whole(folder / "figures" / f"{name}.png", image)
     write_whole(folder / "report.html", page(blocks, title=f"{experiment}: {run}"))
     write_whole(folder / "report.md", markdown(blocks))
+    write_whole(folder / "model_card.md", markdown(card(content, str(folder.parent))))
     write_json(folder / "report.json", content)
     return content
 

@@ -135,7 +135,8 @@ class Story:
             parts = sorted(shares, key=lambda part: -shares[part])
             rows = [[part, words.duration(seconds[part]), f"{100 * shares[part]:.1f} %"] for part in parts]
             blocks.append(Table(("part", "time", "share"), rows, (False, True, True)))
-        return blocks
+        said = words.used(self.content["time"])
+        return [*blocks, Paragraph(f"{said[:1].upper()}{said[1:]}.")] if said else blocks
 
     def _data(self) -> list[Block]:
         data, skipped = self.content["data"], self.content["skipped"]

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from pipelines.task import Metric
@@ -15,6 +16,8 @@ _NAMES = {
     "accuracy": "Accuracy", "top5_accuracy": "Top-5 accuracy", "macro_f1": "Macro F1", "log_loss": "Log loss",
     "calibration_error": "Calibration error", "learning_rate": "Learning rate", "gradient_norm": "Gradient norm", "loss": "Loss",
     "wer": "Word error rate", "cer": "Character error rate", "rmse": "RMSE", "mae": "MAE", "mrr": "MRR", "auc": "AUC", "f1": "F1",
+    "auroc": "AUROC", "roc": "ROC", "micro_f1": "Micro F1", "example_f1": "F1 by example",
+    "macro_auroc": "Macro AUROC", "out_of_scope_auroc": "Out-of-scope AUROC", "out_of_scope_recall": "Out-of-scope recall",
 }
 
 
@@ -93,6 +96,30 @@ def yaml_value(value: Any) -> str:
     import yaml
 
     return yaml.safe_dump(value, default_flow_style=True, width=10_000, sort_keys=False, allow_unicode=True).removesuffix("...\n").strip()
+
+
+def shares(parts: Mapping[str, float]) -> str:
+    """Where the time went, largest part first: `step 62 %, evaluation 21 %, setup 9 %`; what is under half a percent is left out."""
+    ranked = sorted(parts.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {100 * share:.0f} %" for name, share in ranked if share >= 0.005)
+
+
+def used(time: Mapping[str, Any]) -> str:
+    """How far a run used its device, from what report.json holds as `time`; empty where its arithmetic was not counted."""
+    found = time.get("arithmetic")
+    if not found:
+        return ""
+    return (f"{operations(found['rate'])}/s in training, {100 * found['share']:.0f} % of the {operations(found['reachable'])}/s that a "
+            "matrix product reaches here")
+
+
+def operations(count: float) -> str:
+    """Arithmetic operations: `68.3 GFLOP`."""
+    for unit in ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} PFLOP"
 
 
 def duration(seconds: float) -> str:

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pipelines.data.lengths import joined
+from pipelines.data.lengths import Lengths, joined
 from pipelines.data.reasons import reason
 from pipelines.serving.answers import class_names, respond, stacked
 from pipelines.serving.load import LoadedRun
 from pipelines.serving.output import Prediction
 
+SIMILAR = 128  # examples of similar length answered together
 # (name, raw example or error), and the columns of the table's row that it came from, where it came from one
 Read = tuple[str, dict[str, Any] | Exception] | tuple[str, dict[str, Any], dict[str, Any]]
 
@@ -54,6 +55,7 @@ class Predictor:
         spec = {name: tf.TensorSpec(spec.shape, spec.dtype) for name, spec in run.task.raw_spec().items()}
         self._receive = tf.function(run.task.receive, input_signature=[spec], autograph=False)
         received = self._receive.get_concrete_function().structured_outputs
+        self.free = [name for name, value in received.items() if value.shape.rank and value.shape.rank > 1 and value.shape[1] is None]
         self._respond = tf.function(lambda examples: respond(run, examples), autograph=False, input_signature=[
             {name: tf.TensorSpec([None, *value.shape[1:]], value.dtype) for name, value in received.items()}])
         outputs = self._respond.get_concrete_function().structured_outputs
@@ -143,7 +145,7 @@ class Predictor:
         answers: dict[str, np.ndarray] = {}
         if full:
             examples = {name: joined([chunk.examples[name] for chunk in full]) for name in full[0].examples}
-            answers = {name: value.numpy() for name, value in self._respond(examples).items()}
+            answers = self._answers(examples)
         row = 0
         for chunk in chunks:
             for place, (name, fields) in enumerate(zip(chunk.names, chunk.fields)):
@@ -152,6 +154,24 @@ class Predictor:
                 else:
                     yield Prediction(name, {key: plain(value[row]) for key, value in answers.items()}, fields=fields)
                     row += 1
+
+
+    def _answers(self, examples: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Where lengths differ, examples of similar length are answered together, so that little of it is padding."""
+        rule = Lengths.of(self.run.task)
+        if rule is None or len(examples[rule.entry]) <= SIMILAR:
+            return {name: value.numpy() for name, value in self._respond(examples).items()}
+        lengths = examples[rule.entry]
+        order = np.argsort(lengths, kind="stable")
+        parts: dict[str, list[np.ndarray]] = {}
+        for start in range(0, len(order), SIMILAR):
+            some = order[start:start + SIMILAR]
+            longest = -(-max(1, int(lengths[some].max())) // rule.unit) * rule.unit
+            batch = {name: value[some, :longest] if name in self.free else value[some] for name, value in examples.items()}
+            for name, found in self._respond(batch).items():
+                parts.setdefault(name, []).append(found.numpy())
+        back = np.argsort(order)
+        return {name: joined(found)[back] for name, found in parts.items()}
 
 
 def _processors() -> int:

@@ -19,12 +19,14 @@ from pipelines.data.lengths import stacked
 from pipelines.data.source import Source
 from pipelines.errors import ConfigError, TrainingError
 from pipelines.files import write_json
+from pipelines.monitoring.arithmetic import arithmetic
 from pipelines.monitoring.meter import Meter
 from pipelines.monitoring.metrics_log import MetricsLog, read_rows
 from pipelines.monitoring.progress import Progress
 from pipelines.monitoring.tensorboard import Writer
 from pipelines.reports import figures
 from pipelines.reports.report import write_report
+from pipelines.reports.settings import changed_settings
 from pipelines.reports.words import lower_is_better
 from pipelines.runs import RunFolder
 from pipelines.task import Judgement, Task
@@ -32,6 +34,7 @@ from pipelines.training import devices, hooks, state
 from pipelines.training.callbacks import KerasCallbacks
 from pipelines.training.evaluation import Evaluator, batch_size
 from pipelines.training.loop import Hook, Loop
+from pipelines.training.profile import Profile
 from pipelines.training.session import Session, assemble
 
 INITIAL_BATCH = 256  # examples at a time for Task.initialise
@@ -46,12 +49,14 @@ class Trial:
 
     Attributes:
         searched: the settings that the search chose, for TensorBoard's table.
+        title: the row's name there.
         precision: that of the whole search, so that trials are compared in one.
         epochs: after which the trial pauses with its state saved, to go on later; None: it trains to its end.
         further: hooks besides the usual ones.
     """
 
     searched: dict[str, Any]
+    title: str
     precision: str | None = None
     epochs: int | None = None
     further: tuple[Hook, ...] = ()
@@ -149,6 +154,8 @@ class _Run:
             if self.call.callbacks:
                 loop_hooks.append(KerasCallbacks(list(self.call.callbacks), session.model, train, session.plan.steps_per_epoch))
             loop_hooks += trial.further if trial else ()
+            if self.experiment.monitor.profile:
+                loop_hooks.append(Profile(self.folder.tensorboard / "train", self.experiment.monitor.profile, progress.note))
             saver = hooks.Checkpoint(
                 self.folder.checkpoints,
                 session.state_groups,
@@ -172,6 +179,8 @@ class _Run:
                     split: Writer(self.folder.tensorboard / split, resume_step=loop.step if resumed else None, on_failure=progress.warning)
                     for split in ("train", "validation")
                 }
+                with Writer(self.folder.tensorboard) as root:  # at once, so that a run can be watched by it
+                    root.custom_scalars(figures.layout(session.step.score_names))
             try:
                 self.meter.add("setup", before + time.perf_counter() - assembled)
                 loop.train()
@@ -288,19 +297,23 @@ class _Run:
             "best_epoch": self.best_epoch,
         }
         trial = self.call.trial
+        if not trial:
+            summary["arithmetic"] = self._arithmetic(session, summary["examples_per_second"])
         curves = None if trial else figures.learning_curves(read_rows(self.folder.metrics), best_epoch=self.best_epoch)
         if writers:
             for split, judged in judgements.items() if not trial else ():
                 writer = writers["train" if split == "test" else split]
                 for name, figure in judged.figures.items():
                     writer.figure(f"{split}/{name}", figure, loop.step)
-            session.task.show_model(session.model, writers["train"], loop.step)
+            if not trial:
+                session.task.show_model(session.model, writers["train"], loop.step)
             # at the root, so that TensorBoard lists the metrics of both splits with the settings
             with Writer(self.folder.tensorboard) as root:
-                name = f"{self.call.name}/{self.folder.path.name}"
-                values = trial.searched if trial else flat_settings(self.experiment)
-                root.hparams(values, {key: metric.value for key, metric in metrics.items()}, name=name, step=loop.step)
-                root.custom_scalars({"Train and validation": {key: [f"epoch/{key}"] for key in ("loss", *session.step.score_names)}})
+                name = trial.title if trial else f"{self.call.name}/{self.folder.path.name}"
+                changed = {one.name: one.value for one in changed_settings(self.experiment, leave_out=("tune", "monitor"))}
+                root.hparams(trial.searched if trial else changed, {key: metric.value for key, metric in metrics.items()}, name=name,
+                             step=loop.step)
+                root.custom_scalars(figures.layout(session.step.score_names))
         if trial and loop.paused:
             return {"metrics": {name: vars(metric) for name, metric in metrics.items()}, "timing": timing, "time": summary}
         if trial:
@@ -320,6 +333,10 @@ class _Run:
             notes=[*session.splits.notes, *session.machine.notes, *self.notes],
         )
 
+    def _arithmetic(self, session: Session, examples_per_second: float) -> dict[str, Any] | None:
+        _, inputs, _ = training_batch(session, 0, session.plan.micro)
+        return arithmetic(session.model, inputs, min(session.plan.micro, session.plan.examples), examples_per_second, session.machine)
+
 
 def watched(session: Session) -> tuple[str, str]:
     """The validation metric that early stopping and the best weights follow, and "max" or "min".
@@ -333,6 +350,8 @@ def watched(session: Session) -> tuple[str, str]:
     if train.watch is None:
         return own
     name = train.watch.removeprefix("validation/")
+    if name == own[0]:  # also where it can be told of validation alone
+        return own
     known = ["loss", *session.step.score_names]
     if name not in known:
         near = get_close_matches(name, known, 1)
@@ -393,20 +412,3 @@ def waiting_remedy(session: Session) -> str:
     if "on the way" in session.feed.said:
         return "Examples are decoded in every epoch: set data.cache: memory or disk."
     return "Reading from the cache is the limit: data.cache: memory if it fits, a faster disk, or a larger train.batch_size."
-
-
-def flat_settings(experiment: Experiment) -> dict[str, Any]:
-    """Settings by dotted name with plain values, for TensorBoard's HParams."""
-    flat: dict[str, Any] = {}
-
-    def walk(value: Any, name: str) -> None:
-        if isinstance(value, dict):
-            for key, inner in value.items():
-                walk(inner, f"{name}.{key}" if name else key)
-        elif isinstance(value, (bool, int, float, str)):
-            flat[name] = value
-        elif value is not None:
-            flat[name] = str(value)
-
-    walk(experiment.model_dump(exclude={"tune", "monitor"}), "")
-    return flat

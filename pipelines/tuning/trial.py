@@ -37,6 +37,9 @@ def main(arguments: Sequence[str]) -> int:
     """`FILE`: does what the order in that file says, and writes the result beside it. Returns the exit status."""
     file = Path(arguments[0])
     order = json.loads(file.read_text(encoding="utf-8"))
+    for name in ("experiment", "folder"):  # paths are from the order's folder: another machine may call it otherwise
+        order[name] = os.path.normpath(file.parent / order[name]) if name in order else None
+    order["peers"] = [os.path.normpath(file.parent / peer) for peer in order.get("peers", ())]
     work = {"survey": survey, "trial": trial, "train": repeat}[order["kind"]]
     try:
         result = {"status": "completed", **work(order)}
@@ -100,7 +103,7 @@ def trial(order: Mapping[str, Any]) -> dict[str, Any]:
     further: tuple[Hook, ...] = ()
     if order["peers"]:
         further = (MedianRule(order["objective"], order["direction"], [Path(peer) / "metrics.jsonl" for peer in order["peers"]]),)
-    how = Trial(searched=order["values"], precision=order["precision"], epochs=order["epochs"], further=further)
+    how = Trial(order["values"], order["title"], precision=order["precision"], epochs=order["epochs"], further=further)
     call = Call(name=order["name"], task_class=task_class(experiment.task), quiet=True, environment=environment.facts(), trial=how)
     folder = RunFolder(Path(order["folder"]))
     report = train(experiment, folder, call)

@@ -66,8 +66,9 @@ class ListModel(keras.Model):
         vectors, known = self.queries(inputs["user"], history)
         items, bias = self.catalogue()
         popularity = tf.convert_to_tensor(self.popularity)
-        answer = recommend(tf.cast(vectors, tf.float32), items, bias, known=known, popularity=popularity, seen=seen, k=self.k,
-                           chunk=self.chunk, **options)
+        answer = recommend(
+            tf.cast(vectors, tf.float32), items, bias, known=known, popularity=popularity, seen=seen, k=self.k, chunk=self.chunk, **options
+        )
         answer["fallback"] = ~known if "similar" not in options else ~known & (options["similar"] <= 0)
         return answer
 
@@ -79,7 +80,7 @@ class ListModel(keras.Model):
         # known items to the end, in their order: an unknown one leaves no gap
         order = tf.argsort(tf.cast(given > 0, tf.int32), axis=-1, stable=True)
         given = tf.gather(given, order, batch_dims=1)
-        last = tf.pad(given, [[0, 0], [self.length, 0]])[:, -self.length:]
-        history = tf.where(stored[:, None], self.store(users, self.length), last)
+        last = tf.pad(given, [[0, 0], [self.length, 0]])[:, -self.length :]
+        history = tf.where(stored[:, None], self.store(users, length=self.length), last)
         seen = tf.concat([given, self.store.all_items(users)], 1)
         return history, tf.where(inputs["exclude_seen"][:, None], seen, 0)

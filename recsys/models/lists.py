@@ -7,9 +7,20 @@ import tensorflow as tf
 NOTHING = -1e30  # score of what is no candidate
 
 
-def recommend(queries: tf.Tensor, items: tf.Tensor, bias: tf.Tensor, *, known: tf.Tensor, popularity: tf.Tensor, seen: tf.Tensor,
-              held: tf.Tensor | None = None, allow: tf.Tensor | None = None, similar: tf.Tensor | None = None, k: int, chunk: int,
-              ) -> dict[str, tf.Tensor]:
+def recommend(
+    queries: tf.Tensor,
+    items: tf.Tensor,
+    bias: tf.Tensor,
+    *,
+    known: tf.Tensor,
+    popularity: tf.Tensor,
+    seen: tf.Tensor,
+    held: tf.Tensor | None = None,
+    allow: tf.Tensor | None = None,
+    similar: tf.Tensor | None = None,
+    k: int,
+    chunk: int,
+) -> dict[str, tf.Tensor]:
     """The `k` best items for each user, best first; of equal scores the lower number goes first.
 
     Args:
@@ -71,11 +82,18 @@ def recommend(queries: tf.Tensor, items: tf.Tensor, bias: tf.Tensor, *, known: t
         best, order = tf.math.top_k(both, k)
         return turn + 1, best, tf.gather(names, order, batch_dims=1), high, mass, own
 
-    start = (tf.constant(0), tf.fill([batch, k], 2 * NOTHING), tf.zeros([batch, k], tf.int32), tf.fill([batch], NOTHING),
-             tf.zeros([batch]), tf.zeros(tf.shape(some_held)))
+    start = (
+        tf.constant(0),
+        tf.fill([batch, k], 2 * NOTHING),
+        tf.zeros([batch, k], tf.int32),
+        tf.fill([batch], NOTHING),
+        tf.zeros([batch]),
+        tf.zeros(tf.shape(some_held)),
+    )
     shapes = (tf.TensorShape([]), *(tf.TensorShape([None, k]),) * 2, *(tf.TensorShape([None]),) * 2, tf.TensorShape([None, None]))
-    _, best, where, high, mass, own = tf.while_loop(lambda turn, *_: turn < chunks, step, start, shape_invariants=shapes,
-                                                    parallel_iterations=1)
+    _, best, where, high, mass, own = tf.while_loop(
+        lambda turn, *_: turn < chunks, step, start, shape_invariants=shapes, parallel_iterations=1
+    )
     there = best > NOTHING / 2
     answer = {"items": tf.where(there, where, 0), "scores": tf.where(there, best, 0.0)}
     if held is not None:

@@ -44,25 +44,32 @@ class RankingModel(keras.Model):
             self.user_vectors, self.user_bias = _ids(users, width, "user")
         if items:
             self.item_vectors, self.item_bias = _ids(items, width, "item")
-        self.stores = {of: FeatureStore(spec, name=f"{of}_features") for of, count in (("user", users), ("item", items))
-                       if (spec := feature_spec(features, of, count))}
+        self.stores = {
+            of: FeatureStore(spec, name=f"{of}_features")
+            for of, count in (("user", users), ("item", items))
+            if (spec := feature_spec(features, of, count))
+        }
         self.features = FeatureVectors(features, width, name="features")
         self.item_facts = [one for one in features if one["of"] == "item" and one["kind"] != "number"]
         self.history: Any = None
         if settings.history:
             self.history = HistoryStore(users, events, HISTORY_VALUES, name="history")
-            self.query, self.key, self.value = (keras.layers.Embedding(items + 1, width, embeddings_initializer=small(), name=name)
-                                                for name in ("query", "key", "value"))
-            self.query_features, self.key_features = (FeatureVectors(self.item_facts, width, name=f"{name}_features")
-                                                      for name in ("query", "key"))
+            self.query, self.key, self.value = (
+                keras.layers.Embedding(items + 1, width, embeddings_initializer=small(), name=name) for name in ("query", "key", "value")
+            )
+            self.query_features, self.key_features = (
+                FeatureVectors(self.item_facts, width, name=f"{name}_features") for name in ("query", "key")
+            )
             self.age = self.add_weight(shape=(), initializer=keras.initializers.Constant(-0.1), name="age", autocast=False)
         self.dropout = keras.layers.Dropout(settings.dropout)
         if isinstance(settings, Dcn):
-            self.cross = [keras_rs.layers.FeatureCross(projection_dim=settings.rank, name=f"cross_{number}")
-                          for number in range(settings.cross)]
+            self.cross = [
+                keras_rs.layers.FeatureCross(projection_dim=settings.rank, name=f"cross_{number}") for number in range(settings.cross)
+            ]
         else:
-            self.bottom = [keras.layers.Dense(units, "relu", name=f"bottom_{number}")
-                           for number, units in enumerate([*settings.bottom, width])]
+            self.bottom = [
+                keras.layers.Dense(units, "relu", name=f"bottom_{number}") for number, units in enumerate([*settings.bottom, width])
+            ]
             self.dots = keras_rs.layers.DotInteraction(name="dots")
         self.deep = [keras.layers.Dense(units, "relu", name=f"deep_{number}") for number, units in enumerate(settings.hidden)]
         self.last = keras.layers.Dense(1, kernel_initializer=small(0.01), dtype="float32", name="last")
@@ -144,5 +151,7 @@ class RankingModel(keras.Model):
 
 
 def _ids(count: int, width: int, name: str) -> tuple[keras.layers.Embedding, keras.layers.Embedding]:
-    return (keras.layers.Embedding(count + 1, width, embeddings_initializer=small(), name=f"{name}_vectors"),
-            keras.layers.Embedding(count + 1, 1, embeddings_initializer="zeros", name=f"{name}_bias"))
+    return (
+        keras.layers.Embedding(count + 1, width, embeddings_initializer=small(), name=f"{name}_vectors"),
+        keras.layers.Embedding(count + 1, 1, embeddings_initializer="zeros", name=f"{name}_bias"),
+    )

@@ -26,8 +26,9 @@ class SequentialModel(ListModel):
         self.dropout = keras.layers.Dropout(settings.dropout)
         if isinstance(settings, Sasrec):
             self.positions = self.add_weight(shape=(settings.length, width), initializer=small(0.02), name="positions")
-            self.blocks: list[Any] = [Block(width, settings.heads, settings.dropout, name=f"block_{number}")
-                                      for number in range(settings.depth)]
+            self.blocks: list[Any] = [
+                Block(width, settings.heads, settings.dropout, name=f"block_{number}") for number in range(settings.depth)
+            ]
         else:
             self.blocks = [keras.layers.GRU(width, return_sequences=True, name=f"gru_{number}") for number in range(settings.depth)]
         self.norm = keras.layers.LayerNormalization(epsilon=1e-6, name="norm")

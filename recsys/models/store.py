@@ -25,13 +25,16 @@ class HistoryStore(keras.layers.Layer):
     def __init__(self, users: int, events: int, values: Mapping[str, str] | None = None, **options: Any):
         super().__init__(trainable=False, **options)
         self.events = max(1, events)
-        self.offsets = self.add_weight(shape=(users + 2,), dtype="int64", initializer="zeros", trainable=False, name="offsets",
-                                       autocast=False)
-        self.items = self.add_weight(shape=(self.events,), dtype="int32", initializer="zeros", trainable=False, name="items",
-                                     autocast=False)
+        self.offsets = self.add_weight(
+            shape=(users + 2,), dtype="int64", initializer="zeros", trainable=False, name="offsets", autocast=False
+        )
+        self.items = self.add_weight(
+            shape=(self.events,), dtype="int32", initializer="zeros", trainable=False, name="items", autocast=False
+        )
         plain: dict[str, Any] = {"initializer": "zeros", "trainable": False, "autocast": False}
-        self.values = {name: self.add_weight(shape=(self.events,), dtype=dtype, name=name, **plain)
-                       for name, dtype in (values or {}).items()}
+        self.values = {
+            name: self.add_weight(shape=(self.events,), dtype=dtype, name=name, **plain) for name, dtype in (values or {}).items()
+        }
         self.built = True
 
     def fill(self, histories: Histories, **values: np.ndarray) -> None:
@@ -78,8 +81,10 @@ class FeatureStore(keras.layers.Layer):
     def __init__(self, spec: Mapping[str, tuple[Sequence[int], str]], **options: Any):
         super().__init__(trainable=False, **options)
         plain: dict[str, Any] = {"initializer": "zeros", "trainable": False, "autocast": False}
-        self.arrays = {name: self.add_weight(shape=tuple(shape), dtype=dtype, name=f"column_{number}", **plain)
-                       for number, (name, (shape, dtype)) in enumerate(spec.items())}
+        self.arrays = {
+            name: self.add_weight(shape=tuple(shape), dtype=dtype, name=f"column_{number}", **plain)
+            for number, (name, (shape, dtype)) in enumerate(spec.items())
+        }
         self.built = True
 
     def fill(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -115,7 +120,10 @@ class FeatureVectors(keras.layers.Layer):
         self.facts, self.width = list(facts), width
         self.embeddings = [
             keras.layers.Embedding(len(one["values"]) + 1, width, embeddings_initializer=small(), name=f"column_{number}")
-            if one["kind"] != "number" else None for number, one in enumerate(self.facts)]
+            if one["kind"] != "number"
+            else None
+            for number, one in enumerate(self.facts)
+        ]
         for embedding in self.embeddings:
             if embedding is not None:
                 embedding.build(None)

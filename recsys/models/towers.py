@@ -16,8 +16,8 @@ SPARSE_FROM = 50_000  # users or items from which ids are embedded by a Table, w
 
 
 class TowersModel(ListModel):
-    """See `ListModel`. When learning, from user, positive, at [batch] and negatives [samples] or none: users, positive [batch, width],
-    positive_bias [batch], and the negatives' vectors and biases.
+    """See `ListModel`. When learning, from user and at [batch], positive [items of the batch] and negatives [samples] or none: users
+    [batch, width], positive [items, width], positive_bias [items], and the negatives' vectors and biases.
 
     Args:
         settings: the model section.
@@ -32,14 +32,25 @@ class TowersModel(ListModel):
         self.history_vectors = _embedding(items, width, "history_vectors") if settings.history else None
         self.bias = _embedding(items, 1, "item_bias", zeros=True) if settings.popularity else None
         self.facts = {of: [one for one in features if one["of"] == of] for of in ("user", "item")}
-        self.stores = {of: FeatureStore(feature_spec(features, of, count), name=f"{of}_columns")
-                       for of, count in (("user", users), ("item", items)) if self.facts[of]}
+        self.stores = {
+            of: FeatureStore(feature_spec(features, of, count), name=f"{of}_columns")
+            for of, count in (("user", users), ("item", items))
+            if self.facts[of]
+        }
         self.columns = {of: FeatureVectors(self.facts[of], width, name=f"{of}_features") for of in self.stores}
-        self.numbers = {of: keras.layers.Dense(width, use_bias=False, name=f"{of}_numbers") for of in self.stores
-                        if any(one["kind"] == "number" for one in self.facts[of])}
+        self.numbers = {
+            of: keras.layers.Dense(width, use_bias=False, name=f"{of}_numbers")
+            for of in self.stores
+            if any(one["kind"] == "number" for one in self.facts[of])
+        }
         sizes = [*settings.hidden, width] if settings.hidden else []
-        self.towers = {of: [keras.layers.Dense(units, "relu" if number < len(settings.hidden) else None, name=f"{of}_tower_{number}")
-                            for number, units in enumerate(sizes)] for of in ("user", "item")}
+        self.towers = {
+            of: [
+                keras.layers.Dense(units, "relu" if number < len(settings.hidden) else None, name=f"{of}_tower_{number}")
+                for number, units in enumerate(sizes)
+            ]
+            for of in ("user", "item")
+        }
         self.dropout = keras.layers.Dropout(settings.dropout)
 
     def fill(self, made: Catalogue) -> None:

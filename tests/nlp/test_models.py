@@ -13,7 +13,8 @@ from pipelines.errors import ConfigError
 from pipelines.training.tables import all_variables, tables_of
 
 MODELS = [Bag(name="bag", width=6), Bag(name="bag", width=6, hidden=5, pool="root", drop_tokens=0.3, dropout=0.2),
-          Bag(name="bag", naive_bayes=True), Cnn(name="cnn", width=8, filters=5, kernels=[1, 2, 3, 4]), Lstm(name="lstm", width=8, units=4, layers=2),
+          Bag(name="bag", naive_bayes=True), Cnn(name="cnn", width=8, filters=5, kernels=[1, 2, 3, 4]),
+          Lstm(name="lstm", width=8, units=4, layers=2),
           Transformer(name="transformer", width=8, heads=2, hidden=16)]
 IDS = np.array([[3, 4, 5, 6, 7], [8, 9, 2, 0, 0], [1, 0, 0, 0, 0]], np.int32)
 
@@ -73,7 +74,8 @@ def test_dropped_tokens_leave_one_and_never_touch_padding():
 
 def test_naive_bayes_ratios_are_the_paper_s():
     model = models.build(Bag(name="bag", naive_bayes=True), size=6, classes=2, limit=9)
-    batches = [(tf.constant([[2, 3, 3], [2, 4, 0]]), {"label": tf.constant([0, 1])}), (tf.constant([[3, 0, 0]]), {"label": tf.constant([1])})]
+    batches = [(tf.constant([[2, 3, 3], [2, 4, 0]]), {"label": tf.constant([0, 1])}),
+               (tf.constant([[3, 0, 0]]), {"label": tf.constant([1])})]
     counts = count_tokens(iter(batches), 6, 2)
     np.testing.assert_array_equal(counts, [[0, 0], [0, 0], [1, 1], [1, 1], [0, 1], [0, 0]])
     set_ratios(model, counts)

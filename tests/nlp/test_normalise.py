@@ -19,8 +19,9 @@ def test_words_and_marks_stand_apart():
     assert split("1 < 2 and 3 > 2", html=True) == [["1", "<", "2", "and", "3", ">", "2"]]
 
 
-@pytest.mark.parametrize("one, other", [("café", "cafe\u0301"), ("ＡＢＣ", "abc"), ("ﬁne", "fine"), ("Ünïcödé", "u\u0308ni\u0308co\u0308de\u0301"),
-                                        ("x\u00a0y", "x y"), ("½", "1\u20442"), ("Straße", "strasse".replace("ss", "ß")), ("①", "1")])
+@pytest.mark.parametrize("one, other", [
+    ("café", "cafe\u0301"), ("ＡＢＣ", "abc"), ("ﬁne", "fine"), ("Ünïcödé", "u\u0308ni\u0308co\u0308de\u0301"), ("x\u00a0y", "x y"),
+    ("½", "1\u20442"), ("STRAßE", "straße"), ("①", "1")])
 def test_ways_of_writing_are_one(one, other):
     assert split(one) == split(other)
 

@@ -40,8 +40,8 @@ def test_words_come_by_frequency_and_others_are_unknown():
 
 
 def test_limit_cuts_words():
-    for settings in (Words(name="words", least=1, limit=3), Hashed(name="hashed", words=1, limit=3), Subwords(name="subwords", vocabulary=40,
-                                                                                                            limit=3)):
+    for settings in (Words(name="words", least=1, limit=3), Hashed(name="hashed", words=1, limit=3),
+                     Subwords(name="subwords", vocabulary=40, limit=3)):
         assert made(settings).ids(tf.constant(["the cat sat on the mat"])).row_lengths().numpy().tolist() == [3]
 
 

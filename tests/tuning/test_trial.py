@@ -30,7 +30,7 @@ class PoisonedTask(ToyTask):
 
 def run(folder: Path, *, epochs=None, further=(), task=PoisonedTask, **changes):
     changes = {"monitor": {"tensorboard": False}, **changes}
-    call = Call("toy/toy", task, quiet=True, trial=Trial({"train.epochs": 4}, epochs=epochs, further=tuple(further)))
+    call = Call("toy/toy", task, quiet=True, trial=Trial({"train.epochs": 4}, "01", epochs=epochs, further=tuple(further)))
     return train(experiment(**changes), RunFolder(folder), call)
 
 

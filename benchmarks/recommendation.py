@@ -1,0 +1,275 @@
+"""Recommendation at scale: the step's rate beside PyTorch and Keras, its growth with the catalogue, judging, and reading.
+
+python -m benchmarks.recommendation [--parts rate keras growth judging reading]     # about 10 minutes on 2 cores, 6 GB; extra `bench`
+
+rate      made data, 10 M events of 1 M users and 100 k items (popular items as 1 / rank^0.8): two towers of ids alone, width 64, batch
+          8,192, in-batch softmax with correction for frequency; examples/s of ours (input included) and of PyTorch with sparse gradients
+          (Adagrad), in turns, the median of each
+keras     the same model in stock Keras `fit` with Adam
+growth    ms a step of ours with 10 k and with 1 M items
+judging   100 k users x 100 k items, width 64: seconds and memory of the best 50 of all
+reading   10 M rows of CSV: seconds and memory
+"""
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.product import machine
+
+EVENTS, USERS, ITEMS, WIDTH, BATCH = 10_000_000, 1_000_000, 100_000, 64, 8192
+
+
+def events(items: int = ITEMS, users: int = USERS, count: int = EVENTS, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """(users, items), [count] each."""
+    rng = np.random.default_rng(seed)
+    odds = np.cumsum(1.0 / np.arange(1, items + 1) ** 0.8)
+    return rng.integers(0, users, count), np.minimum(np.searchsorted(odds, rng.random(count) * odds[-1]), items - 1)
+
+
+def session(folder: Path, items: int, users: int, count: int) -> Any:
+    """A training of ours, assembled by the product from a table on disk."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    from pipelines.config.load import from_dict
+    from pipelines.training.session import assemble
+    from recsys.tasks import TASKS
+
+    who, what = events(items, users, count)
+    path = folder / f"events-{items}.parquet"
+    pyarrow.parquet.write_table(pa.table({"user": who, "item": what}), path)
+    experiment = from_dict(
+        {
+            "task": "recsys.retrieval",
+            "data": {"source": "table", "path": str(path), "validation": 0.0, "test": None, "protocol": "random"},
+            "model": {"name": "towers", "width": WIDTH, "history": 0, "dropout": 0.0, "popularity": False, "temperature": 0.1},
+            "train": {"batch_size": BATCH, "epochs": 1, "precision": "float32", "devices": "cpu", "tables": {"learning_rate": 0.1}},
+        },
+        [],
+        check_paths=False,
+    )
+    return assemble(experiment, TASKS["recsys.retrieval"])
+
+
+def rates(one: Any, rounds: int, steps: int) -> list[float]:
+    """Examples/s of each round."""
+    carry, at, found = one.step.fresh(), 0, []
+    _, carry = one.step(one.feed.iterator(0, 2), 0, 2, carry)
+    at = 2
+    for _ in range(rounds):
+        iterator = one.feed.iterator(at, at + steps)
+        began = time.perf_counter()
+        at, carry = one.step(iterator, at, steps, carry)
+        float(carry.loss)
+        found.append(steps * BATCH / (time.perf_counter() - began))
+    return found
+
+
+def torch_rate(rounds: int, steps: int) -> list[float]:
+    """The same in PyTorch: sparse embeddings and Adagrad, batches as it draws them itself."""
+    import torch
+    from torch.nn import functional
+
+    who, what = (torch.from_numpy(values) for values in events())
+    users, items = (torch.nn.Embedding(count, WIDTH, sparse=True) for count in (USERS, ITEMS))
+    for table in (users, items):
+        torch.nn.init.normal_(table.weight, 0, 0.1)
+    optimizer = torch.optim.Adagrad([*users.parameters(), *items.parameters()], lr=0.1)
+    frequency = torch.log(torch.bincount(what, minlength=ITEMS).clamp(min=1).float() / EVENTS * BATCH)
+    labels, found = torch.arange(BATCH), []
+    generator = torch.Generator().manual_seed(0)
+    for turn in range(rounds + 1):
+        began = time.perf_counter()
+        for _ in range(steps if turn else 2):
+            part = torch.randint(0, EVENTS, (BATCH,), generator=generator)
+            mine = what[part]
+            left, right = functional.normalize(users(who[part])), functional.normalize(items(mine))
+            logits = left @ right.T / 0.1 - frequency[mine]
+            same = mine[None, :] == mine[:, None]
+            same.fill_diagonal_(False)
+            loss = functional.cross_entropy(logits.masked_fill(same, -1e9), labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        if turn:
+            found.append(steps * BATCH / (time.perf_counter() - began))
+    return found
+
+
+def keras_rate(steps: int) -> float:
+    """The same in stock Keras: `fit` with Adam, data from arrays."""
+    import keras
+    import tensorflow as tf
+
+    who, what = events()
+    part = slice(0, (steps + 2) * BATCH)
+    frequency = tf.constant(np.log(np.maximum(np.bincount(what, minlength=ITEMS), 1) / EVENTS * BATCH), tf.float32)
+
+    class Towers(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.left, self.right = keras.layers.Embedding(USERS, WIDTH), keras.layers.Embedding(ITEMS, WIDTH)
+
+        def call(self, inputs: Any) -> Any:
+            left, right = tf.math.l2_normalize(self.left(inputs[0]), -1), tf.math.l2_normalize(self.right(inputs[1]), -1)
+            logits = tf.matmul(left, right, transpose_b=True) / 0.1 - tf.gather(frequency, inputs[1])
+            same = (inputs[1][None, :] == inputs[1][:, None]) & ~tf.eye(tf.shape(logits)[0], dtype=tf.bool)
+            return tf.where(same, -1e9, logits)
+
+    def loss(_: Any, logits: Any) -> Any:
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.range(tf.shape(logits)[0]), logits)
+
+    model = Towers()
+    model.compile(keras.optimizers.Adam(), loss)
+
+    class Clock(keras.callbacks.Callback):
+        began = 0.0
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            if batch == 1:
+                self.began = time.perf_counter()
+
+    clock = Clock()
+    model.fit((who[part], what[part]), np.zeros(part.stop), batch_size=BATCH, epochs=1, verbose=0, callbacks=[clock])
+    return steps * BATCH / (time.perf_counter() - clock.began)
+
+
+def rate(folder: Path) -> None:
+    ours: list[float] = []
+    theirs: list[float] = []
+    began = time.perf_counter()
+    one = session(folder, ITEMS, USERS, EVENTS)
+    print(f"10 M events read, divided and numbered in {time.perf_counter() - began:.0f} s, writing them included", flush=True)
+    for _ in range(2):
+        ours += rates(one, 1, 12)
+        theirs += apart("torch", 1, 12)
+    mine, other = statistics.median(ours), statistics.median(theirs)
+    print(
+        f"towers, batch {BATCH:,}: quartet {mine:,.0f} examples/s {[round(v) for v in ours]}; PyTorch sparse {other:,.0f} "
+        f"{[round(v) for v in theirs]}; ratio {mine / other:.2f}",
+        flush=True,
+    )
+
+
+def keras_part(folder: Path) -> None:
+    print(f"stock Keras fit, Adam: {apart('keras', 1, 4)[0]:,.0f} examples/s", flush=True)
+
+
+def growth(folder: Path) -> None:
+    found = {}
+    for items in (10_000, 1_000_000):
+        # tables on both sides of the comparison, whatever the size
+        import recsys.models.towers as towers
+
+        towers.SPARSE_FROM = 1_000
+        one = session(folder, items, 100_000, 2_000_000)
+        found[items] = statistics.median(1000 * BATCH / value for value in rates(one, 3, 6))
+    print(
+        f"step, batch {BATCH:,}: 10 k items {found[10_000]:.0f} ms, 1 M items {found[1_000_000]:.0f} ms, "
+        f"ratio {found[1_000_000] / found[10_000]:.2f}",
+        flush=True,
+    )
+
+
+def judging(folder: Path) -> None:
+    import tensorflow as tf
+
+    from recsys.models.lists import recommend
+
+    rng = np.random.default_rng(0)
+    users, items = 100_000, 100_000
+    vectors = tf.constant(rng.normal(size=(items + 1, WIDTH)).astype(np.float32))
+    zeros = tf.zeros([items + 1])
+
+    @tf.function(autograph=False)
+    def best(queries: tf.Tensor, seen: tf.Tensor) -> tf.Tensor:
+        return recommend(
+            queries, vectors, zeros, known=tf.ones([tf.shape(queries)[0]], tf.bool), popularity=zeros, seen=seen, k=50, chunk=8192
+        )["items"]
+
+    batch, before = 1024, memory()
+    best(tf.zeros([batch, WIDTH]), tf.zeros([batch, 100], tf.int32))
+    began, done = time.perf_counter(), 0
+    while done < users:
+        queries = tf.constant(rng.normal(size=(batch, WIDTH)).astype(np.float32))
+        best(queries, tf.constant(rng.integers(1, items, (batch, 100)), tf.int32)).numpy()
+        done += batch
+    print(
+        f"{users:,} users x {items:,} items, width {WIDTH}: {time.perf_counter() - began:.0f} s, {memory() - before:.1f} GB more memory at most",
+        flush=True,
+    )
+
+
+def reading(folder: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.csv
+
+    from pipelines.config.load import from_dict
+    from recsys.data import load
+
+    who, what = events()
+    rng = np.random.default_rng(1)
+    table = pa.table(
+        {"user": who, "item": what, "rating": rng.integers(1, 11, EVENTS) / 2, "time": rng.integers(1_600_000_000, 1_700_000_000, EVENTS)}
+    )
+    path = folder / "events.csv"
+    pyarrow.csv.write_csv(table, path)
+    code = (
+        "import sys, time, resource; from pipelines.config.load import from_dict; from recsys.reading import read_log; import json; "
+        "began = time.perf_counter(); log = read_log(from_dict(json.loads(sys.argv[1]), [], check_paths=False).data); "
+        "print(json.dumps([time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, len(log)]))"
+    )
+    settings = {
+        "task": "recsys.retrieval",
+        "model": {"name": "towers"},
+        "data": {"source": "table", "path": str(path), "time_key": "time", "rating_key": "rating"},
+    }
+    assert from_dict(settings, [], check_paths=False) and load
+    done = subprocess.run([sys.executable, "-c", code, json.dumps(settings)], capture_output=True, text=True, check=True)
+    seconds, size, count = json.loads(done.stdout.strip().splitlines()[-1])
+    print(
+        f"{count:,} rows of CSV ({path.stat().st_size / 1e6:.0f} MB) read in {seconds:.1f} s, {size:.1f} GB of memory at most", flush=True
+    )
+
+
+def apart(what: str, rounds: int, steps: int) -> list[float]:
+    """A peer's rates, from a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.recommendation", "--peer", what, str(rounds), str(steps)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def memory() -> float:
+    """Most memory that this process has held, GB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+
+
+PARTS = {"rate": rate, "keras": keras_part, "growth": growth, "judging": judging, "reading": reading}
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
+    parser.add_argument("--peer", nargs=3)
+    asked = parser.parse_args()
+    if asked.peer:
+        kind, many, long = asked.peer[0], int(asked.peer[1]), int(asked.peer[2])
+        print(json.dumps(torch_rate(many, long) if kind == "torch" else [keras_rate(long)]))
+    else:
+        print(machine(), flush=True)
+        with tempfile.TemporaryDirectory() as place:
+            for part in asked.parts:
+                PARTS[part](Path(place))

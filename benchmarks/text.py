@@ -1,0 +1,135 @@
+"""Text classification measured: beside fastText, the cost of a large table, the transformer beside PyTorch, and predictions a second.
+
+python -m benchmarks.text fasttext        # about a minute on 2 cores; needs imdb_reviews prepared and the extra `bench`
+python -m benchmarks.text clinc           # CLINC150's in-scope queries, the same
+python -m benchmarks.text tables          # a step with 20,000 and with 2,000,000 rows
+python -m benchmarks.text transformer     # training rate on the same padded batches, float32 and bfloat16
+python -m benchmarks.text predict RUN     # RUN: a finished nlp/imdb_bag; the IMDB test set from CSV to CSV
+"""
+
+import argparse
+import csv
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.product import machine, peer, train
+
+TRANSFORMER = {"width": 128, "depth": 2, "heads": 4, "hidden": 512, "dropout": 0.1}
+LIMIT, BATCH, STEPS = 256, 64, 60
+
+
+def fasttext(name: str, config: str, epochs: tuple[int, ...]) -> None:
+    """fastText's test accuracy and training time, then ours: the whole command, of which training and setup."""
+    rows = [peer("fasttext_peer", name, "--epochs", str(count)) for count in epochs]
+    for row in rows:
+        print(f"fastText, {row['epochs']} epochs, rate {row['rate']}: {row['test_accuracy']:.2%} in {row['train_seconds']:.2f} s",
+              flush=True)
+    began = time.perf_counter()
+    report = train(config, "monitor.tensorboard=false", domain="nlp")
+    whole = time.perf_counter() - began
+    accuracy, timing = report["metrics"]["test/accuracy"], report["timing"]
+    print(f"quartet {config}: {accuracy['value']:.2%} [{accuracy['low']:.2%}, {accuracy['high']:.2%}], training "
+          f"{timing['train_seconds']:.2f} s = {timing['train_seconds'] / rows[0]['train_seconds']:.2f} of fastText's; reading, cutting and "
+          f"tracing before {timing['setup_seconds']:.2f} s; the whole command with judging {whole:.1f} s", flush=True)
+
+
+def session(*overrides: str):
+    """A training assembled in this process, without its loop."""
+    from pipelines.startup import start_tensorflow
+
+    start_tensorflow()
+    from pipelines.config.load import load
+    from pipelines.training.launch import task_class
+    from pipelines.training.session import assemble
+
+    experiment = load("nlp/imdb_bag", ["data.test=null", *overrides]).experiment
+    return assemble(experiment, task_class(experiment.task))
+
+
+def seconds_a_step(made, steps: int, times: int = 3) -> float:
+    """The least of some measurements, after a first that traces."""
+    carry = made.step.fresh()
+    _, carry = made.step(made.feed.iterator(0, steps), 0, steps, carry)
+    found = []
+    for _ in range(times):
+        iterator = made.feed.iterator(0, steps)
+        began = time.perf_counter()
+        _, carry = made.step(iterator, 0, steps, carry)
+        found.append((time.perf_counter() - began) / steps)
+    return min(found)
+
+
+def tables() -> None:
+    """Milliseconds a step of imdb_bag with a small and a large table, in turn in one process."""
+    found = {}
+    for rows in (20_000, 2_000_000):
+        made = session("data.limit=6400", f"tokens.buckets={rows}", "train.batch_size=64")
+        found[rows] = seconds_a_step(made, 80)
+        print(f"{rows:,} rows: {found[rows] * 1000:.2f} ms a step", flush=True)
+    print(f"2,000,000 rows take {found[2_000_000] / found[20_000]:.2f} x a step with 20,000", flush=True)
+
+
+def transformer() -> None:
+    """Texts a second of the product's step and of PyTorch, over the same batches."""
+    import numpy as np
+    import tensorflow as tf
+
+    sizes = ", ".join(f"{name}: {value}" for name, value in TRANSFORMER.items())
+    for precision in ("float32", "bfloat16"):
+        made = session("data.limit=3840", f"train.batch_size={BATCH}", f"train.precision={precision}", "train.tables.optimizer=adam",
+                       f"model={{name: transformer, {sizes}}}", f"tokens={{name: words, vocabulary: 20000, limit: {LIMIT}, html: true}}")
+        ours = BATCH / seconds_a_step(made, STEPS)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "batches.npz"
+            arrays = {}
+            for step in range(STEPS):
+                examples = made.feed.gather(made.feed.numbers(tf.constant(step, tf.int64))[0], 0)
+                arrays[f"ids_{step}"], arrays[f"labels_{step}"] = examples["tokens"].numpy(), examples["label"].numpy()
+            np.savez(path, **arrays)
+            theirs = peer("torch_encoder", str(path), "--dtype", precision, "--sizes", json.dumps({**TRANSFORMER, "limit": LIMIT}))
+        padded = sum(arrays[f"ids_{step}"].size for step in range(STEPS)) / STEPS / BATCH
+        print(f"{precision}: quartet {ours:,.0f} texts/s, PyTorch {theirs['texts_per_second']:,.0f}: "
+              f"{ours / theirs['texts_per_second']:.2f} x "
+              f"({padded:.0f} padded tokens a text)", flush=True)
+
+
+def predict(run: str) -> None:
+    """25,000 reviews, CSV in and CSV out, through the command line; the time is the command's own, after loading."""
+    import tensorflow_datasets as tfds
+
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder) / "reviews.csv", Path(folder) / "answers.csv"
+        data = tfds.load("imdb_reviews", split="test", batch_size=-1, download=False)
+        with source.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["text", "sentiment"])
+            writer.writerows((text.decode(), label) for text, label in zip(data["text"].numpy().tolist(), data["label"].numpy().tolist()))
+        began = time.perf_counter()
+        done = subprocess.run([sys.executable, "-m", "pipelines.cli", "predict", run, str(source), "-o", str(target)],
+                              capture_output=True, text=True, check=True)
+        whole = time.perf_counter() - began
+        with target.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        names = sorted({row["label"] for row in rows})
+        right = sum(names.index(row["label"]) == int(row["sentiment"]) for row in rows) / len(rows)
+        print(f"{done.stderr.strip().splitlines()[-1]}; {right:.2%} right; the whole command {whole:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["fasttext", "clinc", "tables", "transformer", "predict"])
+    parser.add_argument("run", nargs="?")
+    asked = parser.parse_args()
+    print(machine(), flush=True)
+    if asked.what == "fasttext":
+        fasttext("imdb_reviews", "nlp/imdb_bag", (5, 10))
+    elif asked.what == "clinc":
+        fasttext("clinc_oos", "nlp/clinc_bag", (25, 50))
+    elif asked.what == "predict":
+        predict(asked.run)
+    else:
+        {"tables": tables, "transformer": transformer}[asked.what]()

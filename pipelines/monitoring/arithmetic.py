@@ -1,0 +1,123 @@
+"""How well a training uses its device: arithmetic of the model's step against what a matrix product reaches here.
+
+The forward pass is counted in the model's graph, and a step is taken as three of it (one forward, and two of its size back for the
+gradients of weights and of inputs). Augmentation, loss and optimizer are left out: they are a few percent of a network worth
+speeding up. The matrix product is timed once on a machine and kept in the user's cache folder.
+"""
+
+import contextlib
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from pipelines.files import write_json
+
+BACKWARD = 2.0  # of the forward pass: gradients of weights and of inputs
+_SECONDS = 0.4  # of timing
+_SIDE = {"CPU": 1024, "GPU": 8192}
+
+
+def forward_operations(model: keras.Model, inputs: Any) -> float | None:
+    """Multiplications and additions of one forward pass.
+
+    Args:
+        inputs: a batch as the model takes it.
+
+    Returns:
+        The count over the whole batch; None where the graph has loops (recurrent layers), whose turns are not counted.
+    """
+    specs = tf.nest.map_structure(lambda value: tf.TensorSpec(value.shape, value.dtype), inputs)
+    graph = tf.function(lambda value: model(value, training=False), autograph=False).get_concrete_function(specs).graph
+    if any(operation.type in ("While", "StatelessWhile", "CudnnRNNV3") for operation in graph.get_operations()):
+        return None
+    options = tf.compat.v1.profiler.ProfileOptionBuilder(tf.compat.v1.profiler.ProfileOptionBuilder.float_operation())
+    logger = tf.get_logger()
+    level = logger.level
+    logger.setLevel("ERROR")  # the profiler calls what TensorFlow itself has deprecated
+    try:
+        counted = tf.compat.v1.profiler.profile(graph, options=options.with_empty_output().build())
+    finally:
+        logger.setLevel(level)
+    return float(counted.total_float_ops) if counted is not None and counted.total_float_ops else None
+
+
+def matrix_rate(device: str, precision: str, *, cache: Path | None = None) -> float:
+    """Operations a second that a square matrix product reaches on a device, counting 2 n^3; measured once, then read from the cache.
+
+    Args:
+        device: CPU:0, GPU:1, ...
+        precision: float32, bfloat16 or float16.
+        cache: file; default: in the user's cache folder.
+    """
+    file = cache or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "quartet" / "matrix-product.json"
+    key = f"{_name(device)}, {precision}, TensorFlow {tf.__version__}"
+    known = _read(file)
+    if key not in known:
+        known[key] = _measure(device, precision)
+        with contextlib.suppress(OSError):  # then it is measured anew the next time
+            write_json(file, {**_read(file), key: known[key]})
+    return float(known[key])
+
+
+def arithmetic(model: keras.Model, inputs: Any, examples: int, examples_per_second: float, machine: Any) -> dict[str, Any] | None:
+    """What is said about a run: operations an example and a second, and the share of what its devices reach in a matrix product.
+
+    Args:
+        inputs: a batch of `examples` as the model takes it.
+        examples_per_second: in training, waiting for input included.
+        machine: `devices.Machine`.
+
+    Returns:
+        operations_per_example (forward and back), rate and reachable (operations a second over all devices), share; None where the
+        model's arithmetic cannot be counted.
+    """
+    try:
+        forward = forward_operations(model, inputs)
+        if forward is None or not examples_per_second:
+            return None
+        reachable = sum(matrix_rate(device, machine.precision) for device in machine.devices)
+    except (tf.errors.OpError, ValueError, TypeError, NotImplementedError):
+        return None
+    each = forward * (1.0 + BACKWARD) / examples
+    rate = each * examples_per_second
+    return {"operations_per_example": each, "rate": rate, "reachable": reachable, "share": rate / reachable}
+
+
+def _measure(device: str, precision: str) -> float:
+    side = _SIDE[device.partition(":")[0]]
+    with tf.device(device):
+        matrix = tf.random.stateless_uniform((side, side), (1, 2))
+        matrix = tf.cast(matrix, precision)
+        product = tf.function(lambda a: tf.reduce_sum(tf.cast(tf.linalg.matmul(a, a)[:1], tf.float32)), autograph=False)
+        product(matrix).numpy()
+        best, until = float("inf"), time.perf_counter() + _SECONDS
+        while time.perf_counter() < until:
+            began = time.perf_counter()
+            product(matrix).numpy()
+            best = min(best, time.perf_counter() - began)
+    return 2.0 * side ** 3 / best
+
+
+def _name(device: str) -> str:
+    """What the cached figure holds for: the processor and the cores that this process may use, or the GPU."""
+    kind, _, number = device.partition(":")
+    if kind == "GPU":
+        gpu = tf.config.list_physical_devices("GPU")[int(number)]
+        return str(tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name))
+    from pipelines.training.devices import _processor
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{_processor()}, {cores} cores"
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

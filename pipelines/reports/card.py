@@ -1,0 +1,87 @@
+"""A model card (Mitchell et al. 2019): what a model is for, what it learned from, how well it does, and where not to trust it.
+
+Only what the run knows is said; what a person has to add is left as questions.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipelines.reports import words
+from pipelines.reports.document import Block, Bullets, Code, Heading, Paragraph, Table
+from pipelines.task import Metric
+
+_SHOWN = 12  # class names, settings
+
+
+def card(content: Mapping[str, Any], run: str) -> list[Block]:
+    """The card of a run, from what report.json holds.
+
+    Args:
+        run: the run's folder, for the commands.
+    """
+    environment, data, timing = content["environment"], content["data"], content["timing"]
+    blocks: list[Block] = [Heading(f"Model card: {content['experiment']}", 1), Heading("Model")]
+    model = content["settings"].get("model")
+    facts = [f"Task: {content['task']}.", f"Run: {content['run']}."]
+    if isinstance(model, dict):
+        facts.append("Model: " + ", ".join(f"{name} {words.yaml_value(value)}" for name, value in model.items()) + ".")
+    if timing.get("train_seconds") is not None:
+        epochs = f", {words.counted(round(timing['epochs']), 'epoch')}" if timing.get("epochs") else ""
+        where = f", in {environment['precision']} on {', '.join(environment['devices'])}" if environment.get("devices") else ""
+        facts.append(f"Trained for {words.duration(timing['train_seconds'])}{epochs}{where}.")
+    versions = [f"{name} {environment[name]}" for name in ("tensorflow", "keras", "quartet") if environment.get(name)]
+    if versions:
+        facts.append(f"Made with {', '.join(versions)}.")
+    blocks += [Bullets(facts), Heading("Data")]
+    blocks.append(Bullets(_data(content["settings"].get("data") or {}, data)))
+    blocks += [Heading("Results"), *_results(content["metrics"])]
+    blocks += [Heading("Limits"), Bullets([*content["notes"][:_SHOWN], *_limits(content)])]
+    blocks += [Heading("To be said by whoever hands it on"), Bullets([
+        "What is it for, and what must it not be used for?",
+        "Whom may its mistakes hurt, and which mistakes are worse than others?",
+        "May the data be used so, and do they stand for those on whom it will be used?"])]
+    return [*blocks, Heading("Use"), Code(f"quartet predict {run} INPUT...\nquartet export {run}")]
+
+
+def _data(settings: Mapping[str, Any], data: Mapping[str, Any]) -> list[str]:
+    lines = []
+    source = [f"{name}: {settings[name]}" for name in ("source", "name", "path") if settings.get(name)]
+    if source:
+        lines.append(", ".join(source))
+    if data.get("examples"):
+        lines.append("examples: " + ", ".join(f"{split} {count:,}" for split, count in data["examples"].items()))
+    classes = (data.get("facts") or {}).get("classes")
+    if isinstance(classes, list):
+        names = ", ".join(map(str, classes[:_SHOWN])) + (", ..." if len(classes) > _SHOWN else "")
+        lines.append(f"{len(classes)} classes: {names}")
+    counts = (data.get("facts") or {}).get("class_counts")
+    if isinstance(counts, list) and counts and min(counts):
+        lines.append(f"training examples a class: {min(counts):,} to {max(counts):,}")
+    return lines or ["not described"]
+
+
+def _results(metrics: Mapping[str, Mapping[str, Any]]) -> list[Block]:
+    if not metrics:
+        return [Paragraph("Nothing was judged.")]
+    rows = []
+    for name, stored in metrics.items():
+        value = float("nan") if stored["value"] is None else float(stored["value"])
+        split, base = words.split_name(name)
+        rows.append([words.title(base), split, words.metric(Metric(value, stored.get("low"), stored.get("high")), name),
+                     f"{stored['n']:,}" if stored.get("n") else "–"])
+    return [Table(("metric", "split", "value and 95 % interval", "examples"), rows, (False, False, True, True))]
+
+
+def _limits(content: Mapping[str, Any]) -> list[str]:
+    """What follows from the numbers themselves."""
+    said = []
+    per_class = next((rows for name, rows in content["tables"].items() if name.endswith("/per_class") and name.startswith("test/")), None)
+    if per_class and all("recall" in row and "class" in row for row in per_class):
+        known = [row for row in per_class if isinstance(row["recall"], (int, float))]
+        if known:
+            worst = min(known, key=lambda row: row["recall"])
+            said.append(f"Weakest class on test: {worst['class']}, of which {words.number(float(worst['recall']), 'recall')} are found.")
+    if content["skipped"]:
+        said.append(f"{words.counted(len(content['skipped']), 'unreadable example')} left out of the data.")
+    said.append("The figures hold for data like those that it was judged on; how it does on others is not known.")
+    return said

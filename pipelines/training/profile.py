@@ -1,0 +1,57 @@
+"""A profile of some training steps, for TensorBoard's profile page (extra `profile`)."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import tensorflow as tf
+
+from pipelines.training.loop import Hook, Loop
+
+
+class Profile(Hook):
+    """Records what processor and devices do from one step to another. A failure to record is said, and training goes on."""
+
+    def __init__(self, folder: Path, steps: Sequence[int], say: Callable[[str], None]):
+        """
+        Args:
+            folder: TensorBoard's run that the profile stands under.
+            steps: [first, last]: recorded are the steps after `first` steps are done, until `last` are.
+            say: told where the profile is, or why there is none.
+        """
+        self.folder, self.say = folder, say
+        self.first, self.last = steps
+        self.recording = False
+
+    def next_stop(self, loop: Loop) -> int | None:
+        return self.first if loop.step < self.first else self.last if loop.step < self.last else None
+
+    def on_start(self, loop: Loop) -> None:
+        self._look(loop)
+
+    def on_steps(self, loop: Loop) -> None:
+        self._look(loop)
+
+    def on_end(self, loop: Loop) -> None:
+        self._stop(loop)
+
+    def _look(self, loop: Loop) -> None:
+        if loop.step == self.first and not self.recording:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                tf.profiler.experimental.start(str(self.folder))
+                self.recording = True
+            except (tf.errors.OpError, OSError, RuntimeError) as error:
+                self.say(f"monitor.profile: the steps cannot be recorded: {error}")
+        elif loop.step >= self.last:
+            self._stop(loop)
+
+    def _stop(self, loop: Loop) -> None:
+        if not self.recording:
+            return
+        self.recording = False
+        with loop.meter.part("callbacks"):
+            try:
+                tf.profiler.experimental.stop()
+                self.say(f"profile of steps {self.first:,} to {loop.step:,} written; TensorBoard shows it with the extra `profile` (xprof)")
+            except (tf.errors.OpError, OSError, RuntimeError) as error:
+                self.say(f"monitor.profile: the profile could not be written: {error}")

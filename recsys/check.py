@@ -1,0 +1,193 @@
+"""`quartet check` for interactions: unreadable rows, repetitions, users and items with too few events, times, cold items, leaks."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pipelines.config.schema import Experiment
+from pipelines.data.check import Check, Finding
+from recsys.data import load, repeated
+from recsys.protocol import NAMES, TEST, TRAIN, VALIDATION, in_time, when
+from recsys.reading import Log, read_log
+from recsys.settings import ImplicitData, InteractionData
+
+FEW = 5  # events below which users and items say little
+MANY = 0.2  # share of repetitions or ties that is worth a warning
+
+
+def check_interactions(experiment: Experiment, progress: Callable[[int, int], None] | None = None) -> Check:
+    """Reads all interactions, divides them as the experiment says, and looks at both.
+
+    Raises:
+        DataError: the data cannot be read at all; everything else is a finding.
+    """
+    data: InteractionData = experiment.data  # type: ignore[assignment]
+    lenient = data.model_copy(update={"on_bad_example": "skip"})
+    log = read_log(lenient)
+    if progress:
+        progress(len(log), len(log))
+    findings: list[Finding] = []
+    if log.skipped:
+        level: Any = "warning" if data.on_bad_example == "skip" else "error"
+        findings.append(Finding(level, f"{len(log.skipped):,} rows cannot be read", log.skipped))
+    if log.users is not None and log.items is not None:
+        findings += _repetitions(log)
+        findings += _few(log)
+    findings += _times(log, data)
+    made, notes = load(lenient, pairs_once=isinstance(data, ImplicitData))
+    findings += _cold(made.items, made.users, made.parts, made.log)
+    findings += _leaks(made.log, made.parts, data)
+    findings.append(Finding("note", notes[0]))
+    splits = {}
+    for number, name in enumerate(NAMES):
+        mask = made.parts == number
+        if mask.any():
+            splits[name] = {
+                "examples": int(mask.sum()),
+                "unreadable": 0,
+                "identical": 0,
+                "classes": {},
+                "common": [],
+                "measures": _measures(made.log, mask),
+            }
+    order = {"error": 0, "warning": 1, "note": 2}
+    return Check(log.place, splits, sorted(findings, key=lambda finding: order[finding.level]))
+
+
+CHECKS = dict.fromkeys(("recsys.ranking", "recsys.retrieval", "recsys.sequential"), check_interactions)
+
+
+def _measures(log: Log, mask: np.ndarray) -> dict[str, dict[str, float]]:
+    found = {}
+    for name, who in (("events a user", log.users), ("events an item", log.items)):
+        if who is not None:
+            counts = np.bincount(who[mask])
+            counts = counts[counts > 0]
+            found[name] = {"min": float(counts.min()), "median": float(np.median(counts)), "max": float(counts.max())}
+    if log.ratings is not None:
+        values = log.ratings[mask]
+        found["rating"] = {"min": float(values.min()), "median": float(np.median(values)), "max": float(values.max())}
+    return found
+
+
+def _repetitions(log: Log) -> list[Finding]:
+    assert log.users is not None and log.items is not None and log.item_ids is not None
+    pair = log.users.astype(np.int64) * len(log.item_ids) + log.items
+    whole = [pair, *([log.times] if log.times is not None else []), *([log.ratings] if log.ratings is not None else [])]
+    order = np.lexsort(whole[::-1])
+    same = np.ones(len(order) - 1, bool)
+    for values in whole:
+        same &= values[order][1:] == values[order][:-1]
+    later = order[1:][same]
+    found = []
+    if len(later):
+        share = len(later) / len(log)
+        found.append(
+            Finding(
+                "warning" if share >= 0.01 else "note",
+                f"{len(later):,} of {len(log):,} events ({share:.0%}) are exact repetitions",
+                tuple(log.name(int(number)) for number in np.sort(later)[:20]),
+            )
+        )
+    gone = repeated(log)
+    more = int(gone.sum()) - len(later)
+    if more > 0:
+        found.append(
+            Finding(
+                "warning" if more / len(log) >= MANY else "note",
+                f"{more:,} further events are followed by another of the same user and item; where each pair counts once, the last does",
+            )
+        )
+    return found
+
+
+def _few(log: Log) -> list[Finding]:
+    found = []
+    for of, who, ids in (("user", log.users, log.user_ids), ("item", log.items, log.item_ids)):
+        assert who is not None and ids is not None
+        counts = np.bincount(who, minlength=len(ids))
+        for most, text in ((1, "a single event"), (FEW - 1, f"fewer than {FEW} events")):
+            few = (counts > 0) & (counts <= most)
+            if few.any():
+                share = few.sum() / (counts > 0).sum()
+                found.append(
+                    Finding(
+                        "warning" if share >= 0.5 else "note",
+                        f"{int(few.sum()):,} of {int((counts > 0).sum()):,} {of}s ({share:.0%}) "
+                        f"have {text}; data.min_{of}_events leaves such out",
+                        tuple(str(ids.values[number]) for number in np.flatnonzero(few)[:20]),
+                    )
+                )
+    return found
+
+
+def _times(log: Log, data: InteractionData) -> list[Finding]:
+    if log.times is None:
+        return [Finding("note", "there are no times (data.time_key): the order of the rows counts as the order of the events")]
+    times = log.times
+    if times.min() == times.max():
+        return [
+            Finding("error" if data.protocol == "time" else "warning", f"all times are equal ({when(float(times[0]))}): they order nothing")
+        ]
+    found = [Finding("note", f"times from {when(float(times.min()))} to {when(float(times.max()))}")]
+    back = int(np.sum(np.diff(times) < 0))
+    if back:
+        found.append(Finding("note", f"times are out of order in the file at {back:,} of {len(times):,} rows; events are put in order"))
+    if log.users is not None:
+        order = in_time(log)
+        tied = (np.diff(times[order]) == 0) & (np.diff(log.users[order]) == 0)
+        if tied.any():
+            share = tied.mean()
+            found.append(
+                Finding(
+                    "warning" if share >= MANY else "note",
+                    f"{int(tied.sum()):,} events ({share:.0%}) have the time of another of "
+                    "the same user: the order of the rows decides between them",
+                )
+            )
+    if 1e11 < float(np.median(times)) < 1e14:
+        found.append(Finding("warning", "times look like milliseconds, not seconds: dates in the report will be wrong, results will not"))
+    return found
+
+
+def _cold(items: np.ndarray, users: np.ndarray, parts: np.ndarray, log: Log) -> list[Finding]:
+    found = []
+    for name, part in (("validation", VALIDATION), ("test", TEST)):
+        mask = parts == part
+        for of, numbers, there in (("items", items, log.items), ("users", users, log.users)):
+            cold = int(np.sum(numbers[mask] == 0)) if there is not None else 0
+            if cold:
+                share = cold / mask.sum()
+                found.append(
+                    Finding(
+                        "warning" if share >= 0.1 else "note",
+                        f"{cold:,} of {int(mask.sum()):,} {name} events ({share:.0%}) are of {of} that train does not have",
+                    )
+                )
+    return found
+
+
+def _leaks(log: Log, parts: np.ndarray, data: InteractionData) -> list[Finding]:
+    test = parts == TEST
+    if log.times is None or not test.any():
+        return []
+    newest = float(log.times[parts == TRAIN].max())
+    earlier = int(np.sum(log.times[test] < newest))
+    if not earlier:
+        return [Finding("note", "no test event is older than the newest of train")]
+    if data.protocol == "time" or data.split_key:
+        return [
+            Finding(
+                "warning",
+                f"{earlier:,} of {int(test.sum()):,} test events are older than the newest of train ({when(newest)}): "
+                "train knows of times that test is in",
+            )
+        ]
+    return [
+        Finding(
+            "note",
+            f"{earlier:,} of {int(test.sum()):,} test events are older than the newest of train: with protocol "
+            f"{data.protocol} a model knows what came later; protocol: time does not",
+        )
+    ]

@@ -1,0 +1,86 @@
+"""`quartet check` on texts with one of everything that can be wrong."""
+
+import pytest
+import tensorflow as tf
+
+from nlp.check import check_texts
+from nlp.examine import language
+from nlp.near import near_pairs
+from nlp.settings import TextClassification
+
+
+def checked(path, tokens=None, **data):
+    return check_texts(TextClassification.model_validate({
+        "task": "nlp.classification", "model": {"name": "bag"}, "tokens": tokens,
+        "data": {"source": "table", "path": str(path), "validation": 0.2, "test": 0.2, **data}}))
+
+
+def plain(count=60):
+    things = ["shower", "lamp", "window", "heating", "door", "wifi", "towel", "pillow", "kettle", "mirror"]
+    return [(f"please look at the {things[number % 10]} in room {number}, it does not work", ("low", "high")[number % 2])
+            for number in range(count)]
+
+
+def write(folder, **splits):
+    for name, rows in splits.items():
+        (folder / f"{name}.csv").write_text("text,label\n" + "".join(f'"{text}",{label}\n' for text, label in rows), encoding="utf-8")
+    return folder
+
+
+def said(result, level=None):
+    return "\n".join(finding.text + "\n" + "\n".join(finding.details) for finding in result.findings if level in (None, finding.level))
+
+
+def test_clean_texts_have_nothing_but_notes(tmp_path):
+    result = checked(write(tmp_path, train=plain()))
+    assert not result.failed and {finding.level for finding in result.findings} == {"note"}
+    assert result.splits["train"]["measures"]["tokens"]["median"] >= 12 and result.splits["train"]["common"][0][0] == "English"
+
+
+def test_everything_that_is_wrong_is_found(tmp_path):
+    story = "we stayed three nights in this hotel by the harbour and the breakfast was the best that we had in years, really"
+    rows = plain()
+    train = [*rows, (story, "low"), ("", "low"), ("...", "high"), ("the same words", "low"), ("cafÃ© au lait was â€œgoodâ€\x9d", "high"),
+             ("lost letter \ufffd here", "low"), ("long " * 300, "high"), ("only\x07bell rings", "low")]
+    test = [(story.upper() + "!", "high"), ("the same words", "high"), ("another one", "low"), ("one more here", "low")]
+    result = checked(write(tmp_path, train=train, test=test), test="test", tokens={"name": "hashed", "limit": 100})
+    warnings = said(result, "warning")
+    assert "the same text in more than one split" in warnings and "the same text with different labels" in warnings
+    assert "nearly the same text in more than one split: 1 texts outside of train" in warnings
+    assert "nearly the same text with different labels" in warnings
+    assert "1 text is empty" in warnings or "2 texts are empty" in warnings
+    assert "read as Windows-1252" in warnings and "U+FFFD" in warnings and "control characters" in warnings
+    assert "longer than the limit of 100 tokens; 200 tokens" in said(result)
+    assert not result.failed
+
+
+def test_bad_rows_and_unknown_classes_fail(tmp_path):
+    folder = write(tmp_path, train=plain(), test=[("a new kind", "never seen"), ("known", "low")])
+    with (folder / "train.csv").open("a") as file:
+        file.write("one field\nno label here,\n")
+    result = checked(folder, test="test")
+    assert result.failed
+    errors = said(result, "error")
+    assert "2 examples cannot be read" in errors and "train.csv:62: 1 field" in errors and "never seen" in errors
+    assert not checked(write(tmp_path, test=[("known", "low")]), test="test", on_bad_example="skip").failed
+
+
+def test_markup_is_told(tmp_path):
+    result = checked(write(tmp_path, train=[(f"{text}<br /><br />and so on", label) for text, label in plain()]))
+    assert "tokens.html: true leaves them out" in said(result)
+
+
+@pytest.mark.parametrize("text, name", [
+    ("the room was not what i had hoped for and it was loud", "English"), ("ich habe das Zimmer nicht mit einer Frau geteilt", "German"),
+    ("je ne suis pas content de la chambre que vous avez", "French"), ("мы не можем открыть дверь", "Cyrillic script"),
+    ("部屋がとても汚いです", "Japanese"), ("房间很脏", "Chinese"), ("방이 더러워요", "Korean"), ("xyzzy plugh", "other"), ("", "other")])
+def test_languages_are_guessed(text, name):
+    assert language(text) == name
+
+
+def test_near_pairs_are_those_that_overlap():
+    base = list(range(100, 200))
+    rows = [base, [*base[:95], 1, 2, 3], [*base[:50], *range(50)], [], [7], [7]]
+    pairs, capped = near_pairs([tf.ragged.constant(rows[:3], dtype=tf.int64), tf.ragged.constant(rows[3:], dtype=tf.int64, ragged_rank=1)])
+    assert [(one, other) for one, other, _ in pairs] == [(0, 1), (4, 5)] and not capped
+    assert pairs[0][2] == pytest.approx(95 / 103)

@@ -1,0 +1,77 @@
+"""`quartet new nlp`: what it finds in tables and folders, and that what it writes loads."""
+
+import json
+
+import pytest
+
+from pipelines.config.load import from_text
+from pipelines.config.new import new
+from pipelines.errors import DataError
+
+TEXTS = [(f"some words about thing {number} and more", ("spam", "ham", "eggs")[number % 3]) for number in range(60)]
+
+
+def drafted(path):
+    return from_text(new("nlp", path), file="x.yaml").experiment
+
+
+def test_a_csv_with_header_split_and_title(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("id,title,body,topic,part\n" + "".join(
+        f"{number},On {number},{text},{label},{'dev' if number % 5 == 0 else 'test' if number % 5 == 1 else 'train'}\n"
+        for number, (text, label) in enumerate(TEXTS)))
+    found = drafted(path)
+    assert found.data.text_key == ["title", "body"] and found.data.label_key == "topic" and found.data.split_key == "part"
+    assert (found.data.validation, found.data.test) == ("dev", "test") and found.model.name == "bag"
+
+
+def test_a_tsv_without_header(tmp_path):
+    path = tmp_path / "t.tsv"
+    path.write_text("".join(f"{label}\t{text}, It's fine.\n" for text, label in TEXTS))
+    found = drafted(path)
+    assert found.data.text_key == 1 and found.data.label_key == 0 and found.data.header == "no"
+
+
+def test_several_labels_and_json(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_text("".join(json.dumps({"text": text, "tags": ["a", label] if number % 2 else [label]}) + "\n"
+                            for number, (text, label) in enumerate(TEXTS)))
+    assert drafted(path).data.labels == "many"
+    path = tmp_path / "t.csv"
+    path.write_text("text,labels\n" + "".join(f"{text},{label}{'|a' if number % 2 else ''}{'|b' if number % 5 == 0 else ''}\n"
+                                              for number, (text, label) in enumerate(TEXTS)))
+    found = drafted(path)
+    assert found.data.labels == "many" and found.data.label_separator == "|"
+
+
+def test_folders(tmp_path):
+    for part in ("train", "test"):
+        for number, (text, label) in enumerate(TEXTS):
+            (tmp_path / "f" / part / label).mkdir(parents=True, exist_ok=True)
+            (tmp_path / "f" / part / label / f"{number}.txt").write_text(text)
+    found = drafted(tmp_path / "f")
+    assert found.data.source == "folder" and found.data.test == "test"
+    (tmp_path / "g").mkdir()
+    for part in ("train", "valid"):
+        (tmp_path / "g" / f"{part}.csv").write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in TEXTS))
+    found = drafted(tmp_path / "g")
+    assert found.data.source == "table" and found.data.validation == "valid"
+
+
+def test_classes_of_very_different_size_are_weighed(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("text,label\n" + "".join(f"words number {number},{'rare' if number % 12 == 0 else 'usual'}\n" for number in range(96)))
+    assert drafted(path).loss.class_weights == "balanced"
+
+
+def test_what_is_not_understood(tmp_path):
+    for name, content, message in (
+            ("a.csv", "text,label\nhello there,y\n", "one value only"), ("b.csv", "id,size\n1,2\n2,3\n", "no column seems to hold texts"),
+            ("c.csv", "text,place,person\n" + "".join(f"hello there {n},p{n % 3},q{n % 4}\n" for n in range(30)), "call it label"),
+            ("d.pdf", "x", "not understood")):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(DataError, match=message):
+            new("nlp", tmp_path / name)
+    (tmp_path / "few.csv").write_text("text,label\nsome words,a\nmore words,b\nother words,a\nwords again,b\n")
+    with pytest.raises(DataError, match="too few"):
+        new("nlp", tmp_path / "few.csv")

@@ -1,0 +1,54 @@
+"""Settings that do not fit together are named before any work; every shipped experiment is valid and opens with its command."""
+
+from pathlib import Path
+
+import pytest
+
+from nlp import models
+from nlp.settings import Pretrained
+from pipelines.config.load import from_text, load
+from pipelines.errors import ConfigError
+
+FOLDER = Path(__file__).parents[2] / "configs" / "nlp"
+SHIPPED = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+WRONG = [
+    ("data: {source: tfds}", r"data\.name.*imdb_reviews"), ("data: {source: table}", r"data\.path"),
+    ("data: {source: tfds, name: x, text_key: 0}", r"data\.text_key.*by name"),
+    ("tokens: {name: hashed, characters: [4, 2]}", r"tokens\.characters"),
+    ("model: {name: transformer, width: 10, heads: 4}", r"not a multiple of model\.heads"),
+    ("model: {name: cnn}\ntokens: {name: hashed}", r"n-grams do not stand in the text's order"),
+    ("model: {name: bag, naive_bayes: true, hidden: 3}", r"naive_bayes"),
+    ("reject: {}", r"needs label or splits"), ("reject: {splits: x_oos}", r"lacks \{split\}"),
+    ("data: {source: quick, labels: many}\nreject: {label: x}", r"nothing is rejected"),
+    ("model: {name: pretrained, preset: x}\ntokens: {name: words}", r"brings its own tokens"),
+    ("model: {name: bags}", r"did you mean bag\?"),
+]
+
+
+@pytest.mark.parametrize("change, message", WRONG)
+def test_wrong_settings_are_named(change, message):
+    sections = {"task": "task: nlp.classification", "data": "data: {source: quick}", "model": "model: {name: bag}"}
+    for line in change.splitlines():
+        sections[line.partition(":")[0]] = line
+    with pytest.raises(ConfigError, match=message):
+        from_text("\n".join(sections.values()) + "\n", file="x.yaml")
+
+
+def test_the_experiments_of_the_design_are_there():
+    assert {"quickstart", "imdb_bag", "imdb_best", "clinc_best", "clinc_bag", "ag_news", "table", "finetune"} <= set(SHIPPED)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_experiment(name, tmp_path):
+    text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 45
+    assert text.startswith("# ") and text.splitlines()[1].startswith(f"#   python -m nlp.train nlp/{name}")
+    experiment = load(f"nlp/{name}", [f"data.path={tmp_path}"] if name in ("table", "finetune") else []).experiment
+    if not isinstance(experiment.model, Pretrained):
+        model = models.build(experiment.model, size=50, classes=4, limit=experiment.cutting.limit)
+        assert model.output_shape == (None, 4)
+
+
+def test_table_asks_for_its_path():
+    with pytest.raises(ConfigError, match=r"data\.path"):
+        load("nlp/table")

@@ -1,0 +1,207 @@
+"""A text run from table to saved model: trained, judged again, asked for answers in every way, exported; several labels and rejection."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from typer.testing import CliRunner
+
+from pipelines import cli
+from pipelines.runs import RunFolder
+from pipelines.serving.evaluate import evaluate, own_split
+from pipelines.serving.export import export
+from pipelines.serving.load import load_run
+from pipelines.serving.predict import Predictor
+from pipelines.training.evaluation import Evaluator
+from tests import alone
+from tests.finished_run import ROOT, environment, quartet
+
+SHARED = ("train.precision=float32", "train.devices=cpu", "evaluate.bootstrap=100")
+
+USE = """
+import sys
+import json
+import numpy as np
+import tensorflow as tf
+
+texts = json.load(open(sys.argv[1]))
+found = {}
+for place, folder in enumerate(sys.argv[3:]):
+    model = tf.saved_model.load(folder)
+    serve = model.signatures["serving_default"]
+    for size in (1, len(texts)):
+        for name, value in serve(text=tf.constant(texts[:size])).items():
+            found[f"{place}/{name}/{size}"] = value.numpy().astype(str) if value.dtype == tf.string else value.numpy()
+np.savez(sys.argv[2], **found)
+"""
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """A table of the quick start's sentences, with some of no class; label sets beside."""
+    from nlp.quick import sentences
+
+    texts, labels, _ = sentences()
+    folder = tmp_path_factory.mktemp("table")
+    with (folder / "t.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "text", "label", "tags"])
+        for number, (text, label) in enumerate(list(zip(texts, labels))[::4]):
+            tags = [label, *(["polite"] if "please" in text or "could" in text else [])]
+            writer.writerow([number, text, label, ";".join(tags)])
+        for number in range(40):
+            writer.writerow([1000 + number, f"zebra quantum {number} ünïcode 👍 東京", "nothing", ""])
+    return folder / "t.csv"
+
+
+@pytest.fixture(scope="module")
+def runs(table):
+    """Finished runs of four models, trained in one process."""
+    folder = table.parent / "runs"
+    small = ["train.epochs=3", "train.batch_size=32", *SHARED, f"data.path={table}"]
+    asked = {
+        "bag": ["reject={label: nothing, train: uniform}", "train.epochs=8"],
+        "many": ["data.label_key=tags", "data.labels=many", "train.epochs=6", "tokens={name: subwords, vocabulary: 200}"],
+        "cnn": ["model={name: cnn, width: 16, filters: 8}", "tokens={name: words, least: 1, limit: 32}"],
+        "lstm": ["model={name: lstm, width: 16, units: 8}", "tokens={name: subwords, vocabulary: 200}"],
+        "transformer": ["model={name: transformer, width: 16, depth: 1, heads: 2, hidden: 32}", "tokens={name: words, least: 1}"],
+        "bayes": ["model={name: bag, naive_bayes: true}", "tokens={name: hashed, distinct: true, buckets: 20000}",
+                  "train.tables={optimizer: adagrad, learning_rate: 0.02}"]}
+    code = ("import sys, json\nfrom pipelines.cli import main\nfor name, settings in json.loads(sys.argv[1]).items():\n"
+            "    sys.argv = ['quartet', 'train', 'nlp/table', *settings, '--runs', sys.argv[-1], '--name', name]\n"
+            "    try:\n        main()\n    except SystemExit as end:\n        assert not end.code, (name, end.code)\n")
+    done = subprocess.run([sys.executable, "-c", code, json.dumps({name: [*small, *more] for name, more in asked.items()}), str(folder)],
+                          capture_output=True, encoding="utf-8", cwd=ROOT, timeout=900, check=False, env=environment())
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {name: folder / "nlp" / "table" / name for name in asked}
+
+
+@pytest.fixture(scope="module")
+def loaded(runs):
+    return {name: load_run(RunFolder(path), where="cpu") for name, path in runs.items()}
+
+
+def judged(run):
+    """(texts, answers) of the test split as the evaluation answers them."""
+    source, _, _ = own_split(run, "test")
+    evaluator = Evaluator(run.task, run.model, source, machine=run.machine, batch=64, data=run.experiment.data)
+    return source.texts.numpy().tolist(), evaluator.answers()[0]["probabilities"]
+
+
+def test_reports_say_what_a_text_run_must(runs):
+    report = json.loads((runs["bag"] / "report" / "report.json").read_text())
+    metrics = report["metrics"]
+    assert metrics["test/accuracy"]["value"] > 0.6 and metrics["test/out_of_scope_recall"]["value"] > 0.5
+    assert {"test/out_of_scope_auroc", "test/macro_f1", "test/calibration_error", "test/accuracy_with_rejection"} <= set(metrics)
+    mistakes = report["tables"]["test/worst_mistakes"]
+    assert mistakes and all(row["text"] and "words" in row for row in mistakes) and any(row["words"] for row in mistakes)
+    many = json.loads((runs["many"] / "report" / "report.json").read_text())
+    assert many["metrics"]["test/micro_f1"]["value"] > 0.4 and "test/subset_accuracy" in many["metrics"]
+    assert (runs["many"] / "report" / "figures" / "precision_recall.png").exists()
+    facts = json.loads((runs["bag"] / "model" / "facts.json").read_text())
+    assert 0 < facts["threshold"] < 1 and "nothing" not in facts["classes"]
+
+
+def test_a_run_is_judged_again_as_it_was(runs, loaded):
+    for name in ("bag", "many"):
+        before = json.loads((runs[name] / "report" / "report.json").read_text())["metrics"]
+        found = evaluate(loaded[name]).judgement.metrics
+        for metric, value in found.items():
+            assert value.value == pytest.approx(before[f"test/{metric}"]["value"], abs=1e-6), metric
+
+
+def test_other_data_are_judged(runs, loaded, table, tmp_path):
+    other = tmp_path / "more.csv"
+    other.write_text("text,label\ncall a taxi to the airport,taxi\nthe shower is broken again,complaint\nzebra quantum,nothing\n")
+    found = evaluate(loaded["bag"], data=other)
+    assert found.judgement.metrics["accuracy"].n == 2 and found.judgement.metrics["out_of_scope_recall"].n == 1
+    other.write_text("text,label\ncall a taxi,taxi\nfly,plane\n")
+    from pipelines.errors import DataError
+
+    with pytest.raises(DataError, match="'plane'"):
+        evaluate(loaded["bag"], data=other)
+
+
+def test_the_saved_models_answer_as_the_evaluation_in_tensorflow_alone(loaded, tmp_path):
+    texts, expected = judged(loaded["cnn"])
+    texts = [*[text.decode() for text in texts], "", "ÀÉ 👍🏽 東京", "word " * 5000]
+    (tmp_path / "texts.json").write_text(json.dumps(texts))
+    folders = [export(run, tmp_path / name) for name, run in loaded.items()]
+    alone.run(USE, tmp_path / "texts.json", tmp_path / "out.npz", *folders, folder=tmp_path)
+    found = np.load(tmp_path / "out.npz")
+    for place, (name, run) in enumerate(loaded.items()):
+        own_texts, expected = judged(run)
+        if own_texts == [text.encode() for text in texts[:-3]]:
+            np.testing.assert_allclose(found[f"{place}/probabilities/{len(texts)}"][:-3], expected, atol=1e-5, err_msg=name)
+        else:
+            answers = [one.values["probabilities"] for one in Predictor(run).predict(texts)]
+            np.testing.assert_allclose(found[f"{place}/probabilities/{len(texts)}"], answers, atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(found[f"{place}/probabilities/1"][0], found[f"{place}/probabilities/{len(texts)}"][0], atol=1e-5)
+    assert found[f"0/label/{len(texts)}"][-2] in (*loaded["bag"].task.classes, "nothing")
+
+
+def test_answers_are_those_of_the_evaluation(loaded):
+    for run in loaded.values():
+        texts, expected = judged(run)
+        answers = list(Predictor(run, batch=50).predict([text.decode() for text in texts]))
+        np.testing.assert_allclose([one.values["probabilities"] for one in answers], expected, atol=1e-5)
+
+
+def call(run, *arguments, **options):
+    return CliRunner().invoke(cli.app, ["predict", str(run), *arguments], **options)
+
+
+def test_predict_takes_texts_files_and_tables(runs, tmp_path):
+    (tmp_path / "lines.txt").write_text("the shower is broken\n\nwifi password please\n")
+    (tmp_path / "t.csv").write_text('id,text,label\n7,"taxi, please",taxi\n8\n9,fresh towels,towels\n')
+    done = call(runs["bag"], str(tmp_path / "t.csv"), "--format", "csv")
+    rows = list(csv.reader(io.StringIO(done.stdout)))
+    assert rows[0] == ["id", "text", "label", "predicted_label", "confidence", "error"]
+    assert rows[1][:3] == ["7", "taxi, please", "taxi"] and rows[3][0] == "9" and "1 field where the header has 3" in rows[2][-1]
+    done = call(runs["bag"], "a single text", str(tmp_path / "lines.txt"), "missing.csv", "--format", "jsonl", "--top", "2")
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [answer["input"] for answer in answers] == ["a single text", "the shower is broken", f"{tmp_path / 'lines.txt'}:2",
+                                                       "wifi password please", "missing.csv"]
+    assert answers[-1]["error"] == "No such file or directory" or "No such file" in answers[-1]["error"]
+    assert len(answers[0]["top"]) == 2
+    done = call(runs["many"], "please call a taxi", "--format", "csv")
+    assert done.stdout.splitlines()[0] == "input,labels,error"
+
+
+def test_standard_input_is_answered_line_by_line(runs):
+    process = subprocess.Popen([sys.executable, "-m", "pipelines.cli", "predict", str(runs["bag"]), "-"], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT, env=environment())
+    try:
+        process.stdin.write(b"the shower is broken\n")
+        process.stdin.flush()
+        assert process.stdout.readline().startswith(b"input,label,confidence")
+        assert process.stdout.readline().startswith(b"the shower is broken,")  # though the input goes on
+        time.sleep(0.2)
+        process.stdin.write("wifi 👍\n".encode())
+        process.stdin.flush()
+        assert process.stdout.readline().startswith("wifi 👍,".encode())
+        process.stdin.close()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+
+
+def test_tensorboard_has_texts_and_a_projector(runs):
+    folder = runs["cnn"] / "tensorboard" / "train"
+    records = [record for path in folder.glob("events*") for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator()]
+    assert any(b"texts as the model reads them" in record for record in records)
+    vectors = (folder / "projector" / "words.tsv").read_text().splitlines()
+    words = (folder / "projector" / "words_names.tsv").read_text(encoding="utf-8").splitlines()
+    assert len(vectors) == len(words) > 50 and len(vectors[0].split("\t")) == 16
+    assert "words.tsv" in (folder / "projector_config.pbtxt").read_text()
+
+
+def test_the_command_line_trains_the_quick_start(tmp_path):
+    done = quartet("train.epochs=1", *SHARED, "--runs", str(tmp_path), module="nlp.train", cwd=tmp_path)
+    assert done.returncode == 0 and "test accuracy" in done.stdout + done.stderr

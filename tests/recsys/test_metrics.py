@@ -1,0 +1,109 @@
+"""Metrics against scikit-learn and against definitions written out, on random cases."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.metrics import log_loss, ndcg_score, roc_auc_score
+
+from recsys import baselines, metrics
+from recsys.judged_ratings import auc, judge_clicks, judge_ratings, log_losses
+
+USERS, ITEMS = 60, 40
+
+
+@pytest.fixture
+def case():
+    rng = np.random.default_rng(3)
+    scores = rng.random((USERS, ITEMS))
+    relevant = rng.random((USERS, ITEMS)) < 0.1
+    relevant[np.arange(USERS), rng.integers(0, ITEMS, USERS)] = True
+    lists = np.argsort(-scores, axis=1) + 1
+    users, items = np.nonzero(relevant)
+    return scores, relevant, lists.astype(np.int32), users, (items + 1).astype(np.int32)
+
+
+@pytest.mark.parametrize("k", [1, 5, 10, 40])
+def test_ndcg_is_scikit_learns(case, k):
+    scores, relevant, lists, users, items = case
+    found = metrics.per_user(metrics.hits(lists, users, items, ITEMS), relevant.sum(1), k)["ndcg"]
+    expected = [ndcg_score(relevant[[user]].astype(float), scores[[user]], k=k) for user in range(USERS)]
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 5, 10])
+def test_the_others_are_as_defined(case, k):
+    _, relevant, lists, users, items = case
+    found = metrics.per_user(metrics.hits(lists, users, items, ITEMS), relevant.sum(1), k)
+    for user in range(USERS):
+        good = {item for item in range(1, ITEMS + 1) if relevant[user, item - 1]}
+        places = [place for place, item in enumerate(lists[user, :k].tolist(), 1) if item in good]
+        assert found["hit_rate"][user] == float(bool(places))
+        assert found["recall"][user] == pytest.approx(len(places) / len(good))
+        assert found["mrr"][user] == pytest.approx(1 / places[0] if places else 0)
+        precisions = [(number + 1) / place for number, place in enumerate(places)]
+        assert found["map"][user] == pytest.approx(sum(precisions) / min(k, len(good)))
+
+
+def test_unknown_items_are_missed_and_gaps_never_hit():
+    lists = np.array([[3, 1, 0]], np.int32)
+    found = metrics.hits(lists, np.array([0, 0, 0]), np.array([1, -1, 0]), 5)
+    assert found.tolist() == [[False, True, False]]
+    assert metrics.per_user(found, np.array([3]), 2)["recall"].tolist() == pytest.approx([1 / 3])
+
+
+def test_coverage_novelty_popularity():
+    lists, counts = np.array([[1, 2], [1, 0]]), np.array([0, 8, 2, 0])
+    assert metrics.coverage(lists, 2, 3) == pytest.approx(2 / 3)
+    assert metrics.novelty(lists, 2, counts, 16).tolist() == pytest.approx([2.0, 1.0])
+    assert metrics.popularity(lists, 2, counts).tolist() == pytest.approx([5.0, 8.0])
+
+
+def test_auc_and_log_loss_are_scikit_learns():
+    rng = np.random.default_rng(0)
+    true = (rng.random(500) < 0.3).astype(float)
+    said = np.round(np.clip(0.3 + 0.2 * true + rng.normal(0, 0.2, 500), 0.01, 0.99), 2)  # with ties
+    low, value, high = auc(said, true)
+    assert value == pytest.approx(roc_auc_score(true, said)) and low < value < high
+    assert log_losses(said, true).mean() == pytest.approx(log_loss(true, said))
+
+
+def test_a_worse_model_is_said_to_be_worse():
+    rng = np.random.default_rng(0)
+    true = rng.normal(3.5, 1.0, 400)
+    users = np.repeat(np.arange(40), 10)
+    better, worse = true + rng.normal(0, 0.1, 400), true + rng.normal(0, 1.0, 400)
+    groups = {"events": np.repeat(np.arange(40), 10)}
+    bad = judge_ratings(worse, true, baselines={"good": better}, users=users, groups=groups, resamples=200)
+    assert any("does NOT beat the best baseline, good" in note for note in bad.notes)
+    good = judge_ratings(better, true, baselines={"bad": worse}, users=users, groups=groups, resamples=200)
+    assert any("The model beats the best baseline, bad" in note for note in good.notes)
+    assert good.metrics["rmse"].value == pytest.approx(np.sqrt(np.mean((better - true) ** 2)))
+    clicks = judge_clicks(
+        np.full(400, 0.5), (true > 3.5).astype(float), baselines={"same": np.full(400, 0.5)}, users=None, groups=groups, resamples=200
+    )
+    assert any("does NOT clearly beat" in note for note in clicks.notes)
+
+
+def test_ease_is_the_same_in_both_forms_and_is_the_ridge_solution():
+    rng = np.random.default_rng(1)
+    wide = (rng.random((12, 30)) < 0.3).astype(np.float32)
+    for x in (wide, wide.T.copy()):
+        scores = baselines.ease(sparse.csr_matrix(x), 5.0)(sparse.csr_matrix(x))
+        expected = np.zeros((x.shape[1], x.shape[1]))
+        for item in range(x.shape[1]):  # ridge regression of each item on all others
+            others = [other for other in range(x.shape[1]) if other != item]
+            a = x[:, others].T @ x[:, others] + 5.0 * np.eye(len(others))
+            expected[others, item] = np.linalg.solve(a, x[:, others].T @ x[:, item])
+        np.testing.assert_allclose(scores, x @ expected, atol=1e-5)
+
+
+def test_item_knn_and_popularity():
+    x = sparse.csr_matrix(np.array([[1, 1, 0, 0], [1, 1, 1, 0], [0, 0, 1, 1]], np.float32))
+    dense = x.toarray()
+    norms = np.linalg.norm(dense, axis=0)
+    cosine = (dense.T @ dense) / np.outer(norms, norms)
+    np.fill_diagonal(cosine, 0)
+    np.testing.assert_allclose(baselines.item_knn(x, 10)(x), dense @ cosine, atol=1e-6)
+    assert baselines.popularity(x)(x)[0].tolist() == [2, 2, 2, 1]
+    lists = baselines.top(baselines.popularity(x), x, x, 3, np.array([False, True, True, True]))
+    assert lists.tolist() == [[2, 3, 0], [3, 0, 0], [1, 0, 0]]

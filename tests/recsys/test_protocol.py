@@ -1,0 +1,105 @@
+"""Splits by protocol, and the catalogue learned from train alone."""
+
+import numpy as np
+import pytest
+
+from pipelines.errors import DataError
+from recsys.data import load
+from recsys.protocol import TEST, TRAIN, VALIDATION
+from tests.recsys.made import ROWS, experiment, table
+
+
+def parts_of(made):
+    ids, items, parts = made.log.user_ids.values[made.log.users], made.log.item_ids.values[made.log.items], made.parts
+    return {
+        name: sorted(zip(ids[parts == part].tolist(), items[parts == part].tolist()))
+        for name, part in (("train", TRAIN), ("validation", VALIDATION), ("test", TEST))
+    }
+
+
+def test_leave_last_out(tmp_path):
+    made, notes = load(experiment(table(tmp_path)).data)
+    found = parts_of(made)
+    assert found["test"] == [(7, "d"), (9, "c"), (12, "d")]
+    assert found["validation"] == [(7, "c"), (9, "a"), (12, "a")]
+    assert (30, "d") in found["train"]  # a single event has nothing to be held out of
+    assert notes[0].startswith("Protocol leave_last_out") and any("too few events" in note for note in notes)
+
+
+def test_what_train_has_not_is_unknown(tmp_path):
+    made, notes = load(experiment(table(tmp_path, ROWS.replace("9,c", "9,z"))).data)
+    assert made.item_ids.values.tolist() == ["a", "b", "c", "d"] and "z" in made.log.item_ids.values
+    assert any("1 of 3 test events are of items that train does not have" in note for note in notes)
+
+
+def test_time_cut_keeps_equal_times_together(tmp_path):
+    made, _ = load(experiment(table(tmp_path), data={"protocol": "time", "test": 0.2, "validation": 0.2}).data)
+    times, parts = made.log.times, made.parts
+    assert times[parts == TRAIN].max() < times[parts == VALIDATION].min() <= times[parts == VALIDATION].max() < times[parts == TEST].min()
+    same = ROWS.replace(",500,", ",400,")
+    made, _ = load(experiment(table(tmp_path, same), data={"protocol": "time", "test": 0.1, "validation": 0.0}).data)
+    assert set(made.log.times[made.parts == TEST]) == {400.0} and np.sum(made.parts == TEST) == 2
+
+
+def test_random_share_is_the_seeds(tmp_path):
+    settings = {"protocol": "random", "test": 0.2, "validation": 0.1}
+    first, second = (load(experiment(table(tmp_path), data=settings).data)[0] for _ in range(2))
+    assert np.array_equal(first.parts, second.parts) and np.sum(first.parts == TEST) == 2
+    other = load(experiment(table(tmp_path), data={**settings, "split_seed": 1}).data)[0]
+    assert not np.array_equal(first.parts, other.parts)
+
+
+def test_the_datas_own_splits(tmp_path):
+    lines = ROWS.splitlines()
+    names = ["train", "train", "val", "test", "train", "val", "test", "train", "train", "test", "train"]
+    text = "\n".join([lines[0] + ",part", *(f"{line},{name}" for line, name in zip(lines[1:], names))]) + "\n"
+    made, notes = load(experiment(table(tmp_path, text), data={"split_key": "part"}).data)
+    assert np.sum(made.parts == TEST) == 3 and "column part" in notes[0]
+    with pytest.raises(DataError, match=r"events.csv:2: 'later' in column part \(data.split_key\) is none of train"):
+        load(experiment(table(tmp_path, text.replace("good,train", "good,later", 1)), data={"split_key": "part"}).data)
+
+
+def test_repeated_pairs_count_once_and_are_said(tmp_path):
+    made, notes = load(experiment(table(tmp_path, ROWS + "".join(ROWS.splitlines(keepends=True)[1:]))).data)
+    assert len(made.log) == 11 and any("11 of 22 events (50%)" in note for note in notes)
+
+
+def test_positive_from(tmp_path):
+    made, notes = load(experiment(table(tmp_path), data={"positive_from": 3.0}).data)
+    assert made.log.ratings.min() >= 3.0 and any("3 of 11 are lower" in note for note in notes)
+    with pytest.raises(DataError, match=r"no rating reaches data\.positive_from = 9; the highest is 5"):
+        load(experiment(table(tmp_path), data={"positive_from": 9.0}).data)
+
+
+def test_histories_stand_in_time_and_train_before_validation(tmp_path):
+    made, _ = load(experiment(table(tmp_path)).data)
+    stored = made.histories((TRAIN, VALIDATION))
+    seven = made.user_ids.values.tolist().index(7) + 1
+    assert [made.item_ids.values[item - 1] for item in stored.of(seven)] == ["a", "b", "c"]
+    assert len(stored.of(0)) == 0
+
+
+def test_features_of_items_and_events(tmp_path):
+    items = table(tmp_path, "item,genre,year\na,fun|sad,1990\nb,fun,2000\nd,,2010\n", "items.csv")
+    made, _ = load(
+        experiment(
+            table(tmp_path),
+            "recsys.ranking",
+            data={
+                "items": str(items),
+                "lists": ["genre"],
+                "numbers": ["year"],
+                "categories": ["mood"],
+                "list_length": 3,
+                "test": None,
+                "validation": 0.0,
+            },
+        ).data
+    )
+    facts = {one["name"]: one for one in made.features}
+    assert facts["mood"]["of"] == "event" and facts["genre"]["of"] == "item" and facts["genre"]["values"] == ["fun", "sad"]
+    assert made.item_features["genre"].tolist() == [[0, 0, 0], [1, 2, 0], [1, 0, 0], [0, 0, 0], [0, 0, 0]]
+    assert made.item_features["year"][[1, 2, 4]].tolist() == pytest.approx([-1.2247, 0.0, 1.2247], abs=1e-3)
+    assert made.item_features["year"][3] == 0.0  # not in the table: as the mean
+    with pytest.raises(DataError, match=r"no column .genres. .*did you mean genre"):
+        load(experiment(table(tmp_path), "recsys.ranking", data={"items": str(items), "lists": ["genres"]}).data)

@@ -1,0 +1,101 @@
+"""Interactions from tables: ids as given, times and numbers understood, and errors that name row, column, value and remedy."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from pipelines.errors import DataError
+from recsys.reading import encode, read_log, times_of
+from tests.recsys.made import ROWS, experiment, table
+
+
+def test_ids_survive_as_numbers_and_as_texts(tmp_path):
+    log = read_log(experiment(table(tmp_path)).data)
+    assert log.user_ids.values.tolist() == [7, 9, 12, 30] and log.user_ids.numeric
+    assert log.item_ids.values.tolist() == ["a", "b", "c", "d"]
+    assert [log.user_ids.values[number] for number in log.users] == [int(line.split(",")[0]) for line in ROWS.splitlines()[1:]]
+    assert log.ratings.tolist()[:3] == [4.0, 3.5, 5.0] and log.times.tolist()[:2] == [100.0, 200.0]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["7", "10", "-3"], [-3, 7, 10]),  # whole numbers, in their order
+        (["007", "7"], ["007", "7"]),  # leading zeros would be lost
+        ([" 7", "8"], [" 7", "8"]),
+        (["x1", "7"], ["7", "x1"]),
+        ([7.0, 8.0], [7, 8]),
+        ([7.5, 8.0], ["7.5", "8.0"]),
+        ([b"q", b"p"], ["p", "q"]),
+    ],
+)
+def test_ids_are_kept_as_given(given, expected):
+    numbers, ids, missing = encode(pa.array(given))
+    assert ids.values.tolist() == expected and not len(missing)
+    found = [ids.values[number] for number in numbers]
+    plain = [value.decode() if isinstance(value, bytes) else value for value in given]
+    assert [str(value) for value in found] == [
+        str(int(value)) if isinstance(value, float) and ids.numeric else str(value) for value in plain
+    ]
+
+
+def test_missing_ids_are_found():
+    numbers, ids, missing = encode(pa.array(["a", None, "", "b"]))
+    assert missing.tolist() == [1, 2] and ids.values[numbers[[0, 3]]].tolist() == ["a", "b"]
+
+
+def test_times_as_seconds_dates_and_texts():
+    seconds, wrong = times_of(pa.chunked_array([pa.array(["2026-11-21 00:00:00", "1970-01-01T00:01:00Z", "17", "soon"])]))
+    assert seconds[1:3].tolist() == [60.0, 17.0] and wrong == {3: "soon"} and seconds[0] == 1795219200.0
+    stamps = pa.chunked_array([pa.array([0, 1_500_000], pa.timestamp("us"))])
+    assert times_of(stamps)[0].tolist() == [0.0, 1.5]
+
+
+@pytest.mark.parametrize("kind", ["tsv", "jsonl", "parquet"])
+def test_other_formats_hold_the_same(tmp_path, kind):
+    plain = read_log(experiment(table(tmp_path)).data)
+    path = tmp_path / f"other.{kind}"
+    rows = pyarrow.csv.read_csv(tmp_path / "events.csv")
+    if kind == "tsv":
+        path.write_text(ROWS.replace(",", "\t"), encoding="utf-8")
+    elif kind == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows.to_pylist()), encoding="utf-8")
+    else:
+        pyarrow.parquet.write_table(rows, path)
+    other = read_log(experiment(path).data)
+    for name in ("users", "items", "ratings", "times"):
+        assert np.array_equal(getattr(plain, name), getattr(other, name)), name
+    assert other.user_ids.values.tolist() == plain.user_ids.values.tolist()
+
+
+def test_a_file_without_header(tmp_path):
+    path = table(tmp_path, "".join(ROWS.splitlines(keepends=True)[1:]))
+    log = read_log(experiment(path, data={"columns": ["user", "item", "rating", "time", "mood"]}).data)
+    assert len(log) == 11 and log.name(0).endswith("events.csv:1")
+
+
+BAD = {
+    "no column": (ROWS.replace("rating", "stars", 1), "no column 'rating'"),
+    "no number": (ROWS.replace("3.5", "much"), r"events.csv:3: 'much' in column rating is no number \(data.rating_key\)"),
+    "no time": (ROWS.replace(",200,", ",soon,"), r"events.csv:3: 'soon' in column time is no time"),
+    "no user": (ROWS.replace("9,b", ",b"), r"events.csv:6: no value in column user"),
+    "cut off": (ROWS + "31,a,4", r"events.csv:13: 3 fields where the header has 5"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_rows_are_named(tmp_path, case):
+    text, message = BAD[case]
+    with pytest.raises(DataError, match=message):
+        read_log(experiment(table(tmp_path, text)).data)
+
+
+@pytest.mark.parametrize("case", [name for name in BAD if name != "no column"])
+def test_bad_rows_are_left_out_and_counted_when_asked(tmp_path, case):
+    log = read_log(experiment(table(tmp_path, BAD[case][0]), data={"on_bad_example": "skip"}).data)
+    assert len(log.skipped) == 1 and "events.csv" in log.skipped[0]
+    assert len(log) == (11 if case == "cut off" else 10)

@@ -1,0 +1,247 @@
+"""The three tasks from experiment to answers: saved answers are those judged, clicks in Criteo's form, unknown ids, filters."""
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipelines.config.load import load
+from pipelines.runs import RunFolder
+from pipelines.training.run import Call, train
+from recsys.models.store import HistoryStore
+from recsys.sequential import WindowSource
+from recsys.tasks import TASKS
+from tests.data.prepared import need
+from tests.recsys.made import experiment
+
+QUICK = (
+    "train.epochs=1",
+    "train.precision=float32",
+    "train.devices=cpu",
+    "evaluate.bootstrap=100",
+    "model.width=8",
+    "monitor.tensorboard=false",
+)
+
+
+def trained(folder, config: str, *overrides: str) -> tuple[Any, dict[str, Any]]:
+    from pipelines.serving.load import load_run
+
+    known = load(config, [*QUICK, *overrides])
+    run = RunFolder(folder / "runs" / known.name / "small")
+    report = train(known.experiment, run, Call(known.name, TASKS[known.experiment.task], quiet=True))
+    return load_run(run, where="cpu"), report
+
+
+@pytest.fixture(scope="module")
+def next_item(tmp_path_factory):
+    return trained(tmp_path_factory.mktemp("next"), "recsys/quickstart", "train.epochs=3")
+
+
+def predicted(run: Any, *inputs: str) -> list[Any]:
+    from pipelines.serving.predict import Predictor
+
+    return list(Predictor(run).predict(list(inputs)))
+
+
+def test_a_users_answer_is_the_one_that_was_judged(next_item):
+    from pipelines.training.evaluation import Evaluator
+
+    run, _ = next_item
+    splits = type(run.task)(run.task.experiment).splits()
+    judged, _ = Evaluator(run.task, run.model, splits.test, machine=run.machine, batch=64, data=run.experiment.data).answers()
+    names = splits.test.people.names
+    for number, one in zip((0, 100, 399), predicted(run, *(str(names[number]) for number in (0, 100, 399)))):
+        ids = [run.task.facts["item_ids"][item - 1] for item in judged["items"][number]]
+        assert one.values["items"].tolist() == ids and not one.values["fallback"]
+        np.testing.assert_allclose(one.values["scores"], judged["scores"][number], atol=1e-5)
+    people = splits.test.people
+    history = [run.task.facts["item_ids"][item - 1] for item in people.visible[people.visible_of[5] : people.visible_of[6]]]
+    by_history, by_name = predicted(run, json.dumps({"history": history}), str(names[5]))
+    assert by_history.values["items"].tolist() == by_name.values["items"].tolist()
+    with_gaps = predicted(run, json.dumps({"history": ["unknown", *history[:3], "unknown", *history[3:]]}))[0]
+    assert with_gaps.values["items"].tolist() == by_name.values["items"].tolist()
+    assert not set(history) & set(by_name.values["items"].tolist())
+
+
+def test_filters_fallback_and_errors(next_item):
+    run, _ = next_item
+    everything, only, unknown, wrong, similar, no_such = predicted(
+        run,
+        '{"user": "u5", "exclude_seen": false}',
+        '{"user": "u5", "allow": ["i7", "i9", "i7", "none"]}',
+        "nobody",
+        '{"user": "u5", "hist": []}',
+        '{"similar": "i7"}',
+        '{"similar": "none"}',
+    )
+    plain = predicted(run, "u5")[0]
+    assert set(everything.values["items"].tolist()) != set(plain.values["items"].tolist())
+    assert set(only.values["items"].tolist()) <= {"i7", "i9", ""}
+    assert unknown.values["fallback"]
+    splits = type(run.task)(run.task.experiment).splits()
+    most = run.task.facts["item_ids"][int(np.argmax(splits.test.basis.counts)) - 1]
+    assert unknown.values["items"][0] == most
+    assert "did you mean history" in wrong.error and "unknown" in no_such.error
+    assert "i7" not in similar.values["items"].tolist() and similar.values["scores"][0] <= 1.0 + 1e-5
+
+
+def test_the_report_says_the_protocol_and_whether_baselines_are_beaten(next_item):
+    _, report = next_item
+    notes = " ".join(report["notes"])
+    assert "Protocol leave_last_out" in notes and "never a sample" in notes and "the best baseline" in notes and "synthetic" in notes
+    rows = {row["of"]: row for row in report["tables"]["test/model_and_baselines"]}
+    assert set(rows) == {"model", "popularity", "item_knn", "ease"}
+    assert rows["model"]["ndcg@10"] == pytest.approx(report["metrics"]["test/ndcg@10"]["value"])
+    assert rows["model"]["ndcg@10"] > rows["popularity"]["ndcg@10"]
+
+
+def test_scores_while_training_are_the_judged_metric(next_item):
+    run, report = next_item
+    best = report["timing"]["best_epoch"]
+    rows = [json.loads(line) for line in run.folder.metrics.read_text(encoding="utf-8").splitlines()]
+    said = next(row["validation/ndcg@10"] for row in rows if row.get("epoch") == best and "validation/ndcg@10" in row)
+    assert said == pytest.approx(report["metrics"]["validation/ndcg@10"]["value"], abs=1e-6)
+
+
+MADE = (
+    "data.source=made",
+    "data.name=null",
+    "data.user_key=user",
+    "data.item_key=item",
+    "data.time_key=time",
+    "data.title_key=title",
+    "data.lists=[]",
+    "data.categories=[theme]",
+)
+
+
+@pytest.mark.parametrize("loss", ["{}", "{negatives: 20, hard: 10}"])
+def test_two_towers_learn(tmp_path, loss):
+    _, report = trained(tmp_path, "recsys/movielens_retrieval", *MADE, f"loss={loss}", "train.epochs=4", "train.batch_size=256")
+    rows = {row["of"]: row for row in report["tables"]["test/model_and_baselines"]}
+    assert rows["model"]["ndcg@10"] > 1.5 * rows["popularity"]["ndcg@10"]
+
+
+def test_the_full_softmax_and_attention_learn(tmp_path):
+    _, report = trained(
+        tmp_path, "recsys/quickstart", "model={name: sasrec, length: 20, width: 16, heads: 2}", "loss={name: full}", "train.epochs=4"
+    )
+    rows = {row["of"]: row for row in report["tables"]["test/model_and_baselines"]}
+    assert rows["model"]["ndcg@10"] > rows["popularity"]["ndcg@10"]
+
+
+def test_ratings_with_unknown_user_and_item(tmp_path):
+    run, report = trained(tmp_path, "recsys/movielens_rating", *MADE, "data.rating_key=rating", "train.epochs=3", "train.batch_size=128")
+    rows = {row["of"]: row for row in report["tables"]["test/model_and_baselines"]}
+    assert rows["model"]["rmse"] < rows["mean"]["rmse"]
+    pair, unknown, bad = predicted(run, "u1,i3", "nobody,nothing", '{"user": "u1", "item": "i3", "time": "soon"}')
+    assert pair.values["known"] and not unknown.values["known"]
+    facts = run.task.facts["label"]
+    assert facts["low"] <= unknown.values["prediction"] <= facts["high"]
+    assert unknown.values["prediction"] == pytest.approx(facts["mean"], abs=0.7)
+    assert "'soon' is no time" in bad.error
+
+
+def test_clicks_in_criteos_form(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = []
+    for _ in range(1500):
+        numbers = rng.integers(0, 50, 13)
+        words = rng.integers(0, 5, 26)
+        odds = 1 / (1 + np.exp(-(0.1 * (numbers[0] - 25) + (2.0 if words[0] == 1 else -1.0))))
+        given = ["" if rng.random() < 0.1 and place else str(value) for place, value in enumerate(numbers)]
+        lines.append("\t".join([str(int(rng.random() < odds)), *given, *(f"{value:08x}" for value in words)]))
+    path = tmp_path / "train.tsv"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    run, report = trained(
+        tmp_path,
+        "recsys/clicks",
+        f"data.path={path}",
+        "train.epochs=8",
+        "train.batch_size=128",
+        "data.min_count=2",
+        "train.learning_rate.peak=0.01",
+    )
+    assert report["metrics"]["test/auc"]["value"] > 0.75
+    rows = {row["of"]: row for row in report["tables"]["test/model_and_baselines"]}
+    assert rows["model"]["log_loss"] < rows["share of clicks"]["log_loss"]
+    request = {"i1": 49, "c1": f"{1:08x}", **{f"c{place}": "new" for place in range(2, 27)}}
+    likely, unlikely = predicted(run, json.dumps(request), json.dumps({**request, "i1": 0, "c1": f"{3:08x}"}))
+    assert likely.values["prediction"] > unlikely.values["prediction"]
+
+
+def test_windows_hold_every_next_item_once():
+    items, offsets = np.arange(1, 24, dtype=np.int32), np.array([0, 0, 11, 12, 23])
+    source = WindowSource(items, offsets, 4, place="made", fingerprint="x")
+    windows = source.gather(tf.range(len(source), dtype=tf.int64))["window"].numpy()
+    targets = [(int(a), int(b)) for window in windows for a, b in pairwise(window) if a and b]
+    expected = [(item, item + 1) for item in range(1, 23) if item not in (11, 12)]
+    assert sorted(targets) == expected and source.targets == len(expected)
+    assert all((window[np.argmax(window > 0) :] > 0).all() for window in windows)
+
+
+def test_histories_are_cut_in_graph():
+    from recsys.catalogue import Histories
+
+    store = HistoryStore(2, 5)
+    store.fill(Histories(np.array([0, 0, 4, 5]), np.array([3, 1, 4, 2, 9], np.int32), np.ones(5, np.float32), np.zeros(5)))
+    assert store(tf.constant([0, 1, 2]), length=3).numpy().tolist() == [[0, 0, 0], [1, 4, 2], [0, 0, 9]]
+    assert store.all_items(tf.constant([1, 2])).numpy().tolist() == [[3, 1, 4, 2], [9, 0, 0, 0]]
+
+
+def test_numbers_as_ids_survive_the_round_trip(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = ["user,item,time"]
+    for user in range(40):
+        lines += [f"{user * 7},{item * 11},{place}" for place, item in enumerate(rng.permutation(30)[:12])]
+    path = tmp_path / "events.csv"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    settings = experiment(
+        path,
+        data={"rating_key": None},
+        train={"epochs": 1, "devices": "cpu", "precision": "float32"},
+        monitor={"tensorboard": False},
+        evaluate={"bootstrap": 100, "cutoffs": [5]},
+    )
+    from pipelines.serving.load import load_run
+
+    folder = RunFolder(tmp_path / "runs" / "numbers" / "small")
+    train(settings, folder, Call("recsys/numbers", TASKS["recsys.sequential"], quiet=True))
+    run = load_run(folder, where="cpu")
+    one, history = predicted(run, "7", '{"history": [0, 11]}')
+    assert one.values["items"].dtype == np.int64 and all(item % 11 == 0 for item in one.values["items"].tolist())
+    assert not {0, 11} & set(history.values["items"].tolist())
+    assert "no id" in predicted(run, "seven")[0].error
+
+
+@pytest.mark.realdata
+def test_movielens_is_read_and_divided():
+    need("movielens/latest-small-ratings")
+    from recsys.data import load as read
+
+    made, notes = read(load("recsys/movielens_sequential", []).experiment.data)
+    assert len(made.log) == 100_836 and len(made.log.user_ids) == 610 and not made.log.user_ids.numeric
+    assert [int(np.sum(made.parts == part)) for part in range(3)] == [100_836 - 2 * 610, 610, 610]
+    assert "Toy Story (1995)" in made.titles and "Every interaction counts as positive" in notes
+
+
+def test_a_run_is_judged_on_other_data_in_its_own_numbers(next_item, tmp_path):
+    """The same events as a table, in another order of ids and rows: the same users are test, and the same answers come."""
+    from pipelines.serving.evaluate import evaluate
+    from recsys.made import made_log
+
+    run, report = next_item
+    log = made_log()
+    rows = [
+        f"{log.user_ids.values[u]},{log.item_ids.values[i]},{r:g},{t:.0f}"
+        for u, i, r, t in zip(log.users, log.items, log.ratings, log.times)
+    ]
+    path = tmp_path / "events.csv"
+    path.write_text("\n".join(["user,item,rating,time", "u0,zz,1,5", *rows[::-1]]) + "\n", encoding="utf-8")
+    keys = [f"data.{key}_key={key}" for key in ("user", "item", "rating", "time")]
+    found = evaluate(run, data=path, split="test", overrides=[*keys, "data.title_key=null", "evaluate.baselines=[popularity]"])
+    assert found.judgement.metrics["ndcg@10"].value == pytest.approx(report["metrics"]["test/ndcg@10"]["value"], abs=1e-6)
