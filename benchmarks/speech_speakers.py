@@ -1,8 +1,8 @@
 """Spoken digits with one speaker left out in turn, with and without augmentation: what a new voice may expect.
 
 python -m benchmarks.speech_speakers            # about 10 minutes on 2 cores; needs spoken_digit prepared
-The recipe speech/spoken_digit, trained on all recordings of the other speakers (a tenth of them for validation, last weights kept) and judged
-once on all recordings of the one left out. Prints a line for each run, then means.
+The recipe speech/spoken_digit, trained on all recordings of the other speakers (a tenth of them for validation, last weights kept) and
+judged once on all recordings of the one left out. Prints a line for each run, then means.
 """
 
 import argparse
