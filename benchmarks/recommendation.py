@@ -204,10 +204,8 @@ def judging(folder: Path) -> None:
         queries = tf.constant(rng.normal(size=(batch, WIDTH)).astype(np.float32))
         best(queries, tf.constant(rng.integers(1, items, (batch, 100)), tf.int32)).numpy()
         done += batch
-    print(
-        f"{users:,} users x {items:,} items, width {WIDTH}: {time.perf_counter() - began:.0f} s, {memory() - before:.1f} GB more memory at most",
-        flush=True,
-    )
+    seconds, more = time.perf_counter() - began, memory() - before
+    print(f"{users:,} users x {items:,} items, width {WIDTH}: {seconds:.0f} s, {more:.1f} GB more memory at most", flush=True)
 
 
 def reading(folder: Path) -> None:
