@@ -169,9 +169,9 @@ def growth(folder: Path) -> None:
     found = {}
     for items in (10_000, 1_000_000):
         # tables on both sides of the comparison, whatever the size
-        import recsys.models.towers as towers
+        import recsys.models.store as store
 
-        towers.SPARSE_FROM = 1_000
+        store.SPARSE_FROM = 1_000
         one = session(folder, items, 100_000, 2_000_000)
         found[items] = statistics.median(1000 * BATCH / value for value in rates(one, 3, 6))
     print(
