@@ -4,12 +4,14 @@ The first-order share of a token in the difference between the logit of the answ
 the gradient with respect to it. A token that covers several words (an n-gram) is shared between them.
 """
 
+import re
 from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from nlp.normalise import TAG
 from pipelines.data.source import Source
 from pipelines.task import Judgement
 
@@ -30,9 +32,13 @@ def add_words(task: "Classification", model: keras.Model, judgement: Judgement, 
     label = examples["label"].numpy()
     for row, text, true, number in zip(rows, texts.numpy(), label, range(len(rows))):
         shares = word_shares(task, model, texts[number], true)
-        best = sorted(shares, key=lambda pair: -pair[1])[: task.experiment.evaluate.words]
+        # marks are everywhere, and say little to a reader
+        telling = [(word, share) for word, share in shares if not word.isascii() or re.search(r"[^\W_]", word)]
+        best = sorted(telling, key=lambda pair: -pair[1])[: task.experiment.evaluate.words]
         row["words"] = ", ".join(f"{word} {share:+.2f}" for word, share in best if share > 0)
-        shown = " ".join(text.decode("utf-8", "replace").split())
+        plain = re.sub(TAG, " ", text.decode("utf-8", "replace")) if getattr(task.experiment.tokens, "html", False) else (
+            text.decode("utf-8", "replace"))
+        shown = " ".join(plain.split())
         row["text"] = shown if len(shown) <= SHOWN else f"{shown[:SHOWN - 3]}..."
 
 

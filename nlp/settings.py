@@ -80,6 +80,8 @@ class Bag(Section):
     name: Literal["bag"]
     width: int = setting(16, "size of a token's vector", ge=1)
     hidden: int = setting(0, "units of a dense layer before the last; 0: none", ge=0)
+    skip: bool = setting(
+        False, "the last layer sees the pooled vector beside the hidden layer, so that what is linear has a way of its own")
     pool: Literal["mean", "root", "sum", "root_max"] = setting(
         "mean", "sum of the vectors divided by their number, by its root, or by 1; root_max: the largest value of each column beside it")
     rarity: bool = setting(

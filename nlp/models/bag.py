@@ -27,7 +27,8 @@ def build(settings: Bag, *, size: int, classes: int) -> keras.Model:
     if settings.hidden:
         if settings.dropout:
             x = keras.layers.Dropout(settings.dropout, dtype="float32", name="dropout1")(x)
-        x = keras.layers.Dense(settings.hidden, activation="relu", dtype="float32", name="hidden")(x)
+        hidden = keras.layers.Dense(settings.hidden, activation="relu", dtype="float32", name="hidden")(x)
+        x = keras.layers.Concatenate(dtype="float32", name="beside")([x, hidden]) if settings.skip else hidden
     encoder = keras.Model([vectors, ids], logits(x, classes, settings.dropout), name="encoder")
     table = embedding(size, settings.width)
     return assembled(encoder, table, settings.drop_tokens, PAD, "bag")

@@ -63,8 +63,8 @@ def _named(module: Any, name: str) -> Any:
 def tokenizer(settings: Pretrained, facts: dict[str, Any]) -> Tokenizer:
     """The preset's own cutting, with its marks at both ends. Numbers are the preset's plus 1, so that 0 is padding whatever its own."""
     kind = _named(hub().tokenizers, facts["tokenizer"]["class"])
-    made = kind.from_config(facts["tokenizer"]["config"])
-    with tempfile.TemporaryDirectory() as folder:
+    with tf.init_scope(), tempfile.TemporaryDirectory() as folder:  # its tables belong to no graph under way
+        made = kind.from_config(facts["tokenizer"]["config"])
         for name, content in facts["tokenizer"]["files"].items():
             (Path(folder) / Path(name).name).write_bytes(base64.b64decode(content))
         made.load_assets(folder)

@@ -365,7 +365,7 @@ class Checkpoint(Hook):
 def rate_at(loop: Loop, step: int) -> float:
     """The learning rate of a step: the schedule's, times the optimizer's own, which is 1 unless a callback changed it."""
     scheduled = learning_rate(loop.run_steps.train.learning_rate, loop.steps, tf.constant(step))
-    return float(scheduled) * float(loop.run_steps.optimizer.learning_rate)
+    return float(scheduled) * float(loop.run_steps.optimizer.learning_rate.value.numpy())
 
 
 def memory() -> int:

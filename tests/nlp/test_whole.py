@@ -19,39 +19,26 @@ from pipelines.serving.export import export
 from pipelines.serving.load import load_run
 from pipelines.serving.predict import Predictor
 from pipelines.training.evaluation import Evaluator
+from tests import alone
 from tests.finished_run import ROOT, environment, quartet
 
 SHARED = ("train.precision=float32", "train.devices=cpu", "evaluate.bootstrap=100")
 
 USE = """
-import importlib.machinery
 import sys
-
-class Forbidden:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("keras", "nlp", "pipelines", "keras_hub", "tf_keras", "tensorflow_text"):
-            return importlib.machinery.ModuleSpec(name, self, origin=f"/nowhere/{name}/__init__.py")
-
-    def create_module(self, spec):
-        raise ImportError(f"{spec.name} is forbidden here")
-
-    def exec_module(self, module):
-        pass
-
-sys.meta_path.insert(0, Forbidden())
 import json
 import numpy as np
 import tensorflow as tf
 
-texts = json.load(open(sys.argv[2]))
+texts = json.load(open(sys.argv[1]))
 found = {}
-for place, folder in enumerate(sys.argv[4:]):
+for place, folder in enumerate(sys.argv[3:]):
     model = tf.saved_model.load(folder)
     serve = model.signatures["serving_default"]
     for size in (1, len(texts)):
         for name, value in serve(text=tf.constant(texts[:size])).items():
             found[f"{place}/{name}/{size}"] = value.numpy().astype(str) if value.dtype == tf.string else value.numpy()
-np.savez(sys.argv[3], **found)
+np.savez(sys.argv[2], **found)
 """
 
 
@@ -146,9 +133,7 @@ def test_the_saved_models_answer_as_the_evaluation_in_tensorflow_alone(loaded, t
     texts = [*[text.decode() for text in texts], "", "ÀÉ 👍🏽 東京", "word " * 5000]
     (tmp_path / "texts.json").write_text(json.dumps(texts))
     folders = [export(run, tmp_path / name) for name, run in loaded.items()]
-    done = subprocess.run([sys.executable, "-c", USE, *(map(str, [folders[0], tmp_path / "texts.json", tmp_path / "out.npz"])),
-                           *map(str, folders)], capture_output=True, encoding="utf-8", cwd=tmp_path, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
+    alone.run(USE, tmp_path / "texts.json", tmp_path / "out.npz", *folders, folder=tmp_path)
     found = np.load(tmp_path / "out.npz")
     for place, (name, run) in enumerate(loaded.items()):
         own_texts, expected = judged(run)
