@@ -73,7 +73,7 @@ class Shown:
         return [(self.classes[place], float(shares[place])) for place in order]
 
 
-def write_csv(predictions: Iterable[Prediction], shown: Shown, file: TextIO, *, at_once: bool = True) -> None:
+def write_csv(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> None:
     """A heading and a row for each input; an input without an answer has only its name and `error`.
 
     Where the first input is a row of a table, its columns stand in place of `input`; an answer of the same name is then `predicted_...`.
@@ -94,11 +94,10 @@ def write_csv(predictions: Iterable[Prediction], shown: Shown, file: TextIO, *, 
         best = [item for pair in shown.best(one.values) for item in pair]
         shares = np.asarray(one.values[shown.vector]).tolist() if every and shown.vector else []
         writer.writerow([*begin, *(_cell(one.values[name]) for name in shown.columns), *best, *shares, ""])
-        if at_once:
-            file.flush()
+        file.flush()
 
 
-def write_jsonl(predictions: Iterable[Prediction], shown: Shown, file: TextIO, *, at_once: bool = True) -> None:
+def write_jsonl(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> None:
     """An object for each input: `input` and the answers, or `input` and `error`."""
     for one in predictions:
         row: dict[str, Any] = {"input": _text(one.name)} if one.fields is None else dict(one.fields)
@@ -113,11 +112,10 @@ def write_jsonl(predictions: Iterable[Prediction], shown: Shown, file: TextIO, *
             if shown.all and shown.vector:
                 row[shown.vector] = dict(zip(shown.classes, np.asarray(one.values[shown.vector]).tolist()))
         file.write(json.dumps(row, ensure_ascii=False) + "\n")
-        if at_once:
-            file.flush()
+        file.flush()
 
 
-def write_table(predictions: Iterable[Prediction], shown: Shown, file: TextIO, *, at_once: bool = True) -> None:
+def write_table(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> None:
     """For reading; a page of rows at a time, so that many inputs need no more memory than few."""
     source = iter(predictions)
     while page := list(islice(source, PAGE)):
@@ -173,12 +171,19 @@ def write_ctm(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> 
 WRITERS = {"table": write_table, "csv": write_csv, "jsonl": write_jsonl, "text": write_text, "ctm": write_ctm}
 
 
+class _Whole(io.TextIOWrapper):
+    """A file that nobody reads before it is whole: a flush for each answer would take longer than the answer."""
+
+    def flush(self) -> None:
+        pass
+
+
 def to_binary(kind: str, predictions: Iterable[Prediction], shown: Shown, file: BinaryIO) -> None:
     """Writes to an open binary file, in UTF-8; `kind` is one of WRITERS."""
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    text = _Whole(file, encoding="utf-8", newline="")
     try:
-        WRITERS[kind](predictions, shown, text, at_once=False)  # nobody reads it before it is whole
-        text.flush()
+        WRITERS[kind](predictions, shown, text)
+        io.TextIOWrapper.flush(text)
     finally:
         text.detach()
 
