@@ -48,12 +48,16 @@ def session(folder: Path, items: int, users: int, count: int) -> Any:
     who, what = events(items, users, count)
     path = folder / f"events-{items}.parquet"
     pyarrow.parquet.write_table(pa.table({"user": who, "item": what}), path)
-    experiment = from_dict({
-        "task": "recsys.retrieval",
-        "data": {"source": "table", "path": str(path), "validation": 0.0, "test": None, "protocol": "random"},
-        "model": {"name": "towers", "width": WIDTH, "history": 0, "dropout": 0.0, "popularity": False, "temperature": 0.1},
-        "train": {"batch_size": BATCH, "epochs": 1, "precision": "float32", "devices": "cpu", "tables": {"learning_rate": 0.1}},
-    }, [], check_paths=False)
+    experiment = from_dict(
+        {
+            "task": "recsys.retrieval",
+            "data": {"source": "table", "path": str(path), "validation": 0.0, "test": None, "protocol": "random"},
+            "model": {"name": "towers", "width": WIDTH, "history": 0, "dropout": 0.0, "popularity": False, "temperature": 0.1},
+            "train": {"batch_size": BATCH, "epochs": 1, "precision": "float32", "devices": "cpu", "tables": {"learning_rate": 0.1}},
+        },
+        [],
+        check_paths=False,
+    )
     return assemble(experiment, TASKS["recsys.retrieval"])
 
 
@@ -150,8 +154,11 @@ def rate(folder: Path) -> None:
         ours += rates(one, 1, 12)
         theirs += apart("torch", 1, 12)
     mine, other = statistics.median(ours), statistics.median(theirs)
-    print(f"towers, batch {BATCH:,}: quartet {mine:,.0f} examples/s {[round(v) for v in ours]}; PyTorch sparse {other:,.0f} "
-          f"{[round(v) for v in theirs]}; ratio {mine / other:.2f}", flush=True)
+    print(
+        f"towers, batch {BATCH:,}: quartet {mine:,.0f} examples/s {[round(v) for v in ours]}; PyTorch sparse {other:,.0f} "
+        f"{[round(v) for v in theirs]}; ratio {mine / other:.2f}",
+        flush=True,
+    )
 
 
 def keras_part(folder: Path) -> None:
@@ -162,13 +169,16 @@ def growth(folder: Path) -> None:
     found = {}
     for items in (10_000, 1_000_000):
         # tables on both sides of the comparison, whatever the size
-        import recsys.models.towers as towers
+        import recsys.models.store as store
 
-        towers.SPARSE_FROM = 1_000
+        store.SPARSE_FROM = 1_000
         one = session(folder, items, 100_000, 2_000_000)
         found[items] = statistics.median(1000 * BATCH / value for value in rates(one, 3, 6))
-    print(f"step, batch {BATCH:,}: 10 k items {found[10_000]:.0f} ms, 1 M items {found[1_000_000]:.0f} ms, "
-          f"ratio {found[1_000_000] / found[10_000]:.2f}", flush=True)
+    print(
+        f"step, batch {BATCH:,}: 10 k items {found[10_000]:.0f} ms, 1 M items {found[1_000_000]:.0f} ms, "
+        f"ratio {found[1_000_000] / found[10_000]:.2f}",
+        flush=True,
+    )
 
 
 def judging(folder: Path) -> None:
@@ -183,8 +193,9 @@ def judging(folder: Path) -> None:
 
     @tf.function(autograph=False)
     def best(queries: tf.Tensor, seen: tf.Tensor) -> tf.Tensor:
-        return recommend(queries, vectors, zeros, known=tf.ones([tf.shape(queries)[0]], tf.bool), popularity=zeros, seen=seen, k=50,
-                         chunk=8192)["items"]
+        return recommend(
+            queries, vectors, zeros, known=tf.ones([tf.shape(queries)[0]], tf.bool), popularity=zeros, seen=seen, k=50, chunk=8192
+        )["items"]
 
     batch, before = 1024, memory()
     best(tf.zeros([batch, WIDTH]), tf.zeros([batch, 100], tf.int32))
@@ -193,8 +204,8 @@ def judging(folder: Path) -> None:
         queries = tf.constant(rng.normal(size=(batch, WIDTH)).astype(np.float32))
         best(queries, tf.constant(rng.integers(1, items, (batch, 100)), tf.int32)).numpy()
         done += batch
-    print(f"{users:,} users x {items:,} items, width {WIDTH}: {time.perf_counter() - began:.0f} s, {memory() - before:.1f} GB more memory at most",
-          flush=True)
+    seconds, more = time.perf_counter() - began, memory() - before
+    print(f"{users:,} users x {items:,} items, width {WIDTH}: {seconds:.0f} s, {more:.1f} GB more memory at most", flush=True)
 
 
 def reading(folder: Path) -> None:
@@ -206,24 +217,37 @@ def reading(folder: Path) -> None:
 
     who, what = events()
     rng = np.random.default_rng(1)
-    table = pa.table({"user": who, "item": what, "rating": rng.integers(1, 11, EVENTS) / 2, "time": rng.integers(1_600_000_000, 1_700_000_000, EVENTS)})
+    table = pa.table(
+        {"user": who, "item": what, "rating": rng.integers(1, 11, EVENTS) / 2, "time": rng.integers(1_600_000_000, 1_700_000_000, EVENTS)}
+    )
     path = folder / "events.csv"
     pyarrow.csv.write_csv(table, path)
-    code = ("import sys, time, resource; from pipelines.config.load import from_dict; from recsys.reading import read_log; import json; "
-            "began = time.perf_counter(); log = read_log(from_dict(json.loads(sys.argv[1]), [], check_paths=False).data); "
-            "print(json.dumps([time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, len(log)]))")
-    settings = {"task": "recsys.retrieval", "model": {"name": "towers"},
-                "data": {"source": "table", "path": str(path), "time_key": "time", "rating_key": "rating"}}
+    code = (
+        "import sys, time, resource; from pipelines.config.load import from_dict; from recsys.reading import read_log; import json; "
+        "began = time.perf_counter(); log = read_log(from_dict(json.loads(sys.argv[1]), [], check_paths=False).data); "
+        "print(json.dumps([time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, len(log)]))"
+    )
+    settings = {
+        "task": "recsys.retrieval",
+        "model": {"name": "towers"},
+        "data": {"source": "table", "path": str(path), "time_key": "time", "rating_key": "rating"},
+    }
     assert from_dict(settings, [], check_paths=False) and load
     done = subprocess.run([sys.executable, "-c", code, json.dumps(settings)], capture_output=True, text=True, check=True)
     seconds, size, count = json.loads(done.stdout.strip().splitlines()[-1])
-    print(f"{count:,} rows of CSV ({path.stat().st_size / 1e6:.0f} MB) read in {seconds:.1f} s, {size:.1f} GB of memory at most", flush=True)
+    print(
+        f"{count:,} rows of CSV ({path.stat().st_size / 1e6:.0f} MB) read in {seconds:.1f} s, {size:.1f} GB of memory at most", flush=True
+    )
 
 
 def apart(what: str, rounds: int, steps: int) -> list[float]:
     """A peer's rates, from a process of its own."""
-    done = subprocess.run([sys.executable, "-m", "benchmarks.recommendation", "--peer", what, str(rounds), str(steps)], capture_output=True,
-                          text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.recommendation", "--peer", what, str(rounds), str(steps)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 

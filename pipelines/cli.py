@@ -14,7 +14,7 @@ import typer
 
 from pipelines import commands
 from pipelines.errors import ConfigError, QuartetError
-from pipelines.shell import RUNS, Runs, quoted, reported, shown, tool
+from pipelines.shell import RUNS, Runs, quoted, reported, say, shown, tool
 
 if TYPE_CHECKING:
     from pipelines.config.load import Loaded
@@ -83,7 +83,9 @@ def tune(
         str | None,
         typer.Option(metavar="NAME", show_default=False, help="Name of the search; default: search, with the settings that are changed."),
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, metavar="N", help="Trials at a time; where there are GPUs, each has its own.")] = 1,
+    workers: Annotated[int | None, typer.Option(
+        min=0, metavar="N", show_default="1; 0 for a chief of several machines",
+        help="Trials at a time on this machine; where there are GPUs, each has its own.")] = None,
     fresh: Annotated[
         bool,
         typer.Option("--fresh/--resume", show_default="resume", help="Begin anew (an old search is moved aside), or go on with it."),
@@ -102,9 +104,17 @@ def tune(
     folder = SearchFolder(run_folder(runs, experiment, name or (f"search-{name_of(kept)}" if kept else "search")).path)
     # what needs no TensorFlow is said without it: a space that does not suit, another search of that name, the result of a finished one
     from pipelines.tuning.closing import closing
+    from pipelines.tuning.machines import role
     from pipelines.tuning.search import prepared, search
 
     prepared(loaded.experiment)
+    part = role()
+    if part not in (None, "chief"):
+        from pipelines.startup import start_tensorflow as start
+        from pipelines.tuning.machines import work
+
+        start(devices=False)
+        return work(folder, loaded.experiment.task.partition(".")[0], say)
     if folder.begun and not fresh:
         folder.claim(resolved_yaml(loaded.experiment))
         if folder.finished:
@@ -113,7 +123,10 @@ def tune(
     from pipelines.startup import start_tensorflow
 
     start_tensorflow(devices=False)
-    typer.echo(closing(folder, search(loaded.experiment, folder, experiment, workers=workers, fresh=fresh, quiet=quiet)), nl=False)
+    count = workers if workers is not None else 0 if part == "chief" else 1
+    if count == 0 and part != "chief":
+        raise ConfigError("--workers: 0 is for the chief of a search on several machines (docs/tuning.md); give 1 or more")
+    typer.echo(closing(folder, search(loaded.experiment, folder, experiment, workers=count, fresh=fresh, quiet=quiet)), nl=False)
 
 
 @reported

@@ -85,9 +85,9 @@ class Catalogue:
         """JSON values for the run: ids, titles, features."""
         found: dict[str, Any] = {}
         if self.user_ids is not None:
-            found["users"] = self.user_ids.values.tolist()
+            found["user_ids"] = self.user_ids.values.tolist()
         if self.item_ids is not None:
-            found["items"] = self.item_ids.values.tolist()
+            found["item_ids"] = self.item_ids.values.tolist()
         if self.titles is not None:
             found["titles"] = self.titles
         return found
@@ -100,8 +100,8 @@ def catalogue(log: Log, parts: np.ndarray, data: InteractionData, known: dict[st
         known: facts of a finished run, for other data that it is judged on.
     """
     train = parts == TRAIN
-    user_ids, users, user_places = _renumbered(log.users, log.user_ids, train, (known or {}).get("users"))
-    item_ids, items, item_places = _renumbered(log.items, log.item_ids, train, (known or {}).get("items"))
+    user_ids, users, user_places = _renumbered(log.users, log.user_ids, train, (known or {}).get("user_ids"))
+    item_ids, items, item_places = _renumbered(log.items, log.item_ids, train, (known or {}).get("item_ids"))
     counts = np.bincount(items[train], minlength=len(item_ids) + 1 if item_ids is not None else 1)
     counts[0] = 0
     learned = list(known.get("features", {}).values()) if known is not None else learn(log, train, data)

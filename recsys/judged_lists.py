@@ -50,7 +50,7 @@ def judge_lists(
     values = {name: {k: metrics.per_user(hit, counts, k) for k in settings.cutoffs} for name, hit in found.items()}
     several = bool((counts > 1).any())
     for k in settings.cutoffs:
-        for metric in ("ndcg", "hit_rate", *(["recall"] if several else []), "mrr", "map"):
+        for metric in ("ndcg", "hit_rate", "mrr", *(["recall", "map"] if several else [])):
             of = values["model"][k][metric]
             made.metrics[f"{metric}@{k}"] = (
                 share(of > 0, resamples=settings.bootstrap) if metric == "hit_rate" else mean_of(of, resamples=settings.bootstrap)
@@ -61,6 +61,11 @@ def judge_lists(
     made.tables["model_and_baselines"] = [
         _row(name, values[name][lead], names[name], lead, settings, basis.counts, items, events) for name in names
     ]
+    if not several:  # with one item held out, recall is the hit rate and MAP is MRR
+        made.tables["model_and_baselines"] = [
+            {name: value for name, value in row.items() if name not in (f"recall@{lead}", f"map@{lead}")}
+            for row in made.tables["model_and_baselines"]
+        ]
     others = [name for name in names if name != "model"]
     if others:
         best = max(others, key=lambda name: float(values[name][lead]["ndcg"].mean()))

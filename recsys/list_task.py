@@ -27,7 +27,7 @@ KEYS = ("user", "history", "allow", "similar", "exclude_seen")
 
 
 class ListTask(Task):
-    """Facts: `users`, `items` (ids as given), `titles`, `features`, `history_events`, `protocol`."""
+    """Facts: `user_ids`, `item_ids` (as given), `titles`, `features`, `history_events`, `divided` (the protocol in words)."""
 
     meanings: ClassVar[dict[str, str]] = {
         "user": "a user's id; none (the smallest number, or the empty text) for a request by history",
@@ -82,7 +82,7 @@ class ListTask(Task):
             **made.facts(),
             "features": {one["name"]: one for one in made.features},
             "history_events": len(stored.items),
-            "protocol": notes[0],
+            "divided": notes[0],
             **more,
         }
         self._catalogue, self._shown = made, judged.get("validation")
@@ -107,8 +107,8 @@ class ListTask(Task):
         facts, settings = self.facts, self.experiment.evaluate
         model = self.build(
             {
-                "users": len(facts["users"]),
-                "items": len(facts["items"]),
+                "users": len(facts["user_ids"]),
+                "items": len(facts["item_ids"]),
                 "events": facts["history_events"],
                 "k": max(settings.cutoffs),
                 "chunk": settings.chunk,
@@ -154,8 +154,8 @@ class ListTask(Task):
             base,
             numbers,
             settings,
-            protocol=self.facts["protocol"],
-            items=len(self.facts["items"]),
+            protocol=self.facts["divided"],
+            items=len(self.facts["item_ids"]),
             chosen=spread(len(numbers), settings.sample_users),
         )
 
@@ -178,14 +178,14 @@ class ListTask(Task):
         from recsys.projector import write_projector
 
         vectors, _ = model.catalogue()
-        titles = self.facts.get("titles") or [str(value) for value in self.facts["items"]]
-        labels = {"title": titles, "id": [str(value) for value in self.facts["items"]]}
+        titles = self.facts.get("titles") or [str(value) for value in self.facts["item_ids"]]
+        labels = {"title": titles, "id": [str(value) for value in self.facts["item_ids"]]}
         write_projector(writer.folder, "items", vectors.numpy()[1:], labels)
 
     # ---- serving
 
     def raw_spec(self) -> dict[str, tf.TensorSpec]:
-        user, item = id_dtype(self.facts["users"]), id_dtype(self.facts["items"])
+        user, item = id_dtype(self.facts["user_ids"]), id_dtype(self.facts["item_ids"])
         return {
             "user": tf.TensorSpec([None], user),
             "history": tf.TensorSpec([None, None], item),
@@ -197,19 +197,19 @@ class ListTask(Task):
     @property
     def fills(self) -> dict[str, Any]:  # type: ignore[override]
         """What fills up lists of ids in a batch."""
-        nothing = missing(id_dtype(self.facts["items"]))
+        nothing = missing(id_dtype(self.facts["item_ids"]))
         return {"history": nothing, "allow": nothing}
 
     def receive(self, raw: Tensors) -> Tensors:
         """Ids into numbers, name -> [batch, ...]; 0: unknown, or none."""
-        find = finder(self.facts["items"])
+        find = finder(self.facts["item_ids"])
         allow = find(raw["allow"])
         # where none of the allowed items is known nothing may be answered, which is not the same as no list at all
-        asked = tf.reduce_any(raw["allow"] != missing(id_dtype(self.facts["items"])), -1)
+        asked = tf.reduce_any(raw["allow"] != missing(id_dtype(self.facts["item_ids"])), -1)
         none = asked & ~tf.reduce_any(allow > 0, -1)
         allow = tf.concat([allow, tf.where(none, NEVER, 0)[:, None]], 1)
         return {
-            "user": finder(self.facts["users"])(raw["user"]),
+            "user": finder(self.facts["user_ids"])(raw["user"]),
             "history": find(raw["history"]),
             "allow": allow,
             "similar": find(raw["similar"]),
@@ -242,14 +242,14 @@ class ListTask(Task):
             row[name] = row[name] or [missing(spec[name].dtype)]
         row["exclude_seen"] = bool(request.get("exclude_seen", self.experiment.evaluate.exclude_seen))
         if "similar" in request:
-            known = set(map(str, self.facts["items"]))
+            known = set(map(str, self.facts["item_ids"]))
             if str(row["similar"]) not in known:
                 raise DataError(f"item {request['similar']!r} is unknown: nothing can be said of what is like it")
         return row
 
     def respond(self, answers: Tensors) -> Tensors:
         """items [batch, k] ids as given, scores [batch, k], titles [batch, k] where there are any, fallback [batch] bool."""
-        made = {"items": ids_of(answers["items"], self.facts["items"])}
+        made = {"items": ids_of(answers["items"], self.facts["item_ids"])}
         if self.facts.get("titles"):
             made["titles"] = tf.gather(tf.constant(["", *self.facts["titles"]]), answers["items"])
         return {**made, "scores": answers["scores"], "fallback": answers["fallback"]}

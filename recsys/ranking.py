@@ -10,6 +10,7 @@ import tensorflow as tf
 from pipelines.data.source import ArraySource, Source, Tensors, origin
 from pipelines.errors import DataError
 from pipelines.task import Judgement, Splits, Task
+from pipelines.training.tables import Table
 from recsys import biases, data, features, judged_ratings
 from recsys.catalogue import Catalogue, Histories
 from recsys.lookup import finder, id_dtype, missing
@@ -41,7 +42,7 @@ class RatedSource(ArraySource):
 
 
 class RankingTask(Task):
-    """recsys.ranking. Facts: `users`, `items`, `features`, `label` (mean, low, high), `history_events`, `protocol`."""
+    """recsys.ranking. Facts: `user_ids`, `item_ids`, `features`, `label` (mean, low, high), `history_events`, `divided`."""
 
     experiment: Experiment
 
@@ -92,8 +93,8 @@ class RankingTask(Task):
         histories = made.histories((TRAIN,))
         columns = {one["name"]: one for one in made.features}
         label = {"mean": float(ratings.mean()), "low": float(ratings.min()), "high": float(ratings.max())}
-        facts = {**made.facts(), "features": columns, "history_events": len(histories.items), "protocol": notes[0], "label": label}
-        fitted = biases.fit(made.users[train], made.items[train], ratings, len(facts.get("users", ())), len(facts.get("items", ())))
+        facts = {**made.facts(), "features": columns, "history_events": len(histories.items), "divided": notes[0], "label": label}
+        fitted = biases.fit(made.users[train], made.items[train], ratings, len(facts.get("user_ids", ())), len(facts.get("item_ids", ())))
         self._catalogue, self._biases, self._histories = made, fitted, histories
         arrays = self._arrays(made, histories)
         parts = {name: self._source(made, arrays, number) for number, name in enumerate(NAMES)}
@@ -112,7 +113,8 @@ class RankingTask(Task):
         if self.experiment.model.history:
             times = log.times if log.times is not None else log.rows.astype(np.float64)
             arrays["time"] = whole(times)
-            arrays["at"] = _visible(made, histories, times)
+            # other data than the run's: what the run knows of a user is all that there is
+            arrays["at"] = np.full(len(log), -1, np.int64) if self.facts else _visible(made, histories, times)
         arrays[LABEL] = log.ratings.astype(np.float32)  # type: ignore[union-attr]
         return arrays
 
@@ -160,8 +162,8 @@ class RankingTask(Task):
         mean = float(np.log(label / (1 - label))) if self.clicks and 0 < label < 1 else label
         model = RankingModel(
             self.experiment.model,
-            users=len(facts.get("users", ())),
-            items=len(facts.get("items", ())),
+            users=len(facts.get("user_ids", ())),
+            items=len(facts.get("item_ids", ())),
             events=facts["history_events"],
             features=list(facts["features"].values()),
             mean=mean,
@@ -175,7 +177,7 @@ class RankingTask(Task):
         """An example as the model takes it, of zeros."""
         found: Tensors = {}
         for name in ("user", "item"):
-            if f"{name}s" in self.facts:
+            if f"{name}_ids" in self.facts:
                 found[name] = tf.zeros([1], tf.int32)
         for one in self.facts["features"].values():
             if one["of"] == "event":
@@ -193,8 +195,9 @@ class RankingTask(Task):
             if of in model.stores:
                 model.stores[of].fill(arrays)
         if not self.clicks and model.user_bias is not None and model.item_bias is not None:
-            model.user_bias.embeddings.assign(fitted.user[:, None].astype(np.float32))
-            model.item_bias.embeddings.assign(fitted.item[:, None].astype(np.float32))
+            for layer, values in ((model.user_bias, fitted.user), (model.item_bias, fitted.item)):
+                weight = layer.variable if isinstance(layer, Table) else layer.embeddings
+                weight.assign(values[:, None].astype(np.float32))
         if model.history is not None:
             histories = self._histories
             users = np.repeat(np.arange(len(histories.offsets) - 1), histories.counts())
@@ -242,7 +245,7 @@ class RankingTask(Task):
             groups={name: value[numbers] for name, value in base.groups_of.items()},
             resamples=self.experiment.evaluate.bootstrap,
         )
-        made.notes.insert(0, self.facts["protocol"])
+        made.notes.insert(0, self.facts["divided"])
         if base.users is not None:
             made.notes.append("Intervals draw whole users")
         return made
@@ -262,7 +265,8 @@ class RankingTask(Task):
 
     def raw_spec(self) -> dict[str, tf.TensorSpec]:
         """user and item as ids, a time in seconds (0: now, after all that is known) where there is a history, and the event's columns."""
-        spec = {name: tf.TensorSpec([None], id_dtype(self.facts[f"{name}s"])) for name in ("user", "item") if f"{name}s" in self.facts}
+        there = [name for name in ("user", "item") if f"{name}_ids" in self.facts]
+        spec = {name: tf.TensorSpec([None], id_dtype(self.facts[f"{name}_ids"])) for name in there}
         if self.experiment.model.history:
             spec["time"] = tf.TensorSpec([None], tf.int64)
         for one in self._columns:
@@ -272,7 +276,7 @@ class RankingTask(Task):
 
     def receive(self, raw: Tensors) -> Tensors:
         """Ids and values as given into numbers, name -> [batch, ...]."""
-        examples: Tensors = {name: finder(self.facts[f"{name}s"])(raw[name]) for name in ("user", "item") if f"{name}s" in self.facts}
+        examples: Tensors = {name: finder(self.facts[f"{name}_ids"])(raw[name]) for name in ("user", "item") if f"{name}_ids" in self.facts}
         if self.experiment.model.history:
             given = raw["time"] > 0
             examples["time"] = tf.where(given, raw["time"], tf.int64.max // 2)

@@ -350,6 +350,8 @@ def watched(session: Session) -> tuple[str, str]:
     if train.watch is None:
         return own
     name = train.watch.removeprefix("validation/")
+    if name == own[0]:  # also where it can be told of validation alone
+        return own
     known = ["loss", *session.step.score_names]
     if name not in known:
         near = get_close_matches(name, known, 1)

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -72,9 +72,9 @@ class SearchProgress:
             parts.append(f"about {words.duration(max(0.0, self._left[0] - (time.monotonic() - self._left[1])))} left")
         return ", ".join(parts)
 
-    def refresh(self, running: Sequence[str]) -> None:
-        """Trials that run now, for the line below."""
-        self.running = len(running)
+    def refresh(self, running: int) -> None:
+        """Number of trials that run now, for the line below."""
+        self.running = running
         if self._live:
             self._live.refresh()
 

@@ -5,11 +5,10 @@ started again has the same trials. Random and grid search ask for the same trial
 workers; where trials are deterministic (train.deterministic) the outcome is the same, too.
 """
 
-import json
 import signal
+import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,51 +16,21 @@ from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment, Tune
 from pipelines.config.space import Dimension, dimensions
 from pipelines.config.wording import did_you_mean
-from pipelines.errors import ConfigError, QuartetError, TrainingError
+from pipelines.errors import ConfigError, TrainingError
 from pipelines.files import write_json, write_whole
 from pipelines.tuning import points
 from pipelines.tuning.best import best_yaml, repeated_yaml
 from pipelines.tuning.devices import worker_devices
 from pipelines.tuning.folder import Journal, SearchFolder, trial_name
+from pipelines.tuning.machines import Chief, role
 from pipelines.tuning.nursery import Nursery
 from pipelines.tuning.progress import SearchProgress
+from pipelines.tuning.trials import Stopped, Trial, best_of, read_result, time_left
 
 GIVE_UP = 10  # trials that failed before any succeeded: then the experiment is wrong, not the setting
+_LATE_SECONDS = 30.0  # that a network's file system may take to show what another machine wrote
 _WAIT_SECONDS = 0.5  # between looks at signals and at the clock
-_SIGNALS = {signal.SIGKILL: "most likely the system ran out of memory; a smaller model or batch, or fewer --workers"}
 
-
-class Stopped(QuartetError):
-    """A signal came; trials that ran have saved their state."""
-
-    def __init__(self, number: int):
-        super().__init__("interrupted; the same command goes on from here")
-        self.exit_status = 128 + number
-
-
-@dataclass
-class Trial:
-    """One trial as the search knows it.
-
-    Attributes:
-        number: from 1, in the order in which they were asked for.
-        values: setting -> value.
-        setting: number of the trial whose folder it trains in: its own, or with hyperband the one that it goes on from.
-        epochs: to which it trains, None for all.
-        peers: trials that the median rule compares it with.
-        result: what came of it, None while it runs.
-    """
-
-    number: int
-    values: dict[str, Any]
-    setting: int
-    epochs: int | None
-    peers: list[int]
-    result: dict[str, Any] | None = None
-
-    @property
-    def value(self) -> float | None:
-        return self.result.get("value") if self.result else None
 
 
 def search(experiment: Experiment, folder: SearchFolder, name: str, *, workers: int = 1, fresh: bool = False, quiet: bool = False,
@@ -116,6 +85,10 @@ class _Search:
         self.begun = time.monotonic()
         self.before = max((event.get("elapsed", 0.0) for event in journal.events), default=0.0)
         self.signalled: int | None = None
+        self.chief = role() == "chief"
+        self.lock = threading.RLock()  # a chief is asked by its workers in another thread
+        self.pending: list[Trial] = []
+        self.asking = True
         self.started: dict[int, float] = {}
 
     @property
@@ -146,7 +119,7 @@ class _Search:
         if self.journal.events:
             return self.journal.events[0]
         order = self.folder.path / "survey.order.json"
-        write_json(order, {"kind": "survey", "experiment": str(self.folder.search)})
+        write_json(order, {"kind": "survey", "experiment": self.folder.search.name})
         result = self._alone("survey", order)
         if result["status"] != "completed":
             error = ConfigError if result.get("exit_status") == 2 else TrainingError
@@ -184,48 +157,72 @@ class _Search:
         if self.plan and self.tune.trials % len(self.plan):
             self.progress.note(f"A sweep of hyperband over {self.experiment.train.epochs} epochs is {len(self.plan)} trials; with "
                                f"tune.trials: {self.tune.trials} the last is cut short.")
-        pending = self._replay()
+        self.pending = self._replay()
         if self.trials:
             done = sum(trial.result is not None for trial in self.trials.values())
-            self.progress.note(f"going on: {done} trials done, {len(pending)} under way")
+            self.progress.note(f"going on: {done} trials done, {len(self.pending)} under way")
+        chief = Chief(self) if self.chief else None
+        try:
+            self._trials()
+        finally:
+            if chief:
+                chief.close()
+        if self.signalled is not None:
+            raise Stopped(self.signalled)
+
+    def _trials(self) -> None:
+        """Runs trials on this machine until there are no more here and, for a chief, with its workers."""
         free = list(range(self.workers))
         running: dict[str, tuple[Trial, int]] = {}
-        asking = True
-        while running or pending or asking:
-            while free and (pending or asking) and self.signalled is None:
-                if pending:
-                    trial = pending.pop(0)
-                else:
-                    if self.tune.minutes is not None and self.elapsed >= 60.0 * self.tune.minutes:
-                        self.progress.note(f"{self.tune.minutes:g} minutes are over")
-                        asking = False
-                        break
-                    asked = self.oracle.ask()
-                    if asked.kind == "stop" or (asked.kind == "wait" and not running):
-                        asking = False
-                        break
-                    if asked.kind == "wait":
-                        break
-                    trial = self._asked(asked)
-                worker = free.pop(0)
-                if self._run(trial, worker):
-                    running[str(trial.number)] = trial, worker
-                else:
-                    free.insert(0, worker)
-            if not running:
-                if self.signalled is not None:
-                    break
-                continue
-            self.progress.refresh(list(running))
+        while True:
+            with self.lock:
+                while free and not isinstance(trial := self.take(), str):
+                    if self.ready(trial):
+                        worker = free.pop(0)
+                        self._start(trial, worker)
+                        running[str(trial.number)] = trial, worker
+                if self.chief and self.asking and not self.pending and not self.workers:
+                    pass  # the workers ask
+                elif not running and not self.pending and not self.asking and not self._under_way():
+                    return
+            if self.signalled is not None:
+                return self._stop(running)
+            self.progress.refresh(len(self._under_way()))
             for key, status in self.nursery.ended(_WAIT_SECONDS):
                 trial, worker = running.pop(key)
                 free = sorted([*free, worker])
                 if self.signalled is None or self._result_file(trial).exists():
-                    self._end(trial, self._result(trial, status))
-            if self.signalled is not None and running:
-                self._stop(running)
+                    with self.lock:
+                        self._end(trial, self._result(trial, status))
+
+    def take(self) -> Trial | str:
+        """The next trial to run; "wait" for one that runs, or "stop". Under the lock."""
         if self.signalled is not None:
-            raise Stopped(self.signalled)
+            return "wait"
+        if self.pending:
+            return self.pending.pop(0)
+        if self.asking and self.tune.minutes is not None and self.elapsed >= 60.0 * self.tune.minutes:
+            self.progress.note(f"{self.tune.minutes:g} minutes are over")
+            self.asking = False
+        if not self.asking:
+            return "stop"
+        asked = self.oracle.ask()
+        if asked.kind == "run":
+            return self._asked(asked)
+        if asked.kind == "wait" and self._under_way():
+            return "wait"
+        self.asking = False
+        return "stop"
+
+    def came(self, trial: Trial) -> None:
+        """A worker on another machine has ended a trial. Under the lock."""
+        until = time.monotonic() + _LATE_SECONDS
+        while not self._result_file(trial).exists() and time.monotonic() < until:
+            time.sleep(_WAIT_SECONDS)
+        self._end(trial, self._result(trial, 1))
+
+    def _under_way(self) -> list[Trial]:
+        return [trial for trial in self.trials.values() if trial.result is None and trial not in self.pending]
 
     def _replay(self) -> list[Trial]:
         """Takes oracle and trials to where the journal ends; returns the trials that had begun and not ended."""
@@ -261,8 +258,8 @@ class _Search:
         self.trials[trial.number] = trial
         return trial
 
-    def _run(self, trial: Trial, worker: int) -> bool:
-        """Starts a trial's process; False where it has ended without one."""
+    def ready(self, trial: Trial) -> bool:
+        """Writes a trial's order; False where it has ended already."""
         before = self.trials[trial.setting]
         if before is not trial and before.result is not None and before.value is None:
             reason = f"the trial that it goes on from failed: {before.result['reason']}"
@@ -273,16 +270,17 @@ class _Search:
             return False
         folder = self._folder(trial)
         folder.mkdir(parents=True, exist_ok=True)
-        order = self._order_file(trial)
-        write_json(order, {
-            "kind": "trial", "experiment": str(self.folder.search), "name": self.name, "folder": str(folder), "values": trial.values,
+        write_json(self._order_file(trial), {
+            "kind": "trial", "experiment": "../../search.yaml", "folder": ".", "name": self.name, "values": trial.values,
             "title": f"{trial.setting:02d} {self.name} {self.folder.path.name}",
             "epochs": trial.epochs, "objective": self.objective, "direction": self.direction, "precision": self.precision,
-            "peers": [str(self._folder(self.trials[number])) for number in trial.peers]})
+            "peers": [f"../{self._folder(self.trials[number]).name}" for number in trial.peers]})
         self.started[trial.number] = time.monotonic()
-        self.nursery.start(str(trial.number), [str(order)], log=str(folder / "log.txt"),
-                           environment=worker_devices(worker, self.workers, self.experiment))
         return True
+
+    def _start(self, trial: Trial, worker: int) -> None:
+        self.nursery.start(str(trial.number), [str(self._order_file(trial))], log=str(self._folder(trial) / "log.txt"),
+                           environment=worker_devices(worker, self.workers, self.experiment))
 
     def _end(self, trial: Trial, result: dict[str, Any]) -> None:
         if trial.number in self.started:
@@ -290,34 +288,25 @@ class _Search:
         trial.result = result
         self.journal.add({"event": "end", "trial": trial.number, "elapsed": self.elapsed, **result})
         self.oracle.tell(trial.number, trial.value)
-        self.progress.ended(trial.number, trial.values, result, self._left())
+        left = time_left(list(self.trials.values()), self._total(), self.plan, self.workers, self._minutes_left())
+        self.progress.ended(trial.number, trial.values, result, left)
         ended = [one for one in self.trials.values() if one.result is not None]
         if len(ended) >= GIVE_UP and all(one.value is None for one in ended):
             raise TrainingError(f"the first {len(ended)} trials all failed; the last: {result['reason']}\nLogs are in {self.folder.trials}")
 
     def _result(self, trial: Trial, status: int) -> dict[str, Any]:
         """What a trial's process left, or why it left nothing."""
-        result = self._read(self._result_file(trial), status, self._folder(trial) / "log.txt")
+        result = read_result(self._result_file(trial), status, self._folder(trial) / "log.txt")
         wanted = f"validation/{self.objective}"
         result["metrics"] = {name: metric["value"] for name, metric in result.pop("metrics", {}).items() if name.startswith("validation/")
                              or name == wanted}
         result.setdefault("seconds", 0.0)
         return result
 
-    def _read(self, file: Path, status: int, log: Path) -> dict[str, Any]:
-        try:
-            return json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            pass
-        if status < 0:
-            name = signal.Signals(-status)
-            why = f"killed by {name.name}" + (f": {_SIGNALS[name]}" if name in _SIGNALS else "")
-        else:
-            why = f"its process ended with status {status}"
-        return {"status": "failed", "reason": f"{why}; see {log}"}
-
     def _stop(self, running: dict[str, tuple[Trial, int]]) -> None:
         """Lets the running trials save their state."""
+        if not running:
+            return
         self.progress.note("saving the state of the running trials")
         self.nursery.signal(signal.SIGTERM)
         until = time.monotonic() + 60.0
@@ -328,21 +317,9 @@ class _Search:
                     self._end(trial, self._result(trial, status))
         running.clear()
 
-    def _left(self) -> float | None:
-        """Seconds to go, from what trials took so far."""
-        ended = [trial for trial in self.trials.values() if trial.result is not None and trial.value is not None]
-        if not ended:
-            return None
-        spent = sum(trial.result["seconds"] for trial in ended if trial.result)
-        if self.plan:
-            steps = [after - before for before, after in (self.plan * (1 + self.tune.trials // len(self.plan)))[:self.tune.trials]]
-            done = sum(steps[trial.number - 1] for trial in ended)
-            left = spent / max(done, 1) * sum(step for place, step in enumerate(steps, 1)
-                                              if place not in self.trials or self.trials[place].result is None)
-        else:
-            left = spent / len(ended) * (self._total() - sum(trial.result is not None for trial in self.trials.values()))
-        left /= self.workers
-        return left if self.tune.minutes is None else min(left, max(0.0, 60.0 * self.tune.minutes - self.elapsed) + spent / len(ended))
+    def _minutes_left(self) -> float | None:
+        """Seconds until no trial is started any more; None: no limit."""
+        return None if self.tune.minutes is None else max(0.0, 60.0 * self.tune.minutes - self.elapsed)
 
     # --- files
 
@@ -367,7 +344,7 @@ class _Search:
             for _, status in self.nursery.ended(_WAIT_SECONDS):
                 if self.signalled is not None:
                     raise Stopped(self.signalled)
-                found = self._read(result, status, log)
+                found = read_result(result, status, log)
                 for file in (order, result, log) if found["status"] == "completed" or "exit_status" in found else (order,):
                     file.unlink(missing_ok=True)
                 return found
@@ -379,23 +356,10 @@ class _Search:
 
     # --- after the last trial
 
-    def best(self) -> Trial:
-        """The best trial; of equals the one that trained longer, then the first.
-
-        Raises:
-            TrainingError: none came to an end.
-        """
-        ended = [trial for trial in self.trials.values() if trial.value is not None]
-        if not ended:
-            reasons = [trial.result["reason"] for trial in self.trials.values() if trial.result]
-            raise TrainingError("no trial came to an end" + (f"; the last: {reasons[-1]}" if reasons else "") +
-                                f"\nLogs are in {self.folder.trials}")
-        return max(ended, key=lambda trial: ((trial.value or 0.0) * self.sign, trial.epochs or 0, -trial.number))
-
     def _finish(self) -> dict[str, Any]:
         from pipelines.tuning.report import write
 
-        best = self.best()
+        best = best_of(list(self.trials.values()), self.sign, self.folder.trials)
         write_whole(self.folder.best, best_yaml(self.experiment, self.name, best, len(self.trials), self.objective, self.folder.best))
         repeats = self._repeats(best)
         return write(self.folder, name=self.name, experiment=self.experiment, tune=self.tune, space=self.space,
@@ -413,7 +377,7 @@ class _Search:
             file = self.folder.path / f"{key}.order.yaml"
             write_whole(file, repeated_yaml(self.experiment, values, self.tune.seeds, self.precision))
             order = self.folder.path / f"{key}.order.json"
-            write_json(order, {"kind": "train", "experiment": str(file), "folder": str(self.folder.path / key), "name": self.name})
+            write_json(order, {"kind": "train", "experiment": file.name, "folder": key, "name": self.name})
             said = "the best setting" if key == "best" else "the experiment as it was"
             self.progress.note(f"training {said} over {self.tune.seeds} seeds")
             result = self._alone(key, order)

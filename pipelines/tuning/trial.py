@@ -37,6 +37,9 @@ def main(arguments: Sequence[str]) -> int:
     """`FILE`: does what the order in that file says, and writes the result beside it. Returns the exit status."""
     file = Path(arguments[0])
     order = json.loads(file.read_text(encoding="utf-8"))
+    for name in ("experiment", "folder"):  # paths are from the order's folder: another machine may call it otherwise
+        order[name] = os.path.normpath(file.parent / order[name]) if name in order else None
+    order["peers"] = [os.path.normpath(file.parent / peer) for peer in order.get("peers", ())]
     work = {"survey": survey, "trial": trial, "train": repeat}[order["kind"]]
     try:
         result = {"status": "completed", **work(order)}

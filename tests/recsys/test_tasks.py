@@ -55,11 +55,11 @@ def test_a_users_answer_is_the_one_that_was_judged(next_item):
     judged, _ = Evaluator(run.task, run.model, splits.test, machine=run.machine, batch=64, data=run.experiment.data).answers()
     names = splits.test.people.names
     for number, one in zip((0, 100, 399), predicted(run, *(str(names[number]) for number in (0, 100, 399)))):
-        ids = [run.task.facts["items"][item - 1] for item in judged["items"][number]]
+        ids = [run.task.facts["item_ids"][item - 1] for item in judged["items"][number]]
         assert one.values["items"].tolist() == ids and not one.values["fallback"]
         np.testing.assert_allclose(one.values["scores"], judged["scores"][number], atol=1e-5)
     people = splits.test.people
-    history = [run.task.facts["items"][item - 1] for item in people.visible[people.visible_of[5] : people.visible_of[6]]]
+    history = [run.task.facts["item_ids"][item - 1] for item in people.visible[people.visible_of[5] : people.visible_of[6]]]
     by_history, by_name = predicted(run, json.dumps({"history": history}), str(names[5]))
     assert by_history.values["items"].tolist() == by_name.values["items"].tolist()
     with_gaps = predicted(run, json.dumps({"history": ["unknown", *history[:3], "unknown", *history[3:]]}))[0]
@@ -83,7 +83,7 @@ def test_filters_fallback_and_errors(next_item):
     assert set(only.values["items"].tolist()) <= {"i7", "i9", ""}
     assert unknown.values["fallback"]
     splits = type(run.task)(run.task.experiment).splits()
-    most = run.task.facts["items"][int(np.argmax(splits.test.basis.counts)) - 1]
+    most = run.task.facts["item_ids"][int(np.argmax(splits.test.basis.counts)) - 1]
     assert unknown.values["items"][0] == most
     assert "did you mean history" in wrong.error and "unknown" in no_such.error
     assert "i7" not in similar.values["items"].tolist() and similar.values["scores"][0] <= 1.0 + 1e-5
@@ -121,7 +121,8 @@ MADE = (
 
 @pytest.mark.parametrize("loss", ["{}", "{negatives: 20, hard: 10}"])
 def test_two_towers_learn(tmp_path, loss):
-    _, report = trained(tmp_path, "recsys/movielens_retrieval", *MADE, f"loss={loss}", "train.epochs=4", "train.batch_size=256")
+    settings = ("train.epochs=8", "train.batch_size=256", "model.width=16", "model.dropout=0.0", "model.history=3", "data.validation=0.1")
+    _, report = trained(tmp_path, "recsys/movielens_retrieval", *MADE, f"loss={loss}", *settings)
     rows = {row["of"]: row for row in report["tables"]["test/model_and_baselines"]}
     assert rows["model"]["ndcg@10"] > 1.5 * rows["popularity"]["ndcg@10"]
 
@@ -223,7 +224,25 @@ def test_movielens_is_read_and_divided():
     need("movielens/latest-small-ratings")
     from recsys.data import load as read
 
-    made, notes = read(load("recsys/movielens_sequential", []).experiment.data)
+    made, notes = read(load("recsys/movielens_sequential", ["data.validation=0.1"]).experiment.data)
     assert len(made.log) == 100_836 and len(made.log.user_ids) == 610 and not made.log.user_ids.numeric
     assert [int(np.sum(made.parts == part)) for part in range(3)] == [100_836 - 2 * 610, 610, 610]
     assert "Toy Story (1995)" in made.titles and "Every interaction counts as positive" in notes
+
+
+def test_a_run_is_judged_on_other_data_in_its_own_numbers(next_item, tmp_path):
+    """The same events as a table, in another order of ids and rows: the same users are test, and the same answers come."""
+    from pipelines.serving.evaluate import evaluate
+    from recsys.made import made_log
+
+    run, report = next_item
+    log = made_log()
+    rows = [
+        f"{log.user_ids.values[u]},{log.item_ids.values[i]},{r:g},{t:.0f}"
+        for u, i, r, t in zip(log.users, log.items, log.ratings, log.times)
+    ]
+    path = tmp_path / "events.csv"
+    path.write_text("\n".join(["user,item,rating,time", "u0,zz,1,5", *rows[::-1]]) + "\n", encoding="utf-8")
+    keys = [f"data.{key}_key={key}" for key in ("user", "item", "rating", "time")]
+    found = evaluate(run, data=path, split="test", overrides=[*keys, "data.title_key=null", "evaluate.baselines=[popularity]"])
+    assert found.judgement.metrics["ndcg@10"].value == pytest.approx(report["metrics"]["test/ndcg@10"]["value"], abs=1e-6)

@@ -131,7 +131,7 @@ def test_nothing_is_left_half_written_and_json_comes_last(tmp_path, monkeypatch)
     monkeypatch.setattr(report, "write_whole", recording)
     monkeypatch.setattr(report, "write_json", lambda path, value: order.append(path.name))
     write(tmp_path / "report")
-    assert order == ["learning_curves.png", "report.html", "report.md", "report.json"]
+    assert order == ["learning_curves.png", "report.html", "report.md", "model_card.md", "report.json"]
     assert not list((tmp_path / "report").rglob("*.part"))
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -140,6 +141,21 @@ def test_two_workers_come_to_the_same_and_a_signal_is_gone_on_from(whole, folder
     done = tune(folder, "--name", "two", "--workers", "2")
     assert done.returncode == 0, done.stderr
     assert outcome(search) == outcome(whole[0])
+
+
+def test_chief_and_workers_come_to_the_same(whole, folder):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    search, processes = folder / "vision" / "digits" / "several", []
+    for name in ("chief", "one", "two"):
+        variables = {"KERASTUNER_ORACLE_IP": "127.0.0.1", "KERASTUNER_ORACLE_PORT": port, "KERASTUNER_TUNER_ID": name}
+        processes.append(subprocess.Popen(command(folder, "--name", "several"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                          env={**environment(), **variables}))
+    said = [process.communicate(timeout=200) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0], said
+    assert outcome(search) == outcome(whole[0])
+    assert sum(errors.count("trial ") for _, errors in said[1:]) == 5  # the workers had them all
 
 
 def test_a_trial_that_fails_fails_alone_and_its_reason_is_kept(folder):

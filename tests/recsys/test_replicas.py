@@ -1,0 +1,80 @@
+"""Two replicas train the three tasks as one device does; each number of replicas in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+MADE = {"source": "made", "user_key": "user", "item_key": "item", "time_key": "time", "rating_key": "rating", "limit": 1500}
+SGD = {
+    "optimizer": {"name": "sgd"},
+    "learning_rate": {"peak": 0.05},
+    "batch_size": 64,
+    "micro_batch_size": 32,
+    "epochs": 1,
+    "precision": "float32",
+}
+CASES = {
+    "sequential": {
+        "task": "recsys.sequential",
+        "data": MADE,
+        "model": {"name": "gru", "length": 8, "width": 8, "dropout": 0.2},
+        "loss": {"name": "sampled", "negatives": 20},
+    },
+    "retrieval": {
+        "task": "recsys.retrieval",
+        "data": {**MADE, "categories": ["theme"]},
+        "model": {"name": "towers", "width": 8, "history": 3},
+        "loss": {"negatives": 10},
+    },
+    "ranking": {
+        "task": "recsys.ranking",
+        "data": {**MADE, "categories": ["theme"]},
+        "model": {"name": "dcn", "width": 4, "hidden": [8], "history": 4, "dropout": 0.1},
+    },
+}
+PROGRAM = """
+import json, sys
+import numpy as np
+from pipelines.config.load import from_dict
+from pipelines.training.session import assemble
+from recsys.tasks import TASKS
+out, replicas, cases = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
+found = {}
+for name, values in cases.items():
+    values["train"]["devices"] = replicas
+    experiment = from_dict(values, [], check_paths=False)
+    one = assemble(experiment, TASKS[experiment.task])
+    _, carry = one.step(one.feed.iterator(0, one.steps), 0, one.steps, one.step.fresh())
+    assert bool(carry.finite)
+    found[name] = np.concatenate([np.ravel(weight.numpy()) for weight in one.weights])
+np.savez(out, **found)
+"""
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    found = []
+    cases = {name: {**case, "train": SGD} for name, case in CASES.items()}
+    for replicas in (1, 2):
+        out = tmp_path_factory.mktemp("weights") / "weights.npz"
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, str(out), str(replicas), json.dumps(cases)],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""},
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        with np.load(out) as stored:
+            found.append(dict(stored))
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_replicas_are_one_device(weights, case):
+    one, two = weights[0][case], weights[1][case]
+    assert np.abs(one).max() > 0.01
+    np.testing.assert_allclose(two, one, atol=1e-5)
