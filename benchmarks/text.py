@@ -100,8 +100,9 @@ def transformer() -> None:
 
     sizes = ", ".join(f"{name}: {value}" for name, value in TRANSFORMER.items())
     for precision in ("float32", "bfloat16"):
-        made = session(f"data.limit={BATCH * STEPS}", f"train.batch_size={BATCH}", f"train.precision={precision}", "train.tables.optimizer=adam",
-                       f"model={{name: transformer, {sizes}}}", f"tokens={{name: words, vocabulary: 20000, limit: {LIMIT}, html: true}}")
+        made = session(f"data.limit={BATCH * STEPS}", f"train.batch_size={BATCH}", f"train.precision={precision}",
+                       "train.tables.optimizer=adam", f"model={{name: transformer, {sizes}}}",
+                       f"tokens={{name: words, vocabulary: 20000, limit: {LIMIT}, html: true}}")
         ours = BATCH / seconds_a_step(made, STEPS)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "batches.npz"
