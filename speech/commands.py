@@ -166,17 +166,20 @@ class CommandTask(Task):
         chosen = self.experiment.evaluate.keyword
         if chosen is not None and chosen not in self.classes:
             raise ConfigError(f"evaluate.keyword: the data have no class {chosen!r} (there are: {', '.join(self.classes)})")
-        main = self.classes.index(chosen) if chosen is not None else max(present, key=lambda number: rates[number])
-        hardest = sorted(present, key=lambda number: -rates[number])
-        shown = [main, *[number for number in hardest if number != main][:3]]
-        curves = {self.classes[number]: det.det_curve(answered.probabilities[:, number], answered.labels == number)[1:]
-                  for number in shown if number in rates}
+        sure = {number: float(answered.probabilities[answered.labels == number, number].mean()) for number in present}
+        hardest = sorted(present, key=lambda number: (-rates[number], sure[number]))
+        main = self.classes.index(chosen) if chosen is not None else hardest[0]
+        shown = [number for number in dict.fromkeys([main, *hardest]) if number in rates][:4]
+        curves = {f"{self.classes[number]}, EER {100 * rates[number]:.1f} %":
+                  det.det_curve(answered.probabilities[:, number], answered.labels == number)[1:] for number in shown}
         made.figures["det"] = det.figure(curves)
         hits = answered.labels == main
 
         def rate(numbers: np.ndarray) -> float:
             return det.equal_error_rate(answered.probabilities[numbers, main], hits[numbers])
 
+        if main not in rates:
+            return
         made.metrics["keyword_eer"] = interval_by_index(rate, len(hits), resamples=min(200, self.experiment.evaluate.bootstrap))
         made.tables["keyword"] = [{"class": self.classes[number], "eer": rates[number]} for number in hardest]
         made.notes.append(f"The keyword of the DET curve is {self.classes[main]!r}"

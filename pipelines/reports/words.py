@@ -9,13 +9,17 @@ from pipelines.task import Metric
 
 # Metrics between 0 and 1 that read better as percent. A new domain's metrics are added here.
 _PERCENT = re.compile(
-    r"(.*_)?(accuracy|auroc|f1|precision|recall|specificity|calibration_error|error_rate|wer|cer|ndcg|hit_rate|mrr|map|auc|coverage|share|fraction|confidence)"
+    r"(.*_)?(accuracy|auroc|f1|precision|recall|specificity|calibration_error|error_rate|wer|cer|eer|ndcg|hit_rate|mrr|map|auc|coverage|share"
+    r"|fraction|confidence)"
     r"(_low|_high|@\d+|_at_\d+)?")
-_LOWER_IS_BETTER = re.compile(r"(.*_)?(loss|perplexity|calibration_error|error_rate|wer|cer|eer|rmse|mae|mse|error|seconds|latency)(@\d+)?")
+_LOWER_IS_BETTER = re.compile(
+    r"(.*_)?(loss|perplexity|calibration_error|error_rate|wer|cer|eer|rmse|mae|mse|error|seconds|latency|time_factor"
+    r"|(substitution|deletion|insertion)_share)(@\d+)?")
 _NAMES = {
     "accuracy": "Accuracy", "top5_accuracy": "Top-5 accuracy", "macro_f1": "Macro F1", "log_loss": "Log loss",
     "calibration_error": "Calibration error", "learning_rate": "Learning rate", "gradient_norm": "Gradient norm", "loss": "Loss",
-    "wer": "Word error rate", "cer": "Character error rate", "rmse": "RMSE", "mse": "MSE", "mae": "MAE", "mrr": "MRR", "auc": "AUC", "f1": "F1",
+    "wer": "Word error rate", "cer": "Character error rate", "keyword_eer": "Equal error rate of the keyword",
+    "real_time_factor": "Real-time factor", "rmse": "RMSE", "mse": "MSE", "mae": "MAE", "mrr": "MRR", "auc": "AUC", "f1": "F1",
     "auroc": "AUROC", "roc": "ROC", "micro_f1": "Micro F1", "example_f1": "F1 by example",
     "macro_auroc": "Macro AUROC", "out_of_scope_auroc": "Out-of-scope AUROC", "out_of_scope_recall": "Out-of-scope recall",
 }

@@ -65,3 +65,21 @@ def test_noise_from_a_folder(tmp_path):
         Augmenter(Augment(noise=0.5, noise_folder=str(tmp_path)), 8000)
     with pytest.raises(DataError, match="holds no recordings"):
         Augmenter(Augment(noise=0.5, noise_folder=str(tmp_path / "none")), 8000)
+
+
+def test_copies_by_librosa_are_always_the_same():
+    from speech.copies import with_copies
+    from speech.sources import Facts, Recordings
+
+    waves = [np.rint(tone(0.5, hertz=300 + 200 * number) * 32_000).astype(np.int16) for number in range(3)]
+    facts = Facts(["a", "b", "c"], ["a", "b", "c"], speakers=["x", "y", "x"], lengths=np.full(3, 4000, np.int32))
+    base = Recordings(lambda number: waves[number], facts, "made", labels=np.array([0, 1, 0]))
+    settings = Augment(copies=2, pitch=3.0, stretch=0.2)
+    first, second = with_copies(base, settings, 8000, 0), with_copies(base, settings, 8000, 0)
+    assert len(first) == 9 and first.labels.tolist() == [0, 1, 0] * 3 and first.name(4) == "b copy 1"
+    assert first.facts.speakers == ["x", "y", "x"] * 3 and first.fingerprint() == second.fingerprint() != base.fingerprint()
+    for number in range(9):
+        assert np.array_equal(first.load(number), second.load(number))
+    assert np.array_equal(first.load(2), waves[2]) and not np.array_equal(first.load(3), waves[0])
+    lengths = {len(first.load(number)) for number in range(3, 9)}
+    assert len(lengths) > 1 and all(0.75 * 4000 < size < 1.35 * 4000 for size in lengths)

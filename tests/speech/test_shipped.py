@@ -12,6 +12,7 @@ from pipelines.config.load import load
 from speech.models import command_model, transcript_model
 from tests.finished_run import environment
 from tests.speech.made import tone, write
+from tests.speech.test_data import prepared
 
 FOLDER = Path(__file__).parents[2] / "configs" / "speech"
 SHIPPED = sorted(path.stem for path in FOLDER.glob("*.yaml"))
@@ -33,6 +34,29 @@ def test_a_shipped_experiment(name):
     else:
         small = experiment.model.model_copy(update={"depth": 1}) if experiment.model.name == "conformer" else experiment.model
         assert transcript_model(small, width=experiment.frontend.mels, tokens=30).output_shape == (None, None, 31)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "overrides"), [
+    ("speech_commands", ["model.width=8", "model.depth=[1, 1, 1, 1]", "train.batch_size=8"]),
+    ("librispeech_conformer", ["model.width=16", "model.depth=1", "tokens.size=12", "train.batch_size=4", "train.micro_batch_size=null"]),
+])
+def test_those_for_larger_data_train_on_made_data_of_their_form(tmp_path, name, overrides):
+    """From the prepared TFDS data to the report; the scores mean nothing."""
+    from pipelines.runs import RunFolder
+    from pipelines.training.run import Call, train
+    from speech.tasks import TASKS
+
+    data = name.partition("_conformer")[0]
+    prepared(tmp_path, data)
+    settings = [f"data.data_dir={tmp_path}", "train.epochs=1", "train.devices=cpu", "train.precision=float32", "evaluate.bootstrap=100",
+                "monitor.samples=2", *overrides]
+    known = load(f"speech/{name}", settings)
+    report = train(known.experiment, RunFolder(tmp_path / "run"), Call(known.name, TASKS[known.experiment.task], quiet=True))
+    counts = {"speech_commands": [16, 8, 8], "librispeech": [12, 4, 4]}[data]
+    assert list(report["data"]["examples"].values()) == counts
+    assert {"accuracy", "wer"} & {metric.partition("/")[2] for metric in report["metrics"]}
+    assert list((tmp_path / "run" / "tensorboard" / "train").iterdir())
 
 
 def command(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
