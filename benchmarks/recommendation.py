@@ -169,9 +169,9 @@ def growth(folder: Path) -> None:
     found = {}
     for items in (10_000, 1_000_000):
         # tables on both sides of the comparison, whatever the size
-        import recsys.models.towers as towers
+        import recsys.models.store as store
 
-        towers.SPARSE_FROM = 1_000
+        store.SPARSE_FROM = 1_000
         one = session(folder, items, 100_000, 2_000_000)
         found[items] = statistics.median(1000 * BATCH / value for value in rates(one, 3, 6))
     print(
@@ -204,10 +204,8 @@ def judging(folder: Path) -> None:
         queries = tf.constant(rng.normal(size=(batch, WIDTH)).astype(np.float32))
         best(queries, tf.constant(rng.integers(1, items, (batch, 100)), tf.int32)).numpy()
         done += batch
-    print(
-        f"{users:,} users x {items:,} items, width {WIDTH}: {time.perf_counter() - began:.0f} s, {memory() - before:.1f} GB more memory at most",
-        flush=True,
-    )
+    seconds, more = time.perf_counter() - began, memory() - before
+    print(f"{users:,} users x {items:,} items, width {WIDTH}: {seconds:.0f} s, {more:.1f} GB more memory at most", flush=True)
 
 
 def reading(folder: Path) -> None:

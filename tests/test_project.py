@@ -100,7 +100,7 @@ def test_every_library_that_the_code_imports_is_declared() -> None:
     for package in PACKAGES:
         for file in modules(package):
             wanted = {DISTRIBUTIONS.get(name, name) for name in imported(file) - set(PACKAGES) - set(sys.stdlib_module_names)}
-            assert wanted <= declared | OPTIONAL, f"{file.relative_to(ROOT)} imports {wanted - declared}, which pyproject.toml does not name"
+            assert wanted <= declared | OPTIONAL, f"{file.relative_to(ROOT)} imports {wanted - declared}: pyproject.toml does not name it"
 
 
 def test_version_stands_in_one_place() -> None:
