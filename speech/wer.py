@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.reports.intervals import interval
+from pipelines.reports.intervals import interval, wilson
 from pipelines.task import Metric
 
 GAP = "*"  # stands for a word that is not there, in alignments
@@ -92,6 +92,8 @@ def metrics(counted: Counted, *, resamples: int = 1000, seed: int = 0) -> dict[s
     cer                 the same of characters, blanks among them
     substitution_share, deletion_share, insertion_share    of words said
     sentence_accuracy   share of utterances without an error
+
+    Where nothing is wrong, or all, the interval is Wilson's.
     """
     table = counted.table.astype(np.float64)
     values = np.column_stack([table, counted.words, counted.errors, counted.errors == 0, np.ones(len(table))])
@@ -101,7 +103,15 @@ def metrics(counted: Counted, *, resamples: int = 1000, seed: int = 0) -> dict[s
     def ratio(top: int, bottom: int) -> Any:
         return lambda sums: sums[:, top] / np.maximum(sums[:, bottom], 1.0)
 
-    return {name: interval(values, ratio(top, bottom), resamples=resamples, seed=seed) for name, (top, bottom) in columns.items()}
+    found = {}
+    for name, (top, bottom) in columns.items():
+        metric = interval(values, ratio(top, bottom), resamples=resamples, seed=seed)
+        total, all_of = float(values[:, top].sum()), float(values[:, bottom].sum())
+        if metric.low is None and all_of and total in (0.0, all_of):  # nothing to draw from: Wilson's, as if words were independent
+            low, high = wilson(total, all_of)
+            metric = Metric(metric.value, float(low), float(high), metric.n)
+        found[name] = metric
+    return found
 
 
 def per_word(counted: Counted, limit: int = 40) -> list[dict[str, Any]]:

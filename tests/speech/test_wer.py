@@ -22,6 +22,12 @@ def test_counts_by_hand_and_by_jiwer():
     assert some["wer"].value == pytest.approx(jiwer.wer(*both)) and some["cer"].value == pytest.approx(jiwer.cer(*both))
 
 
+def test_without_an_error_the_interval_still_says_how_little_was_heard():
+    found = wer.metrics(wer.count(["one two"] * 30, ["one two"] * 30), resamples=100)
+    assert found["wer"].value == found["wer"].low == 0.0 and 0.03 < found["wer"].high < 0.08
+    assert found["sentence_accuracy"].value == found["sentence_accuracy"].high == 1.0 and found["sentence_accuracy"].low < 0.9
+
+
 def test_by_word_and_by_speaker():
     counted = wer.count(SAID, WRITTEN)
     rows = {row["word"]: row for row in wer.per_word(counted)}
