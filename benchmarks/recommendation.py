@@ -6,7 +6,7 @@ rate      made data, 10 M events of 1 M users and 100 k items (popular items as 
           8,192, in-batch softmax with correction for frequency; examples/s of ours (input included) and of PyTorch with sparse gradients
           (Adagrad), in turns, the median of each
 keras     the same model in stock Keras `fit` with Adam
-growth    ms a step of ours with 10 k and with 1 M items
+growth    ms a step of ours with 10 k and with 1 M items, all drawn alike, batch 1,024: nearly as many rows are touched either way
 judging   100 k users x 100 k items, width 64: seconds and memory of the best 50 of all
 reading   10 M rows of CSV: seconds and memory
 """
@@ -36,8 +36,12 @@ def events(items: int = ITEMS, users: int = USERS, count: int = EVENTS, seed: in
     return rng.integers(0, users, count), np.minimum(np.searchsorted(odds, rng.random(count) * odds[-1]), items - 1)
 
 
-def session(folder: Path, items: int, users: int, count: int) -> Any:
-    """A training of ours, assembled by the product from a table on disk."""
+def session(folder: Path, items: int, users: int, count: int, *, batch: int = BATCH, alike: bool = False) -> Any:
+    """A training of ours, assembled by the product from a table on disk.
+
+    Args:
+        alike: every item occurs, and about as often as any other.
+    """
     import pyarrow as pa
     import pyarrow.parquet
 
@@ -46,6 +50,8 @@ def session(folder: Path, items: int, users: int, count: int) -> Any:
     from recsys.tasks import TASKS
 
     who, what = events(items, users, count)
+    if alike:
+        what = np.random.default_rng(1).permutation(np.arange(count) % items)
     path = folder / f"events-{items}.parquet"
     pyarrow.parquet.write_table(pa.table({"user": who, "item": what}), path)
     experiment = from_dict(
@@ -53,7 +59,7 @@ def session(folder: Path, items: int, users: int, count: int) -> Any:
             "task": "recsys.retrieval",
             "data": {"source": "table", "path": str(path), "validation": 0.0, "test": None, "protocol": "random"},
             "model": {"name": "towers", "width": WIDTH, "history": 0, "dropout": 0.0, "popularity": False, "temperature": 0.1},
-            "train": {"batch_size": BATCH, "epochs": 1, "precision": "float32", "devices": "cpu", "tables": {"learning_rate": 0.1}},
+            "train": {"batch_size": batch, "epochs": 1, "precision": "float32", "devices": "cpu", "tables": {"learning_rate": 0.1}},
         },
         [],
         check_paths=False,
@@ -61,7 +67,7 @@ def session(folder: Path, items: int, users: int, count: int) -> Any:
     return assemble(experiment, TASKS["recsys.retrieval"])
 
 
-def rates(one: Any, rounds: int, steps: int) -> list[float]:
+def rates(one: Any, rounds: int, steps: int, batch: int = BATCH) -> list[float]:
     """Examples/s of each round."""
     carry, at, found = one.step.fresh(), 0, []
     _, carry = one.step(one.feed.iterator(0, 2), 0, 2, carry)
@@ -71,7 +77,7 @@ def rates(one: Any, rounds: int, steps: int) -> list[float]:
         began = time.perf_counter()
         at, carry = one.step(iterator, at, steps, carry)
         float(carry.loss)
-        found.append(steps * BATCH / (time.perf_counter() - began))
+        found.append(steps * batch / (time.perf_counter() - began))
     return found
 
 
@@ -166,19 +172,15 @@ def keras_part(folder: Path) -> None:
 
 
 def growth(folder: Path) -> None:
-    found = {}
-    for items in (10_000, 1_000_000):
-        # tables on both sides of the comparison, whatever the size
-        import recsys.models.towers as towers
+    import recsys.models.store as store
 
-        towers.SPARSE_FROM = 1_000
-        one = session(folder, items, 100_000, 2_000_000)
-        found[items] = statistics.median(1000 * BATCH / value for value in rates(one, 3, 6))
-    print(
-        f"step, batch {BATCH:,}: 10 k items {found[10_000]:.0f} ms, 1 M items {found[1_000_000]:.0f} ms, "
-        f"ratio {found[1_000_000] / found[10_000]:.2f}",
-        flush=True,
-    )
+    store.SPARSE_FROM = 1_000  # tables on both sides of the comparison
+    found, batch = {}, 1024
+    for items in (10_000, 1_000_000):
+        one = session(folder, items, 100_000, 2_000_000, batch=batch, alike=True)
+        found[items] = statistics.median(1000 * batch / value for value in rates(one, 5, 40, batch))
+    small, large = found.values()
+    print(f"step, batch {batch:,}: 10 k items {small:.1f} ms, 1 M items {large:.1f} ms, ratio {large / small:.2f}", flush=True)
 
 
 def judging(folder: Path) -> None:
@@ -204,10 +206,8 @@ def judging(folder: Path) -> None:
         queries = tf.constant(rng.normal(size=(batch, WIDTH)).astype(np.float32))
         best(queries, tf.constant(rng.integers(1, items, (batch, 100)), tf.int32)).numpy()
         done += batch
-    print(
-        f"{users:,} users x {items:,} items, width {WIDTH}: {time.perf_counter() - began:.0f} s, {memory() - before:.1f} GB more memory at most",
-        flush=True,
-    )
+    seconds, more = time.perf_counter() - began, memory() - before
+    print(f"{users:,} users x {items:,} items, width {WIDTH}: {seconds:.0f} s, {more:.1f} GB more memory at most", flush=True)
 
 
 def reading(folder: Path) -> None:

@@ -78,8 +78,8 @@ def overhead(runs: Path) -> None:
     begin = next(event for event in told if event["event"] == "begin")
     whole = (ends[-1]["elapsed"] - begin["elapsed"]) / len(ends)
     trained = sum(event["train_seconds"] for event in ends) / len(ends)
-    print(f"overhead: {whole:.1f} s a trial, of which training (with its validation) {trained:.1f} s: {(whole - trained) / whole:.1%} outside; "
-          f"once before the first trial {begin['elapsed']:.1f} s")
+    print(f"overhead: {whole:.1f} s a trial, of which training (with its validation) {trained:.1f} s: {(whole - trained) / whole:.1%} "
+          f"outside; once before the first trial {begin['elapsed']:.1f} s")
 
 
 def workers(runs: Path) -> None:

@@ -46,9 +46,11 @@ def load_texts(experiment: TextClassification, known: dict[str, Any] | None = No
     if data.on_bad_example == "skip":
         parts = _of_known_classes(parts, opened)
     check_classes({name: _inside(source) for name, source in parts.items()}, classes, opened.place)
-    if reject is not None and reject.train == "leave_out":
+    alone = validation is None and test is None  # other data that a finished run is judged on
+    if reject is not None and reject.train == "leave_out" and not alone:
         parts["train"] = _inside(parts["train"])
-    made = {name: None if source is None else _final(source, len(classes), judged=name != "train") for name, source in parts.items()}
+    made = {name: None if source is None else _final(source, len(classes), judged=alone or name != "train")
+            for name, source in parts.items()}
     kept = made["train"]
     if kept is None:
         raise DataError(f"{opened.place} has no training examples")
@@ -59,7 +61,7 @@ def load_texts(experiment: TextClassification, known: dict[str, Any] | None = No
         found = {name: int(np.sum(source.labels == len(classes))) for name, source in made.items()
                  if source is not None and source.labels is not None}
         notes.append("texts of no class: " + ", ".join(f"{count:,} in {name}" for name, count in found.items()))
-        if reject.accept is None and not found.get("validation"):
+        if reject.accept is None and not found.get("validation") and not alone:
             raise DataError("reject: validation has no texts of no class, by which the threshold could be chosen; set reject.accept: 0.95 "
                             "(the share of validation's other texts that pass), or add such texts to it")
     return Splits(train=kept, validation=made["validation"], test=made["test"], facts=facts, skipped=tuple(opened.skipped),

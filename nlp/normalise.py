@@ -58,18 +58,29 @@ def _some(texts: tf.Tensor, which: tf.Tensor) -> tf.Tensor:
 
 def _decomposed(points: tf.RaggedTensor) -> tf.RaggedTensor:
     """Code points [n, None] int32, those that have a compatibility decomposition replaced by it."""
-    keys, starts, parts = (tf.constant(value) for value in decompositions())
-    most, end = keys.shape[0] - 1, parts.shape[0] - 1
+    where, starts, parts = (tf.constant(value) for value in _lookup())
     flat = points.flat_values
-    place = tf.minimum(tf.searchsorted(keys, flat), most)
-    there = tf.gather(keys, place) == flat
-    counts = tf.where(there, tf.gather(starts[1:] - starts[:-1], place), 1)
-    owner = tf.repeat(tf.range(tf.size(flat)), counts)
-    inner = tf.range(tf.size(owner)) - tf.gather(tf.cumsum(counts, exclusive=True), owner)
-    replaced = tf.gather(parts, tf.minimum(tf.gather(tf.gather(starts, place), owner) + inner, end))
-    made = tf.where(tf.gather(there, owner), replaced, tf.gather(flat, owner))
-    edges = tf.concat([[0], tf.cumsum(counts)], 0)
+    place = tf.gather(where, tf.minimum(flat, where.shape[0] - 1))
+    sizes = tf.gather(starts[1:] - starts[:-1], place)  # 0 for code points that stay
+    counts = tf.maximum(sizes, 1)
+    begin = tf.cumsum(counts, exclusive=True)
+    total = tf.reduce_sum(counts)
+    # which code point each place of the result comes from: 1 at each beginning, summed up (tf.repeat would take several times as long)
+    owner = tf.cumsum(tf.scatter_nd(begin[:, None], tf.ones_like(begin), total[None])) - 1
+    inner = tf.range(total) - tf.gather(begin, owner)
+    replaced = tf.gather(parts, tf.minimum(tf.gather(tf.gather(starts, place), owner) + inner, parts.shape[0] - 1))
+    made = tf.where(tf.gather(sizes, owner) > 0, replaced, tf.gather(flat, owner))
+    edges = tf.concat([begin, total[None]], 0)
     return tf.RaggedTensor.from_row_splits(made, tf.gather(edges, tf.cast(points.row_splits, tf.int32)))
+
+
+@functools.cache
+def _lookup() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For each code point (the last stands for all above) the place of its decomposition, 0 for none; where those begin; their parts."""
+    keys, starts, parts = decompositions()
+    where = np.zeros(int(keys[-1]) + 2, np.int32)
+    where[keys] = np.arange(1, len(keys) + 1)
+    return where, np.concatenate([[0], starts]).astype(np.int32), parts
 
 
 @functools.cache

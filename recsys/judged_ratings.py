@@ -64,7 +64,7 @@ def judge_ratings(
             "group": label,
             "ratings": int(mask.sum()),
             "rmse": float(np.sqrt(np.mean(errors["model"][mask] ** 2))),
-            **{f"rmse of {name}": float(np.sqrt(np.mean(errors[name][mask] ** 2))) for name in baselines},
+            **{f"RMSE of {name}": float(np.sqrt(np.mean(errors[name][mask] ** 2))) for name in baselines},
         }
         for label, mask in thirds(groups)
     ]

@@ -10,6 +10,7 @@ import tensorflow as tf
 from pipelines.data.source import ArraySource, Source, Tensors, origin
 from pipelines.errors import DataError
 from pipelines.task import Judgement, Splits, Task
+from pipelines.training.tables import Table
 from recsys import biases, data, features, judged_ratings
 from recsys.catalogue import Catalogue, Histories
 from recsys.lookup import finder, id_dtype, missing
@@ -43,6 +44,7 @@ class RatedSource(ArraySource):
 class RankingTask(Task):
     """recsys.ranking. Facts: `user_ids`, `item_ids`, `features`, `label` (mean, low, high), `history_events`, `divided`."""
 
+    stored_decoded = True
     experiment: Experiment
 
     def __init__(self, experiment: Experiment, facts: dict[str, Any] | None = None):
@@ -194,8 +196,9 @@ class RankingTask(Task):
             if of in model.stores:
                 model.stores[of].fill(arrays)
         if not self.clicks and model.user_bias is not None and model.item_bias is not None:
-            model.user_bias.embeddings.assign(fitted.user[:, None].astype(np.float32))
-            model.item_bias.embeddings.assign(fitted.item[:, None].astype(np.float32))
+            for layer, values in ((model.user_bias, fitted.user), (model.item_bias, fitted.item)):
+                weight = layer.variable if isinstance(layer, Table) else layer.embeddings
+                weight.assign(values[:, None].astype(np.float32))
         if model.history is not None:
             histories = self._histories
             users = np.repeat(np.arange(len(histories.offsets) - 1), histories.counts())

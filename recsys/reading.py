@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.config.wording import did_you_mean, listed
-from pipelines.data.tables import column, read_table, row
+from pipelines.data.tables import DELIMITERS, column, read_table, row
 from pipelines.errors import DataError
 from recsys.settings import InteractionData
 
@@ -139,7 +139,8 @@ def _log(data: InteractionData, table: pa.Table, *, place: str, path: Path | Non
     def ids_of(key: str | None, setting: str) -> tuple[np.ndarray | None, Ids | None]:
         if key is None:
             return None, None
-        numbers, ids, missing = encode(column(table, key, where, setting))
+        guess = path is not None and path.suffix.lower() in DELIMITERS
+        numbers, ids, missing = encode(column(table, key, where, setting), guess=guess)
         for number in missing[:SHOWN]:
             bad[int(number)] = f"no value in column {key} ({setting})"
         bad.update(dict.fromkeys(missing[SHOWN:].tolist(), f"no value in column {key}"))
@@ -205,10 +206,14 @@ def _named(path: Path | None, place: str, header: bool, number: int) -> str:
     return row(path, number if header else number - 1) if path is not None else f"{place}[{number}]"
 
 
-def encode(values: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, Ids, np.ndarray]:
+def encode(values: pa.ChunkedArray | pa.Array, *, guess: bool = False) -> tuple[np.ndarray, Ids, np.ndarray]:
     """Ids as numbers: ([n] int32 with -1 where there is none, the ids in order, the places without one).
 
-    Whole numbers stay numbers: also where a CSV wrote them (`007` and ` 7` are text, `7` is a number) and as floats (7.0).
+    Whole numbers stay numbers, also as floats (7.0); texts stay texts.
+
+    Args:
+        guess: the texts are from a format that has nothing else, such as CSV: where all are whole numbers they are numbers (`007` and
+            ` 7` are none).
     """
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
@@ -231,7 +236,7 @@ def encode(values: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, Ids, np.ndar
             if empty.any():
                 numbers = np.where((numbers >= 0) & empty[numbers], -1, numbers)
             whole = [_whole(text) for text in texts if text.strip()]
-            if whole and all(whole):
+            if guess and whole and all(whole):
                 ids = np.asarray([int(text) if text.strip() else -1 for text in texts], np.int64)
             else:
                 ids = np.asarray(texts, object).astype(str) if texts else np.asarray([], str)

@@ -86,7 +86,7 @@ class SequentialTask(ListTask):
         return source, {"targets_per_window": source.targets / len(source)}
 
     def build(self, options: dict[str, Any]) -> SequentialModel:
-        model = SequentialModel(self.experiment.model, **options)
+        model = SequentialModel(self.experiment.model, sampled=self.experiment.loss.name == "sampled", **options)
         nothing = tf.zeros([1, self.history_length], tf.int32)
         model({"history": nothing, "positive": nothing, "negatives": nothing[0]})
         return model

@@ -110,6 +110,53 @@ def test_the_report_holds_what_the_task_follows(trained):
         name: report["data"]["examples"][name] for name in ("train", "validation", "test")}
 
 
+SAMPLES = {"vision": "images", "speech": "audio", "nlp": "text", "recsys": "text"}  # TensorBoard's plugin that shows a domain's examples
+
+
+def test_tensorboard_has_every_tag_that_is_promised(trained):
+    from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
+
+    _, run, _, _ = trained
+    events = EventMultiplexer().AddRunsFromDirectory(str(run.folder.tensorboard)).Reload()
+    scalars = events.PluginRunToTagToContent("scalars")
+    watch = run.task.watch[0]
+    assert {"loss", "learning_rate", "gradient_norm", "epoch/loss", "speed/examples_per_second", "speed/input_wait_fraction",
+            "speed/memory_bytes"} <= set(scalars["train"])
+    assert "epoch/loss" in scalars["validation"]
+    root = set(scalars["."])
+    assert f"hparam/validation/{watch}" in root and f"hparam/test/{watch}" in root
+    hparams = events.PluginRunToTagToContent("hparams")["."]
+    assert {"_hparams_/session_start_info", "_hparams_/session_end_info"} <= set(hparams)
+    assert "custom_scalars__config__" in events.PluginRunToTagToContent("custom_scalars")["."]
+    plugin = SAMPLES[run.experiment.task.partition(".")[0]]
+    shown = {tag for tags in events.PluginRunToTagToContent(plugin).values() for tag in tags}
+    assert shown, f"no {plugin}"
+
+
+@pytest.mark.parametrize("task", sorted(CASES))
+def test_every_task_can_be_a_trial_of_a_search(task, tmp_path):
+    """Surveyed for its metrics, trained, paused, gone on with, and judged on validation alone."""
+    from pipelines.config.dump import resolved_yaml
+    from pipelines.config.load import from_text, load
+    from pipelines.tuning.trial import survey, trial
+
+    case = CASES[task]
+    overrides = [*COMMON, *case.overrides, "monitor.tensorboard=false"]
+    known = from_text(case.config, overrides, file=task) if "\n" in case.config else load(case.config, overrides)
+    (tmp_path / "search.yaml").write_text(resolved_yaml(known.experiment))
+    order = {"experiment": str(tmp_path / "search.yaml"), "folder": str(tmp_path / "trial"), "name": task, "values": {
+        "train.learning_rate.peak": 0.002}, "title": "01", "precision": "float32", "peers": []}
+    found = survey(order)
+    objective = found["watch"][0]
+    assert objective in found["streamed"] or objective in found["judged"]
+    assert found["judged"] and objective in found["judged"]
+    first = trial({**order, "objective": objective, "direction": "max", "epochs": 1})
+    whole = trial({**order, "objective": objective, "direction": "max", "epochs": None})
+    assert (first["epochs"], whole["epochs"]) == (1, 2) and np.isfinite(whole["value"])
+    assert all(name.startswith("validation/") for name in whole["metrics"])
+    assert set(found["judged"]) >= {name.partition("/")[2] for name in whole["metrics"]}
+
+
 def test_facts_are_plain_and_learned_from_train_alone(trained):
     _, run, _, splits = trained
     assert json.loads(json.dumps(splits.facts)) == splits.facts == run.task.facts

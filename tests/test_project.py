@@ -31,7 +31,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PACKAGES = ("pipelines", *DOMAINS)
 LEFT_OUT = {".git", ".venv", "build", "dist", "runs", "node_modules", "__pycache__"}  # not of the project, or made by it
 DISTRIBUTIONS = {"yaml": "pyyaml", "sklearn": "scikit-learn", "PIL": "pillow", "tensorflow_datasets": "tensorflow-datasets",
-                 "keras_tuner": "keras-tuner", "keras_rs": "keras-rs"}
+                 "keras_tuner": "keras-tuner", "keras_rs": "keras-rs", "grpc": "grpcio"}
 OPTIONAL = {"keras_hub"}  # of extras; imported where they are needed, with a message where they are not there
 HOSTS = ("pypi." + "org", "pythonhosted", "anaconda." + "org", "conda-" + "forge", "index-" + "url")
 
@@ -100,7 +100,7 @@ def test_every_library_that_the_code_imports_is_declared() -> None:
     for package in PACKAGES:
         for file in modules(package):
             wanted = {DISTRIBUTIONS.get(name, name) for name in imported(file) - set(PACKAGES) - set(sys.stdlib_module_names)}
-            assert wanted <= declared | OPTIONAL, f"{file.relative_to(ROOT)} imports {wanted - declared}, which pyproject.toml does not name"
+            assert wanted <= declared | OPTIONAL, f"{file.relative_to(ROOT)} imports {wanted - declared}: pyproject.toml does not name it"
 
 
 def test_version_stands_in_one_place() -> None:

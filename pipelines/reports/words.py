@@ -19,7 +19,7 @@ _NAMES = {
     "accuracy": "Accuracy", "top5_accuracy": "Top-5 accuracy", "macro_f1": "Macro F1", "log_loss": "Log loss",
     "calibration_error": "Calibration error", "learning_rate": "Learning rate", "gradient_norm": "Gradient norm", "loss": "Loss",
     "wer": "Word error rate", "cer": "Character error rate", "keyword_eer": "Equal error rate of the keyword",
-    "real_time_factor": "Real-time factor", "rmse": "RMSE", "mae": "MAE", "mrr": "MRR", "auc": "AUC", "f1": "F1",
+    "real_time_factor": "Real-time factor", "rmse": "RMSE", "mse": "MSE", "mae": "MAE", "mrr": "MRR", "auc": "AUC", "f1": "F1",
     "auroc": "AUROC", "roc": "ROC", "micro_f1": "Micro F1", "example_f1": "F1 by example",
     "macro_auroc": "Macro AUROC", "out_of_scope_auroc": "Out-of-scope AUROC", "out_of_scope_recall": "Out-of-scope recall",
 }

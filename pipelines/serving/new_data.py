@@ -89,6 +89,7 @@ def whole(split: str | None) -> bool:
 def relabelled(source: Source, theirs: Sequence[str], ours: Sequence[str], place: str) -> Source:
     """The source with the labels of `ours`. Raises DataError for classes that `ours` lacks and the source has examples of."""
     present = set(np.unique(source.labels).tolist()) if source.labels is not None else set(range(len(theirs)))
+    # a label beyond the classes means none of them, in both
     unknown = [name for number, name in enumerate(theirs) if name not in ours and number in present]
     if unknown:
         near = nearest(unknown[0], ours)
@@ -96,29 +97,43 @@ def relabelled(source: Source, theirs: Sequence[str], ours: Sequence[str], place
         raise DataError(f"{place}: has classes that the run does not know: {listed(map(repr, unknown[:10]), 'and')}"
                         f"{' ...' if len(unknown) > 10 else ''}{hint} The run's classes are {listed(map(repr, ours[:30]), 'and')}"
                         f"{' ...' if len(ours) > 30 else ''}. Rename the classes, or leave those examples out.")
-    return Relabelled(source, np.array([ours.index(name) if name in ours else -1 for name in theirs], np.int64))
+    return Relabelled(source, np.array([*(ours.index(name) if name in ours else -1 for name in theirs), len(ours)], np.int64))
 
 
 class Relabelled(Source):
-    """Another source whose entry `label` is looked up in a table."""
+    """Another source whose entry `label` is looked up in a table: a number, or [their classes] of 0 and 1 for each class.
+
+    The table's last entry is the number of our classes, what a number beyond theirs becomes.
+    """
 
     def __init__(self, base: Source, table: np.ndarray):
         if "label" not in base.spec:
             raise DataError("the examples have no label to compare answers with")
-        self.base, self.table, self.spec = base, table, base.spec
+        self.base, self.table, self.spec = base, table, dict(base.spec)
+        self.sets = base.spec["label"].shape == (len(table) - 1,) and base.spec["label"].dtype.is_floating
+        if self.sets:
+            self.spec["label"] = tf.TensorSpec([int(table[-1])], base.spec["label"].dtype)
         self.labels = None if base.labels is None else table[base.labels]
         self.groups = base.groups
 
     @property
     def arrays(self) -> dict[str, np.ndarray] | None:  # type: ignore[override]
         arrays = self.base.arrays
-        return None if arrays is None else {**arrays, "label": self.table[arrays["label"]].astype(arrays["label"].dtype)}
+        if arrays is None or self.sets:
+            return None
+        return {**arrays, "label": self.table[arrays["label"]].astype(arrays["label"].dtype)}
 
     def __len__(self) -> int:
         return len(self.base)
 
     def gather(self, numbers: tf.Tensor) -> Tensors:
         found = self.base.gather(numbers)
+        if self.sets:
+            known = np.flatnonzero(self.table[:-1] >= 0)
+            columns = tf.gather(found["label"], known, axis=1)
+            spread = np.zeros((len(known), int(self.table[-1])), found["label"].dtype.as_numpy_dtype)
+            spread[np.arange(len(known)), self.table[known]] = 1
+            return {**found, "label": tf.matmul(columns, spread)}
         return {**found, "label": tf.cast(tf.gather(tf.constant(self.table), found["label"]), found["label"].dtype)}
 
     def name(self, number: int) -> str:

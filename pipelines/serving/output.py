@@ -171,12 +171,19 @@ def write_ctm(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> 
 WRITERS = {"table": write_table, "csv": write_csv, "jsonl": write_jsonl, "text": write_text, "ctm": write_ctm}
 
 
+class _Whole(io.TextIOWrapper):
+    """A file that nobody reads before it is whole: a flush for each answer would take longer than the answer."""
+
+    def flush(self) -> None:
+        pass
+
+
 def to_binary(kind: str, predictions: Iterable[Prediction], shown: Shown, file: BinaryIO) -> None:
     """Writes to an open binary file, in UTF-8; `kind` is one of WRITERS."""
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    text = _Whole(file, encoding="utf-8", newline="")
     try:
         WRITERS[kind](predictions, shown, text)
-        text.flush()
+        io.TextIOWrapper.flush(text)
     finally:
         text.detach()
 

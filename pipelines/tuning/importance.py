@@ -54,6 +54,8 @@ def importance(dimensions: Sequence[Dimension], trials: Sequence[tuple[Mapping[s
         means = [float(forest.predict(_rows(dimensions, [
             *(_whole(dimensions, {**values, dimension.name: place}, draw) for values in there), *rest])).mean()) for place in places]
         shares[dimension.name] = min(1.0, float(np.var(means)) / variance) if means and variance > 0.0 else 0.0
+    most = max(1.0, sum(shares.values()))  # estimates from a sample: together they may come to a little over the whole
+    shares = {name: share / most for name, share in shares.items()}
     return Importance(dict(sorted(shares.items(), key=lambda item: -item[1])), float(forest.oob_score_), len(finite))
 
 

@@ -204,6 +204,8 @@ def _csv(space: Sequence[Dimension], trials: Sequence[Any], objective: str) -> s
 
 def _picture(space: Sequence[Dimension], trials: Sequence[Any], best: Any, objective: str, sign: float) -> "Figure":
     """The score over the trials with the best so far, and over each setting."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
     from pipelines.reports.figures import BLUE, GREY, ORANGE, new_figure, style
 
     ended = [trial for trial in trials if trial.value is not None]
@@ -237,6 +239,12 @@ def _picture(space: Sequence[Dimension], trials: Sequence[Any], best: Any, objec
                 spots = [trial.values[dimension.name] for trial in having]
                 if dimension.scale == "log":
                     axis.set_xscale("log")
+                    wide = float(dimension.high or 1.0) / float(dimension.low or 1.0) > 200.0
+                    axis.xaxis.set_major_locator(LogLocator(subs=(1,) if wide else (1, 3)))
+                    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+                    axis.xaxis.set_minor_formatter(NullFormatter())
+                elif dimension.kind == "int":
+                    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
             axis.plot(spots, [trial.value for trial in having], "o", color=BLUE, alpha=0.7)
             if dimension.name in best.values and best in having:
                 axis.plot([spots[having.index(best)]], [best.value], "o", color=ORANGE, markersize=7)

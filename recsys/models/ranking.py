@@ -10,7 +10,7 @@ import keras
 import keras_rs
 import tensorflow as tf
 
-from recsys.models.store import FeatureStore, FeatureVectors, HistoryStore, feature_spec, small
+from recsys.models.store import FeatureStore, FeatureVectors, HistoryStore, by_number, feature_spec, small
 from recsys.settings import Dcn, Dlrm
 
 HISTORY_VALUES = {"residual": "float32", "time": "int64"}
@@ -54,9 +54,7 @@ class RankingModel(keras.Model):
         self.history: Any = None
         if settings.history:
             self.history = HistoryStore(users, events, HISTORY_VALUES, name="history")
-            self.query, self.key, self.value = (
-                keras.layers.Embedding(items + 1, width, embeddings_initializer=small(), name=name) for name in ("query", "key", "value")
-            )
+            self.query, self.key, self.value = (by_number(items + 1, width, name) for name in ("query", "key", "value"))
             self.query_features, self.key_features = (
                 FeatureVectors(self.item_facts, width, name=f"{name}_features") for name in ("query", "key")
             )
@@ -83,9 +81,9 @@ class RankingModel(keras.Model):
         for of, table, bias in (("user", self.user_vectors, self.user_bias), ("item", self.item_vectors, self.item_bias)):
             if table is None:
                 continue
-            known = tf.cast(inputs[of] > 0, table.compute_dtype)[:, None]
-            vectors.append(table(inputs[of]) * known)
-            total += tf.cast((bias(inputs[of]) * known)[:, 0], tf.float32)
+            known = tf.cast(inputs[of] > 0, self.compute_dtype)[:, None]
+            vectors.append(tf.cast(table(inputs[of]), self.compute_dtype) * known)
+            total += tf.cast(bias(inputs[of]), tf.float32)[:, 0] * tf.cast(known[:, 0], tf.float32)
             if of in self.stores:
                 values |= self.stores[of](inputs[of])
         more, numbers = self.features(values)
@@ -132,13 +130,13 @@ class RankingModel(keras.Model):
         residual = tf.where(there, tf.gather(tf.convert_to_tensor(store.values["residual"]), places), 0.0)
         lag = inputs["time"][:, None] - tf.gather(tf.convert_to_tensor(store.values["time"]), places)
         age = tf.math.log1p(tf.cast(tf.maximum(lag, 0), tf.float32))
-        query = self.query(inputs["item"]) + self._features_of(self.query_features, inputs["item"])
-        keys = self.key(items) + self._features_of(self.key_features, items)
+        query = tf.cast(self.query(inputs["item"]), self.compute_dtype) + self._features_of(self.query_features, inputs["item"])
+        keys = tf.cast(self.key(items), self.compute_dtype) + self._features_of(self.key_features, items)
         scores = tf.cast(tf.einsum("bw,blw->bl", query, keys), tf.float32) + tf.cast(self.age, tf.float32) * age
         scores = tf.where(there, scores, -1e9)
         # a place that holds nothing takes what no rating deserves
         weights = tf.nn.softmax(tf.concat([scores, tf.zeros_like(scores[:, :1])], -1))[:, :-1] * residual
-        attended = tf.einsum("bl,blw->bw", tf.cast(weights, keys.dtype), self.value(items))
+        attended = tf.einsum("bl,blw->bw", tf.cast(weights, keys.dtype), tf.cast(self.value(items), keys.dtype))
         recent = tf.where(there, tf.exp(-age / LAG), 0.0)
         lately = tf.reduce_sum(recent * residual, -1, keepdims=True) / (tf.reduce_sum(recent, -1, keepdims=True) + 1.0)
         seen = tf.reduce_sum(tf.cast(there, tf.float32), -1, keepdims=True)
@@ -150,8 +148,5 @@ class RankingModel(keras.Model):
         return tf.add_n(vectors) if vectors else 0.0
 
 
-def _ids(count: int, width: int, name: str) -> tuple[keras.layers.Embedding, keras.layers.Embedding]:
-    return (
-        keras.layers.Embedding(count + 1, width, embeddings_initializer=small(), name=f"{name}_vectors"),
-        keras.layers.Embedding(count + 1, 1, embeddings_initializer="zeros", name=f"{name}_bias"),
-    )
+def _ids(count: int, width: int, name: str) -> tuple[Any, Any]:
+    return by_number(count + 1, width, f"{name}_vectors"), by_number(count + 1, 1, f"{name}_bias", initializer="zeros")

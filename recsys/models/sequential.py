@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from recsys.models.base import ListModel
-from recsys.models.store import small
+from recsys.models.store import all_rows, by_number, small
 from recsys.settings import Gru, Sasrec
 
 
@@ -15,14 +15,18 @@ class SequentialModel(ListModel):
 
     When learning, from history and positive [batch, length] and, for the sampled softmax, negatives [samples]: hidden
     [batch, length, width], and positive, negative vectors and biases, or those of all items.
+
+    Args:
+        settings: the model section.
+        sampled: the loss looks at some items only, so that a large catalogue may be held in a table.
     """
 
-    def __init__(self, settings: Sasrec | Gru, **options: Any):
+    def __init__(self, settings: Sasrec | Gru, *, sampled: bool, **options: Any):
         super().__init__(length=settings.length, name=settings.name, **options)
         self.settings, width = settings, settings.width
         scale = 0.02 if settings.name == "sasrec" else 0.05
-        self.vectors = keras.layers.Embedding(self.items + 1, width, embeddings_initializer=small(scale), name="item_vectors")
-        self.bias = keras.layers.Embedding(self.items + 1, 1, embeddings_initializer="zeros", name="item_bias")
+        self.vectors = by_number(self.items + 1, width, "item_vectors", initializer=small(scale), sparse=sampled)
+        self.bias = by_number(self.items + 1, 1, "item_bias", initializer="zeros", sparse=sampled)
         self.dropout = keras.layers.Dropout(settings.dropout)
         if isinstance(settings, Sasrec):
             self.positions = self.add_weight(shape=(settings.length, width), initializer=small(0.02), name="positions")
@@ -36,7 +40,7 @@ class SequentialModel(ListModel):
     def hidden(self, history: tf.Tensor, training: bool = False) -> tf.Tensor:
         """[batch, length, width]: after each item of the history, what comes next looks like."""
         there = history > 0
-        x = self.vectors(history)
+        x = tf.cast(self.vectors(history), self.compute_dtype)
         x *= tf.cast(there, x.dtype)[..., None]
         if isinstance(self.settings, Sasrec):
             x = x * float(self.settings.width) ** 0.5 + tf.cast(self.positions, x.dtype)
@@ -60,7 +64,7 @@ class SequentialModel(ListModel):
             return {"hidden": hidden, "items": tf.cast(items, hidden.dtype), "bias": bias}
         named = {}
         for name in ("positive", "negatives"):
-            named[f"{name}_vectors"] = self.vectors(inputs[name])
+            named[f"{name}_vectors"] = tf.cast(self.vectors(inputs[name]), hidden.dtype)
             named[f"{name}_bias"] = tf.cast(self.bias(inputs[name])[..., 0], tf.float32)
         return {"hidden": hidden, **named}
 
@@ -68,7 +72,7 @@ class SequentialModel(ListModel):
         return self.hidden(history, training)[:, -1], tf.reduce_any(history > 0, -1)
 
     def catalogue(self) -> tuple[tf.Tensor, tf.Tensor]:
-        return tf.cast(self.vectors.embeddings, tf.float32), tf.cast(self.bias.embeddings, tf.float32)[:, 0]
+        return all_rows(self.vectors), all_rows(self.bias)[:, 0]
 
 
 class Block(keras.layers.Layer):

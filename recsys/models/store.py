@@ -10,7 +10,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from pipelines.training.tables import Table
 from recsys.catalogue import Histories
+
+SPARSE_FROM = 50_000  # users, items or values from which vectors are held in a Table
 
 
 class HistoryStore(keras.layers.Layer):
@@ -119,13 +122,11 @@ class FeatureVectors(keras.layers.Layer):
         super().__init__(**options)
         self.facts, self.width = list(facts), width
         self.embeddings = [
-            keras.layers.Embedding(len(one["values"]) + 1, width, embeddings_initializer=small(), name=f"column_{number}")
-            if one["kind"] != "number"
-            else None
+            by_number(len(one["values"]) + 1, width, f"column_{number}") if one["kind"] != "number" else None
             for number, one in enumerate(self.facts)
         ]
         for embedding in self.embeddings:
-            if embedding is not None:
+            if isinstance(embedding, keras.layers.Embedding):
                 embedding.build(None)
         self.built = True
 
@@ -137,7 +138,7 @@ class FeatureVectors(keras.layers.Layer):
             if embedding is None:
                 numbers.append(value[..., None])
                 continue
-            found = embedding(value)
+            found = tf.cast(embedding(value), self.compute_dtype)
             known = tf.cast(value > 0, found.dtype)[..., None]
             if one["kind"] == "list":
                 found = tf.reduce_sum(found * known, -2) / tf.maximum(tf.reduce_sum(known, -2), 1)
@@ -145,6 +146,23 @@ class FeatureVectors(keras.layers.Layer):
                 found = found * known
             vectors.append(found)
         return vectors, numbers
+
+
+def by_number(count: int, width: int, name: str, *, initializer: Any = None, sparse: bool = True) -> Any:
+    """Vectors by number, [..., width]; of SPARSE_FROM and more as a Table, whose cost is that of the rows touched.
+
+    Args:
+        sparse: False where all rows take part in each step anyway.
+    """
+    initializer = initializer or small()
+    if sparse and count >= SPARSE_FROM:
+        return Table(count, width, initializer=initializer, name=name)
+    return keras.layers.Embedding(count, width, embeddings_initializer=initializer, name=name)
+
+
+def all_rows(layer: Any) -> tf.Tensor:
+    """All vectors of such a layer, [count, width] float32."""
+    return tf.cast(layer.variable.value if isinstance(layer, Table) else layer.embeddings, tf.float32)
 
 
 def small(scale: float = 0.05) -> keras.initializers.Initializer:

@@ -6,13 +6,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from pipelines.training.tables import Table
 from recsys.catalogue import Catalogue
 from recsys.models.base import ListModel
-from recsys.models.store import FeatureStore, FeatureVectors, feature_spec, small
+from recsys.models.store import FeatureStore, FeatureVectors, by_number, feature_spec, small
 from recsys.settings import Towers
-
-SPARSE_FROM = 50_000  # users or items from which ids are embedded by a Table, whose cost is that of the rows touched
 
 
 class TowersModel(ListModel):
@@ -27,10 +24,10 @@ class TowersModel(ListModel):
     def __init__(self, settings: Towers, *, features: Sequence[Mapping[str, Any]], users: int, items: int, **options: Any):
         super().__init__(length=max(1, settings.history), name=settings.name, users=users, items=items, **options)
         self.settings, width = settings, settings.width
-        self.user_vectors = _embedding(users, width, "user_vectors") if settings.user_id else None
-        self.item_vectors = _embedding(items, width, "item_vectors")
-        self.history_vectors = _embedding(items, width, "history_vectors") if settings.history else None
-        self.bias = _embedding(items, 1, "item_bias", zeros=True) if settings.popularity else None
+        self.user_vectors = by_number(users + 1, width, "user_vectors", initializer=small(0.1)) if settings.user_id else None
+        self.item_vectors = by_number(items + 1, width, "item_vectors", initializer=small(0.1))
+        self.history_vectors = by_number(items + 1, width, "history_vectors", initializer=small(0.1)) if settings.history else None
+        self.bias = by_number(items + 1, 1, "item_bias", initializer="zeros") if settings.popularity else None
         self.facts = {of: [one for one in features if one["of"] == of] for of in ("user", "item")}
         self.stores = {
             of: FeatureStore(feature_spec(features, of, count), name=f"{of}_columns")
@@ -113,11 +110,3 @@ class TowersModel(ListModel):
     def catalogue(self) -> tuple[tf.Tensor, tf.Tensor]:
         vectors, bias = self.item_tower(tf.range(self.items + 1))
         return tf.ensure_shape(vectors, [self.items + 1, self.settings.width]), tf.ensure_shape(bias, [self.items + 1])
-
-
-def _embedding(count: int, width: int, name: str, zeros: bool = False) -> Any:
-    """Vectors by number; large ones as a Table."""
-    initializer = "zeros" if zeros else small(0.1)
-    if count >= SPARSE_FROM:
-        return Table(count + 1, width, initializer=initializer, name=name)
-    return keras.layers.Embedding(count + 1, width, embeddings_initializer=initializer, name=name)

@@ -121,6 +121,10 @@ def test_other_data_are_judged(runs, loaded, table, tmp_path):
     other.write_text("text,label\ncall a taxi to the airport,taxi\nthe shower is broken again,complaint\nzebra quantum,nothing\n")
     found = evaluate(loaded["bag"], data=other)
     assert found.judgement.metrics["accuracy"].n == 2 and found.judgement.metrics["out_of_scope_recall"].n == 1
+    other.write_text("text,tags\ncall a taxi please,polite;taxi\nthe shower is broken,complaint\n")
+    found = evaluate(loaded["many"], data=other, overrides=["data.label_key=tags"])
+    assert {row["class"]: row["support"] for row in found.judgement.tables["per_class"] if row["support"]} == {
+        "polite": 1, "taxi": 1, "complaint": 1}
     other.write_text("text,label\ncall a taxi,taxi\nfly,plane\n")
     from pipelines.errors import DataError
 

@@ -34,13 +34,21 @@ def test_ids_survive_as_numbers_and_as_texts(tmp_path):
     ],
 )
 def test_ids_are_kept_as_given(given, expected):
-    numbers, ids, missing = encode(pa.array(given))
+    numbers, ids, missing = encode(pa.array(given), guess=True)
     assert ids.values.tolist() == expected and not len(missing)
     found = [ids.values[number] for number in numbers]
     plain = [value.decode() if isinstance(value, bytes) else value for value in given]
     assert [str(value) for value in found] == [
         str(int(value)) if isinstance(value, float) and ids.numeric else str(value) for value in plain
     ]
+
+
+def test_typed_texts_stay_texts(tmp_path):
+    assert encode(pa.array(["7", "10"]))[1].values.tolist() == ["10", "7"]
+    rows = pa.table({"user": ["7", "8"], "item": [1, 2], "rating": [1.0, 2.0], "time": [1, 2]})
+    pyarrow.parquet.write_table(rows, tmp_path / "events.parquet")
+    log = read_log(experiment(tmp_path / "events.parquet").data)
+    assert log.user_ids.values.tolist() == ["7", "8"] and log.item_ids.values.tolist() == [1, 2]
 
 
 def test_missing_ids_are_found():

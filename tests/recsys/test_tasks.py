@@ -121,7 +121,8 @@ MADE = (
 
 @pytest.mark.parametrize("loss", ["{}", "{negatives: 20, hard: 10}"])
 def test_two_towers_learn(tmp_path, loss):
-    _, report = trained(tmp_path, "recsys/movielens_retrieval", *MADE, f"loss={loss}", "train.epochs=4", "train.batch_size=256")
+    settings = ("train.epochs=8", "train.batch_size=256", "model.width=16", "model.dropout=0.0", "model.history=3", "data.validation=0.1")
+    _, report = trained(tmp_path, "recsys/movielens_retrieval", *MADE, f"loss={loss}", *settings)
     rows = {row["of"]: row for row in report["tables"]["test/model_and_baselines"]}
     assert rows["model"]["ndcg@10"] > 1.5 * rows["popularity"]["ndcg@10"]
 
@@ -223,7 +224,7 @@ def test_movielens_is_read_and_divided():
     need("movielens/latest-small-ratings")
     from recsys.data import load as read
 
-    made, notes = read(load("recsys/movielens_sequential", []).experiment.data)
+    made, notes = read(load("recsys/movielens_sequential", ["data.validation=0.1"]).experiment.data)
     assert len(made.log) == 100_836 and len(made.log.user_ids) == 610 and not made.log.user_ids.numeric
     assert [int(np.sum(made.parts == part)) for part in range(3)] == [100_836 - 2 * 610, 610, 610]
     assert "Toy Story (1995)" in made.titles and "Every interaction counts as positive" in notes
