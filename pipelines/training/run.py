@@ -280,7 +280,8 @@ class _Run:
             if one is not None:
                 answers, targets = judged if one is evaluator and judged is not None else one.answers()
                 found[split] = session.task.judge(answers, targets, one.source)
-                session.task.explain(session.model, found[split], answers, targets, one.source)
+                if not trial:  # what needs the model is for the report; a search follows what judge() gives
+                    session.task.explain(session.model, found[split], answers, targets, one.source)
         return found
 
     def _report(self, session: Session, loop: Loop, judgements: dict[str, Judgement], writers: dict[str, Writer]) -> dict[str, Any]:
