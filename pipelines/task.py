@@ -67,6 +67,7 @@ class Task(ABC):
     details: ClassVar[tuple[str, ...]] = ()  # outputs too long for a table: `predict` writes them as JSON lines only
     fills: Mapping[str, Any] = {}  # raw inputs whose free length is filled up, in a batch, with something other than 0 or the empty text
     decode_batch: Any = None  # a method, raw examples [batch] to what `decode` gives for each, padded with zeros: where that is much faster
+    stored_decoded: ClassVar[bool] = False  # sources hold examples as decode() gives them, so that it is not called for each of them
     random_decode: bool = False  # decode() draws from its key when training, so its results are not cached
 
     def __init__(self, experiment: Experiment, facts: dict[str, Any] | None = None):

@@ -40,6 +40,7 @@ class ListTask(Task):
         "titles": "of each",
         "fallback": "nothing is known of the user and the history: these are the most popular items",
     }
+    stored_decoded = True
     experiment: Sequential | Retrieval
 
     def __init__(self, experiment: Any, facts: dict[str, Any] | None = None):

@@ -44,6 +44,7 @@ class RatedSource(ArraySource):
 class RankingTask(Task):
     """recsys.ranking. Facts: `user_ids`, `item_ids`, `features`, `label` (mean, low, high), `history_events`, `divided`."""
 
+    stored_decoded = True
     experiment: Experiment
 
     def __init__(self, experiment: Experiment, facts: dict[str, Any] | None = None):

@@ -24,6 +24,9 @@ def stacked(task: Task, rows: Sequence[dict[str, Any]]) -> Tensors:
     """
     batch = {}
     for name, spec in task.raw_spec().items():
+        if spec.dtype == tf.string and spec.shape.rank == 1:
+            batch[name] = tf.constant([row[name] for row in rows], tf.string)
+            continue
         values = [np.asarray(row[name], object if spec.dtype == tf.string else spec.dtype.as_numpy_dtype) for row in rows]
         if len({value.shape for value in values}) > 1:
             shape = np.max([value.shape for value in values], axis=0)

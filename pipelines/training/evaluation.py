@@ -34,7 +34,8 @@ class Evaluator:
         batch = min(batch, len(source))
         batch += -batch % machine.replicas
         self.plan = order.Plan(len(source), batch, machine.replicas)
-        self.feed: Feed = make_feed(source, task.decode, plan=self.plan, seed=0, shuffle=False, random_decode=False, data=data,
+        decode = None if task.stored_decoded else task.decode
+        self.feed: Feed = make_feed(source, decode, plan=self.plan, seed=0, shuffle=False, random_decode=False, data=data,
                                     strategy=machine.strategy, devices=machine.devices, facts=task.facts,
                                     lengths=Lengths.of(task))
         self._scores = tf.function(self._score_step, autograph=False)

@@ -102,7 +102,7 @@ def assemble(
     steps = plan.steps_per_epoch * train.epochs
     feed = make_feed(
         splits.train,
-        task.decode,
+        None if task.stored_decoded else task.decode,
         plan=plan,
         seed=train.seed,
         shuffle=True,
