@@ -72,7 +72,7 @@ def memory(runs: Path) -> None:
 
 
 def overhead(runs: Path) -> None:
-    finished(start(runs, RANDOM, "tune.trials=4", "train.epochs=400", "train.batch_size=16", "model.widths=[32]", "model.hidden=64"))
+    finished(start(runs, RANDOM, "tune.trials=4", "train.epochs=140", "train.batch_size=16", "model.widths=[32]", "model.hidden=64"))
     told = events(search_of(runs))
     ends = [event for event in told if event["event"] == "end"]
     begin = next(event for event in told if event["event"] == "begin")
