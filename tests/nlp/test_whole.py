@@ -66,15 +66,16 @@ def runs(table):
     folder = table.parent / "runs"
     small = ["train.epochs=3", "train.batch_size=32", *SHARED, f"data.path={table}"]
     asked = {
-        "bag": ["reject={label: nothing, train: uniform}", "train.epochs=8"],
+        "bag": ["reject={label: nothing, train: uniform}", "train.epochs=8", "tokens.buckets=20000"],
         "many": ["data.label_key=tags", "data.labels=many", "train.epochs=6", "tokens={name: subwords, vocabulary: 200}"],
         "cnn": ["model={name: cnn, width: 16, filters: 8}", "tokens={name: words, least: 1, limit: 32}"],
         "lstm": ["model={name: lstm, width: 16, units: 8}", "tokens={name: subwords, vocabulary: 200}"],
         "transformer": ["model={name: transformer, width: 16, depth: 1, heads: 2, hidden: 32}", "tokens={name: words, least: 1}"],
         "bayes": ["model={name: bag, naive_bayes: true}", "tokens={name: hashed, distinct: true, buckets: 20000}",
                   "train.tables={optimizer: adagrad, learning_rate: 0.02}"]}
-    code = ("import sys, json\nfrom pipelines.cli import main\nfor name, settings in json.loads(sys.argv[1]).items():\n"
-            "    sys.argv = ['quartet', 'train', 'nlp/table', *settings, '--runs', sys.argv[-1], '--name', name]\n"
+    code = ("import sys, json\nfrom pipelines.cli import main\nasked, runs = json.loads(sys.argv[1]), sys.argv[2]\n"
+            "for name, settings in asked.items():\n"
+            "    sys.argv = ['quartet', 'train', 'nlp/table', *settings, '--runs', runs, '--name', name]\n"
             "    try:\n        main()\n    except SystemExit as end:\n        assert not end.code, (name, end.code)\n")
     done = subprocess.run([sys.executable, "-c", code, json.dumps({name: [*small, *more] for name, more in asked.items()}), str(folder)],
                           capture_output=True, encoding="utf-8", cwd=ROOT, timeout=900, check=False, env=environment())
