@@ -67,7 +67,7 @@ def runs(table):
     small = ["train.epochs=3", "train.batch_size=32", *SHARED, f"data.path={table}"]
     asked = {
         "bag": ["reject={label: nothing, train: uniform}", "train.epochs=8", "tokens.buckets=20000"],
-        "many": ["data.label_key=tags", "data.labels=many", "train.epochs=6", "tokens={name: subwords, vocabulary: 200}"],
+        "many": ["data.label_key=tags", "data.labels=many", "train.epochs=20", "tokens={name: subwords, vocabulary: 200}"],
         "cnn": ["model={name: cnn, width: 16, filters: 8}", "tokens={name: words, least: 1, limit: 32}"],
         "lstm": ["model={name: lstm, width: 16, units: 8}", "tokens={name: subwords, vocabulary: 200}"],
         "transformer": ["model={name: transformer, width: 16, depth: 1, heads: 2, hidden: 32}", "tokens={name: words, least: 1}"],
