@@ -64,11 +64,12 @@ def table(tmp_path_factory):
 def runs(table):
     """Finished runs of four models, trained in one process."""
     folder = table.parent / "runs"
-    small = ["train.epochs=3", "train.batch_size=32", *SHARED, f"data.path={table}"]
+    small = ["train.epochs=3", "train.batch_size=32", *SHARED, f"data.path={table}", "evaluate.worst=4", "monitor.tensorboard=false"]
     asked = {
         "bag": ["reject={label: nothing, train: uniform}", "train.epochs=8", "tokens.buckets=20000"],
-        "many": ["data.label_key=tags", "data.labels=many", "train.epochs=20", "tokens={name: subwords, vocabulary: 200}"],
-        "cnn": ["model={name: cnn, width: 16, filters: 8}", "tokens={name: words, least: 1, limit: 32}"],
+        "many": ["data.label_key=tags", "data.labels=many", "tokens={name: subwords, vocabulary: 200}", "train.epochs=6",
+                 "model={name: bag, width: 16, pool: root}", "train.learning_rate.peak=0.03"],
+        "cnn": ["model={name: cnn, width: 16, filters: 8}", "tokens={name: words, least: 1, limit: 32}", "monitor.tensorboard=true"],
         "lstm": ["model={name: lstm, width: 16, units: 8}", "tokens={name: subwords, vocabulary: 200}"],
         "transformer": ["model={name: transformer, width: 16, depth: 1, heads: 2, hidden: 32}", "tokens={name: words, least: 1}"],
         "bayes": ["model={name: bag, naive_bayes: true}", "tokens={name: hashed, distinct: true, buckets: 20000}",
@@ -103,7 +104,7 @@ def test_reports_say_what_a_text_run_must(runs):
     mistakes = report["tables"]["test/worst_mistakes"]
     assert mistakes and all(row["text"] and "words" in row for row in mistakes) and any(row["words"] for row in mistakes)
     many = json.loads((runs["many"] / "report" / "report.json").read_text())
-    assert many["metrics"]["test/micro_f1"]["value"] > 0.4 and "test/subset_accuracy" in many["metrics"]
+    assert many["metrics"]["test/micro_f1"]["value"] > 0.5 and "test/subset_accuracy" in many["metrics"]
     assert (runs["many"] / "report" / "figures" / "precision_recall.png").exists()
     facts = json.loads((runs["bag"] / "model" / "facts.json").read_text())
     assert 0 < facts["threshold"] < 1 and "nothing" not in facts["classes"]
