@@ -1,4 +1,4 @@
-"""For all tests: the precision that one test chose is not the next one's."""
+"""For all tests: the precision and the determinism that one test chose are not the next one's."""
 
 import sys
 
@@ -6,8 +6,12 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def float32_again():
-    """Keras keeps its precision for the process; a run sets it, and tests of bare layers mean float32."""
+def as_it_was():
+    """Keras keeps its precision, and TensorFlow its determinism, for the process; a run sets them, bare layers mean neither."""
     yield
     if "keras" in sys.modules:
         sys.modules["keras"].config.set_dtype_policy("float32")
+    if "tensorflow" in sys.modules:
+        from tensorflow.python.framework import config
+
+        config.disable_op_determinism()  # there is no public way back
