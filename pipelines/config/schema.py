@@ -155,7 +155,7 @@ class Monitor(Section):
     """What is written for TensorBoard and the terminal."""
 
     tensorboard: bool = setting(True, "write TensorBoard events")
-    samples: int = setting(16, "examples shown as the model sees them, each epoch", ge=0, le=256)
+    samples: int = setting(16, "examples shown as the model sees them, each epoch, or less often where epochs are short", ge=0, le=256)
     profile: list[int] | None = setting(
         None, "[first, last]: record what processor and devices do in these steps, for TensorBoard's profile page (extra `profile`)",
         unit="steps", min_length=2, max_length=2)
