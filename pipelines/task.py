@@ -13,6 +13,7 @@ import numpy as np
 
 from pipelines.config.schema import Experiment
 from pipelines.data.source import Source, Tensors
+from pipelines.monitoring.sparingly import Sparingly
 
 if TYPE_CHECKING:
     import keras
@@ -77,6 +78,7 @@ class Task(ABC):
         """
         self.experiment = experiment
         self.facts = facts or {}
+        self.drawing = Sparingly()  # for pictures in `show` and `show_epoch`; texts and numbers cost little and come each epoch
 
     @abstractmethod
     def splits(self) -> Splits:

@@ -49,7 +49,6 @@ class CommandTask(Task):
         data = experiment.data
         self.front_end = FrontEnd(experiment.frontend, data.rate)
         self.augmenter = Augmenter(experiment.augment, data.rate)
-        self._drawing = show.Sparingly()
         self.window = max(self.front_end.hop, round(data.seconds * data.rate))
         self.frames = 1 + self.window // self.front_end.hop
 
@@ -188,8 +187,8 @@ class CommandTask(Task):
 
     def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
         """Recordings to play, spectrograms before and after augmentation, and what the model answers to them; where epochs are short
-        only now and then (show.Sparingly)."""
-        if not self._drawing.due():
+        only now and then."""
+        if not self.drawing.due():
             return
         names = [self.classes[int(label)] for label in targets.numpy()[:SHOWN]]
         waves = examples["samples"][:SHOWN].numpy() / np.float32(32768.0)
@@ -198,7 +197,7 @@ class CommandTask(Task):
         captions = [f"{name}; answered {self.classes[int(share.argmax())]} {share.max():.0%}" for name, share in zip(names, shares)]
         pairs = [[first, second] for first, second in zip(before.numpy(), inputs.numpy())]
         hop = self.experiment.frontend.hop
-        with self._drawing:
+        with self.drawing:
             writer.audio("recordings", waves, self.experiment.data.rate, step, captions=captions)
             writer.figure("features", show.spectrograms(pairs, captions, ["as recorded", "after augmentation"], hop=hop), step)
 

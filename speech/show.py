@@ -1,7 +1,6 @@
 """Pictures of sounds for reports and TensorBoard."""
 
 from collections.abc import Sequence
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,19 +40,3 @@ def spectrograms(rows: Sequence[Sequence[np.ndarray]], captions: Sequence[str], 
         if title:
             figure.suptitle(title, fontsize=10)
         return figure
-
-
-class Sparingly:
-    """Whether to draw now: always at first, then when drawing has taken under a tenth of the time, so that short epochs stay short."""
-
-    def __init__(self, share: float = 0.1):
-        self.share, self.began, self.spent = share, perf_counter(), 0.0
-
-    def due(self) -> bool:
-        return self.spent <= self.share * (perf_counter() - self.began)
-
-    def __enter__(self) -> None:
-        self._entered = perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        self.spent += perf_counter() - self._entered

@@ -58,7 +58,6 @@ class TranscriptionTask(Task):
         data = experiment.data
         self.front_end = FrontEnd(experiment.frontend, data.rate)
         self.augmenter = Augmenter(experiment.augment, data.rate)
-        self._drawing = show.Sparingly()
 
     @property
     def length_unit(self) -> int:  # type: ignore[override]
@@ -172,7 +171,7 @@ class TranscriptionTask(Task):
     def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
         """Recordings to play, spectrograms before and after augmentation, and what is written under what is said.
 
-        The texts each epoch; sounds and pictures where epochs are short only now and then (show.Sparingly).
+        The texts each epoch; sounds and pictures where epochs are short only now and then.
         """
         count = min(SHOWN, len(inputs["frames"]))
         lengths, said = examples["length"].numpy(), self._said(targets, count)
@@ -181,11 +180,11 @@ class TranscriptionTask(Task):
         written = self.texts(found["tokens"].numpy())
         blocks = ["\n".join(wer.lines(wer.align(truth.split(), guess.split()))) for truth, guess in zip(said, written)]
         writer.text("predictions on train (said, written)", "```\n" + "\n\n".join(blocks) + "\n```", step)
-        if not self._drawing.due():
+        if not self.drawing.due():
             return
         pictures = [[batch["features"][row].numpy()[:int(batch["frames"][row])] for batch in (before, inputs)] for row in range(count)]
         clips = [examples["samples"][row].numpy()[:lengths[row]] / np.float32(32768.0) for row in range(count)]
-        with self._drawing:
+        with self.drawing:
             writer.audio("recordings", clips, self.experiment.data.rate, step, captions=said)
             hop = self.experiment.frontend.hop
             writer.figure("features", show.spectrograms(pictures, said, ["as recorded", "after augmentation"], hop=hop), step)

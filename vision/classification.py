@@ -157,9 +157,12 @@ class Classification(Task):
         return np.stack([self.decode(example)["image"].numpy() for example in raw])
 
     def show(self, source: Source, writer: "Writer", step: int, *, inputs: Any = None, targets: Any = None, split: str = "train") -> None:
+        if not self.drawing.due():
+            return
         labels = targets.numpy()
         names = [self.classes[int(row if labels.ndim == 1 else row.argmax())] for row in labels]
-        writer.images("inputs after augmentation", np.clip(np.rint(inputs.numpy()), 0, 255).astype(np.uint8), step, captions=names)
+        with self.drawing:
+            writer.images("inputs after augmentation", np.clip(np.rint(inputs.numpy()), 0, 255).astype(np.uint8), step, captions=names)
 
     def raw_spec(self) -> dict[str, tf.TensorSpec]:
         return {"image": tf.TensorSpec([None], tf.string)}

@@ -261,31 +261,22 @@ class Remarks(Hook):
 
 
 class Samples(Hook):
-    """Lets the task show a training batch as the model sees it, at the start and after each epoch; less often where epochs are short.
-
-    Drawing a grid of pictures takes a quarter of a second: as long as an epoch of a thousand small images.
-    """
-
-    SHARE = 0.1  # of the time since the last showing that a showing may take
+    """Lets the task show a training batch as the model sees it, at the start and after each epoch."""
 
     def __init__(self, show: Callable[[Loop], None]):
         self.show = show
-        self._free = 0.0  # time from which the next one is due
 
     def on_start(self, loop: Loop) -> None:
         if loop.step == 0:
             self._show(loop)
 
     def on_epoch(self, loop: Loop) -> None:
-        if loop.step < loop.steps and time.perf_counter() >= self._free:
+        if loop.step < loop.steps:
             self._show(loop)
 
     def _show(self, loop: Loop) -> None:
-        began = time.perf_counter()
         with loop.meter.part("callbacks"):
             self.show(loop)
-        now = time.perf_counter()
-        self._free = now + (now - began) / self.SHARE
 
 
 class Checkpoint(Hook):

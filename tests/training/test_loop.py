@@ -12,7 +12,7 @@ from pipelines.config.schema import LearningRate, Train
 from pipelines.errors import ConfigError
 from pipelines.monitoring.meter import Meter
 from pipelines.training.evaluation import Evaluator
-from pipelines.training.hooks import KeepBest, Samples
+from pipelines.training.hooks import KeepBest
 from pipelines.training.loop import Interrupted
 from pipelines.training.schedules import learning_rate
 from tests.training.runs import At, Killed, assert_same_outcome, checkpoint, interrupt, kill, killed, model_weights, rows, run, whole
@@ -396,30 +396,3 @@ def test_time_adds_up_over_resumes(tmp_path):
     seconds = report["time"]["seconds"]
     assert 0.6 * wall < sum(seconds.values()) < 1.01 * wall  # what a killed process did after its last checkpoint is lost
     assert report["timing"]["train_seconds"] < wall
-
-
-# ---- samples ---------------------------------------------------------------------------------------------
-
-
-def test_samples_are_shown_each_epoch_unless_that_would_take_long(monkeypatch):
-    now, shown = 0.0, []
-
-    class Clock:
-        step, steps, meter = 0, 1000, Meter()
-
-    def show(loop):
-        nonlocal now
-        now += 2.0  # a showing takes 2 s
-        shown.append(loop.step)
-
-    monkeypatch.setattr("pipelines.training.hooks.time.perf_counter", lambda: now)
-    hook, loop = Samples(show), Clock()
-    hook.on_start(loop)
-    for epoch in range(1, 31):  # epochs of 5 s: a showing may take a tenth, so 20 s have to pass
-        loop.step, now = epoch, now + 5.0
-        hook.on_epoch(loop)
-    assert shown == [0, 4, 8, 12, 16, 20, 24, 28]
-    for epoch in range(31, 35):  # epochs of 30 s: each
-        loop.step, now = epoch, now + 30.0
-        hook.on_epoch(loop)
-    assert shown[-4:] == [31, 32, 33, 34]
