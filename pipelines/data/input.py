@@ -99,6 +99,13 @@ class Feed:
     def _decoded(self, raw: Tensors, key: tf.Tensor | None) -> Tensors:
         return self.decode(raw, key) if self.decode else raw
 
+    def _batched(self, examples: tf.data.Dataset) -> tf.data.Dataset:
+        """Decoded examples as each replica's part of a step; those of free length padded to one length."""
+        rule = self.rule
+        if rule is None:
+            return examples.batch(self.plan.local, drop_remainder=True)
+        return examples.padded_batch(self.plan.local, drop_remainder=True).map(lambda batch: fit(batch, self.spec, rule))
+
 
 class DeviceFeed(Feed):
     """Small data: one copy on every device, gathered by number within the step."""
@@ -154,11 +161,7 @@ class PipelineFeed(Feed):
                 return decode(raw, key if self.shuffle else None)
 
             examples = parts.unbatch().map(one, num_parallel_calls=self.workers, deterministic=True)
-            if self.rule is None:
-                batches = examples.batch(plan.local, drop_remainder=True)
-            else:
-                rule = self.rule
-                batches = examples.padded_batch(plan.local, drop_remainder=True).map(lambda batch: fit(batch, self.spec, rule))
+            batches = self._batched(examples)
         return batches.prefetch(tf.data.AUTOTUNE)
 
     def blame(self, error: Exception, start: int, stop: int) -> DataError | None:
@@ -226,12 +229,7 @@ class StreamFeed(Feed):
             return {**self._decoded(raw, key), self.NUMBERS: number, self.WEIGHTS: weight}
 
         examples = records.take((stop - start) * plan.batch).map(one, num_parallel_calls=self.workers, deterministic=True)
-        if self.rule is None:
-            batches = examples.batch(plan.local, drop_remainder=True)
-        else:
-            rule = self.rule
-            batches = examples.padded_batch(plan.local, drop_remainder=True).map(lambda batch: fit(batch, self.spec, rule))
-        return batches.prefetch(tf.data.AUTOTUNE)
+        return self._batched(examples).prefetch(tf.data.AUTOTUNE)
 
     def blame(self, error: Exception, start: int, stop: int) -> DataError | None:
         for step in range(start, stop):
