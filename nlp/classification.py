@@ -10,8 +10,8 @@ import tensorflow as tf
 from nlp import data, judging, models, reading, tokens
 from nlp.settings import Bag, Pretrained, TextClassification
 from pipelines.data.source import Source, Tensors
-from pipelines.errors import ConfigError
 from pipelines.task import Judgement, Splits, Task
+from pipelines.training.labels import class_weights, cross_entropy
 
 if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
@@ -124,27 +124,16 @@ class Classification(Task):
         count = len(self.classes)
         if not training:
             known = tf.minimum(label, count - 1)  # of texts of no class, whose weight is 0
-            return tf.nn.sparse_softmax_cross_entropy_with_logits(known, logits) * targets["weight"]
+            return cross_entropy(logits, known) * targets["weight"]
         smoothing = self.experiment.loss.label_smoothing
-        if not smoothing and self.experiment.reject is None:
-            return tf.nn.sparse_softmax_cross_entropy_with_logits(label, logits)
-        wanted = tf.one_hot(label, count) * (1.0 - smoothing) + smoothing / count
-        wanted = tf.where((label == count)[:, None], tf.ones_like(wanted) / count, wanted)
-        return tf.nn.softmax_cross_entropy_with_logits(wanted, logits)
+        if self.experiment.reject is None:
+            return cross_entropy(logits, label, smoothing=smoothing)
+        wanted = tf.where((label == count)[:, None], 1.0 / count, tf.one_hot(label, count))
+        return cross_entropy(logits, wanted, smoothing=smoothing)
 
     def example_weights(self, targets: Any) -> tf.Tensor | None:
-        setting = self.experiment.loss.class_weights
-        if setting == "none":
-            return None
-        if isinstance(setting, dict):
-            unknown = sorted(set(setting) - set(self.classes))
-            if unknown:
-                raise ConfigError(f"loss.class_weights: the data have no class {unknown[0]!r} (there are: {', '.join(self.classes)})")
-            weights = [setting.get(name, 1.0) for name in self.classes]
-        else:  # n / (classes x count) (King and Zeng 2001)
-            counts = self.facts["class_counts"]
-            weights = [sum(counts) / (len(counts) * count) if count else 0.0 for count in counts]
-        return tf.gather(tf.constant([*weights, 1.0], tf.float32), targets["label"])
+        weights = class_weights(self.experiment.loss.class_weights, self.classes, self.facts["class_counts"])
+        return None if weights is None else tf.gather(tf.constant([*weights, 1.0], tf.float32), targets["label"])  # 1: of no class
 
     def scores(self, outputs: tf.Tensor, targets: Any) -> Tensors:
         """One label: accuracy. Several: example_f1, 2 |given and true| / (|given| + |true|) of each text, at probability 0.5."""

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pipelines.config.schema import Data, Evaluate, Experiment, Section, Share, setting
+from pipelines.config.schema import ClassificationLoss, Data, Evaluate, Experiment, Section, Share, setting
 
 Count = Annotated[int, Field(ge=1)]
 Column = str | Annotated[int, Field(ge=0)]
@@ -150,14 +150,6 @@ class Reject(Section):
     accept: float | None = setting(
         None, "the threshold lets this share of validation's texts of the classes pass; default: the threshold with the highest accuracy "
         "on validation, no class counting as a class", unit="share", gt=0.0, lt=1.0)
-
-
-class ClassificationLoss(Section):
-    """Cross-entropy and its variants."""
-
-    label_smoothing: Share = setting(0.0, "share of the target spread over all classes (labels: one)", unit="share")
-    class_weights: Literal["none", "balanced"] | dict[str, float] = setting(
-        "none", "weight of each class in the loss: none; balanced: n / (classes x count), from train; or {class: weight} (labels: one)")
 
 
 class TextEvaluate(Evaluate):

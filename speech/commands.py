@@ -14,6 +14,7 @@ from pipelines.errors import ConfigError, DataError
 from pipelines.reports import classification, classification_figures
 from pipelines.reports.intervals import interval_by_index
 from pipelines.task import Judgement, Splits, Task
+from pipelines.training.labels import class_weights, cross_entropy
 from speech import audio, det, show, speakers
 from speech.augment import Augmenter
 from speech.data import load_commands
@@ -92,26 +93,12 @@ class CommandTask(Task):
         return command_model(self.experiment.model, frames=self.frames, width=self.front_end.width, classes=len(self.classes))
 
     def loss(self, outputs: tf.Tensor, targets: tf.Tensor, training: bool) -> tf.Tensor:
-        """Cross-entropy in nats, [batch] float32; with label smoothing (Szegedy et al. 2016) when training."""
-        logits = tf.cast(outputs, tf.float32)
-        smoothing = self.experiment.loss.label_smoothing if training else 0.0
-        if not smoothing:
-            return tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)
-        wanted = tf.one_hot(targets, len(self.classes)) * (1.0 - smoothing) + smoothing / len(self.classes)
-        return tf.nn.softmax_cross_entropy_with_logits(wanted, logits)
+        """Cross-entropy in nats, [batch] float32; with label smoothing when training."""
+        return cross_entropy(outputs, targets, smoothing=self.experiment.loss.label_smoothing if training else 0.0)
 
     def example_weights(self, targets: tf.Tensor) -> tf.Tensor | None:
-        setting, counts = self.experiment.loss.class_weights, self.facts["class_counts"]
-        if setting == "none":
-            return None
-        if isinstance(setting, dict):
-            unknown = sorted(set(setting) - set(self.classes))
-            if unknown:
-                raise ConfigError(f"loss.class_weights: the data have no class {unknown[0]!r} (there are: {', '.join(self.classes)})")
-            weights = [setting.get(name, 1.0) for name in self.classes]
-        else:
-            weights = [sum(counts) / (len(counts) * count) if count else 0.0 for count in counts]
-        return tf.gather(tf.constant(weights, tf.float32), targets)
+        weights = class_weights(self.experiment.loss.class_weights, self.classes, self.facts["class_counts"])
+        return None if weights is None else tf.gather(tf.constant(weights, tf.float32), targets)
 
     def scores(self, outputs: tf.Tensor, targets: tf.Tensor) -> Tensors:
         return {"accuracy": tf.cast(tf.argmax(outputs, -1, tf.int32) == targets, tf.float32)}

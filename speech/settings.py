@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pipelines.config.schema import Data, Evaluate, Experiment, Section, Share, setting
+from pipelines.config.schema import ClassificationLoss, Data, Evaluate, Experiment, Section, Share, setting
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -180,14 +180,6 @@ CommandModel = Annotated[DsCnn | Broadcast, Field(discriminator="name")]
 TranscriptModel = Annotated[Quartz | Conformer, Field(discriminator="name")]
 
 
-class CommandLoss(Section):
-    """Cross-entropy and its variants."""
-
-    label_smoothing: Share = setting(0.0, "share of the target spread over all classes", unit="share")
-    class_weights: Literal["none", "balanced"] | dict[str, float] = setting(
-        "none", "weight of each class in the loss: none; balanced: n / (classes x count), from train; or {class: weight}")
-
-
 class CommandEvaluate(Evaluate):
     """Judging commands."""
 
@@ -248,7 +240,7 @@ class Commands(SpeechExperiment):
     task: Literal["speech.commands"]
     data: CommandData
     model: CommandModel
-    loss: CommandLoss = setting(CommandLoss, "the loss")
+    loss: ClassificationLoss = setting(ClassificationLoss, "the loss")
     evaluate: CommandEvaluate = setting(CommandEvaluate, "judging")
 
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 from pipelines.data.source import Source, Tensors
 from pipelines.reports import classification, classification_figures, figures
 from pipelines.task import Judgement, Splits, Task
+from pipelines.training.labels import class_weights, cross_entropy
 from vision import augment, data, models
 from vision.decode import decode_image
 from vision.files import find_images
@@ -95,19 +96,15 @@ class Classification(Task):
             models.initialise(model, np.stack(images))
 
     def loss(self, outputs: tf.Tensor, targets: tf.Tensor, training: bool) -> tf.Tensor:
-        """Cross-entropy in nats, [batch] float32; with label smoothing (Szegedy et al. 2016) when training."""
-        logits = tf.cast(outputs, tf.float32)
-        smoothing = self.experiment.loss.label_smoothing if training else 0.0
-        if targets.shape.rank == 1 and not smoothing:
-            return tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)
-        wanted = tf.one_hot(targets, len(self.classes)) if targets.shape.rank == 1 else targets
-        return tf.nn.softmax_cross_entropy_with_logits(wanted * (1.0 - smoothing) + smoothing / len(self.classes), logits)
+        """Cross-entropy in nats, [batch] float32; with label smoothing when training."""
+        return cross_entropy(outputs, targets, smoothing=self.experiment.loss.label_smoothing if training else 0.0)
 
     def example_weights(self, targets: tf.Tensor) -> tf.Tensor | None:
         weights = class_weights(self.experiment.loss.class_weights, self.classes, self.facts["class_counts"])
         if weights is None:
             return None
-        return tf.gather(weights, targets) if targets.shape.rank == 1 else tf.linalg.matvec(targets, weights)
+        each = tf.constant(weights, tf.float32)
+        return tf.gather(each, targets) if targets.shape.rank == 1 else tf.linalg.matvec(targets, each)
 
     def scores(self, outputs: tf.Tensor, targets: tf.Tensor) -> Tensors:
         """Accuracy; with mixed targets, against the class that weighs most."""
@@ -190,27 +187,6 @@ class Classification(Task):
             "confidence": tf.reduce_max(answers["probabilities"], -1),
             "probabilities": answers["probabilities"],
         }
-
-
-def class_weights(setting: str | dict[str, float], classes: list[str], counts: list[int]) -> tf.Tensor | None:
-    """Weight of each class in the training loss, [classes] float32, or None for 1.
-
-    `balanced` is n / (classes x count) (King and Zeng 2001, as scikit-learn computes it); a class that train lacks weighs 0.
-
-    Raises:
-        ConfigError: a class that the data do not have.
-    """
-    from pipelines.errors import ConfigError
-
-    if setting == "none":
-        return None
-    if isinstance(setting, dict):
-        unknown = sorted(set(setting) - set(classes))
-        if unknown:
-            raise ConfigError(f"loss.class_weights: the data have no class {unknown[0]!r} (there are: {', '.join(classes)})")
-        return tf.constant([setting.get(name, 1.0) for name in classes], tf.float32)
-    total = sum(counts)
-    return tf.constant([total / (len(classes) * count) if count else 0.0 for count in counts], tf.float32)
 
 
 def test_time_views(images: tf.Tensor, *, flip: bool, shift: int) -> list[tuple[tf.Tensor, float]]:

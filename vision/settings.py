@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pipelines.config.schema import Data, Evaluate, Experiment, Section, Share, setting
+from pipelines.config.schema import ClassificationLoss, Data, Evaluate, Experiment, Section, Share, setting
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -112,14 +112,6 @@ class ImageEvaluate(Evaluate):
 
     flip: bool = setting(False, "average the answers for the image and its mirror image")
     shift: int = setting(0, "also average over shifts of this many pixels (airbench's test-time crops)", unit="px", ge=0)
-
-
-class ClassificationLoss(Section):
-    """Cross-entropy and its variants."""
-
-    label_smoothing: Share = setting(0.0, "share of the target spread over all classes", unit="share")
-    class_weights: Literal["none", "balanced"] | dict[str, float] = setting(
-        "none", "weight of each class in the loss: none; balanced: n / (classes x count), from train; or {class: weight}")
 
 
 class ImageClassification(Experiment):

@@ -151,6 +151,14 @@ class Evaluate(Section):
     worst: int = setting(36, "worst mistakes shown in the report and in TensorBoard", ge=0, le=400)
 
 
+class ClassificationLoss(Section):
+    """Cross-entropy and its variants."""
+
+    label_smoothing: Share = setting(0.0, "share of the target spread over all classes", unit="share")
+    class_weights: Literal["none", "balanced"] | dict[str, float] = setting(
+        "none", "weight of each class in the loss: none; balanced: n / (classes x count), from train; or {class: weight}")
+
+
 class Monitor(Section):
     """What is written for TensorBoard and the terminal."""
 
