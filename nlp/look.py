@@ -10,6 +10,7 @@ from typing import Any
 
 from nlp import tables
 from nlp.tables import split_files
+from pipelines.config.new import label_column
 from pipelines.config.wording import listed
 from pipelines.data.divide import ALIASES
 from pipelines.errors import DataError
@@ -104,7 +105,7 @@ def _table(path: Path) -> Seen:
                   and all(role(part) for part in set(map(str, values)))), None)
     text = _text_columns(path, {name: values for name, values in columns.items() if name != split})
     rest = {name: values for name, values in columns.items() if name not in (*text, split)}
-    label = _label_column(path, rest, len(rows))
+    label = label_column(path, rest, len(rows), named=LABELS, most=1 / 3, what="label")
     keep = [place for place in range(len(rows)) if split is None or role(str(columns[split][place])) == "train"]
     labels = [columns[label][place] for place in keep]
     separator = _separator(labels)
@@ -150,18 +151,6 @@ def _text_columns(path: Path, columns: dict[str, list[Any]]) -> list[str]:
         raise DataError(f"{path}: no column seems to hold texts; there are {listed(columns, 'and')}")
     title = next((name for name in columns if name.lower() in TITLES and name != best), None)
     return [title, best] if title else [best]
-
-
-def _label_column(path: Path, columns: dict[str, list[Any]], rows: int) -> str:
-    named = [name for name in columns if name.lower() in LABELS]
-    few = [name for name, values in columns.items() if 2 <= len(set(map(str, values))) <= max(2, rows // 3)]
-    found = named[:1] or (few if len(few) == 1 else [])
-    if not found:
-        what = f"it may be {listed(few)}" if few else f"there are {listed(columns, 'and') if columns else 'no other columns'}"
-        raise DataError(f"{path}: which column holds the label is not clear ({what}); call it label")
-    if len(set(map(str, columns[found[0]]))) < 2:
-        raise DataError(f"{path}: column {found[0]} has one value only; a classifier needs two or more classes")
-    return found[0]
 
 
 def _separator(labels: list[Any]) -> str | None:

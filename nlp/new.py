@@ -3,19 +3,15 @@
 The choices are starting points that train in reasonable time on two cores; each says in a comment what else there is.
 """
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from nlp.look import Seen, look
-from pipelines.config.dump import inline
-from pipelines.config.new import Draft
+from pipelines.config.new import Draft, Entry, section
 from pipelines.errors import DataError
 
 _UNEVEN = 5.0  # largest class over smallest from which the loss weighs classes
 _FEWEST = 10  # texts without which there is nothing to divide
 _SHORT = 40  # words of a usual text up to which character n-grams are worth their time
-
-Entry = tuple[str, object, str]  # setting, value, comment
 
 
 def draft(path: Path) -> Draft:
@@ -24,20 +20,12 @@ def draft(path: Path) -> Draft:
     if seen.texts < _FEWEST:
         raise DataError(f"{path}: {seen.texts} texts are too few to train on and to judge by; give {_FEWEST} or more")
     many = seen.settings.get("labels") == "many"
-    sections = ["task: nlp.classification", _section("data", _data(seen, path)), _section("tokens", _tokens(seen)),
-                _section("model", _model(seen)), _section("train", _train(seen))]
+    sections = ["task: nlp.classification", section("data", _data(seen, path)), section("tokens", _tokens(seen)),
+                section("model", _model(seen)), section("train", _train(seen))]
     fewest, most = min(seen.counts.values()), max(seen.counts.values())
     if most >= _UNEVEN * fewest and not many:
-        sections.append(_section("loss", [("class_weights", "balanced", f"the largest class has {most / fewest:.0f} times the smallest")]))
+        sections.append(section("loss", [("class_weights", "balanced", f"the largest class has {most / fewest:.0f} times the smallest")]))
     return Draft(f"Texts of {path.name}: {len(seen.counts)} {'labels' if many else 'classes'}.", _found(seen), "\n".join(sections))
-
-
-def _section(name: str, entries: Iterable[Entry]) -> str:
-    lines = [f"{name}:"]
-    for key, value, comment in entries:
-        text = f"  {key}: {inline(value)}"
-        lines.append(f"{text:<30}# {comment}" if comment and len(text) < 30 else f"{text}  # {comment}" if comment else text)
-    return "\n".join(lines)
 
 
 def _found(seen: Seen) -> tuple[str, ...]:

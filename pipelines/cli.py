@@ -27,6 +27,19 @@ Call = Annotated[
         help="A YAML file or a shipped experiment such as vision/digits, then settings to change, such as train.epochs=3.",
     ),
 ]
+Name = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        show_default=False,
+        help="Name of the run or search; default: made from the settings that are changed.",
+    ),
+]
+Fresh = Annotated[
+    bool,
+    typer.Option("--fresh/--resume", show_default="resume", help="Begin anew (what was there is moved aside), or go on with it."),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and the result.")]
 
 
 @reported
@@ -34,15 +47,9 @@ def train(
     context: typer.Context,
     arguments: Call = None,
     runs: Runs = RUNS,
-    name: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", show_default=False, help="Name of the run; default: made from the settings that are changed."),
-    ] = None,
-    fresh: Annotated[
-        bool,
-        typer.Option("--fresh/--resume", show_default="resume", help="Begin anew (an old run is moved aside), or go on with the old one."),
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and the result.")] = False,
+    name: Name = None,
+    fresh: Fresh = False,
+    quiet: Quiet = False,
 ) -> None:
     """Train, judge and report an experiment; the same command goes on with an interrupted run."""
     from pipelines.config.load import load, resolved_yaml
@@ -79,18 +86,12 @@ def tune(
     context: typer.Context,
     arguments: Call = None,
     runs: Runs = RUNS,
-    name: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", show_default=False, help="Name of the search; default: search, with the settings that are changed."),
-    ] = None,
+    name: Name = None,
     workers: Annotated[int | None, typer.Option(
         min=0, metavar="N", show_default="1; 0 for a chief of several machines",
         help="Trials at a time on this machine; where there are GPUs, each has its own.")] = None,
-    fresh: Annotated[
-        bool,
-        typer.Option("--fresh/--resume", show_default="resume", help="Begin anew (an old search is moved aside), or go on with it."),
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and the result.")] = False,
+    fresh: Fresh = False,
+    quiet: Quiet = False,
 ) -> None:
     """Search the settings in the experiment's tune section; the same command goes on with an interrupted search."""
     from pipelines.config.load import load, resolved_yaml

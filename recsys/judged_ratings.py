@@ -1,6 +1,7 @@
 """How foretold ratings and clicks did, beside baselines, with intervals by users where there are users."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,23 +17,27 @@ BINS = 10
 EPSILON = float(np.finfo(np.float32).eps)
 
 
-def judge_ratings(
-    said: np.ndarray,
-    true: np.ndarray,
-    *,
-    baselines: Mapping[str, np.ndarray],
-    users: np.ndarray | None,
-    groups: Mapping[str, np.ndarray],
-    resamples: int = 1000,
-) -> Judgement:
-    """RMSE and MAE of ratings.
+@dataclass(frozen=True)
+class Foretold:
+    """What was said of n events, and what came.
 
-    Args:
+    Attributes:
         said, true: [n].
         baselines: name -> [n], what they say.
-        users: [n], drawn whole for the intervals; None: every rating by itself.
-        groups: name -> [n] counts by which the ratings are divided into thirds ("user activity").
+        users: [n], drawn whole for the intervals; None: every event by itself.
+        groups: name -> [n] counts by which the events are divided into thirds ("user activity").
     """
+
+    said: np.ndarray
+    true: np.ndarray
+    baselines: Mapping[str, np.ndarray]
+    users: np.ndarray | None
+    groups: Mapping[str, np.ndarray]
+
+
+def judge_ratings(foretold: Foretold, *, resamples: int = 1000) -> Judgement:
+    """RMSE and MAE of ratings."""
+    said, true, baselines, users = foretold.said, foretold.true, foretold.baselines, foretold.users
     errors = {"model": said - true, **{name: value - true for name, value in baselines.items()}}
     made = Judgement()
     made.metrics["rmse"] = _rmse(errors["model"], users, resamples)
@@ -66,23 +71,16 @@ def judge_ratings(
             "rmse": float(np.sqrt(np.mean(errors["model"][mask] ** 2))),
             **{f"RMSE of {name}": float(np.sqrt(np.mean(errors[name][mask] ** 2))) for name in baselines},
         }
-        for label, mask in thirds(groups)
+        for label, mask in thirds(foretold.groups)
     ]
     made.tables["calibration"] = calibration(said, true)
     made.figures["calibration"] = _calibration_figure(made.tables["calibration"], "said rating", "true rating, mean")
     return made
 
 
-def judge_clicks(
-    said: np.ndarray,
-    true: np.ndarray,
-    *,
-    baselines: Mapping[str, np.ndarray],
-    users: np.ndarray | None,
-    groups: Mapping[str, np.ndarray],
-    resamples: int = 1000,
-) -> Judgement:
-    """AUC, log loss and calibration of probabilities of clicks; arguments as `judge_ratings`."""
+def judge_clicks(foretold: Foretold, *, resamples: int = 1000) -> Judgement:
+    """AUC, log loss and calibration of probabilities of clicks."""
+    said, true, baselines, users = foretold.said, foretold.true, foretold.baselines, foretold.users
     made = Judgement()
     answers = {"model": said, **baselines}
     losses = {name: log_losses(value, true) for name, value in answers.items()}
@@ -113,7 +111,7 @@ def judge_clicks(
             "auc": auc(said[mask], true[mask])[1],
             "log_loss": float(losses["model"][mask].mean()),
         }
-        for label, mask in thirds(groups)
+        for label, mask in thirds(foretold.groups)
     ]
     made.tables["calibration"] = rows
     made.figures["calibration"] = _calibration_figure(rows, "said probability", "share of clicks")

@@ -1,5 +1,6 @@
 """What recsys.retrieval and recsys.sequential share: users with histories are examples, lists of items are answers."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,7 +17,7 @@ from recsys.judged_lists import judge_lists
 from recsys.lookup import finder, id_dtype, ids_of, missing
 from recsys.models.base import ListModel
 from recsys.protocol import TRAIN, VALIDATION
-from recsys.requests import as_id, as_ids, requests
+from recsys.requests import Request, as_id, as_ids, requests
 from recsys.settings import Retrieval, Sequential
 from recsys.users import UserSource, unpacked, user_sources
 
@@ -54,21 +55,21 @@ class ListTask(Task):
         return f"ndcg@{self.experiment.evaluate.cutoffs[0]}", "max"
 
     @property
+    @abstractmethod
     def history_length(self) -> int:
         """Latest items of a history that the model takes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def training(self, made: Catalogue) -> tuple[Source, dict[str, Any]]:
         """(the training examples, further facts)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def build(self, options: dict[str, Any]) -> ListModel:
         """The model; `options` are what every ListModel takes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def learning(self, examples: Tensors, seed: tf.Tensor | None) -> tuple[Tensors, Tensors]:
         """Training examples as (inputs, targets)."""
-        raise NotImplementedError
 
     def splits(self) -> Splits:
         settings = self.experiment
@@ -223,14 +224,11 @@ class ListTask(Task):
         spec = self.raw_spec()
         keys = {str(self.experiment.data.user_key): "user", **{key: key for key in KEYS}}
         texts = [key for key, name in keys.items() if name != "exclude_seen" and spec[name].dtype == tf.string]
-        for name, request in requests(inputs, list(keys), "user", text=texts):
-            if isinstance(request, dict):
-                try:
-                    request = self._raw({keys[key]: value for key, value in request.items()}, spec)
-                except DataError as error:
-                    yield name, error
-                    continue
-            yield name, request
+
+        def raw(request: Request) -> dict[str, Any]:
+            return self._raw({keys[key]: value for key, value in request.items()}, spec)
+
+        yield from requests(inputs, list(keys), "user", text=texts, raw=raw)
 
     def _raw(self, request: dict[str, Any], spec: dict[str, tf.TensorSpec]) -> dict[str, Any]:
         row: dict[str, Any] = {}

@@ -16,7 +16,7 @@ from recsys.catalogue import Catalogue, Histories
 from recsys.lookup import finder, id_dtype, missing
 from recsys.models.ranking import RankingModel
 from recsys.protocol import NAMES, TRAIN
-from recsys.requests import as_id, requests
+from recsys.requests import Request, as_id, requests
 from recsys.settings import Ranking as Experiment
 
 if TYPE_CHECKING:
@@ -238,14 +238,14 @@ class RankingTask(Task):
         if not isinstance(base, RatedSource):
             raise TypeError("ranking judges its own sources")
         judge = judged_ratings.judge_clicks if self.clicks else judged_ratings.judge_ratings
-        made = judge(
+        foretold = judged_ratings.Foretold(
             answers["prediction"].astype(np.float64),
             targets[LABEL].astype(np.float64),
             baselines={name: value[numbers] for name, value in base.baselines.items()},
             users=base.users[numbers] if base.users is not None else None,
             groups={name: value[numbers] for name, value in base.groups_of.items()},
-            resamples=self.experiment.evaluate.bootstrap,
         )
+        made = judge(foretold, resamples=self.experiment.evaluate.bootstrap)
         made.notes.insert(0, self.facts["divided"])
         if base.users is not None:
             made.notes.append("Intervals draw whole users")
@@ -302,17 +302,14 @@ class RankingTask(Task):
         ours = {"user": str(settings.user_key), "item": str(settings.item_key), "time": str(settings.time_key)}
         names = {theirs: name for name, theirs in ours.items() if name in spec} | {name: name for name in spec}
         texts = [theirs for theirs, name in names.items() if spec[name].dtype == tf.string]
-        for name, request in requests(inputs, list(names), "user", text=texts):
-            if isinstance(request, dict):
-                try:
-                    pair = request.get("user")
-                    if len(request) == 1 and isinstance(pair, str) and "," in pair and "item" in spec:
-                        request = dict(zip(("user", "item"), (part.strip() for part in pair.split(",", 1))))
-                    request = self._raw({names[key]: value for key, value in request.items()}, spec)
-                except DataError as error:
-                    yield name, error
-                    continue
-            yield name, request
+
+        def raw(request: Request) -> dict[str, Any]:
+            pair = request.get("user")
+            if len(request) == 1 and isinstance(pair, str) and "," in pair and "item" in spec:
+                request = dict(zip(("user", "item"), (part.strip() for part in pair.split(",", 1))))
+            return self._raw({names[key]: value for key, value in request.items()}, spec)
+
+        yield from requests(inputs, list(names), "user", text=texts, raw=raw)
 
     def _raw(self, request: dict[str, Any], spec: dict[str, tf.TensorSpec]) -> dict[str, Any]:
         row: dict[str, Any] = {}

@@ -1,7 +1,7 @@
 """What `quartet predict` was given, as requests: a table of them, one as JSON, or a bare user id."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,26 @@ TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 Request = dict[str, Any]
 
 
-def requests(inputs: Sequence[str], keys: Sequence[str], bare: str, text: Sequence[str] = ()) -> Iterator[tuple[str, Request | Exception]]:
-    """(name, request or why there is none) of each input.
+def requests(
+    inputs: Sequence[str], keys: Sequence[str], bare: str, *, text: Sequence[str], raw: Callable[[Request], dict[str, Any]]
+) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
+    """(name, raw example or why there is none) of each input.
 
     Args:
         inputs: files (.csv, .tsv, .jsonl, .parquet: a request a row), JSON objects such as {"user": 42}, or bare values.
         keys: what a request may say.
         bare: the key that a bare value is for.
         text: columns of a table that are texts, such as ids.
+        raw: makes the raw example of a request, or raises DataError.
     """
+    for name, request in _all(inputs, keys, bare, text):
+        try:
+            yield name, request if isinstance(request, Exception) else raw(request)
+        except DataError as error:
+            yield name, error
+
+
+def _all(inputs: Sequence[str], keys: Sequence[str], bare: str, text: Sequence[str]) -> Iterator[tuple[str, Request | Exception]]:
     for given in inputs:
         path = Path(given)
         if path.suffix.lower() in TABLES:

@@ -13,16 +13,16 @@ from pipelines.data.source import Source, Tensors
 from pipelines.errors import ConfigError, DataError
 from pipelines.reports import classification, classification_figures
 from pipelines.reports.intervals import interval_by_index
-from pipelines.task import Judgement, Splits, Task
+from pipelines.task import Judgement, Splits
 from pipelines.training.labels import class_weights, cross_entropy
 from speech import audio, det, show, speakers
-from speech.augment import Augmenter
 from speech.data import load_commands
-from speech.features import FrontEnd, rounded
+from speech.features import rounded
 from speech.files import find_recordings
 from speech.models import command_model
 from speech.settings import Commands
 from speech.sources import facts_of, waveform
+from speech.task import SpeechTask, part_name
 
 if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
@@ -32,13 +32,12 @@ SHOWN = 6  # recordings in TensorBoard each epoch
 LONGEST = 600.0  # s; longer files are for speech.listen
 
 
-class CommandTask(Task):
+class CommandTask(SpeechTask):
     """speech.commands. Facts: `classes`, `class_counts`, `mean`, `std`, `speakers` of train (see speech.data)."""
 
     watch = ("accuracy", "max")
     meanings = {
-        "samples": "recordings, full scale -1 to 1, at the model's rate; the shorter filled up at the end with anything",
-        "length": "samples of each recording",
+        **SpeechTask.arriving,
         "label": "the most probable class",
         "confidence": "its probability",
         "probabilities": "of each class",
@@ -47,10 +46,7 @@ class CommandTask(Task):
 
     def __init__(self, experiment: Commands, facts: dict[str, Any] | None = None):
         super().__init__(experiment, facts)
-        data = experiment.data
-        self.front_end = FrontEnd(experiment.frontend, data.rate)
-        self.augmenter = Augmenter(experiment.augment, data.rate)
-        self.window = max(self.front_end.hop, round(data.seconds * data.rate))
+        self.window = max(self.front_end.hop, round(experiment.data.seconds * experiment.data.rate))
         self.frames = 1 + self.window // self.front_end.hop
 
     @property
@@ -82,12 +78,7 @@ class CommandTask(Task):
         lengths = tf.fill(tf.shape(waveforms)[:1], self.window)
         if keys is not None and self.augmenter.on_waveforms:
             waveforms, _ = self.augmenter.waveforms(waveforms, lengths, keys, window=True)
-        mean, std = (tf.constant(self.facts[name], tf.float32) for name in ("mean", "std"))
-        features = self.front_end.normalized(self.front_end(waveforms, lengths), lengths, mean, std)
-        if keys is not None:
-            frames = self.front_end.frames(lengths)
-            features = self.augmenter.features(features, frames, keys, self.experiment.frontend.hop)
-        return tf.ensure_shape(features, [None, self.frames, self.front_end.width])
+        return tf.ensure_shape(self.normalized(waveforms, lengths, keys), [None, self.frames, self.front_end.width])
 
     def model(self) -> keras.Model:
         return command_model(self.experiment.model, frames=self.frames, width=self.front_end.width, classes=len(self.classes))
@@ -188,9 +179,6 @@ class CommandTask(Task):
             writer.audio("recordings", waves, self.experiment.data.rate, step, captions=captions)
             writer.figure("features", show.spectrograms(pairs, captions, ["as recorded", "after augmentation"], hop=hop), step)
 
-    def raw_spec(self) -> dict[str, tf.TensorSpec]:
-        return {"samples": tf.TensorSpec([None, None], tf.float32), "length": tf.TensorSpec([None], tf.int32)}
-
     def receive(self, raw: Tensors) -> Tensors:
         """Waveforms [batch, samples] float32 and their lengths to int16 [batch, window]."""
         samples = tf.cast(rounded(raw["samples"]) * 32768.0, tf.int16)
@@ -199,7 +187,7 @@ class CommandTask(Task):
     def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
         data = self.experiment.data
         for path, start, duration in find_recordings(inputs):
-            name = str(path) if not start and duration is None else f"{path}#t={start:g}" + (f",{start + duration:g}" if duration else "")
+            name = part_name(path, start, duration)
             try:
                 if duration is None and audio.header(path).seconds > LONGEST:
                     raise DataError(f"lasts over {LONGEST:.0f} s; python -m speech.listen finds commands in long recordings")

@@ -2,13 +2,11 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from pipelines.config.dump import inline
-from pipelines.config.new import Draft
+from pipelines.config.new import Draft, Entry, section
 from pipelines.config.wording import listed
 from pipelines.data.divide import ALIASES
 from pipelines.errors import DataError
@@ -22,7 +20,6 @@ SAMPLE = 200  # headers looked at
 FEWEST = 10
 RATES = (8000, 16_000)  # Hz, for the model: more tells little of speech
 NOHASH = re.compile(r"^([0-9a-z]+)_nohash_")  # speakers in the names of Google's Speech Commands
-Entry = tuple[str, object, str]  # setting, value, comment
 
 
 @dataclass
@@ -92,14 +89,14 @@ def _commands(path: Path, seen: Seen, rate: int, seconds: list[float]) -> str:
     small = len(seen.files) < 5000
     sections = [
         "task: speech.commands",
-        _section("data", _data(path, seen, rate, [("seconds", window, "what the model hears; holds nearly all recordings")])),
-        _section("model", [("name", "ds_cnn" if small else "broadcast", "or broadcast" if small else "or ds_cnn, which is faster")]),
-        _section("augment", [("shift", 0.1, "s"), ("speed", 0.1, ""), ("noise", 0.5, "noise_folder takes noise of your own")]),
-        _section("train", [("epochs", 40 if small else 30, ""), ("batch_size", 32 if small else 128, ""),
+        section("data", _data(path, seen, rate, [("seconds", window, "what the model hears; holds nearly all recordings")])),
+        section("model", [("name", "ds_cnn" if small else "broadcast", "or broadcast" if small else "or ds_cnn, which is faster")]),
+        section("augment", [("shift", 0.1, "s"), ("speed", 0.1, ""), ("noise", 0.5, "noise_folder takes noise of your own")]),
+        section("train", [("epochs", 40 if small else 30, ""), ("batch_size", 32 if small else 128, ""),
                            ("learning_rate", {"peak": 0.004, "schedule": "cosine", "warmup": 0.1}, "")]),
     ]
     if most >= 5:
-        sections.append(_section("loss", [("class_weights", "balanced", f"the largest class has {most:.0f} times the smallest")]))
+        sections.append(section("loss", [("class_weights", "balanced", f"the largest class has {most:.0f} times the smallest")]))
     return "\n".join(sections)
 
 
@@ -113,23 +110,15 @@ def _transcription(path: Path, seen: Seen, rate: int, seconds: list[float]) -> s
         tokens.append(("remove", signs, "neither learned nor judged"))
     sections = [
         "task: speech.transcription",
-        _section("data", _data(path, seen, rate, [])),
-        _section("frontend", [("mels", 40 if rate == 8000 else 80, ""), ("normalize", "recording", "")]),
-        _section("model", [("name", "conformer" if long else "quartz", "quartz is faster, conformer better on long sentences")]),
-        _section("tokens", tokens),
-        _section("augment", [("speed", 0.1, ""), ("frequency_masks", 2, ""), ("time_masks", 2, "")]),
-        _section("train", [("epochs", 40, ""), ("batch_size", 16, ""), ("clip", {"global_norm": 5.0}, ""),
+        section("data", _data(path, seen, rate, [])),
+        section("frontend", [("mels", 40 if rate == 8000 else 80, ""), ("normalize", "recording", "")]),
+        section("model", [("name", "conformer" if long else "quartz", "quartz is faster, conformer better on long sentences")]),
+        section("tokens", tokens),
+        section("augment", [("speed", 0.1, ""), ("frequency_masks", 2, ""), ("time_masks", 2, "")]),
+        section("train", [("epochs", 40, ""), ("batch_size", 16, ""), ("clip", {"global_norm": 5.0}, ""),
                            ("learning_rate", {"peak": 0.001 if long else 0.003, "schedule": "cosine", "warmup": 0.1}, "")]),
     ]
     return "\n".join(sections)
-
-
-def _section(name: str, entries: Iterable[Entry]) -> str:
-    lines = [f"{name}:"]
-    for key, value, comment in entries:
-        text = f"  {key}: {inline(value)}"
-        lines.append(f"{text:<30}# {comment}" if comment and len(text) < 30 else f"{text}  # {comment}" if comment else text)
-    return "\n".join(lines)
 
 
 def _sounds(folder: Path) -> list[Path]:

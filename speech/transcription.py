@@ -12,16 +12,16 @@ from pipelines.data.lengths import Lengths, stacked
 from pipelines.data.source import Source, Tensors
 from pipelines.errors import DataError
 from pipelines.reports import intervals
-from pipelines.task import Judgement, Metric, Splits, Task
+from pipelines.task import Judgement, Metric, Splits
 from speech import audio, ctc, show, speakers, wer
-from speech.augment import Augmenter
 from speech.data import load_transcripts
-from speech.features import FrontEnd, rounded
+from speech.features import rounded
 from speech.files import find_recordings
 from speech.long import pieces
 from speech.models import steps_of, stride_of, transcript_model
 from speech.settings import Transcription
 from speech.sources import facts_of
+from speech.task import SpeechTask, part_name
 from speech.text import SPACE, Alphabet, normalized
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ BLANK = (
     "recordings, a wrong sample rate, recordings too short for their transcripts, or silent ones (quartet check looks for these)")
 
 
-class TranscriptionTask(Task):
+class TranscriptionTask(SpeechTask):
     """speech.transcription. Facts: `unit`, `tokens`, `longest`, `mean`, `std`, `speakers` (see speech.data.load_transcripts)."""
 
     watch = ("token_error_rate", "min")
@@ -43,8 +43,7 @@ class TranscriptionTask(Task):
     details = ("words", "starts", "ends")
     read_at_once = (4, 16)
     meanings = {
-        "samples": "recordings, full scale -1 to 1, at the model's rate; the shorter filled up at the end with anything",
-        "length": "samples of each recording",
+        **SpeechTask.arriving,
         "text": "what is said",
         "confidence": "mean over time of the probability of what was taken; not calibrated",
         "words": "the words of the text, filled up with empty ones",
@@ -52,12 +51,6 @@ class TranscriptionTask(Task):
         "ends": "when each word ends, s; -1 where there is none",
     }
     experiment: Transcription
-
-    def __init__(self, experiment: Transcription, facts: dict[str, Any] | None = None):
-        super().__init__(experiment, facts)
-        data = experiment.data
-        self.front_end = FrontEnd(experiment.frontend, data.rate)
-        self.augmenter = Augmenter(experiment.augment, data.rate)
 
     @property
     def length_unit(self) -> int:  # type: ignore[override]
@@ -82,12 +75,8 @@ class TranscriptionTask(Task):
         waveforms, lengths = tf.cast(examples["samples"], tf.float32) / 32768.0, examples["length"]
         if keys is not None and self.augmenter.on_waveforms:
             waveforms, lengths = self.augmenter.waveforms(waveforms, lengths, keys, window=False)
-        mean, std = (tf.constant(self.facts[name], tf.float32) for name in ("mean", "std"))
-        features = self.front_end.normalized(self.front_end(waveforms, lengths), lengths, mean, std)
+        features = tf.ensure_shape(self.normalized(waveforms, lengths, keys), [None, None, self.front_end.width])
         frames = self.front_end.frames(lengths)
-        if keys is not None:
-            features = self.augmenter.features(features, frames, keys, self.experiment.frontend.hop)
-        features = tf.ensure_shape(features, [None, None, self.front_end.width])
         targets = {name: examples[name] for name in ("tokens", "token_count") if name in examples}
         return {"features": features, "frames": frames}, {**targets, "frames": frames}
 
@@ -216,9 +205,6 @@ class TranscriptionTask(Task):
         heard = float(batch["length"].numpy().sum()) / self.experiment.data.rate
         judgement.metrics["real_time_factor"] = Metric((perf_counter() - began) / heard, n=len(rows))
 
-    def raw_spec(self) -> dict[str, tf.TensorSpec]:
-        return {"samples": tf.TensorSpec([None, None], tf.float32), "length": tf.TensorSpec([None], tf.int32)}
-
     def receive(self, raw: Tensors) -> Tensors:
         """Waveforms [batch, samples] float32 and their lengths to int16, zeros behind each."""
         lengths = tf.minimum(raw["length"], tf.shape(raw["samples"])[1])
@@ -230,7 +216,7 @@ class TranscriptionTask(Task):
         """Long recordings come in pieces, each named `file#t=start,end` in seconds."""
         data = self.experiment.data
         for path, start, duration in find_recordings(inputs):
-            name = str(path) if not start and duration is None else f"{path}#t={start:g}" + (f",{start + duration:g}" if duration else "")
+            name = part_name(path, start, duration)
             try:
                 whole = audio.read(path, data.rate, channel=data.channel, start=start, duration=duration)
                 parts = pieces(whole, data.rate, self.experiment.evaluate.piece)

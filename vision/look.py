@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pipelines.config.new import label_column
 from pipelines.config.wording import listed
 from pipelines.data.divide import ALIASES
 from pipelines.errors import DataError
@@ -163,7 +164,8 @@ def _table(path: Path) -> Seen:
     rest = {name: values for name, values in columns.items() if name != image}
     split = next((name for name, values in rest.items() if {role(str(value)) for value in values} >= {"train"}
                   and all(role(str(value)) for value in values)), None)
-    label = _label_column(path, {name: values for name, values in rest.items() if name != split}, rows)
+    may_be = {name: values for name, values in rest.items() if name != split and name.lower() not in _GROUPS}
+    label = label_column(path, may_be, rows, named=_LABELS, most=1 / 2, what="class")
     parts = [role(str(value)) for value in columns[split]] if split else ["train"] * rows
     names = {role(str(value)): str(value) for value in columns[split]} if split else {}
     train = [number for number, part in enumerate(parts) if part == "train"]
@@ -216,19 +218,6 @@ def _image_column(path: Path, columns: dict[str, list[Any]]) -> str:
         hint = "; it seems to be separated by semicolons: separate by commas" if len(columns) == 1 and ";" in found else ""
         raise DataError(f"{path}: no column names image files ({', '.join(SUFFIXES)}); its columns are {listed(columns, 'and')}{hint}")
     return found
-
-
-def _label_column(path: Path, columns: dict[str, list[Any]], rows: int) -> str:
-    named = [name for name in columns if name.lower() in _LABELS]
-    few = [name for name, values in columns.items() if 2 <= len(set(map(str, values))) <= max(2, rows // 2)
-           and name.lower() not in _GROUPS]
-    found = named[:1] or (few if len(few) == 1 else [])
-    if not found:
-        what = f"it may be {listed(few)}" if few else f"there are {listed(columns, 'and') if columns else 'no other columns'}"
-        raise DataError(f"{path}: which column holds the class is not clear ({what}); call it label")
-    if len(set(map(str, columns[found[0]]))) < 2:
-        raise DataError(f"{path}: column {found[0]} has one value only; a classifier needs two or more classes")
-    return found[0]
 
 
 def _npz(path: Path) -> Seen:

@@ -3,12 +3,10 @@
 The choices are starting points that train in reasonable time on two cores; each says in a comment what else there is.
 """
 
-from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 
-from pipelines.config.dump import inline
-from pipelines.config.new import Draft
+from pipelines.config.new import Draft, Entry, section
 from pipelines.errors import DataError
 from vision.look import Seen, look
 
@@ -29,26 +27,15 @@ def draft(path: Path) -> Draft:
     small = max(size) <= _SMALL
     sections = [
         "task: vision.classification",
-        _section("data", _data(seen, path, size, channels=1 if grey and small else 3)),
-        _section("model", _model(small, size)),
-        _section("train", _train(images)),
-        _section("augment", _augment(seen, size, small)),
+        section("data", _data(seen, path, size, channels=1 if grey and small else 3)),
+        section("model", _model(small, size)),
+        section("train", _train(images)),
+        section("augment", _augment(seen, size, small)),
     ]
     uneven = max(seen.counts.values()) / min(seen.counts.values())
     if uneven >= _UNEVEN:
-        sections.append(_section("loss", [("class_weights", "balanced", f"the largest class has {uneven:.0f} times the smallest")]))
+        sections.append(section("loss", [("class_weights", "balanced", f"the largest class has {uneven:.0f} times the smallest")]))
     return Draft(f"Images of {path.name}: {len(seen.counts)} classes.", _found(seen, images), "\n".join(sections))
-
-
-Entry = tuple[str, object, str]  # setting, value, comment
-
-
-def _section(name: str, entries: Iterable[Entry]) -> str:
-    lines = [f"{name}:"]
-    for key, value, comment in entries:
-        text = f"  {key}: {inline(value)}"
-        lines.append(f"{text:<30}# {comment}" if comment and len(text) < 30 else f"{text}  # {comment}" if comment else text)
-    return "\n".join(lines)
 
 
 def _found(seen: Seen, images: int) -> tuple[str, ...]:

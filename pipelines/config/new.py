@@ -3,14 +3,19 @@
 A domain offers `draft(path: Path) -> Draft` and raises DataError for what it does not understand. Imports no TensorFlow.
 """
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pipelines.config.check import not_there
 from pipelines.config.domains import domains, part
+from pipelines.config.dump import inline
 from pipelines.config.load import from_text
 from pipelines.config.wording import did_you_mean, listed
 from pipelines.errors import ConfigError, DataError
+
+Entry = tuple[str, object, str]  # setting, value, comment
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,37 @@ class Draft:
     title: str
     found: tuple[str, ...]
     body: str
+
+
+def section(name: str, entries: Iterable[Entry]) -> str:
+    """The lines of an experiment's section, comments in a column."""
+    lines = [f"{name}:"]
+    for key, value, comment in entries:
+        text = f"  {key}: {inline(value)}"
+        lines.append(f"{text:<30}# {comment}" if comment and len(text) < 30 else f"{text}  # {comment}" if comment else text)
+    return "\n".join(lines)
+
+
+def label_column(path: Path, columns: dict[str, list[Any]], rows: int, *, named: Collection[str], most: float, what: str) -> str:
+    """The column of a table that holds the labels: one so named, or else the only one with few values.
+
+    Args:
+        columns: name -> values of the columns that may be it.
+        named: names that such a column has, in lower case.
+        most: share of the rows up to which values are few.
+        what: what a label is called in messages.
+
+    Raises:
+        DataError: none or several could be it, or it has one value only.
+    """
+    few = [name for name, values in columns.items() if 2 <= len(set(map(str, values))) <= max(2, rows * most)]
+    found = [name for name in columns if name.lower() in named][:1] or (few if len(few) == 1 else [])
+    if not found:
+        there = f"it may be {listed(few)}" if few else f"there are {listed(columns, 'and') if columns else 'no other columns'}"
+        raise DataError(f"{path}: which column holds the {what} is not clear ({there}); call it label")
+    if len(set(map(str, columns[found[0]]))) < 2:
+        raise DataError(f"{path}: column {found[0]} has one value only; a classifier needs two or more classes")
+    return found[0]
 
 
 def new(domain: str, data: str | Path, *, file: str = "experiment.yaml") -> str:

@@ -3,7 +3,7 @@ halves both, separable blocks, the mean of all places. 64 wide and 4 deep: 24 k 
 
 import keras
 
-from speech.models.layers import Norm
+from pipelines.training.norm import FusedBatchNormalization
 from speech.settings import DsCnn
 
 
@@ -13,12 +13,12 @@ def build(settings: DsCnn, *, frames: int, width: int, classes: int) -> keras.Mo
     inputs = keras.Input([frames, width], name="features")
     x = layers.Reshape([frames, width, 1])(inputs)
     x = layers.Conv2D(settings.width, (10, 4), strides=2, padding="same", use_bias=False, name="first")(x)
-    x = layers.ReLU()(Norm(name="first_norm")(x))
+    x = layers.ReLU()(FusedBatchNormalization(momentum=0.9, name="first_norm")(x))
     for number in range(settings.depth):
         x = layers.DepthwiseConv2D(3, padding="same", use_bias=False, name=f"depthwise{number}")(x)
-        x = layers.ReLU()(Norm(name=f"depthwise{number}_norm")(x))
+        x = layers.ReLU()(FusedBatchNormalization(momentum=0.9, name=f"depthwise{number}_norm")(x))
         x = layers.Conv2D(settings.width, 1, use_bias=False, name=f"pointwise{number}")(x)
-        x = layers.ReLU()(Norm(name=f"pointwise{number}_norm")(x))
+        x = layers.ReLU()(FusedBatchNormalization(momentum=0.9, name=f"pointwise{number}_norm")(x))
     x = layers.GlobalAveragePooling2D()(x)
     x = layers.Dropout(settings.dropout)(x)
     return keras.Model(inputs, layers.Dense(classes, name="classes")(x), name="ds_cnn")

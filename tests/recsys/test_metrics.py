@@ -6,7 +6,7 @@ from scipy import sparse
 from sklearn.metrics import log_loss, ndcg_score, roc_auc_score
 
 from recsys import baselines, metrics
-from recsys.judged_ratings import auc, judge_clicks, judge_ratings, log_losses
+from recsys.judged_ratings import Foretold, auc, judge_clicks, judge_ratings, log_losses
 
 USERS, ITEMS = 60, 40
 
@@ -73,14 +73,13 @@ def test_a_worse_model_is_said_to_be_worse():
     users = np.repeat(np.arange(40), 10)
     better, worse = true + rng.normal(0, 0.1, 400), true + rng.normal(0, 1.0, 400)
     groups = {"events": np.repeat(np.arange(40), 10)}
-    bad = judge_ratings(worse, true, baselines={"good": better}, users=users, groups=groups, resamples=200)
+    bad = judge_ratings(Foretold(worse, true, {"good": better}, users, groups), resamples=200)
     assert any("does NOT beat the best baseline, good" in note for note in bad.notes)
-    good = judge_ratings(better, true, baselines={"bad": worse}, users=users, groups=groups, resamples=200)
+    good = judge_ratings(Foretold(better, true, {"bad": worse}, users, groups), resamples=200)
     assert any("The model beats the best baseline, bad" in note for note in good.notes)
     assert good.metrics["rmse"].value == pytest.approx(np.sqrt(np.mean((better - true) ** 2)))
-    clicks = judge_clicks(
-        np.full(400, 0.5), (true > 3.5).astype(float), baselines={"same": np.full(400, 0.5)}, users=None, groups=groups, resamples=200
-    )
+    half = np.full(400, 0.5)
+    clicks = judge_clicks(Foretold(half, (true > 3.5).astype(float), {"same": half}, None, groups), resamples=200)
     assert any("does NOT clearly beat" in note for note in clicks.notes)
 
 

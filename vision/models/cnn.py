@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import keras
 
+from pipelines.training.norm import FusedBatchNormalization
 from vision.models.layers import check_size, logits, pixels
-from vision.models.norm import FusedBatchNormalization
 from vision.settings import Cnn
 
 

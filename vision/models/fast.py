@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 
+from pipelines.training.norm import FusedBatchNormalization
 from vision.models.layers import check_size, logits, pixels
-from vision.models.norm import FusedBatchNormalization
 from vision.settings import Fast
 
 WHITEN = "whiten"  # name of the whitening convolution, by which `whiten` finds it

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 
-@keras.saving.register_keras_serializable(package="vision")
+@keras.saving.register_keras_serializable(package="pipelines")
 class FusedBatchNormalization(keras.layers.BatchNormalization):
     """keras.layers.BatchNormalization over the last axis of [batch, height, width, channels]; same weights and arguments.
 

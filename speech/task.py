@@ -1,0 +1,43 @@
+"""What speech.commands and speech.transcription share: from waveforms to features, and recordings as they arrive."""
+
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from pipelines.task import Task
+from speech.augment import Augmenter
+from speech.features import FrontEnd
+from speech.settings import Commands, Transcription
+
+
+class SpeechTask(Task):
+    """Holds the front end and the augmentation. Facts: `mean`, `std` of the features of train."""
+
+    arriving: ClassVar[dict[str, str]] = {
+        "samples": "recordings, full scale -1 to 1, at the model's rate; the shorter filled up at the end with anything",
+        "length": "samples of each recording",
+    }
+    experiment: Commands | Transcription
+
+    def __init__(self, experiment: Commands | Transcription, facts: dict[str, Any] | None = None):
+        super().__init__(experiment, facts)
+        rate = experiment.data.rate
+        self.front_end, self.augmenter = FrontEnd(experiment.frontend, rate), Augmenter(experiment.augment, rate)
+
+    def normalized(self, waveforms: tf.Tensor, lengths: tf.Tensor, keys: tf.Tensor | None = None) -> tf.Tensor:
+        """What the model sees of waveforms [batch, samples] float32: [batch, frames, width] float32, masked where there are keys."""
+        mean, std = (tf.constant(self.facts[name], tf.float32) for name in ("mean", "std"))
+        features = self.front_end.normalized(self.front_end(waveforms, lengths), lengths, mean, std)
+        if keys is None:
+            return features
+        return self.augmenter.features(features, self.front_end.frames(lengths), keys, self.experiment.frontend.hop)
+
+    def raw_spec(self) -> dict[str, tf.TensorSpec]:
+        return {"samples": tf.TensorSpec([None, None], tf.float32), "length": tf.TensorSpec([None], tf.int32)}
+
+
+def part_name(path: object, start: float, duration: float | None) -> str:
+    """What a part of a recording is called: `file#t=start,end` in seconds, or the file where it is the whole."""
+    if not start and duration is None:
+        return str(path)
+    return f"{path}#t={start:g}" + (f",{start + duration:g}" if duration else "")
