@@ -10,16 +10,12 @@ from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment
-from pipelines.data import order
-from pipelines.data.lengths import stacked
 from pipelines.data.source import Source
 from pipelines.errors import ConfigError, TrainingError
 from pipelines.files import write_json
-from pipelines.monitoring.arithmetic import arithmetic
 from pipelines.monitoring.meter import Meter
 from pipelines.monitoring.metrics_log import MetricsLog, read_rows
 from pipelines.monitoring.progress import Progress
@@ -30,7 +26,7 @@ from pipelines.reports.settings import changed_settings
 from pipelines.reports.words import lower_is_better
 from pipelines.runs import RunFolder
 from pipelines.task import Judgement, Task
-from pipelines.training import devices, hooks, state
+from pipelines.training import devices, hooks, insight, state
 from pipelines.training.callbacks import KerasCallbacks
 from pipelines.training.evaluation import Evaluator, batch_size
 from pipelines.training.loop import Hook, Loop
@@ -114,7 +110,7 @@ class _Run:
             before = time.perf_counter() - self.began
             chosen = identity.get("precision") or (trial.precision if trial else None)
             session = assemble(self.experiment, self.call.task_class, precision=chosen)
-            watch, direction = watched(session)
+            self.watch = watched(session)
             fingerprint = {
                 "train": session.splits.train.fingerprint(),
                 **({"validation": session.splits.validation.fingerprint()} if session.splits.validation else {}),
@@ -126,40 +122,15 @@ class _Run:
                 )
             evaluator = self._evaluator(session, session.splits.validation) if session.splits.validation else None
         assembled = time.perf_counter()
-        train = self.experiment.train
-        log_every = train.log_every or max(1, session.plan.steps_per_epoch // 10)
         with Progress(session.steps, session.plan.steps_per_epoch, self.call.quiet) as progress:
-            self.say = progress.note
-            self._describe(session, fingerprint)
-            best = hooks.KeepBest(
-                self.folder.checkpoints,
-                f"validation/{watch}",
-                direction,
-                {"weights": session.all_weights, "averages": session.averages},
-                train,
-                say=self._warn(progress),
-            )
-            log = hooks.Log(every=log_every, log=None, writers={}, progress=progress)
-            loop_hooks = [
-                hooks.StopWhenNotFinite(lambda step: culprits(session, step)),
-                *session.freezing,
-                hooks.Validation(evaluator, train.validate_every),
-                best,
-                log,
-                hooks.WarnOfWaiting(self.experiment.monitor.input_wait_warning, progress.warning, waiting_remedy(session)),
-                hooks.Remarks(session.task.remark, self._warn(progress)),
-            ]
-            if self.experiment.monitor.tensorboard and self.experiment.monitor.samples and not trial:
-                loop_hooks.append(hooks.Samples(lambda loop: self._show(session, loop, log.writers.get("train"))))
-            if self.call.callbacks:
-                loop_hooks.append(KerasCallbacks(list(self.call.callbacks), session.model, train, session.plan.steps_per_epoch))
-            loop_hooks += trial.further if trial else ()
-            if self.experiment.monitor.profile:
-                loop_hooks.append(Profile(self.folder.tensorboard / "train", self.experiment.monitor.profile, progress.note))
+            insight.describe(session, self.call.name, progress.note)
+            self.environment = {**(self.call.environment or {}), **devices.describe(session.machine), "data": fingerprint}
+            write_json(self.folder.environment, self.environment)
+            loop_hooks, best, log = self._hooks(session, evaluator, progress)
             saver = hooks.Checkpoint(
                 self.folder.checkpoints,
                 session.state_groups,
-                seconds=train.checkpoint_seconds,
+                seconds=self.experiment.train.checkpoint_seconds,
                 say=progress.warning,
                 identity={"precision": session.machine.precision, "data": fingerprint},
                 meter=self.meter,
@@ -196,6 +167,38 @@ class _Run:
                 for writer in log.writers.values():
                     writer.close()
 
+    def _hooks(self, session: Session, evaluator: Evaluator | None, progress: Progress) -> tuple[list[Hook], hooks.KeepBest, hooks.Log]:
+        """What happens between steps, in this order; of them, the one that keeps the best weights and the one that logs."""
+        train, monitor, trial = self.experiment.train, self.experiment.monitor, self.call.trial
+        watch, direction = self.watch
+        best = hooks.KeepBest(
+            self.folder.checkpoints,
+            f"validation/{watch}",
+            direction,
+            {"weights": session.all_weights, "averages": session.averages},
+            train,
+            say=self._warn(progress),
+        )
+        every = train.log_every or max(1, session.plan.steps_per_epoch // 10)
+        log = hooks.Log(every=every, log=None, writers={}, progress=progress)
+        found = [
+            hooks.StopWhenNotFinite(lambda step: insight.culprits(session, step)),
+            *session.freezing,
+            hooks.Validation(evaluator, train.validate_every),
+            best,
+            log,
+            hooks.WarnOfWaiting(monitor.input_wait_warning, progress.warning, insight.waiting_remedy(session)),
+            hooks.Remarks(session.task.remark, self._warn(progress)),
+        ]
+        if monitor.tensorboard and monitor.samples and not trial:
+            found.append(hooks.Samples(lambda loop: insight.show_samples(session, loop, log.writers.get("train"), monitor.samples)))
+        if self.call.callbacks:
+            found.append(KerasCallbacks(list(self.call.callbacks), session.model, train, session.plan.steps_per_epoch))
+        found += trial.further if trial else ()
+        if monitor.profile:
+            found.append(Profile(self.folder.tensorboard / "train", monitor.profile, progress.note))
+        return found, best, log
+
     def _warn(self, progress: Progress) -> Callable[[str], None]:
         """Says a warning, and keeps it for the report."""
 
@@ -215,40 +218,6 @@ class _Run:
             averages=session.averages,
             batch=batch_size(self.experiment.evaluate, self.experiment.train.batch_size),
         )
-
-    def _describe(self, session: Session, fingerprint: dict[str, str]) -> None:
-        """Says what will happen, and writes environment.json."""
-        machine, plan, splits = session.machine, session.plan, session.splits
-        sizes = ", ".join(
-            f"{name} {len(split):,}"
-            for name, split in (("train", splits.train), ("validation", splits.validation), ("test", splits.test))
-            if split
-        )
-        learned = [*session.weights, *(table.variable for table in session.tables.tables)]
-        count = sum(int(np.prod(variable.shape)) for variable in learned)
-        batch = f"batch {plan.batch}" + (
-            f" = {plan.replicas} devices x {plan.accumulation} x {plan.micro}" if plan.micro != plan.batch else ""
-        )
-        self.say(
-            f"{self.call.name}: {sizes}; {count:,} weights; {session.steps:,} steps, {batch}; {machine.precision} on "
-            f"{', '.join(machine.devices)}{' with XLA' if machine.xla else ''}; {session.feed.said}"
-        )
-        has_norm = any(isinstance(layer, keras.layers.BatchNormalization) for layer in session.model._flatten_layers())
-        if has_norm and machine.replicas > 1 and not self.experiment.train.micro_batch_size:
-            self.say(
-                f"BatchNormalization sees the {plan.micro} examples of one device; for the same training on any number of devices, set "
-                f"train.micro_batch_size (a divisor of {plan.batch // machine.replicas})"
-            )
-        self.environment = {**(self.call.environment or {}), **devices.describe(machine), "data": fingerprint}
-        write_json(self.folder.environment, self.environment)
-
-    def _show(self, session: Session, loop: Loop, writer: Writer | None) -> None:
-        if writer is None:
-            return
-        step = min(loop.step, loop.steps - 1)
-        examples, inputs, targets = training_batch(session, step, self.experiment.monitor.samples)
-        session.task.show(session.splits.train, writer, loop.step, inputs=inputs, targets=targets)
-        session.task.show_epoch(session.model, writer, loop.step, examples=examples, inputs=inputs, targets=targets)
 
     def _settle(self, session: Session, best: hooks.KeepBest, evaluator: Evaluator | None) -> Answered | None:
         """Puts the weights that are judged and saved into the model, lets the task choose by validation, and writes the model.
@@ -299,21 +268,17 @@ class _Run:
         }
         trial = self.call.trial
         if not trial:
-            summary["arithmetic"] = self._arithmetic(session, summary["examples_per_second"])
+            summary["arithmetic"] = insight.work(session, summary["examples_per_second"])
         curves = None if trial else figures.learning_curves(read_rows(self.folder.metrics), best_epoch=self.best_epoch)
         if writers:
-            for split, judged in judgements.items() if not trial else ():
-                writer = writers["train" if split == "test" else split]
-                for name, figure in judged.figures.items():
-                    writer.figure(f"{split}/{name}", figure, loop.step)
             if not trial:
-                session.task.show_model(session.model, writers["train"], loop.step)
+                insight.show_results(session, judgements, writers, loop.step)
+            name = trial.title if trial else f"{self.call.name}/{self.folder.path.name}"
+            changed = {one.name: one.value for one in changed_settings(self.experiment, leave_out=("tune", "monitor"))}
             # at the root, so that TensorBoard lists the metrics of both splits with the settings
             with Writer(self.folder.tensorboard) as root:
-                name = trial.title if trial else f"{self.call.name}/{self.folder.path.name}"
-                changed = {one.name: one.value for one in changed_settings(self.experiment, leave_out=("tune", "monitor"))}
-                root.hparams(trial.searched if trial else changed, {key: metric.value for key, metric in metrics.items()}, name=name,
-                             step=loop.step)
+                values = {key: metric.value for key, metric in metrics.items()}
+                root.hparams(trial.searched if trial else changed, values, name=name, step=loop.step)
                 root.custom_scalars(figures.layout(session.step.score_names))
         if trial and loop.paused:
             return {"metrics": {name: vars(metric) for name, metric in metrics.items()}, "timing": timing, "time": summary}
@@ -333,10 +298,6 @@ class _Run:
             environment=self.environment,
             notes=[*session.splits.notes, *session.machine.notes, *self.notes],
         )
-
-    def _arithmetic(self, session: Session, examples_per_second: float) -> dict[str, Any] | None:
-        _, inputs, _ = training_batch(session, 0, session.plan.micro)
-        return arithmetic(session.model, inputs, min(session.plan.micro, session.plan.examples), examples_per_second, session.machine)
 
 
 def watched(session: Session) -> tuple[str, str]:
@@ -358,7 +319,7 @@ def watched(session: Session) -> tuple[str, str]:
         near = get_close_matches(name, known, 1)
         raise ConfigError(f"train.watch: {train.watch!r} is no metric of this task{f'; did you mean {near[0]}?' if near else ''} "
                           f"(there are: {', '.join(known)})")
-    return own if name == own[0] else (name, "min" if lower_is_better(name) else "max")
+    return name, "min" if lower_is_better(name) else "max"
 
 
 def save_model(model: keras.Model, task: Task, folder: RunFolder) -> None:
@@ -375,41 +336,3 @@ def save_model(model: keras.Model, task: Task, folder: RunFolder) -> None:
         ) from error
     finally:
         Path(staging).unlink(missing_ok=True)
-
-
-def training_batch(session: Session, step: int, count: int) -> tuple[Any, Any, Any]:
-    """(examples, inputs, targets) of the first of the batch of `step`: as they were decoded, and as that step sees them."""
-    now = tf.constant(step, tf.int64)
-    numbers, examples = session.feed.sample(step, min(count, session.plan.micro))
-    seed, keys = order.micro_seed(session.feed.seed, now, 0), session.feed.keys(step, numbers)
-    return examples, *session.task.prepare(examples, keys=keys, seed=seed, epoch=now // session.plan.steps_per_epoch)
-
-
-def culprits(session: Session, step: int, most: int = 5) -> list[str]:
-    """Names of the examples of a step's batch whose own loss is not finite, at the weights before the step."""
-    task, feed = session.task, session.feed
-    now = tf.constant(step, tf.int64)
-    found = []
-    for number, raw in feed.raw(step):
-        keys = feed.keys(step, tf.constant([number], tf.int64))
-        example = stacked([task.decode(raw, keys[0] if task.random_decode else None)], feed.spec, feed.rule)
-        seed = order.micro_seed(feed.seed, now, 0)
-        inputs, targets = task.prepare(example, keys=keys, seed=seed, epoch=now // session.plan.steps_per_epoch)
-        loss = task.loss(session.model(inputs, training=False), targets, training=True)
-        if not np.isfinite(loss.numpy()).all():
-            found.append(feed.name(number, step))
-            if len(found) == most:
-                break
-    return found
-
-
-def waiting_remedy(session: Session) -> str:
-    """What would most likely shorten the wait for input."""
-    if session.task.random_decode:
-        return (
-            "Each image is decoded anew for its random crop: smaller files, more processor cores, "
-            "or augment.shift in place of random_resized_crop."
-        )
-    if "on the way" in session.feed.said:
-        return "Examples are decoded in every epoch: set data.cache: memory or disk."
-    return "Reading from the cache is the limit: data.cache: memory if it fits, a faster disk, or a larger train.batch_size."
