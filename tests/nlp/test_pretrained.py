@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -63,7 +64,8 @@ def test_a_class_that_facts_name_must_be_one_of_keras_hub():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not HERE, reason="needs the extra `pretrained` (keras-hub, tensorflow-text): what it tests is not tested here")
+@pytest.mark.skipif(not HERE and not os.environ.get("QUARTET_REQUIRE_PRETRAINED"),
+                    reason="needs the extra `pretrained` (keras-hub, tensorflow-text): what it tests is not tested here")
 def test_a_preset_is_trained_further_and_not_needed_again(tmp_path):
     def run(*arguments):
         done = subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, encoding="utf-8", cwd=ROOT, timeout=600,
