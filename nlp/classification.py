@@ -36,6 +36,7 @@ class Classification(Task):
         "confidence": "the probability of the most probable class",
         "probabilities": "of each class",
     }
+    sends = 'a text; in JSON a text or an object of columns such as {"text": "..."}'
     experiment: TextClassification
 
     @property
@@ -216,6 +217,9 @@ class Classification(Task):
 
     def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception] | tuple[str, dict[str, Any], dict[str, Any]]]:
         yield from reading.read_texts(inputs, self.experiment.data)
+
+    def take(self, sent: Any) -> dict[str, Any]:
+        return reading.take_text(sent, self.experiment.data)
 
     def respond(self, answers: Tensors) -> Tensors:
         """label and confidence, or labels; and probabilities [batch, classes] float32."""

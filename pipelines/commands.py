@@ -14,6 +14,7 @@ from pipelines.errors import ConfigError, DataError
 from pipelines.shell import RUNS, Run, Runs, Settings, fail, quoted, reported, say, shown, tool
 from pipelines.tuning.folder import SearchFolder
 
+Batch = Annotated[int | None, typer.Option(min=1, metavar="N", show_default="the task's", help="Inputs answered at a time.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Write over what stands there.")]
 
 
@@ -91,7 +92,7 @@ def predict(
     top: Annotated[int, typer.Option(min=0, metavar="N", help="Also the N best classes with their probabilities.", show_default=False)] = 0,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Also the probability of every class.")] = False,
     replace: Replace = False,
-    batch: Annotated[int | None, typer.Option(min=1, metavar="N", show_default="the task's", help="Inputs answered at a time.")] = None,
+    batch: Batch = None,
 ) -> None:
     """Answer new inputs. Those that cannot be read are named on stderr and have an error in the output; the rest is answered."""
     from pipelines.listing import find_run, require_model
@@ -134,6 +135,30 @@ def predict(
         + (f": {shown(output)}" if output else ""))
     if not counts["answered"]:
         raise typer.Exit(1)
+
+
+@reported
+def serve(
+    run: Run, runs: Runs = RUNS,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0: everywhere, to everybody.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="Where to listen; 0: a free one.")] = 8000,
+    batch: Batch = None,
+    limit: Annotated[int, typer.Option(min=1, metavar="MIB", help="Largest request.")] = 64,
+) -> None:
+    """Answer requests over HTTP as the run was judged, until Ctrl-C. Needs the extra `serve`."""
+    from pipelines.listing import find_run, require_model
+
+    folder = find_run(runs, run)
+    require_model(folder)
+    from pipelines.startup import start_tensorflow
+
+    start_tensorflow()
+    from pipelines.serving.load import load_run
+    from pipelines.serving.predict import Predictor
+    from pipelines.serving.server import MEBI
+    from pipelines.serving.server import serve as answer
+
+    answer(Predictor(load_run(folder, where=1), batch=batch), host=host, port=port, limit=limit * MEBI, say=say)
 
 
 @reported

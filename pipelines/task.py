@@ -65,6 +65,7 @@ class Task(ABC):
     length: ClassVar[str | None] = None  # decoded entry (int32 scalar) that counts the first dimension of entries that leave it free
     length_unit: ClassVar[int] = 1  # batches are padded to a multiple of it
     read_at_once: ClassVar[tuple[int, int]] = (16, 64)  # inputs of `predict` decoded in one call, and answered in one
+    sends: ClassVar[str] = ""  # what a client of `quartet serve` sends for one input, in words
     details: ClassVar[tuple[str, ...]] = ()  # outputs too long for a table: `predict` writes them as JSON lines only
     fills: Mapping[str, Any] = {}  # raw inputs whose free length is filled up, in a batch, with something other than 0 or the empty text
     decode_batch: Any = None  # a method, raw examples [batch] to what `decode` gives for each, padded with zeros: where that is much faster
@@ -179,6 +180,13 @@ class Task(ABC):
         """What `predict` was given (paths, globs, texts) as (name, one raw example, or why it cannot be read).
 
         A third entry holds the columns of the row it came from, which are written beside the answer in place of the name.
+        """
+
+    @abstractmethod
+    def take(self, sent: Any) -> dict[str, Any]:
+        """What a client of `quartet serve` sent for one input, the bytes of a file or a JSON value, as one raw example.
+
+        Opens no file and no address that `sent` names. Raises DataError for what it is not.
         """
 
     @abstractmethod

@@ -17,7 +17,7 @@ from recsys.judged_lists import judge_lists
 from recsys.lookup import finder, id_dtype, ids_of, missing
 from recsys.models.base import ListModel
 from recsys.protocol import TRAIN, VALIDATION
-from recsys.requests import Request, as_id, as_ids, requests
+from recsys.requests import Request, as_id, as_ids, requests, taken
 from recsys.settings import Retrieval, Sequential
 from recsys.users import UserSource, unpacked, user_sources
 
@@ -41,6 +41,7 @@ class ListTask(Task):
         "titles": "of each",
         "fallback": "nothing is known of the user and the history: these are the most popular items",
     }
+    sends = 'a request: a user\'s id, or an object such as {"user": 42} or {"history": [1, 2], "exclude_seen": true}'
     stored_decoded = True
     experiment: Sequential | Retrieval
 
@@ -221,14 +222,20 @@ class ListTask(Task):
     def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
         """Requests as JSON or in tables: a user's id, or {"user": ..., "history": [...], "allow": [...], "similar": ...,
         "exclude_seen": false}."""
-        spec = self.raw_spec()
-        keys = {str(self.experiment.data.user_key): "user", **{key: key for key in KEYS}}
+        spec, keys = self.raw_spec(), self._keys
         texts = [key for key, name in keys.items() if name != "exclude_seen" and spec[name].dtype == tf.string]
+        yield from requests(inputs, list(keys), "user", text=texts, raw=self._asked)
 
-        def raw(request: Request) -> dict[str, Any]:
-            return self._raw({keys[key]: value for key, value in request.items()}, spec)
+    def take(self, sent: Any) -> dict[str, Any]:
+        return self._asked(taken(sent, list(self._keys), "user"))
 
-        yield from requests(inputs, list(keys), "user", text=texts, raw=raw)
+    @property
+    def _keys(self) -> dict[str, str]:
+        """What a request may say -> the raw input it is."""
+        return {str(self.experiment.data.user_key): "user", **{key: key for key in KEYS}}
+
+    def _asked(self, request: Request) -> dict[str, Any]:
+        return self._raw({self._keys[key]: value for key, value in request.items()}, self.raw_spec())
 
     def _raw(self, request: dict[str, Any], spec: dict[str, tf.TensorSpec]) -> dict[str, Any]:
         row: dict[str, Any] = {}

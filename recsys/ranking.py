@@ -16,7 +16,7 @@ from recsys.catalogue import Catalogue, Histories
 from recsys.lookup import finder, id_dtype, missing
 from recsys.models.ranking import RankingModel
 from recsys.protocol import NAMES, TRAIN
-from recsys.requests import Request, as_id, requests
+from recsys.requests import Request, as_id, requests, taken
 from recsys.settings import Ranking as Experiment
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class RatedSource(ArraySource):
 class RankingTask(Task):
     """recsys.ranking. Facts: `user_ids`, `item_ids`, `features`, `label` (mean, low, high), `history_events`, `divided`."""
 
+    sends = 'a request: an object such as {"user": 42, "item": 7}, with whatever else the run reads, or the text user,item'
     stored_decoded = True
     experiment: Experiment
 
@@ -297,19 +298,26 @@ class RankingTask(Task):
 
     def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
         """Requests: {"user": ..., "item": ..., "time": ..., column: ...}, as JSON or in tables; or user,item."""
-        settings = self.experiment.data
-        spec = self.raw_spec()
+        spec, keys = self.raw_spec(), self._keys
+        texts = [key for key, name in keys.items() if spec[name].dtype == tf.string]
+        yield from requests(inputs, list(keys), "user", text=texts, raw=self._asked)
+
+    def take(self, sent: Any) -> dict[str, Any]:
+        return self._asked(taken(sent, list(self._keys), "user"))
+
+    @property
+    def _keys(self) -> dict[str, str]:
+        """What a request may say -> the raw input it is."""
+        settings, spec = self.experiment.data, self.raw_spec()
         ours = {"user": str(settings.user_key), "item": str(settings.item_key), "time": str(settings.time_key)}
-        names = {theirs: name for name, theirs in ours.items() if name in spec} | {name: name for name in spec}
-        texts = [theirs for theirs, name in names.items() if spec[name].dtype == tf.string]
+        return {theirs: name for name, theirs in ours.items() if name in spec} | {name: name for name in spec}
 
-        def raw(request: Request) -> dict[str, Any]:
-            pair = request.get("user")
-            if len(request) == 1 and isinstance(pair, str) and "," in pair and "item" in spec:
-                request = dict(zip(("user", "item"), (part.strip() for part in pair.split(",", 1))))
-            return self._raw({names[key]: value for key, value in request.items()}, spec)
-
-        yield from requests(inputs, list(names), "user", text=texts, raw=raw)
+    def _asked(self, request: Request) -> dict[str, Any]:
+        spec, pair = self.raw_spec(), request.get("user")
+        if len(request) == 1 and isinstance(pair, str) and "," in pair and "item" in spec:
+            request = dict(zip(("user", "item"), (part.strip() for part in pair.split(",", 1))))
+        keys = self._keys
+        return self._raw({keys[key]: value for key, value in request.items()}, spec)
 
     def _raw(self, request: dict[str, Any], spec: dict[str, tf.TensorSpec]) -> dict[str, Any]:
         row: dict[str, Any] = {}

@@ -43,15 +43,31 @@ def _all(inputs: Sequence[str], keys: Sequence[str], bare: str, text: Sequence[s
             yield given, {bare: given}
 
 
+def taken(sent: Any, keys: Sequence[str], bare: str) -> Request:
+    """What a client sent as a request: an object, UTF-8 of one, or a bare value. Raises DataError."""
+    if isinstance(sent, bytes):
+        try:
+            sent = sent.decode("utf-8-sig").strip()
+        except UnicodeDecodeError:
+            raise DataError("the request is not UTF-8") from None
+    if isinstance(sent, str) and sent.startswith("{"):
+        try:
+            sent = json.loads(sent)
+        except json.JSONDecodeError as error:
+            raise DataError(f"no JSON: {error.msg} at column {error.colno}") from None
+    if not isinstance(sent, dict):
+        return {bare: sent}
+    unknown = next((key for key in sent if key not in keys), None)
+    if unknown is not None:
+        raise DataError(f"{unknown!r} is nothing that can be asked{did_you_mean(unknown, keys)}; there are {listed(keys, 'and')}")
+    return sent
+
+
 def _from_json(text: str, keys: Sequence[str]) -> Request | Exception:
     try:
-        found = json.loads(text)
-    except json.JSONDecodeError as error:
-        return DataError(f"no JSON: {error.msg} at column {error.colno}")
-    unknown = next((key for key in found if key not in keys), None)
-    if unknown is not None:
-        return DataError(f"{unknown!r} is nothing that can be asked{did_you_mean(unknown, keys)}; there are {listed(keys, 'and')}")
-    return found
+        return taken(text.lstrip(), keys, "")
+    except DataError as error:
+        return error
 
 
 def _from_table(path: Path, keys: Sequence[str], text: Sequence[str]) -> Iterator[tuple[str, Request | Exception]]:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 MISTAKES_LISTED, PICTURES = 20, 12
 SHOWN = 6  # recordings in TensorBoard each epoch
-LONGEST = 600.0  # s; longer files are for speech.listen
 
 
 class CommandTask(SpeechTask):
@@ -189,8 +188,8 @@ class CommandTask(SpeechTask):
         for path, start, duration in find_recordings(inputs):
             name = part_name(path, start, duration)
             try:
-                if duration is None and audio.header(path).seconds > LONGEST:
-                    raise DataError(f"lasts over {LONGEST:.0f} s; python -m speech.listen finds commands in long recordings")
+                if duration is None and audio.header(path).seconds > self.longest:
+                    raise DataError(f"lasts over {self.longest:.0f} s; python -m speech.listen finds commands in long recordings")
                 found = audio.read(path, data.rate, channel=data.channel, start=start, duration=duration)
                 yield name, {"samples": found, "length": len(found)}
             except DataError as error:

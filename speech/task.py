@@ -4,7 +4,9 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
+from pipelines.errors import DataError
 from pipelines.task import Task
+from speech import audio
 from speech.augment import Augmenter
 from speech.features import FrontEnd
 from speech.settings import Commands, Transcription
@@ -17,6 +19,8 @@ class SpeechTask(Task):
         "samples": "recordings, full scale -1 to 1, at the model's rate; the shorter filled up at the end with anything",
         "length": "samples of each recording",
     }
+    sends = 'the bytes of a sound file; in JSON {"b64": "..."}'
+    longest: ClassVar[float] = 600.0  # s; of a recording that is answered at once
     experiment: Commands | Transcription
 
     def __init__(self, experiment: Commands | Transcription, facts: dict[str, Any] | None = None):
@@ -34,6 +38,15 @@ class SpeechTask(Task):
 
     def raw_spec(self) -> dict[str, tf.TensorSpec]:
         return {"samples": tf.TensorSpec([None, None], tf.float32), "length": tf.TensorSpec([None], tf.int32)}
+
+    def take(self, sent: Any) -> dict[str, Any]:
+        if not isinstance(sent, bytes):
+            raise DataError('send the bytes of a sound file; in JSON as {"b64": "..."}')
+        data = self.experiment.data
+        found = audio.read(sent, data.rate, channel=data.channel)
+        if len(found) > self.longest * data.rate:
+            raise DataError(f"lasts over {self.longest:.0f} s; send it in parts")
+        return {"samples": found, "length": len(found)}
 
 
 def part_name(path: object, start: float, duration: float | None) -> str:

@@ -42,6 +42,7 @@ class TranscriptionTask(SpeechTask):
     length = "length"
     details = ("words", "starts", "ends")
     read_at_once = (4, 16)
+    longest = 60.0
     meanings = {
         **SpeechTask.arriving,
         "text": "what is said",

@@ -191,6 +191,19 @@ def test_the_run_predicts(trained, tmp_path):
     assert made and all(one.error is None and one.values for one in made)
 
 
+def test_what_a_client_sends_is_taken_as_what_a_person_gives(trained, tmp_path):
+    case, run, _, splits = trained
+    given = case.inputs(tmp_path, splits)
+    read = [one[1] for one in run.task.read(given)]
+    sent = [path.read_bytes() for path in sorted(tmp_path.iterdir())] or [json.loads(one) if one[:1] == "{" else one for one in given]
+    taken = [run.task.take(one) for one in sent]
+    assert len(taken) == len(read) and run.task.sends
+    for mine, theirs in zip(taken, read):
+        assert set(mine) == set(theirs)
+        for name in mine:
+            np.testing.assert_equal(mine[name], theirs[name])
+
+
 SERVE = """
 import sys
 import sys

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.data.source import Source, Tensors
+from pipelines.errors import DataError
 from pipelines.reports import classification, classification_figures, figures
 from pipelines.task import Judgement, Splits, Task
 from pipelines.training.labels import class_weights, cross_entropy
@@ -34,6 +35,7 @@ class Classification(Task):
         "confidence": "its probability",
         "probabilities": "of each class",
     }
+    sends = 'the bytes of an image file; in JSON {"b64": "..."}'
     experiment: ImageClassification
 
     @property
@@ -178,6 +180,11 @@ class Classification(Task):
                 yield str(path), {"image": Path(path).read_bytes()}
             except OSError as error:
                 yield str(path), error
+
+    def take(self, sent: Any) -> dict[str, Any]:
+        if not isinstance(sent, bytes):
+            raise DataError('send the bytes of an image file; in JSON as {"b64": "..."}')
+        return {"image": sent}
 
     def respond(self, answers: Tensors) -> Tensors:
         """label [batch] string, confidence [batch] float32, probabilities [batch, classes] float32."""

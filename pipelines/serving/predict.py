@@ -67,6 +67,10 @@ class Predictor:
         """Answers in the order of the inputs; reads ahead a little, and holds no more than that."""
         yield from self._answered(self._decoded(self.run.task.read(inputs)))
 
+    def together(self, read: list[Read]) -> list[Prediction]:
+        """Answers what was read, in one batch."""
+        return list(self._answer([self._decode(read)])) if read else []
+
     def follow(self, inputs: list[str]) -> Iterator[Prediction]:
         """Answers inputs that come slowly: each as soon as it is there; as many together as wait already."""
         came: Queue[Read | BaseException | None] = Queue(2 * self.batch)

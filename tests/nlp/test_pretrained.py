@@ -64,7 +64,7 @@ def test_a_class_that_facts_name_must_be_one_of_keras_hub():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not HERE and not os.environ.get("QUARTET_REQUIRE_PRETRAINED"),
+@pytest.mark.skipif(not HERE and not os.environ.get("QUARTET_REQUIRE_EXTRAS"),
                     reason="needs the extra `pretrained` (keras-hub, tensorflow-text): what it tests is not tested here")
 def test_a_preset_is_trained_further_and_not_needed_again(tmp_path):
     def run(*arguments):

@@ -1,0 +1,248 @@
+"""A run behind HTTP: what many clients send at a time is answered together, with the same functions as `predict`.
+
+    GET  /          what the run is, what it takes and gives
+    GET  /health    200 once it answers
+    POST /predict   one file as the body, several as multipart/form-data, or {"inputs": [...]} as JSON
+
+One thread computes. Whatever came while it did so is the next batch, so a lone request waits for nobody, and a crowd fills the device.
+An input that cannot be read has its error in the place of an answer. A client never names a file or an address of the server's.
+"""
+
+import asyncio
+import base64
+import binascii
+import io
+import json
+from concurrent.futures import Future
+from dataclasses import dataclass
+from queue import Empty, Full, Queue
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+from pipelines.errors import ConfigError, DataError
+from pipelines.serving.output import Prediction, Shown, write_jsonl
+from pipelines.serving.predict import Predictor
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+MEBI = 1 << 20
+WAITING = 16  # batches that may wait; more is refused, so that a crowd cannot fill the memory
+
+
+class Busy(Exception):
+    """Too many inputs wait already."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One input as it waits for its answer."""
+
+    name: str
+    raw: dict[str, Any]
+    answer: "Future[Prediction]"
+
+
+class Answering:
+    """Answers inputs from any thread, those that wait together in one batch."""
+
+    def __init__(self, predictor: Predictor):
+        self.predictor = predictor
+        self.room = WAITING * predictor.batch
+        self._waiting: Queue[Sent] = Queue(self.room)
+        Thread(target=self._work, daemon=True).start()
+
+    def submit(self, name: str, raw: dict[str, Any]) -> "Future[Prediction]":
+        """The answer to come. Raises Busy where too many wait."""
+        sent = Sent(name, raw, Future())
+        try:
+            self._waiting.put_nowait(sent)
+        except Full:
+            raise Busy from None
+        return sent.answer
+
+    def _work(self) -> None:
+        while True:
+            batch = [self._waiting.get()]
+            while len(batch) < self.predictor.batch:
+                try:
+                    batch.append(self._waiting.get_nowait())
+                except Empty:
+                    break
+            self._answer([sent for sent in batch if sent.answer.set_running_or_notify_cancel()])
+
+    def _answer(self, batch: list[Sent]) -> None:
+        try:
+            found = self.predictor.together([(one.name, one.raw) for one in batch])
+        except Exception as error:  # its client must hear of it, the others be answered
+            if len(batch) == 1:
+                batch[0].answer.set_exception(error)
+                return
+            for sent in batch:
+                self._answer([sent])
+            return
+        for sent, prediction in zip(batch, found, strict=True):
+            sent.answer.set_result(prediction)
+
+
+def make_app(predictor: Predictor, *, limit: int = 64 * MEBI) -> "Starlette":
+    """The application.
+
+    Args:
+        predictor: of the run.
+        limit: bytes that a request may have.
+
+    Raises:
+        ConfigError: the extra `serve` is not installed.
+    """
+    try:
+        from starlette.applications import Starlette
+        from starlette.concurrency import run_in_threadpool
+        from starlette.responses import JSONResponse, PlainTextResponse
+        from starlette.routing import Route
+    except ImportError as error:
+        raise ConfigError(f"quartet serve needs the extra: pip install 'keras-quartet[serve]' ({error})") from error
+    task = predictor.run.task
+    answering = Answering(predictor)
+
+    async def about(request: "Request") -> "Response":
+        return JSONResponse(described(predictor))
+
+    async def health(request: "Request") -> "Response":
+        return PlainTextResponse("ready\n")
+
+    async def predict(request: "Request") -> "Response":
+        try:
+            shown = Shown.of(predictor.columns, predictor.classes, top=_count(request, "top"), every=_flag(request, "probabilities"),
+                             details=task.details)
+            inputs = await _inputs(request, limit)
+            if len(inputs) > answering.room:
+                raise _TooLarge(f"{len(inputs):,} inputs are too many for one request; send {answering.room:,} at most")
+        except (DataError, ConfigError) as error:
+            return JSONResponse({"error": str(error)}, status_code=413 if isinstance(error, _TooLarge) else 400)
+
+        def take(value: Any) -> dict[str, Any] | DataError:
+            try:
+                return task.take(value)
+            except DataError as error:
+                return error
+
+        answers: list[Any] = []
+        try:
+            for name, value in inputs:
+                raw = await run_in_threadpool(take, value)
+                answers.append(Prediction(name, error=str(raw)) if isinstance(raw, DataError) else answering.submit(name, raw))
+        except Busy:
+            for one in answers:
+                if isinstance(one, Future):
+                    one.cancel()
+            return JSONResponse({"error": "too many requests wait; try again in a second"}, status_code=503, headers={"Retry-After": "1"})
+        found = [await asyncio.wrap_future(one) if isinstance(one, Future) else one for one in answers]
+        file = io.StringIO()
+        write_jsonl(found, shown, file)
+        rows = [json.loads(line) for line in file.getvalue().splitlines()]
+        return JSONResponse({"answers": rows})
+
+    routes = [Route("/", about), Route("/health", health), Route("/predict", predict, methods=["POST"])]
+    return Starlette(routes=routes)
+
+
+def described(predictor: Predictor) -> dict[str, Any]:
+    """The run as clients need to know it."""
+    run = predictor.run
+    meanings = run.task.meanings
+    return {
+        "run": f"{run.name}/{run.folder.path.name}", "task": run.task.experiment.task, "send": run.task.sends,
+        "gives": {name: meanings.get(name, "") for name in predictor.columns},
+        **({"classes": list(predictor.classes)} if predictor.classes else {}),
+    }
+
+
+class _TooLarge(DataError):
+    """A request of more bytes than are taken."""
+
+
+async def _inputs(request: "Request", limit: int) -> list[tuple[str, Any]]:
+    """(name, bytes or JSON value) of each input of a request. Raises DataError."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise _TooLarge(f"the request has over {limit // MEBI:,} MiB; send less at a time (quartet serve --limit sets it)")
+    if kind == "multipart/form-data":
+        return await _parts(request, bytes(body))
+    if kind != "application/json":
+        if not body:
+            raise DataError('the request is empty: send a file as its body, or {"inputs": [...]} as application/json')
+        return [("input", bytes(body))]
+    try:
+        found = json.loads(bytes(body))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise DataError(f"the request is no JSON: {error}") from None
+    if not isinstance(found, dict) or not isinstance(found.get("inputs"), list) or not found["inputs"]:
+        raise DataError('the request has no inputs: {"inputs": [...]}, a value for each')
+    return [(f"input {number}", _plain(value)) for number, value in enumerate(found["inputs"], 1)]
+
+
+async def _parts(request: "Request", body: bytes) -> list[tuple[str, Any]]:
+    from starlette.datastructures import UploadFile
+    from starlette.formparsers import MultiPartException, MultiPartParser
+
+    async def stream() -> Any:
+        yield body
+
+    try:
+        form = await MultiPartParser(request.headers, stream()).parse()
+    except (MultiPartException, KeyError) as error:
+        raise DataError(f"the request is no multipart/form-data: {error}") from None
+    files = [(value.filename or name, await value.read()) if isinstance(value, UploadFile) else (name, value)
+             for name, value in form.multi_items()]
+    if not files:
+        raise DataError("the request has no file")
+    return files
+
+
+def _plain(value: Any) -> Any:
+    """Bytes in place of {"b64": ...}, as TensorFlow Serving's REST interface has them."""
+    if isinstance(value, dict) and set(value) == {"b64"}:
+        try:
+            return base64.b64decode(value["b64"], validate=True)
+        except (binascii.Error, TypeError, ValueError) as error:
+            raise DataError(f"b64: {error}") from None
+    return value
+
+
+def _count(request: "Request", name: str) -> int:
+    given = request.query_params.get(name, "0")
+    if not given.isdecimal():
+        raise DataError(f"{name}={given}: a number of classes is wanted")
+    return int(given)
+
+
+def _flag(request: "Request", name: str) -> bool:
+    return request.query_params.get(name, "false").lower() in ("1", "true", "yes", "")
+
+
+def serve(predictor: Predictor, *, host: str, port: int, limit: int, say: Any) -> None:
+    """Answers until a signal comes. `say` is told the address once requests are answered; port 0 takes a free one.
+
+    Raises:
+        ConfigError: the port is taken, the address is none of this machine, or the extra `serve` is not installed.
+    """
+    import socket
+
+    app = make_app(predictor, limit=limit)
+    import uvicorn
+
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        bound = socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise ConfigError(f"--host {host} --port {port}: {error.strerror or error}; name another") from None
+    name = f"[{host}]" if ":" in host else host
+    say(f"serving      http://{name}:{bound.getsockname()[1]}")
+    with bound:
+        uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off")).run(sockets=[bound])

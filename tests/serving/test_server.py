@@ -1,0 +1,145 @@
+"""`quartet serve`: over HTTP come the answers of the evaluation, each client its own, and what cannot be read has an error in its place."""
+
+import base64
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from tests import finished_run
+
+HERE = all(importlib.util.find_spec(name) for name in ("starlette", "uvicorn", "python_multipart"))
+needs_extra = pytest.mark.skipif(not HERE and not os.environ.get("QUARTET_REQUIRE_EXTRAS"),
+                                 reason="needs the extra `serve`: what it tests is not tested here")
+
+
+@pytest.fixture(scope="module")
+def server():
+    """(address, process) of a server in a process of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipelines.cli", "serve", str(finished_run.run()), "--port", "0", "--limit", "1", "--batch", "8"],
+        stderr=subprocess.PIPE, text=True, env=finished_run.environment())
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if line.startswith("serving"):
+            break
+    else:
+        raise AssertionError("".join(said))
+    yield said[-1].split()[1], process
+    process.kill()
+    process.wait()
+
+
+def post(address, body, kind="application/octet-stream", query=""):
+    """(status, what was answered)."""
+    request = urllib.request.Request(f"{address}/predict{query}", body, {"Content-Type": kind}, method="POST")
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def as_json(images):
+    return json.dumps({"inputs": [{"b64": base64.b64encode(image).decode()} for image in images]}).encode()
+
+
+def shares(answer):
+    return np.array(list(answer["probabilities"].values()))
+
+
+@needs_extra
+def test_a_file_as_the_body_is_answered_as_it_was_judged(server, judged):
+    images, _, probabilities = judged
+    status, found = post(server[0], images[0], "image/png", "?probabilities=1&top=2")
+    (answer,) = found["answers"]
+    assert status == 200 and np.abs(shares(answer) - probabilities[0]).max() <= 1e-5
+    assert answer["label"] == str(probabilities[0].argmax()) and answer["top"][0]["label"] == answer["label"]
+
+
+@needs_extra
+def test_several_files_are_answered_in_their_order_and_a_broken_one_has_an_error(server, judged):
+    images, _, probabilities = judged
+    parts = [("a.png", images[1]), ("half.png", images[0][:60]), ("b.png", images[2])]
+    head = b'--limit\r\nContent-Disposition: form-data; name="file"; filename="%s"\r\n\r\n%s\r\n'
+    body = b"".join(head % (name.encode(), data) for name, data in parts) + b"--limit--\r\n"
+    status, found = post(server[0], body, "multipart/form-data; boundary=limit", "?probabilities=1")
+    first, broken, last = found["answers"]
+    assert status == 200 and [one["input"] for one in found["answers"]] == ["a.png", "half.png", "b.png"]
+    assert set(broken) == {"input", "error"}
+    assert np.abs(shares(first) - probabilities[1]).max() <= 1e-5 and np.abs(shares(last) - probabilities[2]).max() <= 1e-5
+
+
+@needs_extra
+def test_many_clients_get_each_their_own_answers(server, judged):
+    images, _, probabilities = judged
+
+    def ask(number):
+        some = [number % len(images), (number * 7 + 1) % len(images)]
+        status, found = post(server[0], as_json([images[one] for one in some]), "application/json", "?probabilities=1")
+        assert status == 200
+        return max(np.abs(shares(answer) - probabilities[one]).max() for one, answer in zip(some, found["answers"]))
+
+    with ThreadPoolExecutor(16) as pool:
+        assert max(pool.map(ask, range(64))) <= 1e-5
+
+
+@needs_extra
+@pytest.mark.parametrize("body, kind, status, part", [
+    (b"", "application/octet-stream", 400, "the request is empty"),
+    (b"{", "application/json", 400, "is no JSON"),
+    (b'{"inputs": "a"}', "application/json", 400, "has no inputs"),
+    (b'{"inputs": [{"b64": "?"}]}', "application/json", 400, "b64"),
+    (b"nothing", "multipart/form-data", 400, "multipart"),
+    (bytes((1 << 20) + 1), "image/png", 413, "over 1 MiB"),
+    (json.dumps({"inputs": ["x"] * 1000}).encode(), "application/json", 413, "send 128 at most"),
+])
+def test_a_wrong_request_is_said_to_be_one(server, body, kind, status, part):
+    code, found = post(server[0], body, kind)
+    assert code == status and part in found["error"]
+
+
+@needs_extra
+def test_a_client_names_no_file_of_the_server(server):
+    status, found = post(server[0], json.dumps({"inputs": ["/etc/passwd"]}).encode(), "application/json")
+    assert status == 200 and "send the bytes" in found["answers"][0]["error"]
+
+
+@needs_extra
+def test_it_says_what_it_is_and_ends_when_asked(server):
+    address, process = server
+    with urllib.request.urlopen(f"{address}/", timeout=60) as answer:
+        found = json.load(answer)
+    assert found["run"] == "vision/digits/small" and "image file" in found["send"]
+    assert found["classes"] == [str(digit) for digit in range(10)]
+    assert urllib.request.urlopen(f"{address}/health", timeout=60).status == 200
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) in (0, 143, -signal.SIGTERM)
+
+
+@needs_extra
+def test_a_port_that_is_taken_is_a_plain_error():
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = finished_run.quartet("serve", str(finished_run.run()), "--port", str(taken.getsockname()[1]))
+    assert done.returncode == 2 and "name another" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_without_the_extra_the_message_names_it(loaded, monkeypatch):
+    from pipelines.errors import ConfigError
+    from pipelines.serving.predict import Predictor
+    from pipelines.serving.server import make_app
+
+    monkeypatch.setitem(sys.modules, "starlette.applications", None)
+    with pytest.raises(ConfigError, match=r"keras-quartet\[serve\]"):
+        make_app(Predictor(loaded))
