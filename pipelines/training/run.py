@@ -142,8 +142,8 @@ class _Run:
                 progress.note(f"going on from step {loop.step:,} of {loop.steps:,}")
             else:
                 session.task.initialise(session.model, map(session.task.prepare, session.feed.judged(INITIAL_BATCH)))
-                for average, weight in zip(session.averages, session.weights):
-                    average.assign(weight.value)
+                for average, variable in zip(session.averages, session.averaged):
+                    average.assign(variable.value)
             log.log = MetricsLog(self.folder.metrics, resume_step=loop.step if resumed else None)
             if self.experiment.monitor.tensorboard:
                 log.writers = {
@@ -215,7 +215,7 @@ class _Run:
             source,
             machine=session.machine,
             data=self.experiment.data,
-            averages=session.averages,
+            averages=zip(session.averaged, session.averages),
             batch=batch_size(self.experiment.evaluate, self.experiment.train.batch_size),
         )
 
@@ -229,8 +229,8 @@ class _Run:
         self.best_epoch = epoch
         if epoch is not None:
             self.notes.append(f"Judged{'' if self.call.trial else ' and saved'}: the weights of epoch {epoch}, best on {best.watch}.")
-        for weight, average in zip(session.weights, session.averages):
-            weight.assign(average.value)
+        for variable, average in zip(session.averaged, session.averages):
+            variable.assign(average.value)
         judged = evaluator.answers() if evaluator else None
         if judged is not None:
             session.task.facts.update(session.task.choose(*judged))

@@ -13,7 +13,7 @@ from pipelines.errors import ConfigError, DataError
 from pipelines.task import Splits, Task
 from pipelines.training import devices, optimizers
 from pipelines.training.hooks import Unfreeze
-from pipelines.training.step import Step
+from pipelines.training.step import Step, statistics_of
 from pipelines.training.tables import TableOptimizer, all_variables, tables_of
 
 
@@ -30,7 +30,8 @@ class Session:
     model: keras.Model
     optimizer: keras.optimizers.Optimizer
     weights: list[keras.Variable]  # all that may train, in the optimizer's order
-    averages: list[keras.Variable]  # their moving averages, or none
+    averaged: list[keras.Variable]  # of what there are moving averages: those weights, then batch statistics; or nothing
+    averages: list[keras.Variable]  # one for each of these
     tables: TableOptimizer
     step: Step
     freezing: list[Unfreeze]
@@ -121,16 +122,16 @@ def assemble(
         model.optimizer = optimizer
         # from numbers: given the tf.Variable of a weight, a keras.Variable would take that itself, not its value
         tables = TableOptimizer(tables_of(model), train.tables, train.clip)
+        averaged = [*weights, *statistics_of(model)] if train.ema else []
         averages = [
-            keras.Variable(weight.numpy(), trainable=False, dtype="float32", name=f"{weight.name}_average")
-            for weight in (weights if train.ema else ())
+            keras.Variable(variable.numpy(), trainable=False, dtype="float32", name=f"{variable.name}_average") for variable in averaged
         ]
     step = Step(
         task=task,
         model=model,
         optimizer=optimizer,
         weights=weights,
-        averages=averages,
+        averages=list(zip(averaged, averages)),
         tables=tables,
         machine=machine,
         plan=plan,
@@ -138,4 +139,4 @@ def assemble(
         train=train,
         steps=steps,
     )
-    return Session(task, splits, machine, plan, steps, feed, model, optimizer, weights, averages, tables, step, freezing)
+    return Session(task, splits, machine, plan, steps, feed, model, optimizer, weights, averaged, averages, tables, step, freezing)

@@ -79,11 +79,12 @@ def test_scores_are_means_over_each_example_once(tmp_path, batch):
 
 
 def test_validation_and_model_are_of_the_averages(tmp_path):
-    report = run(tmp_path, train={"ema": 0.9, "keep": "last", "learning_rate": {"peak": 0.05}})
+    report = run(tmp_path, model="norm", train={"ema": 0.9, "keep": "last", "learning_rate": {"peak": 0.05}})
     arrays, _ = checkpoint(tmp_path)
-    for number, weight in enumerate(model_weights(tmp_path)):
-        np.testing.assert_array_equal(weight, arrays[f"averages/{number:04d}"])
-        assert np.abs(weight - arrays[f"weights/{number:04d}"]).max() > 1e-5
+    found = {(weight.shape, weight.tobytes()) for weight in model_weights(tmp_path)}  # weights and batch statistics
+    averages, raw = ([value for name, value in arrays.items() if name.startswith(group)] for group in ("averages/", "weights/"))
+    assert found == {(average.shape, average.tobytes()) for average in averages} and len(found) == 10
+    assert not found & {(value.shape, value.tobytes()) for value in raw}
     assert rows(tmp_path)[-1]["validation/accuracy"] == report["metrics"]["validation/accuracy"]["value"]
 
 
