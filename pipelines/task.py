@@ -30,7 +30,7 @@ class Splits:
     test: Source | None
     facts: dict[str, Any] = field(default_factory=dict)  # JSON values: class names, statistics, vocabulary
     skipped: tuple[str, ...] = ()  # examples left out under on_bad_example: skip, each with its reason
-    notes: tuple[str, ...] = ()  # what a reader of the report should know: how splits were made, resized from, ...
+    notes: tuple[str, ...] = ()  # for a reader of the report: how splits were made, resized from, ...; said at the start, too, if Warned
 
 
 @dataclass(frozen=True)

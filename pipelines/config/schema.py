@@ -39,9 +39,11 @@ class Data(Section):
     """What every domain's data section has; a domain adds its sources and columns."""
 
     validation: Share | str = setting(
-        0.1, "share of train held out for validation (stratified where there are labels), or the name of a split or folder", unit="share")
+        "validation", "the split or folder to choose by (validation also means val, valid and dev); where the data have none of that name, "
+        "and with a number instead of a name, a share of train is held out (0.1; stratified where there are labels)", unit="share")
     test: Share | str | None = setting(
-        "test", "the split or folder judged once at the end, or a share of all data; null for none")
+        "test", "the split or folder judged once at the end; where the data have no test split, and with a number instead of a name, a "
+        "share of all is held out (0.2); null for none", unit="share")
     split_seed: int = setting(0, "seed of every split this run makes; kept apart from train.seed so that seeds share one split", ge=0)
     group_by: str | None = setting(
         None, "column (or 'folder' for the parent folder's name) whose value stays on one side of every split")

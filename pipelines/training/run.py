@@ -13,6 +13,7 @@ import numpy as np
 
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment
+from pipelines.data.divide import Warned
 from pipelines.data.source import Source
 from pipelines.errors import ConfigError, TrainingError
 from pipelines.files import write_json
@@ -124,6 +125,9 @@ class _Run:
         assembled = time.perf_counter()
         with Progress(session.steps, session.plan.steps_per_epoch, self.call.quiet) as progress:
             insight.describe(session, self.call.name, progress.note)
+            for note in session.splits.notes:
+                if isinstance(note, Warned) and not trial:
+                    progress.warning(note)
             self.environment = {**(self.call.environment or {}), **devices.describe(session.machine), "data": fingerprint}
             write_json(self.folder.environment, self.environment)
             loop_hooks, best, log = self._hooks(session, evaluator, progress)

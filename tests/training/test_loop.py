@@ -1,5 +1,6 @@
 """The loop and its hooks: what is logged, kept, stopped and resumed. In one process; kills are exceptions."""
 
+import dataclasses
 import json
 import time
 
@@ -9,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines.config.schema import LearningRate, Train
+from pipelines.data.divide import Warned
 from pipelines.errors import ConfigError
 from pipelines.monitoring.meter import Meter
 from pipelines.training.evaluation import Evaluator
@@ -375,6 +377,18 @@ class Slow(ToyTask):
 
         label = tf.ensure_shape(tf.numpy_function(wait, [raw["label"]], tf.int32), [])
         return {**raw, "label": label}
+
+
+class NotAllUsed(ToyTask):
+    def splits(self):
+        return dataclasses.replace(super().splits(), notes=("as it is", Warned("not used of it: val")))
+
+
+def test_notes_that_warn_are_said_when_training_starts_and_all_stand_in_the_report(tmp_path, capsys):
+    report = run(tmp_path, task=NotAllUsed, train={"epochs": 1})
+    said = "".join(capsys.readouterr())
+    assert "warning: not used of it: val" in said and "as it is" not in said
+    assert report["notes"][:2] == ["as it is", "not used of it: val"]
 
 
 def test_time_is_accounted_for(tmp_path, capsys):

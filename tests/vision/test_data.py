@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from pipelines.config.load import load as shipped_experiment
 from pipelines.data.stream import StreamSource
 from pipelines.errors import DataError
 from pipelines.files import finite
@@ -92,8 +93,9 @@ def test_split_seed_alone_decides(tmp_path):
 def test_folders_for_the_splits(tmp_path):
     for part, count in (("train", 6), ("val", 3), ("test", 2)):
         folder(tmp_path / part, {"cat": count, "dog": count}, seed=ord(part[0]))
-    splits = load(source="folder", path=str(tmp_path), validation="validation")
-    assert sizes(splits) == [12, 6, 4] and all("val" in name for name in names(splits.validation))
+    shipped = shipped_experiment("vision/folder", [f"data.path={tmp_path}"]).experiment
+    for splits in (load(source="folder", path=str(tmp_path)), load_images(shipped)):
+        assert sizes(splits) == [12, 6, 4] and all("val" in name for name in names(splits.validation))
     splits = load(source="folder", path=str(tmp_path), validation=0.0, test=None)
     assert sizes(splits) == [12, None, None] and "not used" in splits.notes[0]
 
