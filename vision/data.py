@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ def load_images(experiment: ImageClassification) -> Splits:
     opened = open_data(data)
     skipped = list(opened.skipped)
     load = opened.load if data.on_bad_example == "stop" else _only_readable(opened.load, data, skipped)
-    train, validation, test, notes = divide(opened.names, _not_empty(load, opened.place), data, opened.place)
+    train, validation, test, notes = divide(opened.names, not_empty(load, opened.place), data, opened.place)
     classes = opened.classes
     if len(classes) < 2 and (validation is not None or test is not None):  # data that a finished run is judged on may have one
         raise DataError(f"{opened.place} has one class only ({', '.join(classes)}); classification needs two or more")
@@ -74,7 +74,9 @@ def load_images(experiment: ImageClassification) -> Splits:
     return Splits(train=train, validation=validation, test=test, facts=facts, skipped=tuple(skipped), notes=(*opened.notes, *notes))
 
 
-def _not_empty(load: Callable[[str], Source], place: str) -> Callable[[str], Source]:
+def not_empty(load: Callable[[str], Source], place: str) -> Callable[[str], Source]:
+    """`load` with a DataError for a split that holds nothing."""
+
     def loaded(split: str) -> Source:
         source = load(split)
         if not len(source):
@@ -89,13 +91,17 @@ def _only_readable(load: Callable[[str], Source], data: ImageData, skipped: list
 
     def loaded(split: str) -> Source:
         source = load(split)
-        bad = _remembered_bad(source, data)
-        if not bad:
-            return source
-        skipped.extend(f"{source.name(number)}: {reason}" for number, reason in bad)
-        return source.subset(np.setdiff1d(np.arange(len(source)), [number for number, _ in bad]))
+        return without(source, _remembered_bad(source, data), skipped)
 
     return loaded
+
+
+def without(source: Source, bad: Sequence[tuple[int, str]], skipped: list[str]) -> Source:
+    """The source without its unreadable examples, (number, reason), which are named in `skipped`."""
+    if not bad:
+        return source
+    skipped.extend(f"{source.name(number)}: {reason}" for number, reason in bad)
+    return source.subset(np.setdiff1d(np.arange(len(source)), [number for number, _ in bad]))
 
 
 def _remembered_bad(source: Source, data: ImageData) -> list[tuple[int, str]]:
