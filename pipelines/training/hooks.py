@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from pipelines.config.schema import Freeze, Train
 from pipelines.errors import ConfigError, TrainingError
+from pipelines.files import why
 from pipelines.training import state
 from pipelines.training.evaluation import Evaluator
 from pipelines.training.loop import Hook, Loop, means
@@ -94,7 +95,7 @@ class KeepBest(Hook):
             except OSError as error:
                 before = f"the weights of epoch {self.epoch} stay the best that are kept" if self.best is not None else "none are kept yet"
                 self.say(f"{self._file(loop.epoch)}: the best weights so far, of epoch {loop.epoch}, could not be saved: "
-                         f"{state.why(error)}; {before}. Free some space")
+                         f"{why(error)}; {before}. Free some space")
                 return False
         return True
 
@@ -228,7 +229,7 @@ class Log(Hook):
             self.log.append(row)
         except OSError as error:
             if not self._failed:
-                self.progress.warning(f"{self.log.path}: a line could not be written: {state.why(error)}; training goes on, "
+                self.progress.warning(f"{self.log.path}: a line could not be written: {why(error)}; training goes on, "
                                       "and its curves have a gap")
             self._failed = True
 
@@ -345,7 +346,7 @@ class Checkpoint(Hook):
                 state.save(self.file, self.groups, carry, about)
         except OSError as error:
             kept = f"the checkpoint of step {self._saved_step:,} is whole and kept" if self._saved_step >= 0 else "there is none yet"
-            message = f"{self.file}: the checkpoint of step {loop.step:,} could not be saved: {state.why(error)}; {kept}"
+            message = f"{self.file}: the checkpoint of step {loop.step:,} could not be saved: {why(error)}; {kept}"
             if loop.interrupted is not None:
                 raise TrainingError(message) from error
             self.say(message)
