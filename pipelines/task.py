@@ -78,6 +78,7 @@ class Task(ABC):
         """
         self.experiment = experiment
         self.facts = facts or {}
+        self.read_notes: list[str] = []  # what `read` has to say besides its inputs, such as how many files of a folder are none
         self.drawing = Sparingly()  # for pictures in `show` and `show_epoch`; texts and numbers cost little and come each epoch
 
     @abstractmethod
