@@ -8,6 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pipelines.config.fitting import accumulation_of, device_count, wrong_options
+from pipelines.config.keras_names import keras_arguments
+from pipelines.errors import ConfigError
+
 
 def setting(default: Any, meaning: str, *, unit: str = "", path: bool = False, names: str = "", **limits: Any) -> Any:
     """A setting: its default (`...` where one must be given), meaning, unit, and pydantic's limits.
@@ -215,6 +219,16 @@ class Experiment(Section):
             found.append(("train.batch_size", f"{train.batch_size} is not a multiple of train.accumulation = {train.accumulation}"))
         elif train.micro_batch_size and train.batch_size % train.micro_batch_size:
             found.append(("train.batch_size", f"{train.batch_size} is not a multiple of train.micro_batch_size = {train.micro_batch_size}"))
+        elif (devices := device_count(train)) is not None:
+            try:
+                accumulation_of(train, devices)
+            except ConfigError as error:
+                found.append(("train.batch_size", str(error).removeprefix("train.batch_size: ")))
+        optimizer = keras_arguments("keras.optimizers", train.optimizer.name)
+        if optimizer is not None:
+            found += wrong_options(train.optimizer, *optimizer)
+        if train.early_stopping and self.data.validation == 0:
+            found.append(("train.early_stopping", "data.validation is 0, so there is nothing to judge by; set data.validation"))
         if train.learning_rate.schedule == "step" and not train.learning_rate.milestones:
             found.append(("train.learning_rate.milestones", "schedule: step needs milestones, such as [0.5, 0.75]"))
         if train.learning_rate.milestones and train.learning_rate.schedule != "step":

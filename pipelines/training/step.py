@@ -8,7 +8,7 @@ number of replicas, dropout and batch statistics included.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -51,17 +51,18 @@ class Step:
         feed: where examples come from.
         train: the settings.
         steps: steps of the whole run, for the learning rate.
+        score_names: of the task's scores, in their order.
     """
 
     def __init__(self, *, task: Task, model: keras.Model, optimizer: keras.optimizers.Optimizer, weights: list[keras.Variable],
                  averages: list[tuple[keras.Variable, keras.Variable]], tables: TableOptimizer, machine: Machine, plan: order.Plan,
-                 feed: Feed, train: Train, steps: int):
+                 feed: Feed, train: Train, steps: int, score_names: list[str]):
         self.task, self.model, self.optimizer, self.machine = task, model, optimizer, machine
         self.weights, self.tables = weights, tables
         self.averages = [average for _, average in averages[: len(weights)]]
         self.average_of = {id(statistic): average for statistic, average in averages[len(weights):]}
         self.plan, self.feed, self.train, self.steps = plan, feed, train, steps
-        self.score_names = self._find_scores()
+        self.score_names = score_names
         self.retrace()
 
     def retrace(self) -> None:
@@ -276,14 +277,19 @@ class Step:
     def _values(self, variables: list, replica: int) -> list:
         return [tf.convert_to_tensor(self._copy(variable, replica)) for variable in variables]
 
-    def _find_scores(self) -> list[str]:
-        """The names of the task's scores, from a trace on symbols (nothing is computed)."""
-        def scores(examples: Any) -> dict:
-            inputs, targets = self.task.prepare(examples)
-            return self.task.scores(self.model(inputs, training=False), targets)
 
-        spec = {key: tf.TensorSpec([1, *value.shape], value.dtype) for key, value in self.feed.spec.items()}
-        return list(tf.function(scores, autograph=False).get_concrete_function(spec).structured_outputs)
+def find_scores(task: Task, model: keras.Model, spec: Mapping[str, tf.TensorSpec]) -> list[str]:
+    """The names of the task's scores, from a trace on symbols (nothing is computed).
+
+    Args:
+        spec: name -> spec of one decoded example.
+    """
+    def scores(examples: Any) -> dict:
+        inputs, targets = task.prepare(examples)
+        return task.scores(model(inputs, training=False), targets)
+
+    one = {key: tf.TensorSpec([1, *value.shape], value.dtype) for key, value in spec.items()}
+    return list(tf.function(scores, autograph=False).get_concrete_function(one).structured_outputs)
 
 
 def clip(gradients: list, norm: tf.Tensor, settings: Clip) -> list:

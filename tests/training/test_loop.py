@@ -183,6 +183,14 @@ def test_watch_must_be_a_metric(tmp_path):
         run(tmp_path, train={"watch": "acuracy"})
 
 
+def test_settings_wrong_for_all_data_are_found_before_they_are_decoded(tmp_path, monkeypatch):
+    monkeypatch.setattr("pipelines.training.session.make_feed", lambda *_, **__: pytest.fail("decoded"))
+    for train, message in (({"watch": "acuracy"}, "train.watch"), ({"optimizer": {"name": "adam", "momentum": 0.9}}, "no option"),
+                           ({"freeze": {"layers": ["nothing"]}}, "matches no layer")):
+        with pytest.raises(ConfigError, match=message):
+            run(tmp_path, train=train)
+
+
 class NoValidation(ToyTask):
     def splits(self):
         import dataclasses
