@@ -2,7 +2,7 @@
 
 import fnmatch
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -193,7 +193,8 @@ class Log(Hook):
         }
         if loop.run_steps.machine.precision == "float16":
             row["loss_scale"] = float(loop.carry.loss_scale)
-        speed = {"examples_per_second": rate, "input_wait_fraction": min(1.0, waited / seconds), "memory_bytes": memory()}
+        speed = {"examples_per_second": rate, "input_wait_fraction": min(1.0, waited / seconds), "memory_bytes": memory(),
+                 **device_memory(loop.run_steps.machine.devices)}
         with loop.meter.part("callbacks"):
             self._append({"step": loop.step, "epoch": loop.step / loop.plan.steps_per_epoch, "time_s": loop.seconds, **row, **speed})
             if "train" in self.writers:
@@ -367,6 +368,15 @@ def rate_at(loop: Loop, step: int) -> float:
     """The learning rate of a step: the schedule's, times the optimizer's own, which is 1 unless a callback changed it."""
     scheduled = learning_rate(loop.run_steps.train.learning_rate, loop.steps, tf.constant(step))
     return float(scheduled) * float(loop.run_steps.optimizer.learning_rate.value.numpy())
+
+
+def device_memory(devices: Sequence[str]) -> dict[str, int]:
+    """device_memory_bytes: the most that any of the GPUs held so far, bytes; nothing for CPUs, and where TensorFlow does not count."""
+    try:
+        peaks = [tf.config.experimental.get_memory_info(name)["peak"] for name in devices if name.startswith("GPU")]
+    except (ValueError, tf.errors.OpError):
+        return {}
+    return {"device_memory_bytes": max(peaks)} if peaks else {}
 
 
 def memory() -> int:

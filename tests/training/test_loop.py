@@ -14,7 +14,7 @@ from pipelines.data.divide import Warned
 from pipelines.errors import ConfigError
 from pipelines.monitoring.meter import Meter
 from pipelines.training.evaluation import Evaluator
-from pipelines.training.hooks import KeepBest
+from pipelines.training.hooks import KeepBest, device_memory
 from pipelines.training.loop import Interrupted
 from pipelines.training.schedules import learning_rate
 from tests.training.runs import At, Killed, assert_same_outcome, checkpoint, interrupt, kill, killed, model_weights, rows, run, whole
@@ -397,6 +397,13 @@ def test_notes_that_warn_are_said_when_training_starts_and_all_stand_in_the_repo
     said = "".join(capsys.readouterr())
     assert "warning: not used of it: val" in said and "as it is" not in said
     assert report["notes"][:2] == ["as it is", "not used of it: val"]
+
+
+def test_the_memory_of_gpus_is_logged(monkeypatch):
+    peaks = {"GPU:0": 3 << 30, "GPU:1": 5 << 30}
+    monkeypatch.setattr(tf.config.experimental, "get_memory_info", lambda name: {"current": 1, "peak": peaks[name]})
+    assert device_memory(("GPU:0", "GPU:1")) == {"device_memory_bytes": 5 << 30}
+    assert device_memory(("CPU:0",)) == {}
 
 
 def test_time_is_accounted_for(tmp_path, capsys):
