@@ -238,11 +238,17 @@ class Log(Hook):
 class WarnOfWaiting(Hook):
     """Says once when the device waits for input for more than the share allowed, and what would mend it."""
 
+    ENOUGH = 30.0  # s of steps measured after which the share is judged within an epoch
+
     def __init__(self, limit: float, say: Callable[[str], None], remedy: str):
         self.limit, self.say, self.remedy, self.said = limit, say, remedy, False
 
+    def on_steps(self, loop: Loop) -> None:
+        if loop.meter.seconds["input"] + loop.meter.seconds["step"] >= self.ENOUGH:
+            self.on_epoch(loop)
+
     def on_epoch(self, loop: Loop) -> None:
-        share = loop.meter.summary()["input_wait_fraction"]
+        share = loop.meter.input_wait_fraction
         if share > self.limit and not self.said:
             self.said = True
             self.say(f"{share:.0%} of the time goes into waiting for input. {self.remedy}")

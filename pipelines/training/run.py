@@ -188,7 +188,7 @@ class _Run:
             hooks.Validation(evaluator, train.validate_every),
             best,
             log,
-            hooks.WarnOfWaiting(monitor.input_wait_warning, progress.warning, insight.waiting_remedy(session)),
+            hooks.WarnOfWaiting(monitor.input_wait_warning, self._warn(progress), insight.waiting_remedy(session)),
             hooks.Remarks(session.task.remark, self._warn(progress)),
         ]
         if monitor.tensorboard and monitor.samples and not trial:

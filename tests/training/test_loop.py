@@ -14,7 +14,7 @@ from pipelines.data.divide import Warned
 from pipelines.errors import ConfigError
 from pipelines.monitoring.meter import Meter
 from pipelines.training.evaluation import Evaluator
-from pipelines.training.hooks import KeepBest, device_memory
+from pipelines.training.hooks import KeepBest, WarnOfWaiting, device_memory
 from pipelines.training.loop import Interrupted
 from pipelines.training.schedules import learning_rate
 from tests.training.runs import At, Killed, assert_same_outcome, checkpoint, interrupt, kill, killed, model_weights, rows, run, whole
@@ -417,6 +417,20 @@ def test_time_is_accounted_for(tmp_path, capsys):
     report = run(tmp_path / "slow", task=Slow, quiet=False, data={"workers": 1})
     assert report["timing"]["input_wait_fraction"] > 0.5
     assert "of the time goes into waiting for input. Each " in "".join(capsys.readouterr())
+    assert sum("of the time goes into waiting for input. Each " in note for note in report["notes"]) == 1
+
+
+def test_waiting_is_said_within_a_long_epoch_too():
+    said: list[str] = []
+    hook, loop = WarnOfWaiting(0.2, said.append, "Mend it."), _Loop()
+    for _ in range(29):
+        loop.meter.step(1.0, 0.5, 10, 48)
+        hook.on_steps(loop)
+    assert not said
+    for _ in range(5):
+        loop.meter.step(1.0, 0.5, 10, 48)
+        hook.on_steps(loop)
+    assert said == ["50% of the time goes into waiting for input. Mend it."]
 
 
 def test_time_adds_up_over_resumes(tmp_path):
