@@ -31,7 +31,7 @@ SETTINGS = [
     "model.dropout=0.3",
     "train.optimizer.name=adamw",
 ]
-TIMES = ("time_s", "examples_per_second", "input_wait_fraction", "memory_bytes")  # of a log line: what may differ
+TIMES = ("time_s", "examples_per_second", "input_wait_fraction", "memory_bytes", "device_memory_bytes")  # of a log line: what may differ
 
 
 def command(runs: Path, epochs: int) -> list[str]:

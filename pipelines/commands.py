@@ -128,6 +128,8 @@ def predict(
             sys.stdout.reconfigure(encoding="utf-8", errors="replace")
         WRITERS[form](answers, visible, sys.stdout)
     seconds, total = time.perf_counter() - began, sum(counts.values())
+    for note in predictor.run.task.read_notes:
+        say(note)
     if not total:
         raise DataError(f"{' '.join(inputs)}: no input is there")
     missed = f"; {counts['failed']:,} could not be read" if counts["failed"] else ""

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pipelines.environment import DISTRIBUTION
 from pipelines.machine import HIDING, Machine, gather
+from pipelines.probe import FASTER
 
 State = Literal["ok", "note", "warning", "broken"]
 FLAGS = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8", "neon", "asimd", "bf16")
@@ -204,7 +205,7 @@ def _processor(machine: Machine) -> list[Finding]:
                              "host's processor through (CPU model: host)"))
     gain = machine.probe.get("bfloat16_gain")
     if gain and not machine.probe.get("gpus"):
-        use = "is used for precision: auto" if gain >= 1.2 else "is not used: float32 is as fast"
+        use = "is used for precision: auto" if gain >= FASTER else "is not used: float32 is as fast"
         found.append(Finding("bfloat16", "ok", f"a convolution is {gain:.1f} x as fast as in float32; bfloat16 {use}"))
     return found
 

@@ -4,12 +4,49 @@ Everything in a run directory goes through `write_whole`: a reader, a resume or 
 either the old file or the new one.
 """
 
+import contextlib
+import errno
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from pipelines.errors import QuartetError
+
+
+class WriteError(QuartetError, OSError):
+    """The system did not take a file of ours: a full disk, a folder that may not be written to. Errors of reading stay what they are."""
+
+    def __str__(self) -> str:
+        remedy = "free some space and give the same command again" if disk_full(self) else "mend that, or choose another place"
+        return f"{self.filename}: cannot be written: {why(self)}; {remedy}"
+
+
+@contextlib.contextmanager
+def writing(path: Path | str) -> Iterator[None]:
+    """What is done here writes `path`.
+
+    Raises:
+        WriteError: an OSError of it, with the file and the reason.
+    """
+    try:
+        yield
+    except WriteError:
+        raise
+    except OSError as error:
+        raise WriteError(error.errno, error.strerror or str(error), str(path)) from error
+
+
+def why(error: OSError) -> str:
+    """Why a write failed, for a person."""
+    return "the disk is full" if disk_full(error) else str(error.strerror or error)
+
+
+def disk_full(error: OSError) -> bool:
+    """Whether a write failed for want of room."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def write_whole(path: Path | str, content: bytes | str | Callable[[BinaryIO], None]) -> None:
@@ -20,9 +57,14 @@ def write_whole(path: Path | str, content: bytes | str | Callable[[BinaryIO], No
         content: bytes, text (UTF-8), or a function that writes to the open binary file.
 
     Raises:
-        OSError: as the system gives it (a full disk, no permission); the target is then as it was.
+        WriteError: the system does not take it (a full disk, no permission); the target is then as it was.
     """
     path = Path(path)
+    with writing(path):
+        _write_whole(path, content)
+
+
+def _write_whole(path: Path, content: bytes | str | Callable[[BinaryIO], None]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     try:

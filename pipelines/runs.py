@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from pipelines.errors import ConfigError
-from pipelines.files import write_whole
+from pipelines.files import write_whole, writing
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,8 @@ class RunFolder:
             number = 1
             while self.path.with_name(f"{self.path.name}~{number}").exists():
                 number += 1
-            self.path.rename(self.path.with_name(f"{self.path.name}~{number}"))
+            with writing(self.path):
+                self.path.rename(self.path.with_name(f"{self.path.name}~{number}"))
         if not self.begun:
             write_whole(self.experiment, resolved)
             return
@@ -96,16 +97,20 @@ class RunFolder:
 
         Raises:
             ConfigError: another process is training here.
+            WriteError: the folder cannot be made or written to.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
-        with open(self.path / ".lock", "a+", encoding="ascii") as file:
+        lock = self.path / ".lock"
+        with contextlib.ExitStack() as held:
+            with writing(lock):
+                self.path.mkdir(parents=True, exist_ok=True)
+                file = held.enter_context(open(lock, "a+", encoding="ascii"))
             if not _lock(file):
                 file.seek(0)
                 raise ConfigError(f"{self.path}: another process (number {file.read().strip() or 'unknown'}) is training here; "
                                   "wait for it, or give --name NEW")
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
+            with writing(lock):  # past the buffer, which would be written once more on closing
+                os.ftruncate(file.fileno(), 0)
+                os.write(file.fileno(), str(os.getpid()).encode())
             yield
 
 

@@ -30,7 +30,7 @@ class Splits:
     test: Source | None
     facts: dict[str, Any] = field(default_factory=dict)  # JSON values: class names, statistics, vocabulary
     skipped: tuple[str, ...] = ()  # examples left out under on_bad_example: skip, each with its reason
-    notes: tuple[str, ...] = ()  # what a reader of the report should know: how splits were made, resized from, ...
+    notes: tuple[str, ...] = ()  # for a reader of the report: how splits were made, resized from, ...; said at the start, too, if Warned
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,7 @@ class Task(ABC):
         """
         self.experiment = experiment
         self.facts = facts or {}
+        self.read_notes: list[str] = []  # what `read` has to say besides its inputs, such as how many files of a folder are none
         self.drawing = Sparingly()  # for pictures in `show` and `show_epoch`; texts and numbers cost little and come each epoch
 
     @abstractmethod

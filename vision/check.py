@@ -8,6 +8,7 @@ from pipelines.data.check import Check, Read, check
 from pipelines.data.divide import divide
 from pipelines.data.source import Source, origin
 from pipelines.errors import DataError
+from vision.data import not_empty, without
 from vision.examine import Examined, examine
 from vision.settings import ImageClassification
 from vision.sources import open_data
@@ -31,19 +32,20 @@ def check_images(experiment: ImageClassification, progress: Callable[[int, int],
     # opened leniently: what is missing is listed with the rest
     opened = open_data(data.model_copy(update={"on_bad_example": "skip"}))
     found: dict[int, Examined] = {}
+    skip, lost = data.on_bad_example == "skip", list(opened.skipped)
 
     def load(split: str) -> Source:
         source = opened.load(split)
         seen = examine(source, data.workers, progress)
         found[id(source)] = seen
         pools.append(source)  # kept, so that ids stay theirs
-        return source
+        return without(source, seen.bad, lost) if skip else source  # what training divides
 
     pools: list[Source] = []
-    train, validation, test, notes = divide(opened.names, load, data, opened.place)
+    train, validation, test, notes = divide(opened.names, not_empty(load, opened.place) if skip else load, data, opened.place)
     parts = {"train": train, "validation": validation, "test": test}
     reads = {name: _read(source, found) for name, source in parts.items() if source is not None}
-    return check(opened.place, parts, reads, opened.classes, identical=IDENTICAL, skip=data.on_bad_example == "skip", lost=opened.skipped,
+    return check(opened.place, parts, reads, opened.classes, identical=IDENTICAL, skip=skip, lost=lost,
                  notes=[*opened.notes, *notes])
 
 

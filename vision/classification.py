@@ -175,7 +175,7 @@ class Classification(Task):
         }
 
     def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
-        for path in find_images(inputs):
+        for path in find_images(inputs, self.read_notes.append):
             try:
                 yield str(path), {"image": Path(path).read_bytes()}
             except OSError as error:

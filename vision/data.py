@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from pipelines.errors import DataError
 from pipelines.files import write_json
 from pipelines.task import Splits
 from vision.decode import decode_image as decode_image
-from vision.examine import examine
+from vision.examine import examine, is_there
 from vision.examine import find_bad as find_bad
 from vision.headers import ENOUGH
 from vision.settings import ImageClassification, ImageData
@@ -57,7 +57,7 @@ def load_images(experiment: ImageClassification) -> Splits:
     opened = open_data(data)
     skipped = list(opened.skipped)
     load = opened.load if data.on_bad_example == "stop" else _only_readable(opened.load, data, skipped)
-    train, validation, test, notes = divide(opened.names, _not_empty(load, opened.place), data, opened.place)
+    train, validation, test, notes = divide(opened.names, not_empty(load, opened.place), data, opened.place)
     classes = opened.classes
     if len(classes) < 2 and (validation is not None or test is not None):  # data that a finished run is judged on may have one
         raise DataError(f"{opened.place} has one class only ({', '.join(classes)}); classification needs two or more")
@@ -74,7 +74,9 @@ def load_images(experiment: ImageClassification) -> Splits:
     return Splits(train=train, validation=validation, test=test, facts=facts, skipped=tuple(skipped), notes=(*opened.notes, *notes))
 
 
-def _not_empty(load: Callable[[str], Source], place: str) -> Callable[[str], Source]:
+def not_empty(load: Callable[[str], Source], place: str) -> Callable[[str], Source]:
+    """`load` with a DataError for a split that holds nothing."""
+
     def loaded(split: str) -> Source:
         source = load(split)
         if not len(source):
@@ -89,29 +91,41 @@ def _only_readable(load: Callable[[str], Source], data: ImageData, skipped: list
 
     def loaded(split: str) -> Source:
         source = load(split)
-        bad = _remembered_bad(source, data)
-        if not bad:
-            return source
-        skipped.extend(f"{source.name(number)}: {reason}" for number, reason in bad)
-        return source.subset(np.setdiff1d(np.arange(len(source)), [number for number, _ in bad]))
+        return without(source, _remembered_bad(source, data), skipped)
 
     return loaded
 
 
+def without(source: Source, bad: Sequence[tuple[int, str]], skipped: list[str]) -> Source:
+    """The source without its unreadable examples, (number, reason), which are named in `skipped`."""
+    if not bad:
+        return source
+    skipped.extend(f"{source.name(number)}: {reason}" for number, reason in bad)
+    return source.subset(np.setdiff1d(np.arange(len(source)), [number for number, _ in bad]))
+
+
 def _remembered_bad(source: Source, data: ImageData) -> list[tuple[int, str]]:
-    """`find_bad`, which decodes everything, once for the same data: its finding is kept in the cache folder."""
+    """`find_bad`, which decodes everything, once for the same data: its finding is kept in the cache folder.
+
+    What could not be read at all (no permission, a network folder away) may be there next time: it is looked at again each time.
+    """
     if source.spec["image"].dtype != tf.string:
         return []
     folder = Path(data.cache_folder or os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "quartet"
-    digest = hashlib.sha256(f"{source.fingerprint()} {len(source)} tensorflow {tf.__version__}".encode()).hexdigest()[:24]
+    digest = hashlib.sha256(f"{source.fingerprint()} {len(source)} by content, tensorflow {tf.__version__}".encode()).hexdigest()[:24]
     kept = folder / f"unreadable-{digest}.json"
     try:
-        return [(int(number), str(reason)) for number, reason in json.loads(kept.read_text(encoding="utf-8"))]
-    except (OSError, ValueError, TypeError):
+        stored = json.loads(kept.read_text(encoding="utf-8"))
+        by_content = [(int(number), str(reason)) for number, reason in stored["content"]]
+        again = [int(number) for number in stored["again"]]
+    except (OSError, ValueError, TypeError, KeyError):
         bad = find_bad(source, data.workers)
-    with contextlib.suppress(OSError):  # then it is found again next time
-        write_json(kept, bad)
-    return bad
+        again = [number for number, _ in bad if not is_there(source, number)]
+        with contextlib.suppress(OSError):  # then it is found again next time
+            write_json(kept, {"content": [one for one in bad if one[0] not in again], "again": again})
+        return bad
+    still = find_bad(source.subset(again), data.workers) if again else []
+    return sorted([*by_content, *((again[place], reason) for place, reason in still)])
 
 
 def image_shape(train: Source, data: ImageData, place: str) -> tuple[tuple[int, int], int]:

@@ -91,6 +91,15 @@ def find_bad(source: Source, workers: int | None = None) -> list[tuple[int, str]
     return [] if source.spec["image"].dtype != tf.string else examine(source, workers).bad
 
 
+def is_there(source: Source, number: int) -> bool:
+    """Whether an example's bytes can be had, so that what is wrong with it is in them and will stay."""
+    try:
+        source.gather(tf.constant([number], tf.int64))
+    except (tf.errors.OpError, UnicodeDecodeError):
+        return False
+    return True
+
+
 def reason(source: Source, number: int, error: Exception) -> str:
     """Why an example cannot be read, in words for its owner."""
     if isinstance(error, tf.errors.NotFoundError):

@@ -6,7 +6,6 @@ what to do instead.
 
 import csv
 import json
-import os
 import re
 import zipfile
 from collections import Counter
@@ -18,7 +17,9 @@ from typing import Any
 from pipelines.config.new import label_column
 from pipelines.config.wording import listed
 from pipelines.data.divide import ALIASES
+from pipelines.data.walk import PassedOver, folders_in, hidden
 from pipelines.errors import DataError
+from vision.files import ENDINGS, counts, images_below
 from vision.headers import ENOUGH, SUFFIXES, Header, image_header
 
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
@@ -63,7 +64,7 @@ def look(path: Path) -> Seen:
         return _npz(path)
     if suffix in _ARCHIVES:
         raise DataError(f"{path}: is an archive; unpack it and name the folder")
-    if suffix in SUFFIXES:
+    if suffix in ENDINGS:
         raise DataError(f"{path}: is one image; name the folder that holds a folder for each class")
     raise DataError(f"{path}: not understood; give a folder with a folder for each class, a table ({listed(TABLES)}) that names files, "
                     "or an .npz")
@@ -75,7 +76,7 @@ def role(name: str) -> str | None:
 
 
 def _folder(path: Path) -> Seen:
-    folders = sorted(entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith((".", "__")))
+    folders = folders_in(path, PassedOver())
     splits = {role(folder.name): folder for folder in folders if role(folder.name)}
     if "train" in splits:
         images = _classes(splits["train"])
@@ -97,24 +98,17 @@ def _folder(path: Path) -> Seen:
 
 def _classes(folder: Path) -> dict[str, list[Path]]:
     """Class -> its images, at any depth."""
-    found: dict[str, list[Path]] = {}
-    for entry in sorted(folder.iterdir()):
-        if not entry.is_dir() or entry.name.startswith((".", "__")):
-            continue
-        images = [Path(root, name) for root, _, names in os.walk(entry) for name in names
-                  if name.lower().endswith(SUFFIXES) and not name.startswith(".")]
-        found[entry.name] = sorted(images)
-    return found
+    return {entry.name: images_below(entry) for entry in folders_in(folder, PassedOver())}
 
 
 def _loose(folder: Path) -> list[Path]:
-    return sorted(entry for entry in folder.iterdir() if entry.suffix.lower() in SUFFIXES and entry.is_file())
+    return sorted(entry for entry in folder.iterdir() if entry.is_file() and not hidden(entry.name) and counts(entry))
 
 
 def _inside(path: Path) -> Path | None:
     """The folder with the class folders, where an archive was unpacked into one folder more."""
     while True:
-        folders = [entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith((".", "__"))]
+        folders = folders_in(path, PassedOver())
         if len(folders) != 1:
             return path if len(folders) > 1 else None
         path = folders[0]
@@ -146,8 +140,11 @@ def _sizes(paths: Sequence[Path]) -> list[Header]:
     sample = paths[:: max(1, -(-len(paths) // _SAMPLE))]
     found = []
     for path in sample:
-        with path.open("rb") as file:
-            header = image_header(file.read(ENOUGH))
+        try:
+            with path.open("rb") as file:
+                header = image_header(file.read(ENOUGH))
+        except OSError:  # named where it is decoded
+            continue
         if header and header.width > 0 and header.height > 0:
             found.append(header)
     if not found:
@@ -209,10 +206,10 @@ def _columns(path: Path) -> dict[str, list[Any]]:
 
 def _image_column(path: Path, columns: dict[str, list[Any]]) -> str:
     def share(values: list[Any]) -> float:
-        return sum(str(value).lower().endswith(SUFFIXES) for value in values) / len(values)
+        return sum(str(value).lower().endswith(ENDINGS) for value in values) / len(values)
 
     found = max(columns, key=lambda name: share(columns[name]))
-    if any(name.lower().endswith(SUFFIXES) for name in columns):
+    if any(name.lower().endswith(ENDINGS) for name in columns):
         raise DataError(f"{path}: its first line must name the columns, such as file,label")
     if share(columns[found]) < 0.9:
         hint = "; it seems to be separated by semicolons: separate by commas" if len(columns) == 1 and ";" in found else ""

@@ -18,14 +18,12 @@ from pipelines.data.tables import class_names, column, read_table, row, values_o
 from pipelines.data.tfds import TfdsSource, features, prepared
 from pipelines.errors import DataError
 from vision.decode import pixels
-from vision.headers import SUFFIXES, image_header
+from vision.files import ENDINGS, is_image
+from vision.headers import image_header
 from vision.settings import ImageData
 
 ARRAY_SHARE = 0.25  # of the free memory that decoded TFDS images may take
 CHUNK = 256  # images decoded in one call
-MORE_SUFFIXES = (".jpe", ".jfif")
-# images that no decoder here reads: they are examples too, so that they are named as bad and never just passed over
-UNREAD = (".tif", ".tiff", ".heic", ".heif", ".avif", ".jxl")
 
 
 @dataclass
@@ -84,16 +82,9 @@ def _tfds(data: ImageData) -> Opened:
 
 
 def _folder(data: ImageData) -> Opened:
-    found = folders.read_folders(data.path or "", key="image", suffixes={*SUFFIXES, *MORE_SUFFIXES, *UNREAD}, kind="image", sniff=is_image,
+    found = folders.read_folders(data.path or "", key="image", suffixes=ENDINGS, kind="image", sniff=is_image,
                                  group_by=data.group_by)
     return Opened(str(data.path), sorted(found.splits), found.splits.__getitem__, found.classes, found.notes)
-
-
-def is_image(start: bytes) -> bool:
-    """True for the first bytes of a JPEG, PNG, GIF, BMP with a usual header, or WebP."""
-    return (start[:3] == b"\xff\xd8\xff" or start[:8] == b"\x89PNG\r\n\x1a\n" or start[:4] == b"GIF8"
-            or (start[:2] == b"BM" and start[14:18] in (b"\x28\0\0\0", b"\x6c\0\0\0", b"\x7c\0\0\0"))
-            or (start[:4] == b"RIFF" and start[8:12] == b"WEBP"))
 
 
 def _table(data: ImageData) -> Opened:

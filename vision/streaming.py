@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pipelines.data.divide import find
+from pipelines.data.divide import POOL_TEST, POOL_VALIDATION, find
 from pipelines.data.reasons import reason as words
 from pipelines.data.stream import StreamSource
 from pipelines.data.tfds import prepared
@@ -37,7 +37,9 @@ def stream_images(data: ImageData) -> Splits:
     last = total = builder.info.splits["train"].num_examples
     notes: list[str] = [f"{place} is streamed: shuffled within a window, not as a whole"]
     names: dict[str, str] = {}
-    for part, value in (("test", data.test), ("validation", data.validation)):
+    for part, value, share in (("test", data.test, POOL_TEST), ("validation", data.validation, POOL_VALIDATION)):
+        if value == part and find(part, there) is None:
+            value = share
         if isinstance(value, str):
             name = find(value, there)
             if name is None:

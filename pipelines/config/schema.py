@@ -8,6 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pipelines.config.fitting import accumulation_of, device_count, wrong_options
+from pipelines.config.keras_names import keras_arguments
+from pipelines.errors import ConfigError
+
 
 def setting(default: Any, meaning: str, *, unit: str = "", path: bool = False, names: str = "", **limits: Any) -> Any:
     """A setting: its default (`...` where one must be given), meaning, unit, and pydantic's limits.
@@ -39,9 +43,11 @@ class Data(Section):
     """What every domain's data section has; a domain adds its sources and columns."""
 
     validation: Share | str = setting(
-        0.1, "share of train held out for validation (stratified where there are labels), or the name of a split or folder", unit="share")
+        "validation", "the split or folder to choose by (validation also means val, valid and dev); where the data have none of that name, "
+        "and with a number instead of a name, a share of train is held out (0.1; stratified where there are labels)", unit="share")
     test: Share | str | None = setting(
-        "test", "the split or folder judged once at the end, or a share of all data; null for none")
+        "test", "the split or folder judged once at the end; where the data have no test split, and with a number instead of a name, a "
+        "share of all is held out (0.2); null for none", unit="share")
     split_seed: int = setting(0, "seed of every split this run makes; kept apart from train.seed so that seeds share one split", ge=0)
     group_by: str | None = setting(
         None, "column (or 'folder' for the parent folder's name) whose value stays on one side of every split")
@@ -213,6 +219,16 @@ class Experiment(Section):
             found.append(("train.batch_size", f"{train.batch_size} is not a multiple of train.accumulation = {train.accumulation}"))
         elif train.micro_batch_size and train.batch_size % train.micro_batch_size:
             found.append(("train.batch_size", f"{train.batch_size} is not a multiple of train.micro_batch_size = {train.micro_batch_size}"))
+        elif (devices := device_count(train)) is not None:
+            try:
+                accumulation_of(train, devices)
+            except ConfigError as error:
+                found.append(("train.batch_size", str(error).removeprefix("train.batch_size: ")))
+        optimizer = keras_arguments("keras.optimizers", train.optimizer.name)
+        if optimizer is not None:
+            found += wrong_options(train.optimizer, *optimizer)
+        if train.early_stopping and self.data.validation == 0:
+            found.append(("train.early_stopping", "data.validation is 0, so there is nothing to judge by; set data.validation"))
         if train.learning_rate.schedule == "step" and not train.learning_rate.milestones:
             found.append(("train.learning_rate.milestones", "schedule: step needs milestones, such as [0.5, 0.75]"))
         if train.learning_rate.milestones and train.learning_rate.schedule != "step":

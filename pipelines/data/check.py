@@ -56,7 +56,8 @@ class Check:
 
     Attributes:
         place: what the data are called.
-        splits: name -> examples, unreadable, identical, classes {name: count}, measures {name: {min, median, max}}, common [[kind, count]].
+        splits: name -> examples, fingerprint, unreadable, identical, classes {name: count}, measures {name: {min, median, max}}, common
+            [[kind, count]].
         findings: worst first.
     """
 
@@ -128,7 +129,7 @@ def check(place: str, parts: dict[str, Source | None], reads: dict[str, Read], c
         classes: class names by label.
         identical: what is meant by identical content ("the same pixels").
         skip: unreadable examples are skipped in training (data.on_bad_example), so they are no errors.
-        lost: examples that were not even opened, each with its reason.
+        lost: examples that are in no part, not there or skipped, each with its reason.
         notes: what else is to be said.
     """
     there = {name: source for name, source in parts.items() if source is not None}
@@ -145,7 +146,7 @@ def _facts(source: Source, read: Read, classes: Sequence[str]) -> dict[str, Any]
                 for name, values in read.measures.items() if good.any()}
     counts = np.bincount(source.labels, minlength=len(classes)).tolist() if source.labels is not None else []
     common = Counter(read.kinds[good].tolist()).most_common(5) if read.kinds is not None else []
-    return {"examples": len(source), "unreadable": len(read.bad), "identical": 0,
+    return {"examples": len(source), "fingerprint": source.fingerprint(), "unreadable": len(read.bad), "identical": 0,
             "classes": dict(zip(classes, counts)), "measures": measures,
             "common": [[kind, count] for kind, count in common]}
 

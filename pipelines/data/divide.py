@@ -14,7 +14,12 @@ from pipelines.data.split import choose, hold_out
 from pipelines.errors import DataError
 
 ALIASES = {"train": ("train", "training"), "validation": ("validation", "val", "valid", "dev"), "test": ("test", "testing")}
-POOL_TEST = 0.2  # held out where data.test is `test` and the data come in one piece
+POOL_TEST = 0.2  # held out where data.test is `test` and the data have no such split
+POOL_VALIDATION = 0.1  # of train, the same for data.validation
+
+
+class Warned(str):
+    """A note that is said as a warning when training starts, not in the report alone."""
 
 
 def divide(
@@ -39,10 +44,12 @@ def divide(
     if pool is None:
         raise DataError(f"{place} has no split 'train'; there are {listed(sorted(names), 'and')}")
     test_name, test_share = _named(data.test, "test", names, place)
-    if data.test == "test" and test_name is None:  # one piece only, see _named
+    if data.test == "test" and test_name is None:
         test_share = POOL_TEST
-        notes.append(f"{place} has no test split of its own, so {POOL_TEST:.0%} of it is held out for test")
+        notes.append(f"{place} has no test split of its own, so {POOL_TEST:.0%} of {pool if len(names) > 1 else 'it'} is held out for test")
     validation_name, validation_share = _named(data.validation, "validation", names, place)
+    if data.validation == "validation" and validation_name is None:
+        validation_share = POOL_VALIDATION
     for first, second in ((test_name, pool), (validation_name, pool), (validation_name, test_name)):
         if first is not None and first == second:
             raise DataError(f"{place}: split {first!r} would be used twice; data.validation, data.test and train must be different splits")
@@ -58,7 +65,9 @@ def divide(
         train, validation = _held_out(train, validation_share, "validation", data, notes)
     unused = [name for name in names if name not in (pool, test_name, validation_name)]
     if unused:
-        notes.append(f"not used of {place}: {', '.join(sorted(unused))} (data.validation and data.test choose)")
+        judging = any(name.lower() in ALIASES["validation"] + ALIASES["test"] for name in unused)
+        said = f"not used of {place}: {', '.join(sorted(unused))} (data.validation and data.test choose)"
+        notes.append(Warned(said) if judging else said)
     if data.group_by is not None:
         check_groups({"train": train, "validation": validation, "test": test}, data.group_by)
     if data.limit is not None and data.limit < len(train):
@@ -112,9 +121,9 @@ def _named(value: float | str | None, purpose: str, names: Sequence[str], place:
     """(the data's own split, or None; the share to hold out)."""
     if value is None or isinstance(value, (int, float)):
         return None, float(value or 0.0)
-    found = find(value, names)
+    found = find(value, names) if value != purpose or len(names) > 1 else None
     if found is None:
-        if value == "test" and purpose == "test" and len(names) == 1:
+        if value == purpose:
             return None, 0.0
         remedy = f"set data.{purpose} to one of them, or to a share such as 0.1" + (", or to null" if purpose == "test" else "")
         raise DataError(f"data.{purpose}: {value}: {place} has no such split; there are {listed(sorted(names), 'and')}"

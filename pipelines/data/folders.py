@@ -3,16 +3,15 @@
 The order is that of the relative paths, whatever the file system gives, so a copy of the folder makes the same splits.
 """
 
-import os
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from pipelines.data.divide import ALIASES
 from pipelines.data.files import FileSource
+from pipelines.data.walk import PassedOver, entries, files_below, folders_in, hidden
 from pipelines.errors import DataError
 
 POOL = "all"  # the one split of a folder that has none
@@ -32,13 +31,6 @@ class Folders:
     splits: dict[str, FileSource]
     classes: list[str]
     notes: list[str]
-
-
-@dataclass
-class _Ignored:
-    hidden: int = 0
-    others: Counter = field(default_factory=Counter)
-    loops: list[str] = field(default_factory=list)
 
 
 def read_folders(root: str | Path, *, key: str, suffixes: Collection[str], kind: str, sniff: Callable[[bytes], bool] | None = None,
@@ -61,7 +53,7 @@ def read_folders(root: str | Path, *, key: str, suffixes: Collection[str], kind:
         raise DataError(f"data.path: {root} is not a folder" if root.exists() else f"data.path: {root} does not exist")
     if group_by not in (None, "folder"):
         raise DataError(f"data.group_by: {group_by}: with source: folder, only 'folder' (the parent folder's name) is possible")
-    ignored = _Ignored()
+    ignored = PassedOver()
 
     def counts(path: Path) -> bool:
         if path.suffix.lower() in suffixes:
@@ -73,27 +65,27 @@ def read_folders(root: str | Path, *, key: str, suffixes: Collection[str], kind:
                         return True
             except OSError:
                 pass
-        ignored.others[path.suffix.lower() or "no ending"] += 1
+        ignored.add(path)
         return False
 
-    tops = _folders(root, ignored)
-    train = next((path for path in tops if path.name.lower() in ALIASES["train"] and _folders(path, _Ignored())), None)
+    tops = folders_in(root, ignored)
+    train = next((path for path in tops if path.name.lower() in ALIASES["train"] and folders_in(path, PassedOver())), None)
     if train is None:
         parts = {POOL: root}
         loose = {}
     else:
-        parts = {path.name: path for path in tops if path.name.lower() in sum(ALIASES.values(), ()) or _folders(path, _Ignored())}
+        parts = {path.name: path for path in tops if path.name.lower() in sum(ALIASES.values(), ()) or folders_in(path, PassedOver())}
         loose = {path.name: path for path in tops if path.name not in parts}
         _refuse_files(root, counts, f"{kind} files lie beside the split folders of {root}", ignored)
 
     found: dict[str, dict[str, list[Path]]] = {}
     for name, folder in parts.items():
         _refuse_files(folder, counts, f"{kind} files lie directly in {folder}, outside of any class folder", ignored)
-        classes = tops if folder is root else _folders(folder, ignored)
+        classes = tops if folder is root else folders_in(folder, ignored)
         if not classes:
             raise DataError(f"{folder} has no class folders; put the {kind}s of each class into a folder of its own "
                             f"({folder.name}/cat/1.jpg, {folder.name}/dog/2.jpg), or name files and labels in a table (source: table)")
-        found[name] = {path.name: sorted((file for file in _files(path, ignored) if counts(file)), key=_key(root)) for path in classes}
+        found[name] = {path.name: sorted((file for file in files_below(path, ignored) if counts(file)), key=_key(root)) for path in classes}
     first = train.name if train is not None else POOL
     empty = [title for title, files in found[first].items() if not files]
     if empty:
@@ -117,51 +109,14 @@ def read_folders(root: str | Path, *, key: str, suffixes: Collection[str], kind:
     return Folders(splits, known, notes)
 
 
-def _folders(folder: Path, ignored: _Ignored) -> list[Path]:
-    """The visible folders directly in `folder`, links among them, sorted."""
-    found = []
-    for entry in _entries(folder):
-        if not entry.is_dir():
-            continue
-        if entry.name.startswith(".") or entry.name == "__MACOSX":
-            ignored.hidden += 1
-        else:
-            found.append(folder / entry.name)
-    return sorted(found)
-
-
-def _refuse_files(folder: Path, counts: Callable[[Path], bool], message: str, ignored: _Ignored) -> None:
-    for entry in sorted(_entries(folder), key=lambda entry: entry.name):
+def _refuse_files(folder: Path, counts: Callable[[Path], bool], message: str, ignored: PassedOver) -> None:
+    for entry in sorted(entries(folder), key=lambda entry: entry.name):
         if entry.is_dir():
             continue
-        if entry.name.startswith("."):
+        if hidden(entry.name):
             ignored.hidden += 1
         elif counts(folder / entry.name):
             raise DataError(f"{message} (such as {entry.name}); move them into class folders")
-
-
-def _files(folder: Path, ignored: _Ignored, above: frozenset = frozenset()) -> Iterator[Path]:
-    """Every visible file below `folder`; linked folders are entered unless they lead back into a folder they stand in."""
-    status = os.stat(folder)
-    identity = (status.st_dev, status.st_ino)
-    if identity in above:
-        ignored.loops.append(str(folder))
-        return
-    for entry in _entries(folder):
-        if entry.name.startswith(".") or entry.name == "__MACOSX":
-            ignored.hidden += 1
-        elif entry.is_dir():
-            yield from _files(folder / entry.name, ignored, above | {identity})
-        else:
-            yield folder / entry.name
-
-
-def _entries(folder: Path) -> list[os.DirEntry]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError as error:
-        raise DataError(f"{folder} cannot be read: {error.strerror or error}") from error
 
 
 def _key(root: Path) -> Callable[[Path], tuple[str, ...]]:
@@ -177,7 +132,5 @@ def _groups(files: list[Path], folder: Path) -> np.ndarray:
     return np.array([file.parent.name for file in files])
 
 
-def _list(ignored: _Ignored) -> str:
-    if not ignored.others:
-        return ""
-    return " (ignored: " + ", ".join(f"{number:,} {suffix}" for suffix, number in ignored.others.most_common(6)) + ")"
+def _list(ignored: PassedOver) -> str:
+    return f" (ignored: {ignored.listed()})" if ignored.others else ""

@@ -3,6 +3,7 @@
 Every way gives the same examples for the same (seed, epoch, step), so caching changes speed, never results.
 """
 
+import subprocess
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from pipelines import gpus
 from pipelines.config.schema import Data
 from pipelines.data import order
 from pipelines.data.cache import Decode, bad_example, cached, decoded_spec, free_memory, readable, unreadable
@@ -273,15 +275,7 @@ def _device_room(devices: tuple[str, ...]) -> int:
         return int(free_memory() * DEVICE_SHARE) // len(devices)
     try:
         # the smallest card decides; what is free is its size less what this process holds
-        sizes = [_gpu_memory(int(name.partition(":")[2])) for name in devices]
+        sizes = [gpus.memory(int(name.partition(":")[2]))[0] for name in devices]
         return int(min(sizes) * DEVICE_SHARE)
-    except (OSError, ValueError):
+    except (OSError, ValueError, subprocess.SubprocessError):
         return 1 << 30
-
-
-def _gpu_memory(number: int) -> int:
-    import subprocess
-
-    done = subprocess.run(["nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits", f"--id={number}"],
-                          capture_output=True, text=True, check=False)
-    return int(done.stdout.split()[0]) << 20 if done.returncode == 0 and done.stdout.split() else 1 << 32

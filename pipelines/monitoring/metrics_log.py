@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pipelines.files import finite, write_whole
+from pipelines.files import finite, write_whole, writing
 
 
 class MetricsLog:
@@ -45,7 +45,8 @@ class MetricsLog:
         if "step" not in row:
             raise ValueError(f"a line of metrics needs its step, got {sorted(row)}")
         if self._file is None:
-            self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115
+            with writing(self.path):
+                self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115
         line, size = _line(row).encode(), os.fstat(self._file.fileno()).st_size
         try:
             written = 0
@@ -58,7 +59,8 @@ class MetricsLog:
     def close(self) -> None:
         """Flushes the lines to the disk and closes the file; a later `append` opens it again."""
         if self._file is not None:
-            os.fsync(self._file.fileno())
+            with writing(self.path):
+                os.fsync(self._file.fileno())
             self._file.close()
             self._file = None
 

@@ -123,7 +123,8 @@ def layout(scores: Sequence[str]) -> dict[str, dict[str, list[str]]]:
     return {
         "Train and validation": {name: [f"^epoch/{re.escape(name)}$"] for name in ("loss", *scores)},
         "Training": {"learning rate": ["^learning_rate$"], "gradient norm": ["^gradient_norm$"],
-                     "examples a second": ["^speed/examples_per_second$"], "share of waiting for input": ["^speed/input_wait_fraction$"]},
+                     "examples a second": ["^speed/examples_per_second$"], "share of waiting for input": ["^speed/input_wait_fraction$"],
+                     "memory": ["^speed/(device_)?memory_bytes$"]},
     }
 
 

@@ -1,6 +1,6 @@
 """Judging: every example answered exactly once, whatever the batch and the number of replicas."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -24,12 +24,12 @@ class Evaluator:
         model: built under `machine.strategy.scope()`.
         source: what is judged.
         batch: examples a step over all devices; rounded up to a multiple of them.
-        averages: variables to stand in for the model's trainable ones in `scores`, such as their moving averages.
+        averages: (variable of the model, what stands in for it in `scores`), such as weights and statistics with their moving averages.
     """
 
     def __init__(self, task: Task, model: keras.Model, source: Source, *, machine: Machine, batch: int, data: Data,
-                 averages: Sequence[keras.Variable] = ()):
-        self.averages, self.weights = tuple(averages), tuple(model.trainable_variables)
+                 averages: Iterable[tuple[keras.Variable, keras.Variable]] = ()):
+        self.averages = {id(variable): average for variable, average in averages}
         self.task, self.model, self.source, self.machine = task, model, source, machine
         batch = min(batch, len(source))
         batch += -batch % machine.replicas
@@ -99,12 +99,11 @@ class Evaluator:
         return self.feed.gather(numbers[replica * self.plan.local:(replica + 1) * self.plan.local], replica)
 
     def _averaged(self, inputs: Any) -> Any:
-        """The model's outputs, with the averages in the place of its trainable weights."""
+        """The model's outputs, with the averages in the place of what they are averages of."""
         if not self.averages:
             return self.model(inputs, training=False)
-        values = {id(weight): average.value for weight, average in zip(self.weights, self.averages)}
-        trainable = [values.get(id(variable), variable.value) for variable in self.model.trainable_variables]
-        state = [values.get(id(variable), variable.value) for variable in self.model.non_trainable_variables]
+        trainable = [self.averages.get(id(variable), variable).value for variable in self.model.trainable_variables]
+        state = [self.averages.get(id(variable), variable).value for variable in self.model.non_trainable_variables]
         return self.model.stateless_call(trainable, state, inputs, training=False)[0]
 
 

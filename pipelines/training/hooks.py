@@ -2,7 +2,7 @@
 
 import fnmatch
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from pipelines.config.schema import Freeze, Train
 from pipelines.errors import ConfigError, TrainingError
+from pipelines.files import why
 from pipelines.training import state
 from pipelines.training.evaluation import Evaluator
 from pipelines.training.loop import Hook, Loop, means
@@ -94,7 +95,7 @@ class KeepBest(Hook):
             except OSError as error:
                 before = f"the weights of epoch {self.epoch} stay the best that are kept" if self.best is not None else "none are kept yet"
                 self.say(f"{self._file(loop.epoch)}: the best weights so far, of epoch {loop.epoch}, could not be saved: "
-                         f"{state.why(error)}; {before}. Free some space")
+                         f"{why(error)}; {before}. Free some space")
                 return False
         return True
 
@@ -192,7 +193,8 @@ class Log(Hook):
         }
         if loop.run_steps.machine.precision == "float16":
             row["loss_scale"] = float(loop.carry.loss_scale)
-        speed = {"examples_per_second": rate, "input_wait_fraction": min(1.0, waited / seconds), "memory_bytes": memory()}
+        speed = {"examples_per_second": rate, "input_wait_fraction": min(1.0, waited / seconds), "memory_bytes": memory(),
+                 **device_memory(loop.run_steps.machine.devices)}
         with loop.meter.part("callbacks"):
             self._append({"step": loop.step, "epoch": loop.step / loop.plan.steps_per_epoch, "time_s": loop.seconds, **row, **speed})
             if "train" in self.writers:
@@ -228,7 +230,7 @@ class Log(Hook):
             self.log.append(row)
         except OSError as error:
             if not self._failed:
-                self.progress.warning(f"{self.log.path}: a line could not be written: {state.why(error)}; training goes on, "
+                self.progress.warning(f"{self.log.path}: a line could not be written: {why(error)}; training goes on, "
                                       "and its curves have a gap")
             self._failed = True
 
@@ -236,11 +238,17 @@ class Log(Hook):
 class WarnOfWaiting(Hook):
     """Says once when the device waits for input for more than the share allowed, and what would mend it."""
 
+    ENOUGH = 30.0  # s of steps measured after which the share is judged within an epoch
+
     def __init__(self, limit: float, say: Callable[[str], None], remedy: str):
         self.limit, self.say, self.remedy, self.said = limit, say, remedy, False
 
+    def on_steps(self, loop: Loop) -> None:
+        if loop.meter.seconds["input"] + loop.meter.seconds["step"] >= self.ENOUGH:
+            self.on_epoch(loop)
+
     def on_epoch(self, loop: Loop) -> None:
-        share = loop.meter.summary()["input_wait_fraction"]
+        share = loop.meter.input_wait_fraction
         if share > self.limit and not self.said:
             self.said = True
             self.say(f"{share:.0%} of the time goes into waiting for input. {self.remedy}")
@@ -345,7 +353,7 @@ class Checkpoint(Hook):
                 state.save(self.file, self.groups, carry, about)
         except OSError as error:
             kept = f"the checkpoint of step {self._saved_step:,} is whole and kept" if self._saved_step >= 0 else "there is none yet"
-            message = f"{self.file}: the checkpoint of step {loop.step:,} could not be saved: {state.why(error)}; {kept}"
+            message = f"{self.file}: the checkpoint of step {loop.step:,} could not be saved: {why(error)}; {kept}"
             if loop.interrupted is not None:
                 raise TrainingError(message) from error
             self.say(message)
@@ -366,6 +374,15 @@ def rate_at(loop: Loop, step: int) -> float:
     """The learning rate of a step: the schedule's, times the optimizer's own, which is 1 unless a callback changed it."""
     scheduled = learning_rate(loop.run_steps.train.learning_rate, loop.steps, tf.constant(step))
     return float(scheduled) * float(loop.run_steps.optimizer.learning_rate.value.numpy())
+
+
+def device_memory(devices: Sequence[str]) -> dict[str, int]:
+    """device_memory_bytes: the most that any of the GPUs held so far, bytes; nothing for CPUs, and where TensorFlow does not count."""
+    try:
+        peaks = [tf.config.experimental.get_memory_info(name)["peak"] for name in devices if name.startswith("GPU")]
+    except (ValueError, tf.errors.OpError):
+        return {}
+    return {"device_memory_bytes": max(peaks)} if peaks else {}
 
 
 def memory() -> int:

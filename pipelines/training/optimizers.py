@@ -12,6 +12,7 @@ import keras
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.optimizer import BackendOptimizer
 
+from pipelines.config.fitting import wrong_options
 from pipelines.config.schema import Optimizer as Settings
 from pipelines.errors import ConfigError
 
@@ -52,23 +53,12 @@ def make(settings: Settings, weights: list[keras.Variable]) -> keras.optimizers.
         near = get_close_matches(settings.name.lower(), known, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise ConfigError(f"train.optimizer.name: no optimizer {settings.name!r} in Keras{hint} (there are: {', '.join(sorted(known))})")
-    options = dict(settings.options)
-    for key in ("weight_decay", "momentum", "nesterov"):
-        if key in options:
-            raise ConfigError(f"train.optimizer.options.{key}: write it as train.optimizer.{key}")
-        if getattr(settings, key) is not None:
-            options[key] = getattr(settings, key)
-    allowed = set(inspect.signature(cls).parameters) | {"weight_decay"}
-    owned = {"learning_rate", "clipnorm", "clipvalue", "global_clipnorm", "use_ema", "ema_momentum", "ema_overwrite_frequency",
-             "loss_scale_factor", "gradient_accumulation_steps", "self", "kwargs", "name"}
-    for key in options:
-        if key in owned:
-            raise ConfigError(f"train.optimizer.options.{key}: set through train's own settings (learning_rate, clip, ema, accumulation)")
-        if key not in allowed:
-            near = get_close_matches(key, allowed - owned, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise ConfigError(f"train.optimizer: {cls.__name__} has no option {key!r}{hint} (it has: {', '.join(sorted(allowed - owned))})")
-    if settings.weight_decay is not None and "adam_weight_decay" in allowed:  # Muon leaves all but matrices to Adam
+    arguments = inspect.signature(cls).parameters
+    for setting, message in wrong_options(settings, cls.__name__, arguments):
+        raise ConfigError(f"{setting}: {message}")
+    own = {key: getattr(settings, key) for key in ("weight_decay", "momentum", "nesterov")}
+    options = {**settings.options, **{key: value for key, value in own.items() if value is not None}}
+    if settings.weight_decay is not None and "adam_weight_decay" in arguments:  # Muon leaves all but matrices to Adam
         options.setdefault("adam_weight_decay", settings.weight_decay)
     try:
         optimizer = purely(cls)(learning_rate=1.0, **options)

@@ -4,7 +4,6 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,9 @@ import numpy as np
 
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment
+from pipelines.data.divide import Warned
 from pipelines.data.source import Source
-from pipelines.errors import ConfigError, TrainingError
+from pipelines.errors import TrainingError
 from pipelines.files import write_json
 from pipelines.monitoring.meter import Meter
 from pipelines.monitoring.metrics_log import MetricsLog, read_rows
@@ -23,7 +23,6 @@ from pipelines.monitoring.tensorboard import Writer
 from pipelines.reports import figures
 from pipelines.reports.report import write_report
 from pipelines.reports.settings import changed_settings
-from pipelines.reports.words import lower_is_better
 from pipelines.runs import RunFolder
 from pipelines.task import Judgement, Task
 from pipelines.training import devices, hooks, insight, state
@@ -110,7 +109,6 @@ class _Run:
             before = time.perf_counter() - self.began
             chosen = identity.get("precision") or (trial.precision if trial else None)
             session = assemble(self.experiment, self.call.task_class, precision=chosen)
-            self.watch = watched(session)
             fingerprint = {
                 "train": session.splits.train.fingerprint(),
                 **({"validation": session.splits.validation.fingerprint()} if session.splits.validation else {}),
@@ -124,6 +122,9 @@ class _Run:
         assembled = time.perf_counter()
         with Progress(session.steps, session.plan.steps_per_epoch, self.call.quiet) as progress:
             insight.describe(session, self.call.name, progress.note)
+            for note in session.splits.notes:
+                if isinstance(note, Warned) and not trial:
+                    progress.warning(note)
             self.environment = {**(self.call.environment or {}), **devices.describe(session.machine), "data": fingerprint}
             write_json(self.folder.environment, self.environment)
             loop_hooks, best, log = self._hooks(session, evaluator, progress)
@@ -142,8 +143,8 @@ class _Run:
                 progress.note(f"going on from step {loop.step:,} of {loop.steps:,}")
             else:
                 session.task.initialise(session.model, map(session.task.prepare, session.feed.judged(INITIAL_BATCH)))
-                for average, weight in zip(session.averages, session.weights):
-                    average.assign(weight.value)
+                for average, variable in zip(session.averages, session.averaged):
+                    average.assign(variable.value)
             log.log = MetricsLog(self.folder.metrics, resume_step=loop.step if resumed else None)
             if self.experiment.monitor.tensorboard:
                 log.writers = {
@@ -170,7 +171,7 @@ class _Run:
     def _hooks(self, session: Session, evaluator: Evaluator | None, progress: Progress) -> tuple[list[Hook], hooks.KeepBest, hooks.Log]:
         """What happens between steps, in this order; of them, the one that keeps the best weights and the one that logs."""
         train, monitor, trial = self.experiment.train, self.experiment.monitor, self.call.trial
-        watch, direction = self.watch
+        watch, direction = session.watch
         best = hooks.KeepBest(
             self.folder.checkpoints,
             f"validation/{watch}",
@@ -187,7 +188,7 @@ class _Run:
             hooks.Validation(evaluator, train.validate_every),
             best,
             log,
-            hooks.WarnOfWaiting(monitor.input_wait_warning, progress.warning, insight.waiting_remedy(session)),
+            hooks.WarnOfWaiting(monitor.input_wait_warning, self._warn(progress), insight.waiting_remedy(session)),
             hooks.Remarks(session.task.remark, self._warn(progress)),
         ]
         if monitor.tensorboard and monitor.samples and not trial:
@@ -215,7 +216,7 @@ class _Run:
             source,
             machine=session.machine,
             data=self.experiment.data,
-            averages=session.averages,
+            averages=zip(session.averaged, session.averages),
             batch=batch_size(self.experiment.evaluate, self.experiment.train.batch_size),
         )
 
@@ -229,8 +230,8 @@ class _Run:
         self.best_epoch = epoch
         if epoch is not None:
             self.notes.append(f"Judged{'' if self.call.trial else ' and saved'}: the weights of epoch {epoch}, best on {best.watch}.")
-        for weight, average in zip(session.weights, session.averages):
-            weight.assign(average.value)
+        for variable, average in zip(session.averaged, session.averages):
+            variable.assign(average.value)
         judged = evaluator.answers() if evaluator else None
         if judged is not None:
             session.task.facts.update(session.task.choose(*judged))
@@ -298,28 +299,6 @@ class _Run:
             environment=self.environment,
             notes=[*session.splits.notes, *session.machine.notes, *self.notes],
         )
-
-
-def watched(session: Session) -> tuple[str, str]:
-    """The validation metric that early stopping and the best weights follow, and "max" or "min".
-
-    Raises:
-        ConfigError: the task has no such metric, or there is no validation split to stop by.
-    """
-    train, own = session.step.train, session.task.watch
-    if train.early_stopping and not session.splits.validation:
-        raise ConfigError("train.early_stopping: there is no validation split to judge by; set data.validation")
-    if train.watch is None:
-        return own
-    name = train.watch.removeprefix("validation/")
-    if name == own[0]:  # also where it can be told of validation alone
-        return own
-    known = ["loss", *session.step.score_names]
-    if name not in known:
-        near = get_close_matches(name, known, 1)
-        raise ConfigError(f"train.watch: {train.watch!r} is no metric of this task{f'; did you mean {near[0]}?' if near else ''} "
-                          f"(there are: {', '.join(known)})")
-    return name, "min" if lower_is_better(name) else "max"
 
 
 def save_model(model: keras.Model, task: Task, folder: RunFolder) -> None:

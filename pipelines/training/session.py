@@ -1,19 +1,23 @@
 """Assembles a training from an experiment: machine, data, model, optimizer, step. No loop, no files."""
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 import keras
 
+from pipelines.config.fitting import accumulation_of
 from pipelines.config.schema import Experiment, Train
+from pipelines.data.cache import decoded_spec
 from pipelines.data.input import Feed, make_feed
 from pipelines.data.lengths import Lengths
 from pipelines.data.order import Plan
 from pipelines.errors import ConfigError, DataError
+from pipelines.reports.words import lower_is_better
 from pipelines.task import Splits, Task
 from pipelines.training import devices, optimizers
 from pipelines.training.hooks import Unfreeze
-from pipelines.training.step import Step
+from pipelines.training.step import Step, find_scores, statistics_of
 from pipelines.training.tables import TableOptimizer, all_variables, tables_of
 
 
@@ -30,10 +34,12 @@ class Session:
     model: keras.Model
     optimizer: keras.optimizers.Optimizer
     weights: list[keras.Variable]  # all that may train, in the optimizer's order
-    averages: list[keras.Variable]  # their moving averages, or none
+    averaged: list[keras.Variable]  # of what there are moving averages: those weights, then batch statistics; or nothing
+    averages: list[keras.Variable]  # one for each of these
     tables: TableOptimizer
     step: Step
     freezing: list[Unfreeze]
+    watch: tuple[str, str]  # the validation metric that early stopping and the best weights follow, and "max" or "min"
 
     @property
     def state_groups(self) -> dict[str, list[keras.Variable]]:
@@ -51,27 +57,7 @@ def plan_batches(train: Train, examples: int, replicas: int) -> Plan:
     Raises:
         ConfigError: the three batch settings and the number of devices do not fit together.
     """
-    batch = train.batch_size
-    accumulation = train.accumulation
-    if train.micro_batch_size:
-        implied, rest = divmod(batch, replicas * train.micro_batch_size)
-        if rest or (accumulation or implied) != implied or not implied:
-            unit = replicas * train.micro_batch_size * (accumulation or 1)
-            nearest = unit if accumulation else max(1, round(batch / unit)) * unit
-            raise ConfigError(
-                f"train.batch_size: {batch} examples do not divide into {replicas} device{'s' * (replicas > 1)} x "
-                f"{accumulation or 'some'} accumulation steps x {train.micro_batch_size} examples "
-                f"(train.micro_batch_size); nearest: {nearest}"
-            )
-        accumulation = implied
-    accumulation = accumulation or 1
-    if batch % (replicas * accumulation):
-        unit = replicas * accumulation
-        raise ConfigError(
-            f"train.batch_size: the global batch of {batch} examples does not divide over {replicas} devices x {accumulation} accumulation "
-            f"steps; nearest: {max(1, round(batch / unit)) * unit}"
-        )
-    return Plan(examples, batch, replicas, accumulation)
+    return Plan(examples, train.batch_size, replicas, accumulation_of(train, replicas))
 
 
 def assemble(
@@ -100,9 +86,25 @@ def assemble(
         raise DataError("the training split holds no examples")
     plan = plan_batches(train, len(splits.train), machine.replicas)
     steps = plan.steps_per_epoch * train.epochs
+    decode = None if task.stored_decoded else task.decode
+    with machine.strategy.scope():
+        model = task.model()
+        weights = list(model.trainable_variables)
+        freezing = [Unfreeze(train.freeze, model)] if train.freeze else []
+        optimizer = optimizers.make(train.optimizer, weights)
+        model.optimizer = optimizer
+        # from numbers: given the tf.Variable of a weight, a keras.Variable would take that itself, not its value
+        tables = TableOptimizer(tables_of(model), train.tables, train.clip)
+        averaged = [*weights, *statistics_of(model)] if train.ema else []
+        averages = [
+            keras.Variable(variable.numpy(), trainable=False, dtype="float32", name=f"{variable.name}_average") for variable in averaged
+        ]
+    # what is wrong whatever the data is said before they are all decoded
+    score_names = find_scores(task, model, decoded_spec(splits.train, decode))
+    watch = watched(train, task, score_names, splits)
     feed = make_feed(
         splits.train,
-        None if task.stored_decoded else task.decode,
+        decode,
         plan=plan,
         seed=train.seed,
         shuffle=True,
@@ -113,29 +115,40 @@ def assemble(
         facts=task.facts,
         lengths=Lengths.of(task),
     )
-    with machine.strategy.scope():
-        model = task.model()
-        weights = list(model.trainable_variables)
-        freezing = [Unfreeze(train.freeze, model)] if train.freeze else []
-        optimizer = optimizers.make(train.optimizer, weights)
-        model.optimizer = optimizer
-        # from numbers: given the tf.Variable of a weight, a keras.Variable would take that itself, not its value
-        tables = TableOptimizer(tables_of(model), train.tables, train.clip)
-        averages = [
-            keras.Variable(weight.numpy(), trainable=False, dtype="float32", name=f"{weight.name}_average")
-            for weight in (weights if train.ema else ())
-        ]
     step = Step(
         task=task,
         model=model,
         optimizer=optimizer,
         weights=weights,
-        averages=averages,
+        averages=list(zip(averaged, averages)),
         tables=tables,
         machine=machine,
         plan=plan,
         feed=feed,
         train=train,
         steps=steps,
+        score_names=score_names,
     )
-    return Session(task, splits, machine, plan, steps, feed, model, optimizer, weights, averages, tables, step, freezing)
+    return Session(task, splits, machine, plan, steps, feed, model, optimizer, weights, averaged, averages, tables, step, freezing, watch)
+
+
+def watched(train: Train, task: Task, scores: list[str], splits: Splits) -> tuple[str, str]:
+    """The validation metric that early stopping and the best weights follow, and "max" or "min".
+
+    Raises:
+        ConfigError: the task has no such metric, or there is no validation split to stop by.
+    """
+    own = task.watch
+    if train.early_stopping and not splits.validation:
+        raise ConfigError("train.early_stopping: there is no validation split to judge by; set data.validation")
+    if train.watch is None:
+        return own
+    name = train.watch.removeprefix("validation/")
+    if name == own[0]:  # also where it can be told of validation alone
+        return own
+    known = ["loss", *scores]
+    if name not in known:
+        near = get_close_matches(name, known, 1)
+        raise ConfigError(f"train.watch: {train.watch!r} is no metric of this task{f'; did you mean {near[0]}?' if near else ''} "
+                          f"(there are: {', '.join(known)})")
+    return name, "min" if lower_is_better(name) else "max"

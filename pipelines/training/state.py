@@ -5,7 +5,6 @@ JSON of every hook. It is written beside its target and renamed, so that a kill 
 """
 
 import contextlib
-import errno
 import json
 import zipfile
 import zlib
@@ -84,13 +83,3 @@ def _opened(path: Path) -> Iterator[Any]:
             yield stored
     except (OSError, ValueError, EOFError, KeyError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
         raise TrainingError(f"{path}: not a readable checkpoint ({reason(error)}); start anew with --fresh") from error
-
-
-def why(error: OSError) -> str:
-    """Why a write failed, for a person."""
-    return "the disk is full" if disk_full(error) else str(error.strerror or error)
-
-
-def disk_full(error: OSError) -> bool:
-    """Whether a write failed for want of room."""
-    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

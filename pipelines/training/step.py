@@ -8,6 +8,7 @@ number of replicas, dropout and batch statistics included.
 """
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -44,21 +45,24 @@ class Step:
         model: built under `machine.strategy.scope()`.
         optimizer: from `optimizers.make`, over `weights`.
         weights: all weights that may ever train, in the optimizer's order.
-        averages: the exponential moving averages of `weights`, or an empty list.
+        averages: each of `weights`, and then batch statistics, with its exponential moving average; or an empty list.
         plan: the division of the global batch.
         tables: updates the model's embedding tables.
         feed: where examples come from.
         train: the settings.
         steps: steps of the whole run, for the learning rate.
+        score_names: of the task's scores, in their order.
     """
 
     def __init__(self, *, task: Task, model: keras.Model, optimizer: keras.optimizers.Optimizer, weights: list[keras.Variable],
-                 averages: list[keras.Variable], tables: TableOptimizer, machine: Machine, plan: order.Plan, feed: Feed, train: Train,
-                 steps: int):
+                 averages: list[tuple[keras.Variable, keras.Variable]], tables: TableOptimizer, machine: Machine, plan: order.Plan,
+                 feed: Feed, train: Train, steps: int, score_names: list[str]):
         self.task, self.model, self.optimizer, self.machine = task, model, optimizer, machine
-        self.weights, self.averages, self.tables = weights, averages, tables
+        self.weights, self.tables = weights, tables
+        self.averages = [average for _, average in averages[: len(weights)]]
+        self.average_of = {id(statistic): average for statistic, average in averages[len(weights):]}
         self.plan, self.feed, self.train, self.steps = plan, feed, train, steps
-        self.score_names = self._find_scores()
+        self.score_names = score_names
         self.retrace()
 
     def retrace(self) -> None:
@@ -209,7 +213,7 @@ class Step:
         gradients, of_rows = found[:len(weights)], found[len(weights):]
         self._changed = [
             i for i, (variable, old, new) in enumerate(zip(variables, seeded, after))
-            if new is not old and not is_seed(variable) and variable.dtype.startswith(("float", "bfloat"))
+            if new is not old and is_statistic(variable)
         ]
         scores = self.task.scores(outputs, targets)
         self.score_names = list(scores)
@@ -230,6 +234,11 @@ class Step:
         keep = {id(variables[at]) for variables in (self.weights, self.averages) if variables for at in frozen}
         keep.add(id(self.optimizer._learning_rate))
         pairs = [pair for variables, values in zip(groups, new) for pair in zip(variables, values) if id(pair[0]) not in keep]
+        # the averaged weights are judged and saved with statistics of the same age
+        followed = [(average, value) for variable, value in statistics if (average := self.average_of.get(id(variable))) is not None]
+        if followed:
+            variables, values = zip(*followed)
+            pairs += zip(variables, self._nearer(self._values(list(variables), replica), values, step))
         for variable, value in pairs + statistics:
             self._copy(variable, replica).assign(tf.cast(value, variable.dtype))
 
@@ -253,12 +262,14 @@ class Step:
                  for variable, value in zip(self.optimizer.variables, slots)]
         clipped = clip([gradient * rescale for gradient in gradients], norm, self.train.clip)
         weights, slots = self.optimizer.stateless_apply(slots, clipped, weights)
-        if averages:
-            # the decay rises from 0.1 so that early weights are forgotten, as tf.train.ExponentialMovingAverage does
-            done = tf.cast(step, tf.float32)
-            decay = tf.minimum(self.train.ema, (1.0 + done) / (10.0 + done))
-            averages = [average + (weight - average) * (1.0 - decay) for average, weight in zip(averages, weights)]
-        return weights, slots, averages
+        return weights, slots, self._nearer(averages, weights, step) if averages else []
+
+    def _nearer(self, averages: Sequence, values: Sequence, step: tf.Tensor) -> list:
+        """The averages after one more step that ended with `values`."""
+        # the decay rises from 0.1 so that early weights are forgotten, as tf.train.ExponentialMovingAverage does
+        done = tf.cast(step, tf.float32)
+        decay = tf.minimum(self.train.ema, (1.0 + done) / (10.0 + done))
+        return [average + (tf.cast(value, tf.float32) - average) * (1.0 - decay) for average, value in zip(averages, values)]
 
     def _copy(self, variable: keras.Variable, replica: int) -> tf.Variable:
         return self.machine.strategy.experimental_local_results(variable.value)[replica]
@@ -266,14 +277,19 @@ class Step:
     def _values(self, variables: list, replica: int) -> list:
         return [tf.convert_to_tensor(self._copy(variable, replica)) for variable in variables]
 
-    def _find_scores(self) -> list[str]:
-        """The names of the task's scores, from a trace on symbols (nothing is computed)."""
-        def scores(examples: Any) -> dict:
-            inputs, targets = self.task.prepare(examples)
-            return self.task.scores(self.model(inputs, training=False), targets)
 
-        spec = {key: tf.TensorSpec([1, *value.shape], value.dtype) for key, value in self.feed.spec.items()}
-        return list(tf.function(scores, autograph=False).get_concrete_function(spec).structured_outputs)
+def find_scores(task: Task, model: keras.Model, spec: Mapping[str, tf.TensorSpec]) -> list[str]:
+    """The names of the task's scores, from a trace on symbols (nothing is computed).
+
+    Args:
+        spec: name -> spec of one decoded example.
+    """
+    def scores(examples: Any) -> dict:
+        inputs, targets = task.prepare(examples)
+        return task.scores(model(inputs, training=False), targets)
+
+    one = {key: tf.TensorSpec([1, *value.shape], value.dtype) for key, value in spec.items()}
+    return list(tf.function(scores, autograph=False).get_concrete_function(one).structured_outputs)
 
 
 def clip(gradients: list, norm: tf.Tensor, settings: Clip) -> list:
@@ -291,3 +307,14 @@ def clip(gradients: list, norm: tf.Tensor, settings: Clip) -> list:
 def is_seed(variable: keras.Variable) -> bool:
     """Whether a variable is the state of a Keras SeedGenerator, which the step sets itself."""
     return variable.name == "seed_generator_state"
+
+
+def statistics_of(model: keras.Model) -> list[keras.Variable]:
+    """What a model keeps beside its weights in floats, such as the moving mean and variance of batch normalisation."""
+    own = {id(variable) for layer in model._flatten_layers() for variable in layer._non_trainable_variables}
+    return [variable for variable in model.non_trainable_variables if id(variable) in own and is_statistic(variable)]
+
+
+def is_statistic(variable: keras.Variable) -> bool:
+    """Whether a variable that does not train is a float, and so may be averaged over replicas and steps."""
+    return not is_seed(variable) and variable.dtype.startswith(("float", "bfloat"))

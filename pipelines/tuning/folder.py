@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from pipelines.errors import ConfigError
-from pipelines.files import finite, write_whole
+from pipelines.files import finite, write_whole, writing
 from pipelines.runs import RunFolder, differences
 
 # What may change when a search goes on: how far it goes and what is made of it, not what a trial is.
@@ -138,8 +138,9 @@ class Journal:
                 break
             self.events.append(event)
             whole += len(line)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = open(path, "ab", buffering=0)  # noqa: SIM115
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = open(path, "ab", buffering=0)  # noqa: SIM115
         if whole < len(content):
             os.ftruncate(self._file.fileno(), whole)
 

@@ -69,7 +69,6 @@ def survey(order: Mapping[str, Any]) -> dict[str, Any]:
     Judges the untrained model on some of validation. Nothing is written besides the result.
     """
     from pipelines.training.evaluation import Evaluator, batch_size
-    from pipelines.training.run import watched
     from pipelines.training.session import assemble
 
     experiment = _experiment(order)
@@ -89,7 +88,7 @@ def survey(order: Mapping[str, Any]) -> dict[str, Any]:
     except Exception:
         traceback.print_exc()
         judged = None  # a judgement may need more than this; then the first trial shows what there is
-    return {"streamed": streamed, "judged": judged, "watch": list(watched(session)), "own": list(session.task.watch),
+    return {"streamed": streamed, "judged": judged, "watch": list(session.watch), "own": list(session.task.watch),
             "precision": session.machine.precision, "replicas": session.machine.replicas, "steps_per_epoch": session.plan.steps_per_epoch,
             "fingerprint": {"train": session.splits.train.fingerprint(), "validation": validation.fingerprint()}}
 

@@ -9,6 +9,8 @@ from typer.testing import CliRunner
 from pipelines import cli, machine
 from pipelines.doctor import diagnose, text
 from pipelines.machine import Machine
+from pipelines.probe import FASTER
+from pipelines.training import devices
 
 CUDA = {"is_cuda_build": True, "cuda_version": "12.5.1", "cudnn_version": "9"}
 SMI = "| NVIDIA-SMI 550.54.15    Driver Version: 550.54.15    CUDA Version: 12.4 |"
@@ -85,6 +87,15 @@ def test_what_is_wrong_is_named_with_what_to_do(changes, name, state, says, reme
 
 def test_no_bfloat16_where_it_is_slower():
     assert "not used" in of(diagnose(healthy(probe={"build": CUDA, "gpus": [], "bfloat16_gain": 0.6})), "bfloat16").text
+
+
+@pytest.mark.parametrize("gain", [FASTER - 0.01, FASTER])
+def test_what_is_said_of_bfloat16_is_what_training_does(gain, monkeypatch):
+    monkeypatch.setattr(devices, "convolution_gain", lambda dtype: gain)
+    monkeypatch.setattr(devices.platform, "machine", lambda: "x86_64")
+    chosen, _ = devices._probe_precision(False, [])
+    said = of(diagnose(healthy(probe={"build": CUDA, "gpus": [], "bfloat16_gain": gain})), "bfloat16").text
+    assert ("is used for precision: auto" in said) == (chosen == "bfloat16") == (gain >= FASTER)
 
 
 def test_a_tensorflow_that_dies_is_a_finding(tmp_path, monkeypatch):

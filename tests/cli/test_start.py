@@ -1,5 +1,6 @@
 """The command line answers at once: help and wrong calls without TensorFlow, expected failures in plain words with their status."""
 
+import errno
 import json
 import resource
 import subprocess
@@ -13,6 +14,7 @@ from pipelines import cli
 from pipelines.errors import DataError, QuartetError
 from pipelines.shell import reported
 from tests.finished_run import ROOT, environment, quartet
+from tests.vision.made import folder
 
 ASK = """
 import json, runpy, sys
@@ -101,6 +103,31 @@ def test_expected_failures_end_with_their_status(failure, status):
     done = CliRunner().invoke(app)
     assert done.exit_code == status
     assert (str(failure) or "interrupted") in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [
+    ("train", "vision/digits", "--runs", "FILE/runs"),
+    ("tune", "vision/digits", "tune.space={train.epochs: {int: [1, 2]}}", "--runs", "FILE/runs"),
+    ("new", "vision", "--data", "images", "-o", "FILE/mine.yaml"), ("schema", "-o", "FILE/schema.json")])
+def test_a_place_that_cannot_be_written_is_said_plainly(arguments, tmp_path):
+    folder(tmp_path / "images", {"a": 6, "b": 6})
+    (tmp_path / "file").write_text("no folder")
+    done = quartet(*(argument.replace("FILE", str(tmp_path / "file")) for argument in arguments), cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert f"{tmp_path / 'file'}/" in done.stderr
+    assert ": cannot be written: Not a directory; mend that, or choose another place" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_full_disk_is_said_plainly(monkeypatch, tmp_path):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    done = CliRunner().invoke(cli.app, ["schema", "-o", str(tmp_path / "schema.json")])
+    assert done.exit_code == 1 and not list(tmp_path.iterdir())
+    said = f"{tmp_path / 'schema.json'}: cannot be written: the disk is full; free some space and give the same command again"
+    assert said in done.stderr
 
 
 def test_a_defect_keeps_its_traceback(monkeypatch):

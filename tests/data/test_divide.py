@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pipelines.config.schema import Data
-from pipelines.data.divide import check_classes, divide, find
+from pipelines.data.divide import Warned, check_classes, divide, find
 from pipelines.data.source import ArraySource
 from pipelines.errors import DataError
 
@@ -43,6 +43,20 @@ def test_usual_names_of_validation(name):
     assert sizes == [100, 100, 100] and name in loaded
 
 
+def test_own_splits_come_before_shares_and_shares_stand_in_for_what_is_missing():
+    assert parts(["train", "val", "testing"])[0] == [100, 100, 100]
+    sizes, _, notes = parts(["train", "dev"])
+    assert sizes == [80, 100, 20] and notes[0] == "the data has no test split of its own, so 20% of train is held out for test"
+    assert parts(["test"])[0] == parts(["validation"])[0] == [72, 8, 20]  # in one piece, whatever it is called
+
+
+def test_what_the_data_have_for_judging_and_is_not_used_is_a_warning():
+    *_, notes = parts(["train", "val", "test", "extra"], validation=0.1, test=0.2)
+    said = [note for note in notes if isinstance(note, Warned)]
+    assert said == ["not used of the data: extra, test, val (data.validation and data.test choose)"]
+    assert not any(isinstance(note, Warned) for note in parts(["train", "test", "extra"])[2])
+
+
 def test_null_and_zero_leave_a_split_out_and_unused_ones_are_said():
     sizes, loaded, notes = parts(["train", "test", "val"], validation=0.0, test=None)
     assert sizes == [100, None, None] and loaded == ["train"]
@@ -64,7 +78,7 @@ def test_train_is_the_same_data_whatever_the_training_seed():
     (["train", "tests"], {"test": "tetss"}, "data.test: tetss: the data has no such split; there are tests and train; "
                                             "did you mean tests\\? "
                                             "Otherwise set data.test to one of them, or to a share such as 0.1, or to null."),
-    (["train", "val"], {}, "data.test: test: the data has no such split; there are train and val"),
+    (["train", "val"], {"test": "testing"}, "data.test: testing: the data has no such split; there are train and val"),
     (["train", "test"], {"validation": "test"}, "split 'test' would be used twice"),
     (["train", "test"], {"test": "train"}, "split 'train' would be used twice"),
     (["a", "b"], {}, "the data has no split 'train'; there are a and b"),

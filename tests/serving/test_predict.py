@@ -32,6 +32,8 @@ def folder(judged, tmp_path_factory):
     (broken / "empty.png").write_bytes(b"")
     (broken / "text.jpg").write_bytes(b"this is no image")
     (broken / "locked.png").write_bytes(images[0])
+    (broken / "scan.tif").write_bytes(b"II*\0" + images[0])
+    (broken / "notes.txt").write_text("no image")
     return place
 
 
@@ -84,7 +86,7 @@ def test_csv_has_a_row_for_each_input_and_survives_any_name(folder, tmp_path):
     done = call(str(folder), "--format", "csv", "--top", "2", "--probabilities")
     assert done.exit_code == 0
     rows = list(csv.DictReader(io.StringIO(done.stdout)))
-    assert len(rows) == 359 + 5 + 4
+    assert len(rows) == 359 + 5 + 5
     names = {os.path.relpath(row["input"], folder) for row in rows}
     assert {"übung.PNG", "数字.PNG", "a,b\"c.PNG", "émoji 🙂.PNG", "broken/half.png"} <= names
     good = next(row for row in rows if row["input"].endswith("000.png"))
@@ -93,7 +95,8 @@ def test_csv_has_a_row_for_each_input_and_survives_any_name(folder, tmp_path):
     bad = next(row for row in rows if row["input"].endswith("half.png"))
     assert bad["error"] == "Invalid PNG data, size 60" and bad["label"] == ""
     assert "half.png: cannot be read: Invalid PNG data" in done.stderr
-    assert "365 of 368 answered" in done.stderr and "a second; 3 could not be read" in done.stderr
+    assert "365 of 369 answered" in done.stderr and "a second; 4 could not be read" in done.stderr
+    assert "scan.tif: cannot be read: not a JPEG, PNG" in done.stderr and "passed over files that are no images: 1 .txt" in done.stderr
 
 
 def test_json_lines_are_written_whole_to_a_file(folder, tmp_path):

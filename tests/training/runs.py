@@ -14,7 +14,7 @@ from pipelines.runs import RunFolder
 from pipelines.training.run import Call, train
 from tests.training.toy import ToyTask, experiment
 
-TIMES = ("time_s", "examples_per_second", "input_wait_fraction", "memory_bytes")
+TIMES = ("time_s", "examples_per_second", "input_wait_fraction", "memory_bytes", "device_memory_bytes")
 
 
 class Killed(BaseException):

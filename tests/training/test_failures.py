@@ -1,14 +1,17 @@
 """What goes wrong in a run, and what is then said and kept: data, numbers, memory, disk, and folders that are not this run's."""
 
 import errno
+import os
 import resource
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from pipelines.data import order
-from pipelines.errors import ConfigError, DataError, TrainingError
+from pipelines.errors import ConfigError, DataError, QuartetError, TrainingError
+from pipelines.files import WriteError
 from pipelines.monitoring.metrics_log import MetricsLog
 from pipelines.runs import RunFolder
 from pipelines.training import state
@@ -170,6 +173,24 @@ def test_lines_that_cannot_be_written_end_nothing(tmp_path, monkeypatch, capsys)
     run(tmp_path, callbacks=[breaking], quiet=False, train={"log_every": 1})
     assert [row["step"] for row in rows(tmp_path) if "train/loss" in row] == [1, 2, 3, 4, 5, 9, 10, 11, 12, 13, 14, 15]
     assert " ".join("".join(capsys.readouterr()).split()).count("a line could not be written: the disk is full") == 1
+
+
+@pytest.mark.parametrize("name", ["experiment.yaml", "environment.json", "metrics.jsonl", "report.html", "report.json"])
+def test_a_full_disk_for_other_files_ends_in_plain_words_and_the_same_command_goes_on(tmp_path, monkeypatch, name):
+    replace = os.replace
+
+    def full(source, target):
+        if Path(target).name == name:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        with pytest.raises(WriteError, match=f"{name}: cannot be written: the disk is full; free some space and give the same") as caught:
+            run(tmp_path, train={"epochs": 1})
+    assert isinstance(caught.value, QuartetError) and caught.value.errno == errno.ENOSPC
+    assert not list(tmp_path.rglob("*.part"))
+    assert run(tmp_path, train={"epochs": 1})["timing"]["epochs"] == 1
 
 
 def test_a_real_limit_on_files_ends_nothing(tmp_path):

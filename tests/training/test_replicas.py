@@ -26,7 +26,7 @@ CASES = {
         "class_weights": [1, 2, 0.5, 1, 1],
         "train": {"ema": 0.9, "learning_rate": {"peak": 0.03, "schedule": "one_cycle", "warmup": 0.3}},
     },
-    "batch norm and dropout by micro-batch": {"model": "norm dropout", "train": {"micro_batch_size": 4}},
+    "batch norm and dropout by micro-batch": {"model": "norm dropout", "train": {"micro_batch_size": 4, "ema": 0.9}},
     "freezing": {"train": {"freeze": {"layers": ["first"]}}},
     "AdamW with decay": {
         "train": {"optimizer": {"name": "adamw", "weight_decay": 0.05, "options": {"epsilon": 1.0}}, "learning_rate": {"peak": 0.01}}

@@ -5,12 +5,14 @@ import os
 import subprocess
 import sys
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from pipelines.config.schema import Clip
 from pipelines.data import order
+from pipelines.training.evaluation import Evaluator
 from pipelines.training.schedules import learning_rate
 from pipelines.training.session import Session, assemble
 from pipelines.training.step import clip
@@ -103,17 +105,27 @@ def test_accumulation_is_one_large_batch(changes):
 
 
 def test_averages_follow_their_formula():
-    session = made(train={"ema": 0.3})
-    for average, weight in zip(session.averages, session.weights):
-        np.testing.assert_array_equal(average.value, weight.value)
+    """Those of batch statistics, too: after few steps the raw ones belong to other weights than the averaged ones."""
+    session = made(model="norm dropout", train={"ema": 0.3})
+    assert [variable.name for variable in session.averaged[len(session.weights):]] == ["moving_mean", "moving_variance"]
+    for average, variable in zip(session.averages, session.averaged, strict=True):
+        np.testing.assert_array_equal(average.value, variable.value)
     expected = values(session.averages)
     step, carry = 0, session.step.fresh()
     for _ in range(5):
         decay = min(0.3, (1 + step) / (10 + step))
         step, carry = session.step(None, step, 1, carry)
-        expected = [average * decay + weight * (1 - decay) for average, weight in zip(expected, values(session.weights))]
+        expected = [average * decay + value * (1 - decay) for average, value in zip(expected, values(session.averaged))]
         for found, wanted in zip(values(session.averages), expected):
             np.testing.assert_allclose(found, wanted, atol=1e-6)
+    # judged with them is judged as a model that has them
+    source = session.splits.validation
+    common = {"machine": session.machine, "batch": 32, "data": session.task.experiment.data}
+    judged = Evaluator(session.task, session.model, source, averages=zip(session.averaged, session.averages), **common).scores()
+    for variable, value in zip(session.averaged, expected):
+        variable.assign(value)
+    by_hand = keras.losses.sparse_categorical_crossentropy(source.arrays["label"], session.model(source.arrays["image"]), from_logits=True)
+    assert judged["loss"] == pytest.approx(float(np.mean(by_hand)), rel=1e-5)
 
 
 def test_clipping_formulas():

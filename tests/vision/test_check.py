@@ -11,6 +11,7 @@ from rich.console import Console
 from pipelines.files import finite
 from tests.vision.made import encoded, folder, picture
 from vision.check import check_images
+from vision.data import load_images
 from vision.settings import ImageClassification
 
 
@@ -94,6 +95,20 @@ def test_the_json_is_whole(messy):
 def test_skipped_examples_are_a_warning(messy):
     found = findings(checked(source="folder", path=str(messy), validation="val", on_bad_example="skip"))
     assert found["1 example cannot be read and will be skipped (data.on_bad_example: skip)"].level == "warning"
+
+
+def test_what_is_divided_is_what_training_divides(tmp_path):
+    folder(tmp_path / "data", {"a": 40, "b": 25})
+    for name in ("a/003.png", "a/017.png", "b/011.png"):
+        (tmp_path / "data" / name).write_bytes(b"no image")
+    settings = {"source": "folder", "path": str(tmp_path / "data"), "image_size": 24, "on_bad_example": "skip",
+                "cache_folder": str(tmp_path / "cache")}
+    result = checked(**settings)
+    trained = load_images(ImageClassification.model_validate({"task": "vision.classification", "data": settings, "model": {"name": "cnn"}}))
+    assert {name: (facts["examples"], facts["fingerprint"]) for name, facts in result.splits.items()} == {
+        name: (facts["examples"], facts["fingerprint"]) for name, facts in trained.facts["splits"].items()}
+    assert sum(facts["examples"] for facts in result.splits.values()) == 62
+    assert result.findings[0].details == trained.skipped and len(trained.skipped) == 3
 
 
 def test_a_table_lists_all_missing_files(tmp_path):

@@ -10,6 +10,8 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from pipelines.config.load import load as shipped_experiment
+from pipelines.data.files import FileSource
 from pipelines.data.stream import StreamSource
 from pipelines.errors import DataError
 from pipelines.files import finite
@@ -92,8 +94,9 @@ def test_split_seed_alone_decides(tmp_path):
 def test_folders_for_the_splits(tmp_path):
     for part, count in (("train", 6), ("val", 3), ("test", 2)):
         folder(tmp_path / part, {"cat": count, "dog": count}, seed=ord(part[0]))
-    splits = load(source="folder", path=str(tmp_path), validation="validation")
-    assert sizes(splits) == [12, 6, 4] and all("val" in name for name in names(splits.validation))
+    shipped = shipped_experiment("vision/folder", [f"data.path={tmp_path}"]).experiment
+    for splits in (load(source="folder", path=str(tmp_path)), load_images(shipped)):
+        assert sizes(splits) == [12, 6, 4] and all("val" in name for name in names(splits.validation))
     splits = load(source="folder", path=str(tmp_path), validation=0.0, test=None)
     assert sizes(splits) == [12, None, None] and "not used" in splits.notes[0]
 
@@ -202,6 +205,31 @@ def test_skipped_examples_are_remembered_for_the_same_data(with_bad, monkeypatch
     monkeypatch.setattr("vision.data.find_bad", lambda *_: pytest.fail("decoded again"))
     again = load(source="folder", path=str(with_bad), image_size=24, on_bad_example="skip", cache_folder=cache)
     assert again.skipped == first.skipped and again.facts == first.facts
+
+
+def test_files_that_could_not_be_read_are_tried_again(with_bad, monkeypatch):
+    """They are not remembered as bad: size and time do not change when a permission or a network comes back."""
+    settings = {"source": "folder", "path": str(with_bad), "image_size": 24, "on_bad_example": "skip", "test": None, "validation": 0.0,
+                "cache_folder": str(with_bad.parent / "cache")}
+    away, source_gather = str(with_bad / "b" / "003.png"), FileSource.gather
+
+    def gather(self, numbers):
+        if numbers.shape[0] != 1:
+            return source_gather(self, numbers)
+
+        def read(number):
+            if self.paths[int(number[0])] == away:
+                raise OSError("the network is away")
+            return number
+
+        return source_gather(self, tf.ensure_shape(tf.py_function(read, [numbers], tf.int64), [1]))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileSource, "gather", gather)
+        first = load(**settings)
+    assert len(first.skipped) == 6 and any(line.startswith(f"{away}: ") for line in first.skipped) and sizes(first)[0] == 15
+    again = load(**settings)
+    assert len(again.skipped) == 5 and sizes(again)[0] == 16
 
 
 def test_stop_names_the_file_and_why(with_bad):

@@ -177,6 +177,34 @@ def test_application_takes_grey_images():
     assert model(pixels(2, channels=1)).shape == (2, 7)
 
 
+@pytest.fixture
+def published(tmp_path, monkeypatch):
+    """EfficientNetB0's ImageNet weights as Keras gives them, but for the numbers, which are made; and the file that it downloads."""
+    from keras.src.applications import efficientnet
+
+    path = tmp_path / "efficientnetb0_notop.weights.h5"
+    donor = keras.applications.EfficientNetB0(include_top=False, weights=None, input_shape=(32, 32, 3), pooling="avg")
+    normalization = next(layer for layer in donor.layers if isinstance(layer, keras.layers.Normalization))
+    # the mean and what is stored as variance: the deviation
+    normalization.set_weights([np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225]), np.array(0)])
+    donor.save_weights(path)
+    monkeypatch.setattr(efficientnet.file_utils, "get_file", lambda *_, **__: str(path))
+    return path
+
+
+@pytest.mark.parametrize("weights", ["imagenet", "file"])
+def test_published_weights_answer_as_in_keras_before_and_after_saving(weights, published, tmp_path):
+    images = pixels(2)
+    expected = keras.applications.EfficientNetB0(include_top=False, weights="imagenet", input_shape=(32, 32, 3), pooling="avg")(images)
+    source = weights if weights == "imagenet" else str(published)
+    model = build(Application(name="application", architecture="EfficientNetB0", weights=source))
+    features = keras.Model(model.input, model.get_layer("classes").input)
+    np.testing.assert_allclose(features(images), expected, rtol=1e-4, atol=1e-6 + 1e-4 * float(np.abs(expected).max()))
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras", safe_mode=True)
+    np.testing.assert_allclose(loaded(images), model(images), rtol=1e-5, atol=1e-7)
+
+
 def test_application_weights_from_a_file(tmp_path):
     donor = keras.applications.MobileNetV2(include_top=False, weights=None, input_shape=(32, 32, 3), pooling="avg")
     path = tmp_path / "donor.weights.h5"

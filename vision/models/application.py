@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 
 import keras
+import numpy as np
 
 from pipelines.errors import ConfigError
 from vision.models.layers import logits
@@ -81,8 +82,28 @@ def _load(network: keras.Model, name: str, weights: str, image_size: tuple[int, 
                 f"model.weights: imagenet: the weights of {name} could not be had ({error}). Without a network, set model.weights to "
                 f"a file of {name} weights without top, or to null to train from scratch") from error
         network.set_weights(donor.get_weights())
-        return
-    try:
-        network.load_weights(weights)
-    except (ValueError, OSError, KeyError) as error:
-        raise ConfigError(f"model.weights: {weights} does not hold weights of {name} without top: {error}") from error
+    else:
+        try:
+            network.load_weights(weights)
+        except (ValueError, OSError, KeyError) as error:
+            raise ConfigError(f"model.weights: {weights} does not hold weights of {name} without top: {error}") from error
+    _normalise_as_published(network, name, from_keras=weights == "imagenet")
+
+
+def _normalise_as_published(network: keras.Model, name: str, *, from_keras: bool) -> None:
+    """Makes the Normalization layers compute with the weights just loaded, as the network that the weights are from does.
+
+    They compute with constants that set_weights leaves as they were. And Keras builds EfficientNetB0 to B7 with one layer more where
+    weights are "imagenet", dividing by the root of each deviation, because what is stored as variance there is the deviation. Here the
+    variance is put right instead, so that the model is the same built, saved and loaded.
+
+    Args:
+        from_keras: Keras' own download; a file is known to be that by the deviations in it.
+    """
+    deviation = np.array(_IMAGENET_STD, np.float32)
+    for layer in network.layers:
+        if not isinstance(layer, keras.layers.Normalization):
+            continue
+        if name.startswith("EfficientNetB") and (from_keras or np.allclose(layer.adapt_variance.numpy(), deviation, rtol=1e-4)):
+            layer.adapt_variance.assign(layer.adapt_variance.numpy() * deviation)
+        layer.finalize_state()
