@@ -71,7 +71,7 @@ def runs(table):
                  "model={name: bag, width: 16, pool: root}", "train.learning_rate.peak=0.03"],
         "cnn": ["model={name: cnn, width: 16, filters: 8}", "tokens={name: words, least: 1, limit: 32}", "monitor.tensorboard=true"],
         "lstm": ["model={name: lstm, width: 16, units: 8}", "tokens={name: subwords, vocabulary: 200}"],
-        "transformer": ["model={name: transformer, width: 16, depth: 1, heads: 2, hidden: 32}", "tokens={name: words, least: 1}"],
+        "transformer": ["model={name: transformer, width: 16, depth: 1, heads: 2, hidden: 32}", "tokens={name: words, least: 1, limit: 13}"],
         "bayes": ["model={name: bag, naive_bayes: true}", "tokens={name: hashed, distinct: true, buckets: 20000}",
                   "train.tables={optimizer: adagrad, learning_rate: 0.02}"]}
     code = ("import sys, json\nfrom pipelines.cli import main\nasked, runs = json.loads(sys.argv[1]), sys.argv[2]\n"
