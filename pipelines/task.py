@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+# what `Task.read` gives of an input
+Read = tuple[str, dict[str, Any] | Exception] | tuple[str, dict[str, Any] | Exception, dict[str, Any]]
+
+
 @dataclass(frozen=True)
 class Splits:
     """The data of one run. Nothing in `facts` was learned from validation or test."""
@@ -175,10 +179,11 @@ class Task(ABC):
         """A batch of raw input into examples as `decode` gives them: name -> [batch, ...]; in graph."""
 
     @abstractmethod
-    def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception] | tuple[str, dict[str, Any], dict[str, Any]]]:
+    def read(self, inputs: list[str]) -> Iterator[Read]:
         """What `predict` was given (paths, globs, texts) as (name, one raw example, or why it cannot be read).
 
-        A third entry holds the columns of the row it came from, which are written beside the answer in place of the name.
+        A third entry holds the columns of the row it came from, which are written beside the answer in place of the name; for a row that
+        cannot be read their names, with None.
         """
 
     @abstractmethod
