@@ -10,7 +10,7 @@ import tensorflow as tf
 from nlp import data, judging, models, reading, tokens
 from nlp.settings import Bag, Pretrained, TextClassification
 from pipelines.data.source import Source, Tensors
-from pipelines.task import Judgement, Splits, Task
+from pipelines.task import Judgement, Read, Splits, Task
 from pipelines.training.labels import class_weights, cross_entropy
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ class Classification(Task):
         ids = self.tokenizer.ids(raw["text"])
         return {"tokens": ids.to_tensor(tokens.PAD), "length": tf.cast(ids.row_lengths(), tf.int32)}
 
-    def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception] | tuple[str, dict[str, Any], dict[str, Any]]]:
+    def read(self, inputs: list[str]) -> Iterator[Read]:
         yield from reading.read_texts(inputs, self.experiment.data)
 
     def respond(self, answers: Tensors) -> Tensors:

@@ -103,21 +103,39 @@ def records(path: Path, *, named: bool, delimiter: str | None = None, encoding: 
         raise DataError(f"{path}: a table is .csv, .tsv, .jsonl or .parquet, not {suffix or 'a file without ending'}")
 
 
+def mark_of(content: bytes) -> str | None:
+    """The encoding that a byte order mark at the beginning tells."""
+    return next((name for mark, name in MARKS if content.startswith(mark)), None)
+
+
+def is_wide(encoding: str) -> bool:
+    """Whether its characters are of two or four bytes each, so that a line's end is no byte of its own."""
+    return codecs.lookup(encoding).name.startswith(("utf-16", "utf-32"))
+
+
+def is_utf8(path: Path) -> bool:
+    """Whether all of a file is UTF-8, without NUL bytes."""
+    content = path.read_bytes()
+    try:
+        return b"\0" not in content and content.decode("utf-8") is not None
+    except UnicodeDecodeError:
+        return False
+
+
 def text_of(path: Path, encoding: str | None, lenient: bool = False) -> str:
-    """A file as text, line ends as they are. Where lenient, bytes that do not fit become lone surrogates, as os.fsdecode has them.
+    """A file as text, line ends as they are. A byte order mark is believed before `encoding`. Where lenient, bytes that do not fit become
+    lone surrogates, as os.fsdecode has them.
 
     Raises:
         DataError: the bytes are not of that encoding; names the line and what may be meant.
     """
     content = path.read_bytes()
-    mark = next((name for mark, name in MARKS if content.startswith(mark)), None)
-    name = encoding or mark or "utf-8"
-    if encoding and mark and codecs.lookup(encoding).name in ("utf-8", "utf-16", "utf-32"):
-        name = mark
     try:
-        return content.decode(name, "surrogateescape" if lenient and "32" not in name and "16" not in name else "strict")
+        name = mark_of(content) or codecs.lookup(encoding or "utf-8").name
     except LookupError:
         raise DataError(f"data.encoding: {encoding!r} is no encoding that Python knows; such as utf-8, cp1252, shift_jis") from None
+    try:
+        return content.decode(name, "surrogateescape" if lenient and "32" not in name and "16" not in name else "strict")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         hint = "set data.encoding, such as cp1252 (Western Windows), cp1251 (Cyrillic), gb18030 or shift_jis" if not encoding else (

@@ -71,7 +71,8 @@ def runs(table):
                  "model={name: bag, width: 16, pool: root}", "train.learning_rate.peak=0.03"],
         "cnn": ["model={name: cnn, width: 16, filters: 8}", "tokens={name: words, least: 1, limit: 32}", "monitor.tensorboard=true"],
         "lstm": ["model={name: lstm, width: 16, units: 8}", "tokens={name: subwords, vocabulary: 200}"],
-        "transformer": ["model={name: transformer, width: 16, depth: 1, heads: 2, hidden: 32}", "tokens={name: words, least: 1, limit: 13}"],
+        "transformer": ["model={name: transformer, width: 16, depth: 1, heads: 2, hidden: 32}",
+                        "tokens={name: words, least: 1, limit: 13}"],
         "bayes": ["model={name: bag, naive_bayes: true}", "tokens={name: hashed, distinct: true, buckets: 20000}",
                   "train.tables={optimizer: adagrad, learning_rate: 0.02}"]}
     code = ("import sys, json\nfrom pipelines.cli import main\nasked, runs = json.loads(sys.argv[1]), sys.argv[2]\n"
@@ -169,13 +170,17 @@ def test_predict_takes_texts_files_and_tables(runs, tmp_path):
     done = call(runs["bag"], str(tmp_path / "t.csv"), "--format", "csv")
     rows = list(csv.reader(io.StringIO(done.stdout)))
     assert rows[0] == ["id", "text", "label", "predicted_label", "confidence", "error"]
-    assert rows[1][:3] == ["7", "taxi, please", "taxi"] and rows[3][0] == "9" and "1 field where the header has 3" in rows[2][-1]
+    assert rows[1][:3] == ["7", "taxi, please", "taxi"] and rows[3][0] == "9"
+    assert rows[2] == ["", "", "", "", "", f"{tmp_path / 't.csv'}:3: 1 field where the header has 3"]
     done = call(runs["bag"], "a single text", str(tmp_path / "lines.txt"), "missing.csv", "--format", "jsonl", "--top", "2")
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert [answer["input"] for answer in answers] == ["a single text", "the shower is broken", f"{tmp_path / 'lines.txt'}:2",
                                                        "wifi password please", "missing.csv"]
     assert answers[-1]["error"] == "No such file or directory" or "No such file" in answers[-1]["error"]
     assert len(answers[0]["top"]) == 2
+    (tmp_path / "long.txt").write_text("a request that is longer than the sixty characters by which a text is called on the screen\n" * 2)
+    done = call(runs["bag"], str(tmp_path / "long.txt"), "--format", "csv")
+    assert {row[0] for row in list(csv.reader(io.StringIO(done.stdout)))[1:]} == set((tmp_path / "long.txt").read_text().splitlines())
     done = call(runs["many"], "please call a taxi", "--format", "csv")
     assert done.stdout.splitlines()[0] == "input,labels,error"
 
