@@ -16,10 +16,10 @@ from typing import Any
 from nlp.settings import Column
 from pipelines.config.wording import did_you_mean, listed, show
 from pipelines.data.divide import ALIASES
+from pipelines.data.tables import DELIMITERS, JSON_LINES, PARQUET
 from pipelines.errors import DataError
 
-PARQUET, JSON_LINES = (".parquet", ".pq"), (".jsonl", ".ndjson")
-DELIMITED = (".csv", ".tsv", ".tab", ".txt", ".psv")
+DELIMITED = (*DELIMITERS, ".txt")
 SUFFIXES = (*DELIMITED, *JSON_LINES, *PARQUET)
 CANDIDATES = (",", "\t", ";", "|")
 SAMPLE = 50  # records by which the delimiter is found
@@ -165,10 +165,16 @@ def find_delimiter(text: str) -> str:
     return best
 
 
-def split_files(folder: Path) -> dict[str, Path]:
-    """Split -> file, of a folder with train.csv, test.csv, ... Raises DataError where there is no train."""
+def split_files(folder: Path, beside: str | None = None) -> dict[str, Path]:
+    """Split -> file, of a folder with train.csv, test.csv, ..., and of those named by `beside` where it is given: `{split}_oos`.
+
+    Raises:
+        DataError: there is no train.
+    """
     known = [alias for names in ALIASES.values() for alias in names]
-    files = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix.lower() in SUFFIXES and path.stem.lower() in known}
+    every = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix.lower() in SUFFIXES}
+    files = {name: path for name, path in every.items() if name.lower() in known}
+    files |= {name: every[name] for name in [beside.format(split=name) for name in files] if name in every} if beside else {}
     if not any(name.lower() in ALIASES["train"] for name in files):
         raise DataError(f"{folder}: has no train.csv (.tsv, .jsonl, .parquet); name the table itself, or call its files train, validation "
                         "and test. For a folder of .txt files per class: source: folder")
