@@ -37,7 +37,7 @@ def load_texts(experiment: TextClassification, known: dict[str, Any] | None = No
         DataError: names file and remedy.
     """
     data, reject = experiment.data, experiment.reject
-    opened = open_data(data, reject)
+    opened = open_data(data, reject, elsewhere=bool(known))
     train, validation, test, notes = divide(opened.names, opened.load, data, opened.place)
     classes = opened.classes
     parts: dict[str, Source | None] = {"train": train, "validation": validation, "test": test}

@@ -186,6 +186,33 @@ def test_texts_of_no_class_are_no_class(tmp_path):
         load(source="table", path=path, reject={"label": "nothing"})
 
 
+def test_texts_of_no_class_may_have_tables_of_their_own_and_need_no_label(tmp_path):
+    reject = {"label": "none", "splits": "{split}_oos", "train": "uniform"}
+    write(tmp_path / "train.csv", [*ROWS, ("also of no class", "none")])
+    write(tmp_path / "dev.csv", ROWS[:4])
+    write(tmp_path / "test.csv", ROWS[:6])
+    for part in ("train", "dev", "test"):
+        write(tmp_path / f"{part}_oos.csv", [(f"gibberish {part} {number}",) for number in range(3)], header=("text",))
+    splits = load(source="table", path=str(tmp_path), validation="dev", test="test", reject=reject)
+    assert splits.facts["classes"] == ["bad", "good"]
+    assert [np.sum(source.labels == 2) for source in (splits.train, splits.validation, splits.test)] == [4, 3, 3]
+    assert splits.test.name(6) == f"{tmp_path / 'test_oos.csv'}:2"
+    # one table with the splits in a column
+    rows = [(text, label, part) for part in ("train", "test") for text, label in ROWS] + [
+        (f"gibberish {number}", "", f"{part}_oos") for part in ("train", "test") for number in range(10)]
+    one = write(tmp_path / "one.csv", rows, header=("text", "label", "split"))
+    splits = load(source="table", path=one, split_key="split", test="test", reject=reject)
+    assert [np.sum(source.labels == 2) for source in (splits.train, splits.test)] == [8, 10]
+    # other data of a finished run need not have them
+    alone = write(tmp_path / "other.csv", [*ROWS[:4], ("gibberish", "none")])
+    experiment = TextClassification.model_validate({
+        "task": "nlp.classification", "model": {"name": "bag"}, "reject": reject,
+        "data": {"source": "table", "path": alone, "validation": 0.0, "test": None}})
+    assert load_texts(experiment, {"classes": ["bad", "good"]}).train.labels.tolist() == [1, 0, 1, 0, 2]
+    with pytest.raises(DataError, match=r"reject\.splits: \{split\}_oos: .* has no such split"):
+        load_texts(experiment)
+
+
 def test_nothing_is_learned_from_validation_and_test(tmp_path):
     write(tmp_path / "train.csv", ROWS)
     write(tmp_path / "validation.csv", [("secret onlyhere", "good"), ("secret onlyhere", "bad")])
