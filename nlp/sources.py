@@ -305,9 +305,9 @@ def _rows(path: Path, data: TextData, labelled: bool = True) -> tuple[Rows, list
                  for parts in zip(*columns[:len(keys)])]
     rest = columns[len(keys):]
     stored = rest.pop(0) if labelled else [None] * len(texts)
-    labels = [_several(value, data) if data.labels == "many" else _title(value) for value in stored]
-    splits = [_title(value) or "" for value in rest.pop(0)] if data.split_key is not None else None
-    groups = [_title(value) or "" for value in rest.pop(0)] if data.group_by is not None else None
+    labels = [_several(value, data) if data.labels == "many" else tables.title(value) for value in stored]
+    splits = [tables.title(value) or "" for value in rest.pop(0)] if data.split_key is not None else None
+    groups = [tables.title(value) or "" for value in rest.pop(0)] if data.group_by is not None else None
     status = os.stat(path)
     settings = f"{wanted} {data.join!r} {data.header} {data.delimiter} {data.encoding} {data.labels}"
     digest = hashlib.sha256(f"{path.name} {status.st_size} {status.st_mtime_ns} {settings}".encode()).hexdigest()[:16]
@@ -317,16 +317,7 @@ def _rows(path: Path, data: TextData, labelled: bool = True) -> tuple[Rows, list
     return Rows(texts, labels, table.place, groups, bad, digest), splits
 
 
-def _title(value: Any) -> str | None:
-    """A label as text, None for none: whole floats lose their point."""
-    if value is None or value != value or (isinstance(value, str) and not value.strip()):
-        return None
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return value.decode("utf-8", "replace").strip() if isinstance(value, bytes) else str(value).strip()
-
-
 def _several(value: Any, data: TextData) -> tuple[str, ...]:
     """The labels of a text, from a list or from one text."""
     parts = value if isinstance(value, (list, tuple)) else [] if value is None else str(value).split(data.label_separator)
-    return tuple(dict.fromkeys(title for title in map(_title, parts) if title))
+    return tuple(dict.fromkeys(title for title in map(tables.title, parts) if title))

@@ -23,6 +23,8 @@ DELIMITED = (*DELIMITERS, ".txt")
 SUFFIXES = (*DELIMITED, *JSON_LINES, *PARQUET)
 CANDIDATES = (",", "\t", ";", "|")
 SAMPLE = 50  # records by which the delimiter is found
+SPARSE = 0.2  # share of zero bytes from which a text is UTF-16, and of bytes beyond ASCII up to which it is in Latin letters
+LOOKED_AT = 1_000_000  # bytes in which letters are counted
 MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"), (codecs.BOM_UTF16_LE, "utf-16"),
          (codecs.BOM_UTF16_BE, "utf-16"))
 
@@ -143,6 +145,41 @@ def text_of(path: Path, encoding: str | None, lenient: bool = False) -> str:
         if not encoding and content[:200].count(0) > 20:
             hint = "it looks like UTF-16 without its mark: set data.encoding: utf-16-le"
         raise DataError(f"{path}:{line}: byte {content[error.start]:#04x} is not {name.upper()}; {hint}") from None
+
+
+def guessed_encoding(path: Path) -> str | None:
+    """What a text file without byte order mark seems to be in: None for UTF-8, which Python expects anyway.
+
+    Raises:
+        DataError: it is not UTF-8, and nothing speaks for another one.
+    """
+    content = path.read_bytes()
+    if mark_of(content):
+        return None
+    start = content[:4096]
+    if start.count(0) > SPARSE * len(start):
+        return "utf-16-le" if start[1::2].count(0) >= start[::2].count(0) else "utf-16-be"
+    if is_utf8(path):
+        return None
+    high = sum(byte >= 0x80 for byte in content[:LOOKED_AT])
+    plain = sum(byte < 0x80 and chr(byte).isalpha() for byte in content[:LOOKED_AT])
+    if high < SPARSE * (high + plain):  # accents among plain letters; in other scripts most letters are such bytes
+        try:
+            content.decode("cp1252")
+            return "cp1252"
+        except UnicodeDecodeError:
+            pass
+    text_of(path, None)
+    return None
+
+
+def title(value: Any) -> str | None:
+    """A label as text, None for none: whole floats lose their point."""
+    if value is None or value != value or (isinstance(value, str) and not value.strip()):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value.decode("utf-8", "replace").strip() if isinstance(value, bytes) else str(value).strip()
 
 
 def find_delimiter(text: str) -> str:
