@@ -7,6 +7,7 @@ import codecs
 import csv
 import io
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -222,19 +223,12 @@ def _delimited(path: Path, text: str, named: bool, delimiter: str | None) -> Ite
     if not text.strip():
         raise DataError(f"{path} is empty")
     csv.field_size_limit(sys.maxsize)  # a long text is judged by data.longest, not by the csv module
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter or find_delimiter(text))
-    width, start, first = None, 1, True
-    while True:
-        try:
-            record = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            yield start, str(error)
-            start = reader.line_num + 1
-            continue
-        line, start = start, reader.line_num + 1
-        if not record:
+    width, first = None, True
+    for line, record in _unfolded(list(io.StringIO(text, newline="")), delimiter or find_delimiter(text)):
+        if isinstance(record, str):
+            if first:
+                raise DataError(f"{path}:{line}: {record}")
+            yield line, record
             continue
         if first:
             first, width = False, len(record)
@@ -246,6 +240,56 @@ def _delimited(path: Path, text: str, named: bool, delimiter: str | None) -> Ite
                          + ("; a text with the delimiter in it needs quotation marks" if len(record) > (width or 0) else ""))
         else:
             yield line, record if all(map(_fits, record)) else "bytes that do not fit the encoding (data.encoding)"
+
+
+def _unfolded(lines: list[str], delimiter: str) -> Iterator[tuple[int, Any]]:
+    """(line, fields) of each record that is not empty, or (line, what is wrong with it).
+
+    A quotation mark that nobody closes would make one record of all lines up to the next mark. It costs its own line only: with tabs, where
+    many programs write texts without quoting, each line that has all fields is read as it stands; otherwise the line is bad.
+    """
+    at, width = 0, 0
+    while at < len(lines):
+        start = at
+        reader = csv.reader((lines[place] for place in range(start, len(lines))), delimiter=delimiter)
+        while at < len(lines):
+            begin = at
+            try:
+                record = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                yield begin + 1, str(error)
+                at = start + reader.line_num
+                continue
+            at = start + reader.line_num
+            bare = _unquoted(lines[begin], delimiter) if delimiter == "\t" else None
+            if at - begin > 1 and _run_together(lines[begin:at], delimiter, width):
+                yield begin + 1, bare or "a quotation mark that is not closed (or a mark within a quoted text that is not doubled)"
+                at = begin + 1
+                width = width or len(bare or ())
+                break  # the lines behind it are records of their own
+            if record:
+                if bare is not None and at - begin == 1 and len(bare) == (width or len(record)):
+                    record = bare
+                width = width or len(record)
+                yield begin + 1, record
+
+
+def _run_together(lines: list[str], delimiter: str, width: int) -> bool:
+    """Whether several lines that were read as one record are records: their quotation marks do not fit together, or, with tabs, each has
+    all fields by itself."""
+    try:
+        list(csv.reader(lines, delimiter=delimiter, strict=True))
+    except csv.Error:
+        return True
+    return delimiter == "\t" and width > 1 and all(line.count(delimiter) == width - 1 for line in lines)
+
+
+def _unquoted(line: str, delimiter: str) -> list[str]:
+    """The fields of a line; quotation marks count only around a whole field in which all others are doubled."""
+    fields = line.rstrip("\r\n").split(delimiter)
+    return [field[1:-1].replace('""', '"') if re.fullmatch(r'"([^"]|"")*"', field) else field for field in fields]
 
 
 def _fits(text: str) -> bool:

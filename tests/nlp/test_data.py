@@ -133,6 +133,34 @@ def test_a_bad_row_is_named_or_skipped_and_counted(tmp_path, kind):
     assert len(every(splits)) == len(ROWS) and len(splits.skipped) == 1 and splits.skipped[0].startswith(f"{path}:11: ")
 
 
+def test_a_quotation_mark_that_is_not_closed_merges_no_rows_of_a_tsv(tmp_path):
+    odd = [('"quiet please', "good"), ('24" screen', "bad"), ('"he said so" and went', "good"), ('"as it was"', "bad"), ('so "it', "good"),
+           ('"the last one', "bad")]
+    rows = [*ROWS[:7], *odd[:3], *ROWS[7:], *odd[3:]]
+    path = write(tmp_path / "t.tsv", rows, "\t")
+    expected = [("as it was" if text == '"as it was"' else text, label) for text, label in rows]
+    assert sorted(every(load(source="table", path=path))) == sorted(expected)
+    # what is quoted whole may have line breaks, tabs and doubled marks
+    (tmp_path / "t.tsv").write_text("text\tlabel\n" + "".join(f'"line ""{n}""\none\tmore"\t{label}\n' for n, (_, label) in enumerate(ROWS)))
+    assert sorted(every(load(source="table", path=path))) == sorted((f'line "{n}"\none\tmore', label) for n, (_, label) in enumerate(ROWS))
+
+
+def test_a_quotation_mark_that_is_not_closed_is_a_bad_row_of_its_own_in_a_csv(tmp_path):
+    path = write(tmp_path / "t.csv")
+    lines = (tmp_path / "t.csv").read_text().splitlines(keepends=True)
+    lines[9:9] = ['"never closed,good\n']
+    lines[20:20] = ['"the room" was fine,good\n']
+    (tmp_path / "t.csv").write_text("".join(lines))
+    with pytest.raises(DataError, match=r"t\.csv:10: a quotation mark that is not closed.*on_bad_example: skip"):
+        load(source="table", path=path)
+    splits = load(source="table", path=path, on_bad_example="skip")
+    assert sorted(every(splits)) == sorted([*ROWS, ("the room was fine", "good")])
+    assert len(splits.skipped) == 1 and splits.skipped[0].startswith(f"{path}:10: ")
+    (tmp_path / "t.csv").write_text('"text,label\nfine,good\n')
+    with pytest.raises(DataError, match=r"t\.csv:1: a quotation mark that is not closed"):
+        load(source="table", path=path)
+
+
 def test_a_text_of_ten_megabytes_is_read_where_it_may_be(tmp_path):
     path = write(tmp_path / "t.csv", [*ROWS, ("word " * 2_000_000, "good")])
     splits = load(source="table", path=path, longest=20_000_000)
