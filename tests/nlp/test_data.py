@@ -174,6 +174,18 @@ def test_a_label_that_train_lacks(tmp_path):
         load(source="table", path=str(tmp_path), test="test")
     splits = load(source="table", path=str(tmp_path), test="test", on_bad_example="skip")
     assert len(splits.test) == 3 and "class ugly is not in train" in splits.skipped[0]
+    assert splits.facts["classes"] == ["bad", "good"] and set(splits.test.labels) == {0, 1}
+
+
+def test_a_label_among_several_that_train_lacks(tmp_path):
+    write(tmp_path / "train.csv", [("first", "z;m"), ("second", "m"), ("third", "")] * 4)
+    write(tmp_path / "test.csv", [("one", "m"), ("two", "a;z"), ("three", "z")])
+    with pytest.raises(DataError, match=r"test has classes of which train has no example: a \(such as .*test\.csv:3\).*bad_example: skip"):
+        load(source="table", path=str(tmp_path), test="test", labels="many")
+    splits = load(source="table", path=str(tmp_path), test="test", labels="many", on_bad_example="skip", validation=0.0)
+    assert splits.facts["classes"] == ["m", "z"] and splits.facts["class_counts"] == [8, 4]
+    assert splits.test.gather(tf.range(2, dtype=tf.int64))["label"].numpy().tolist() == [[1, 0], [0, 1]]
+    assert splits.skipped == (f"{tmp_path / 'test.csv'}:3: class a is not in train",)
 
 
 def test_wrong_columns_and_files(tmp_path):
@@ -210,6 +222,10 @@ def test_texts_of_no_class_are_no_class(tmp_path):
     assert (weights[labels == 2] == 0).all() and weights.mean() == pytest.approx(1.0)
     uniform = load(source="table", path=path, reject={"label": "none", "train": "uniform"})
     assert set(uniform.train.labels) == {0, 1, 2}
+    # the mean over train is over the texts of the classes too, so that its accuracy is the judged one
+    assert uniform.train.gather(tf.range(len(uniform.train), dtype=tf.int64))["weight"].numpy().mean() == pytest.approx(1.0)
+    held = uniform.train.gather(tf.range(len(uniform.train), dtype=tf.int64))
+    assert (held["weight"].numpy()[held["label"].numpy() == 2] == 0).all()
     with pytest.raises(DataError, match="validation has no texts of no class"):
         load(source="table", path=path, reject={"label": "nothing"})
 
