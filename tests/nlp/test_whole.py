@@ -67,7 +67,7 @@ def runs(table):
     folder = table.parent / "runs"
     small = ["train.epochs=3", "train.batch_size=32", *SHARED, f"data.path={table}", "evaluate.worst=4", "monitor.tensorboard=false"]
     asked = {
-        "bag": ["reject={label: nothing, train: uniform}", "train.epochs=8", "tokens.buckets=20000"],
+        "bag": ["reject={label: nothing, train: uniform}", "train.epochs=8", "tokens.buckets=20000", "monitor.tensorboard=true"],
         "many": ["data.label_key=tags", "data.labels=many", "tokens={name: subwords, vocabulary: 200}", "train.epochs=6",
                  "model={name: bag, width: 16, pool: root}", "train.learning_rate.peak=0.03"],
         "cnn": ["model={name: cnn, width: 16, filters: 8}", "tokens={name: words, least: 1, limit: 32}", "monitor.tensorboard=true"],
@@ -211,14 +211,22 @@ def test_standard_input_is_answered_line_by_line(runs):
         process.kill()
 
 
-def test_tensorboard_has_texts_and_a_projector(runs):
-    folder = runs["cnn"] / "tensorboard" / "train"
+@pytest.mark.parametrize("name", ["cnn", "bag"])
+def test_tensorboard_has_texts_and_a_projector(runs, loaded, name):
+    folder = runs[name] / "tensorboard" / "train"
     records = [record for path in folder.glob("events*") for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator()]
-    assert any(b"texts as the model reads them" in record for record in records)
+    shown = [record for record in records if b"texts as the model reads them" in record]
+    assert len(shown) > 1 and all(b" the " in record for record in shown) and len(set(shown)) == len(shown)
     vectors = (folder / "projector" / "words.tsv").read_text().splitlines()
     words = (folder / "projector" / "words_names.tsv").read_text(encoding="utf-8").splitlines()
-    assert len(vectors) == len(words) > 50 and len(vectors[0].split("\t")) == 16
+    assert len(vectors) == len(words) > 50
     assert "words.tsv" in (folder / "projector_config.pbtxt").read_text()
+    # the vector beside a word is the one that its token is looked up with
+    run = loaded[name]
+    place = words.index("towels")
+    number = run.task.tokenizer.ids(tf.constant(["towels"]))[0, 0]
+    np.testing.assert_allclose([float(value) for value in vectors[place].split("\t")],
+                               run.model.get_layer("embedding").variable.value[number], rtol=1e-4, atol=1e-6)
 
 
 def test_the_command_line_trains_the_quick_start(tmp_path):
