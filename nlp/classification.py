@@ -38,7 +38,12 @@ class Classification(Task):
         "confidence": "the probability of the most probable class",
         "probabilities": "of each class",
     }
+    examples = {"text": "tf.constant(['a text, as it is'])"}
     experiment: TextClassification
+
+    @property
+    def needs(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("tensorflow_text",) if isinstance(self.experiment.model, Pretrained) else ()
 
     @property
     def watch(self) -> tuple[str, str]:  # type: ignore[override]
@@ -173,7 +178,7 @@ class Classification(Task):
                 source: Source) -> None:
         from nlp import attribution
 
-        if "worst_mistakes" in judgement.tables and not isinstance(self.experiment.model, Pretrained):
+        if "worst_mistakes" in judgement.tables:
             attribution.add_words(self, model, judgement, source)
 
     def show(self, source: Source, writer: "Writer", step: int, *, inputs: Any = None, targets: Any = None, split: str = "train") -> None:
@@ -203,6 +208,8 @@ class Classification(Task):
         texts = source.gather(tf.range(min(len(source), COUNTED), dtype=tf.int64))["text"]
         named = Words(name="words", lower=settings.lower, html=settings.html, limit=settings.limit, vocabulary=PROJECTED)
         names = tokens.learn(named, [texts])["vocabulary"]
+        if not names:
+            return [], tf.zeros([0], tf.int32)
         single = settings.model_copy(update={"words": 1, "characters": None})
         return names, tokens.make(single, {}).ids(tf.constant(names, tf.string, [len(names)]))[:, :1].flat_values
 

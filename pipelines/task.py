@@ -5,7 +5,7 @@ loss, how answers are judged, and the signature that takes what a user has and a
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -66,6 +66,8 @@ class Task(ABC):
 
     watch: ClassVar[tuple[str, str]]  # the metric to follow without its split, and "max" or "min": ("accuracy", "max")
     meanings: ClassVar[dict[str, str]] = {}  # what each input and output of the saved model is, for its README
+    examples: ClassVar[dict[str, str]] = {}  # of an input of the saved model, Python that makes a batch of one, for its README
+    needs: Sequence[str] = ()  # modules beside TensorFlow that hold operations of the saved model
     length: ClassVar[str | None] = None  # decoded entry (int32 scalar) that counts the first dimension of entries that leave it free
     length_unit: ClassVar[int] = 1  # batches are padded to a multiple of it
     read_at_once: ClassVar[tuple[int, int]] = (16, 64)  # inputs of `predict` decoded in one call, and answered in one

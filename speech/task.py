@@ -17,6 +17,7 @@ class SpeechTask(Task):
         "samples": "recordings, full scale -1 to 1, at the model's rate; the shorter filled up at the end with anything",
         "length": "samples of each recording",
     }
+    examples = {"samples": "tf.random.uniform([1, 16000], -1, 1)", "length": "tf.constant([16000])"}
     experiment: Commands | Transcription
 
     def __init__(self, experiment: Commands | Transcription, facts: dict[str, Any] | None = None):

@@ -34,6 +34,7 @@ class Classification(Task):
         "confidence": "its probability",
         "probabilities": "of each class",
     }
+    examples = {"image": "tf.constant([open('example', 'rb').read()])"}
     experiment: ImageClassification
 
     @property

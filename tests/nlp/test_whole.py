@@ -143,7 +143,7 @@ def test_other_data_are_judged(runs, loaded, table, tmp_path):
         evaluate(loaded["bag"], data=other)
 
 
-def test_the_saved_models_answer_as_the_evaluation_in_tensorflow_alone(loaded, tmp_path):
+def test_the_saved_models_answer_as_the_evaluation_in_tensorflow_alone(loaded, tmp_path, monkeypatch):
     texts, expected = judged(loaded["cnn"])
     texts = [*[text.decode() for text in texts], "", "ÀÉ 👍🏽 東京", "word " * 5000]
     (tmp_path / "texts.json").write_text(json.dumps(texts))
@@ -159,6 +159,12 @@ def test_the_saved_models_answer_as_the_evaluation_in_tensorflow_alone(loaded, t
             np.testing.assert_allclose(found[f"{place}/probabilities/{len(texts)}"], answers, atol=1e-5, err_msg=name)
         np.testing.assert_allclose(found[f"{place}/probabilities/1"][0], found[f"{place}/probabilities/{len(texts)}"][0], atol=1e-5)
     assert found[f"0/label/{len(texts)}"][-2] in (*loaded["bag"].task.classes, "nothing")
+    readme = (tmp_path / "bag" / "README.txt").read_text()
+    assert "needs TensorFlow 2.21 or later, nothing else" in readme
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    exec("\n".join(line[4:] for line in readme.splitlines() if line.startswith("    ")), names)
+    assert names["answer"]["label"].shape == (1,)
 
 
 def test_answers_are_those_of_the_evaluation(loaded):
