@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from nlp import tokens
-from nlp.data import class_numbers, of_known_classes
+from nlp.data import NO_VALIDATION, class_numbers, of_known_classes
 from nlp.examine import Examined, examine
 from nlp.settings import Pretrained, TextClassification
 from nlp.sources import OUTSIDE, Loaded, open_data
@@ -56,6 +56,8 @@ def check_texts(experiment: TextClassification, progress: Callable[[int, int], N
     html = getattr(experiment.tokens, "html", False)
     more = [*_empty(parts, found), *near_copies(parts, found, labels, opened.classes), *_cut_off(found, limit, limited_by),
             *_damage(parts, found), *_markup(found, html)]
+    if experiment.reject is not None and validation is None:
+        more.append(Finding("error", NO_VALIDATION))
     made.findings.extend(more)
     made.findings.sort(key=lambda finding: ("error", "warning", "note").index(finding.level))
     return made

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 PROJECTED = 2000  # words shown in the projector
 COUNTED = 5000  # texts whose words are counted for it, where tokens have no names
 SHOWN = 60  # words of a text in TensorBoard
-CHOSEN_LABELS = 0.5  # probability from which a label is given (labels: many) where validation chose nothing else
 
 
 class Classification(Task):
@@ -170,7 +169,7 @@ class Classification(Task):
         settings = self.experiment.evaluate
         if self.many:
             return judging.judge_many(answers["probabilities"], targets["label"], self.classes, source, settings,
-                                      self.facts.get("threshold", CHOSEN_LABELS))
+                                      self.facts.get("threshold"))
         threshold = self.facts.get("threshold") if self.experiment.reject else None
         return judging.judge_one(answers["probabilities"], targets["label"], self.classes, source, settings, threshold)
 
@@ -249,7 +248,7 @@ class Classification(Task):
         names = tf.constant(self.classes)
         if self.many:
             order = tf.argsort(-probabilities, stable=True)
-            given = tf.gather(probabilities, order, batch_dims=1) >= tf.constant(self.facts.get("threshold", CHOSEN_LABELS), tf.float32)
+            given = tf.gather(probabilities, order, batch_dims=1) >= tf.constant(self.facts.get("threshold", judging.EVEN), tf.float32)
             chosen = tf.ragged.boolean_mask(tf.gather(names, order), given)
             separator = self.experiment.data.label_separator
             return {"labels": tf.strings.reduce_join(chosen, axis=1, separator=separator), "probabilities": probabilities}

@@ -16,6 +16,7 @@ from pipelines.errors import DataError
 from pipelines.task import Splits
 
 BATCH = 1024  # texts cut at a time
+NO_VALIDATION = "reject: there is no validation split, on which the threshold is chosen; set data.validation: 0.1, or leave reject out"
 LEARNED = ("vocabulary", "backbone", "tokenizer")  # facts by which texts are cut
 
 
@@ -43,6 +44,8 @@ def load_texts(experiment: TextClassification, known: dict[str, Any] | None = No
     trained = sorted({label for labels in class_numbers(train) for label in labels})
     classes = [opened.classes[number] for number in trained]
     alone = validation is None and test is None  # other data that a finished run is judged on
+    if reject is not None and validation is None and not known:
+        raise DataError(NO_VALIDATION)
     if len(classes) < (1 if data.labels == "many" else 2) and not alone:
         raise DataError(f"{opened.place}: train has {'one class only (' + classes[0] + ')' if classes else 'no labels'}; classification "
                         "needs two or more")

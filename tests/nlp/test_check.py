@@ -81,6 +81,14 @@ def test_several_labels_are_counted_and_compared(tmp_path):
     assert not checked(folder, test="test", labels="many", on_bad_example="skip").failed
 
 
+def test_rejection_without_validation_is_an_error(tmp_path):
+    for validation, failed in ((0.0, True), (0.2, False)):
+        made = check_texts(TextClassification.model_validate({
+            "task": "nlp.classification", "model": {"name": "bag"}, "reject": {"accept": 0.9},
+            "data": {"source": "table", "path": str(write(tmp_path, train=plain())), "validation": validation, "test": 0.2}}))
+        assert made.failed is failed and ("no validation split" in said(made, "error")) is failed
+
+
 def test_the_limit_is_that_of_the_setting_that_sets_it(tmp_path):
     folder = write(tmp_path, train=[(text * 40, label) for text, label in plain()])
     made = check_texts(TextClassification.model_validate({

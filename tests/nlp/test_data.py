@@ -226,6 +226,8 @@ def test_texts_of_no_class_are_no_class(tmp_path):
     assert uniform.train.gather(tf.range(len(uniform.train), dtype=tf.int64))["weight"].numpy().mean() == pytest.approx(1.0)
     held = uniform.train.gather(tf.range(len(uniform.train), dtype=tf.int64))
     assert (held["weight"].numpy()[held["label"].numpy() == 2] == 0).all()
+    with pytest.raises(DataError, match="reject: there is no validation split"):
+        load(source="table", path=path, reject={"label": "none"}, validation=0.0)
     with pytest.raises(DataError, match="validation has no texts of no class"):
         load(source="table", path=path, reject={"label": "nothing"})
 
