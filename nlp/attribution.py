@@ -22,7 +22,10 @@ SHOWN = 280  # characters of a text in the table
 
 
 def add_words(task: "Classification", model: keras.Model, judgement: Judgement, source: Source) -> None:
-    """Replaces the number of each of the worst mistakes by its text and the words that spoke most for the wrong answer."""
+    """Replaces the number of each of the worst mistakes by its text and the words that spoke most for the wrong answer.
+
+    Of a model that is not cut into embedding and encoder (keras-hub's), the text alone.
+    """
     rows = judgement.tables["worst_mistakes"]
     if not rows:
         return
@@ -30,12 +33,14 @@ def add_words(task: "Classification", model: keras.Model, judgement: Judgement, 
     examples = source.gather(numbers)
     texts = examples["text"]
     label = examples["label"].numpy()
+    parts = {layer.name for layer in model.layers} >= {"embedding", "encoder"}
     for row, text, true, number in zip(rows, texts.numpy(), label, range(len(rows))):
-        shares = word_shares(task, model, texts[number], true)
-        # marks are everywhere, and say little to a reader
-        telling = [(word, share) for word, share in shares if not word.isascii() or re.search(r"[^\W_]", word)]
-        best = sorted(telling, key=lambda pair: -pair[1])[: task.experiment.evaluate.words]
-        row["words"] = ", ".join(f"{word} {share:+.2f}" for word, share in best if share > 0)
+        if parts:
+            shares = word_shares(task, model, texts[number], true)
+            # marks are everywhere, and say little to a reader
+            telling = [(word, share) for word, share in shares if not word.isascii() or re.search(r"[^\W_]", word)]
+            best = sorted(telling, key=lambda pair: -pair[1])[: task.experiment.evaluate.words]
+            row["words"] = ", ".join(f"{word} {share:+.2f}" for word, share in best if share > 0)
         plain = re.sub(TAG, " ", text.decode("utf-8", "replace")) if getattr(task.experiment.tokens, "html", False) else (
             text.decode("utf-8", "replace"))
         shown = " ".join(plain.split())

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from nlp import tokens
+from nlp.data import NO_VALIDATION, class_numbers, of_known_classes
 from nlp.examine import Examined, examine
 from nlp.settings import Pretrained, TextClassification
 from nlp.sources import OUTSIDE, Loaded, open_data
@@ -34,7 +35,9 @@ def check_texts(experiment: TextClassification, progress: Callable[[int, int], N
     # opened leniently: what is bad is listed with the rest
     opened = open_data(data.model_copy(update={"on_bad_example": "skip"}), experiment.reject)
     train, validation, test, notes = divide(opened.names, opened.load, data, opened.place)
-    whole = {"train": train, "validation": validation, "test": test}
+    whole: dict[str, Source | None] = {"train": train, "validation": validation, "test": test}
+    if data.on_bad_example == "skip":
+        whole = of_known_classes(whole, opened, skip=True)
     outside = {name: int((source.labels == OUTSIDE).sum()) for name, source in whole.items() if source is not None and
                source.labels is not None}
     if any(outside.values()):
@@ -43,14 +46,18 @@ def check_texts(experiment: TextClassification, progress: Callable[[int, int], N
     if not len(parts["train"]):
         raise DataError(f"{opened.place}: train has no text that can be used")
     cut, limit = _cutter(experiment, parts["train"])
+    limited_by = "model.limit" if isinstance(experiment.model, Pretrained) else "tokens.limit"
     found = {name: examine(texts(source), cut, progress) for name, source in parts.items()}
-    reads = {name: Read([], one.fingerprints, {"characters": one.characters, "tokens": one.tokens}, one.kinds)
-             for name, one in found.items()}
+    labels = {name: class_numbers(source) for name, source in parts.items()}
+    reads = {name: Read([], one.fingerprints, {"characters": one.characters, "tokens": one.tokens}, one.kinds,
+                        labels[name] if data.labels == "many" else None) for name, one in found.items()}
     made = check(opened.place, dict(parts), reads, opened.classes, identical=IDENTICAL, skip=data.on_bad_example == "skip",
                  lost=opened.skipped, notes=[*opened.notes, *notes])
     html = getattr(experiment.tokens, "html", False)
-    more = [*_empty(parts, found), *near_copies(parts, found, opened.classes), *_cut_off(found, limit), *_damage(parts, found),
-            *_markup(found, html)]
+    more = [*_empty(parts, found), *near_copies(parts, found, labels, opened.classes), *_cut_off(found, limit, limited_by),
+            *_damage(parts, found), *_markup(found, html)]
+    if experiment.reject is not None and validation is None:
+        more.append(Finding("error", NO_VALIDATION))
     made.findings.extend(more)
     made.findings.sort(key=lambda finding: ("error", "warning", "note").index(finding.level))
     return made
@@ -92,7 +99,8 @@ def _empty(parts: dict[str, Source], found: dict[str, Examined]) -> list[Finding
                     "no word: the answer for them is the model's habit; remove them", tuple(places))]
 
 
-def near_copies(parts: dict[str, Source], found: dict[str, Examined], classes: list[str]) -> list[Finding]:
+def near_copies(parts: dict[str, Source], found: dict[str, Examined], labels: dict[str, list[tuple[int, ...]]], classes: list[str],
+                ) -> list[Finding]:
     """Pairs of texts that share most of their word pairs but are not identical, across splits and with different labels."""
     from nlp.near import near_pairs
 
@@ -106,9 +114,11 @@ def near_copies(parts: dict[str, Source], found: dict[str, Examined], classes: l
     def called(place: int) -> str:
         return f"{parts[names[where[place]]].name(int(numbers[place]))} ({names[where[place]]})"
 
-    def label(place: int) -> int | None:
-        labels = parts[names[where[place]]].labels
-        return None if labels is None else int(labels[numbers[place]])
+    def label(place: int) -> tuple[int, ...]:
+        return labels[names[where[place]]][numbers[place]]
+
+    def titles(place: int) -> str:
+        return ", ".join(classes[number] for number in label(place)) or "without label"
 
     across = [(a, b, share) for a, b, share in pairs if where[a] != where[b]]
     findings = []
@@ -119,18 +129,17 @@ def near_copies(parts: dict[str, Source], found: dict[str, Examined], classes: l
             f"nearly the same text in more than one split: {judged:,}{more} texts outside of train have a near copy in another split (at "
             "least 80 % of their word pairs), so figures for them are too good"),
             tuple(f"{called(a)} = {called(b)}, {share:.0%} alike" for a, b, share in across)))
-    conflicts = [(a, b, share) for a, b, share in pairs if label(a) is not None and label(a) != label(b)]
+    conflicts = [(a, b, share) for a, b, share in pairs if label(a) != label(b)]
     if conflicts:
         findings.append(Finding("warning", f"nearly the same text with different labels, {len(conflicts):,}{more} pairs", tuple(
-            f"{called(a)} is {classes[label(a) or 0]}, {called(b)} is {classes[label(b) or 0]}, {share:.0%} alike"
-            for a, b, share in conflicts)))
+            f"{called(a)} is {titles(a)}, {called(b)} is {titles(b)}, {share:.0%} alike" for a, b, share in conflicts)))
     within = len(pairs) - len(across)
     if within:
         findings.append(Finding("note", f"nearly the same text within a split: {within:,}{more} pairs"))
     return findings
 
 
-def _cut_off(found: dict[str, Examined], limit: int) -> list[Finding]:
+def _cut_off(found: dict[str, Examined], limit: int, setting: str) -> list[Finding]:
     findings = []
     for name, one in found.items():
         over = one.tokens > limit
@@ -140,7 +149,7 @@ def _cut_off(found: dict[str, Examined], limit: int) -> list[Finding]:
             level = "warning" if over.mean() > 0.05 else "note"
             findings.append(Finding(level, (  # type: ignore[arg-type]
                 f"{name}: {over.sum():,} of {len(over):,} texts ({over.mean():.1%}) are longer than the limit of {limit:,} tokens; "
-                f"{lost:,} tokens ({share:.1%} of all) are cut off. The longest has {one.tokens.max():,}; tokens.limit sets it")))
+                f"{lost:,} tokens ({share:.1%} of all) are cut off. The longest has {one.tokens.max():,}; {setting} sets it")))
     return findings
 
 

@@ -8,16 +8,17 @@ import numpy as np
 import tensorflow as tf
 
 from nlp import data, judging, models, reading, tokens
-from nlp.settings import Bag, Pretrained, TextClassification
+from nlp.settings import Bag, Hashed, Pretrained, TextClassification, Words
 from pipelines.data.source import Source, Tensors
-from pipelines.task import Judgement, Splits, Task
+from pipelines.task import Judgement, Read, Splits, Task
 from pipelines.training.labels import class_weights, cross_entropy
 
 if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
 
 PROJECTED = 2000  # words shown in the projector
-CHOSEN_LABELS = 0.5  # probability from which a label is given (labels: many) where validation chose nothing else
+COUNTED = 5000  # texts whose words are counted for it, where tokens have no names
+SHOWN = 60  # words of a text in TensorBoard
 
 
 class Classification(Task):
@@ -37,7 +38,12 @@ class Classification(Task):
         "probabilities": "of each class",
     }
     sends = 'a text; in JSON a text or an object of columns such as {"text": "..."}'
+    examples = {"text": "tf.constant(['a text, as it is'])"}
     experiment: TextClassification
+
+    @property
+    def needs(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("tensorflow_text",) if isinstance(self.experiment.model, Pretrained) else ()
 
     @property
     def watch(self) -> tuple[str, str]:  # type: ignore[override]
@@ -164,7 +170,7 @@ class Classification(Task):
         settings = self.experiment.evaluate
         if self.many:
             return judging.judge_many(answers["probabilities"], targets["label"], self.classes, source, settings,
-                                      self.facts.get("threshold", CHOSEN_LABELS))
+                                      self.facts.get("threshold"))
         threshold = self.facts.get("threshold") if self.experiment.reject else None
         return judging.judge_one(answers["probabilities"], targets["label"], self.classes, source, settings, threshold)
 
@@ -172,40 +178,59 @@ class Classification(Task):
                 source: Source) -> None:
         from nlp import attribution
 
-        if "worst_mistakes" in judgement.tables and not isinstance(self.experiment.model, Pretrained):
+        if "worst_mistakes" in judgement.tables:
             attribution.add_words(self, model, judgement, source)
 
     def show(self, source: Source, writer: "Writer", step: int, *, inputs: Any = None, targets: Any = None, split: str = "train") -> None:
         from pipelines.reports.document import escaped
 
-        shown = self.samples(source, inputs.numpy(), targets)
+        self._trained_on = source  # of which show_model takes words
+        shown = self.samples(source, inputs.numpy(), targets, step)
         writer.text("texts as the model reads them", "\n\n".join(f"**{escaped(label)}** {escaped(text)}" for label, text in shown), step)
 
     def show_model(self, model: keras.Model, writer: "Writer", step: int) -> None:
-        """The vectors of the most frequent words or pieces, for the projector; hashed tokens have no names."""
+        """The vectors of the most frequent words or pieces, for the projector; of hashed tokens, of the words frequent in some of train."""
+        names, rows = self._named_rows()
+        if names and not (isinstance(self.experiment.model, Bag) and self.experiment.model.naive_bayes):  # then a token has one weight only
+            vectors = tf.gather(model.get_layer("embedding").variable.value, rows)
+            writer.projector("words", vectors.numpy(), names)
+
+    def _named_rows(self) -> tuple[list[str], tf.Tensor]:
+        """Words or pieces, and the rows of the embedding that are theirs."""
         vocabulary = self.facts.get("vocabulary")
         if vocabulary:
-            count = min(len(vocabulary), PROJECTED)
-            rows = tf.range(tokens.FIRST, tokens.FIRST + count)
-            vectors = tf.gather(model.get_layer("embedding").variable.value, rows)
-            writer.projector("words", vectors.numpy(), vocabulary[:count])
+            names = vocabulary[:PROJECTED]
+            return names, tf.range(tokens.FIRST, tokens.FIRST + len(names))
+        source: Source | None = getattr(self, "_trained_on", None)
+        settings = self.experiment.cutting
+        if source is None or isinstance(self.experiment.model, Pretrained) or not isinstance(settings, Hashed):
+            return [], tf.zeros([0], tf.int32)
+        texts = source.gather(tf.range(min(len(source), COUNTED), dtype=tf.int64))["text"]
+        named = Words(name="words", lower=settings.lower, html=settings.html, limit=settings.limit, vocabulary=PROJECTED)
+        names = tokens.learn(named, [texts])["vocabulary"]
+        if not names:
+            return [], tf.zeros([0], tf.int32)
+        single = settings.model_copy(update={"words": 1, "characters": None})
+        return names, tokens.make(single, {}).ids(tf.constant(names, tf.string, [len(names)]))[:, :1].flat_values
 
-    def samples(self, source: Source, ids: np.ndarray, targets: Any) -> list[tuple[str, str]]:
-        """(label, tokens) of a batch; numbers of hashed tokens have no words, so then the numbers are counted only."""
-        labels = targets["label"].numpy()
+    def samples(self, source: Source, ids: np.ndarray, targets: Any, step: int = 0) -> list[tuple[str, str]]:
+        """(label, words) of some texts: of the batch where tokens have names, else as many others of the source, cut as the model's are."""
         vocabulary = self.facts.get("vocabulary")
-        found = []
-        for row, label in zip(ids, labels):
-            real = row[row != tokens.PAD].tolist()
-            if vocabulary:
-                words = ["?" if number < tokens.FIRST else vocabulary[number - tokens.FIRST] for number in real[:60]]
-                text = " ".join(words) + (" ..." if len(real) > 60 else "")
-            else:
-                text = f"{len(real):,} tokens, the first {real[:12]}"
-            names = [self.classes[place] for place in np.flatnonzero(label)] if self.many else [
-                self.classes[label] if label < len(self.classes) else self.outside]
-            found.append((", ".join(names) or "no label", text))
-        return found
+        if vocabulary:
+            labels = targets["label"].numpy()
+            found = [["?" if number < tokens.FIRST else vocabulary[number - tokens.FIRST] for number in row[row != tokens.PAD].tolist()]
+                     for row in ids]
+        else:
+            rows = source.gather((step * len(ids) + tf.range(len(ids), dtype=tf.int64)) % len(source))
+            labels = rows["label"].numpy()
+            found = [[word.decode("utf-8", "replace") for word in row] for row in self.tokenizer.words(rows["text"]).to_list()]
+        return [(self._called(label), " ".join(words[:SHOWN]) + (" ..." if len(words) > SHOWN else ""))
+                for label, words in zip(labels, found)]
+
+    def _called(self, label: Any) -> str:
+        if self.many:
+            return ", ".join(self.classes[place] for place in np.flatnonzero(label)) or "no label"
+        return self.classes[label] if label < len(self.classes) else self.outside
 
     def raw_spec(self) -> dict[str, tf.TensorSpec]:
         return {"text": tf.TensorSpec([None], tf.string)}
@@ -215,7 +240,7 @@ class Classification(Task):
         ids = self.tokenizer.ids(raw["text"])
         return {"tokens": ids.to_tensor(tokens.PAD), "length": tf.cast(ids.row_lengths(), tf.int32)}
 
-    def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception] | tuple[str, dict[str, Any], dict[str, Any]]]:
+    def read(self, inputs: list[str]) -> Iterator[Read]:
         yield from reading.read_texts(inputs, self.experiment.data)
 
     def take(self, sent: Any) -> dict[str, Any]:
@@ -227,7 +252,7 @@ class Classification(Task):
         names = tf.constant(self.classes)
         if self.many:
             order = tf.argsort(-probabilities, stable=True)
-            given = tf.gather(probabilities, order, batch_dims=1) >= tf.constant(self.facts.get("threshold", CHOSEN_LABELS), tf.float32)
+            given = tf.gather(probabilities, order, batch_dims=1) >= tf.constant(self.facts.get("threshold", judging.EVEN), tf.float32)
             chosen = tf.ragged.boolean_mask(tf.gather(names, order), given)
             separator = self.experiment.data.label_separator
             return {"labels": tf.strings.reduce_join(chosen, axis=1, separator=separator), "probabilities": probabilities}

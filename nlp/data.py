@@ -1,6 +1,6 @@
 """Texts and labels of an experiment, from wherever they lie, as splits with the facts learned from train."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,26 +9,27 @@ import tensorflow as tf
 from nlp import tokens
 from nlp.settings import Pretrained, TextClassification
 from nlp.sources import OUTSIDE, Loaded, Opened, TextSource, open_data
-from pipelines.data.divide import check_classes, divide
+from pipelines.data.divide import divide
 from pipelines.data.source import Source, origin
 from pipelines.data.split import describe
 from pipelines.errors import DataError
 from pipelines.task import Splits
 
 BATCH = 1024  # texts cut at a time
+NO_VALIDATION = "reject: there is no validation split, on which the threshold is chosen; set data.validation: 0.1, or leave reject out"
 LEARNED = ("vocabulary", "backbone", "tokenizer")  # facts by which texts are cut
 
 
 def load_texts(experiment: TextClassification, known: dict[str, Any] | None = None) -> Splits:
     """The splits of a text experiment. Examples are {"text", "label", "weight"}: the class number, or len(classes) for a text of no
-    class, or with labels: many [classes] float32 of 0 and 1; the weight is 0 for texts of no class outside of train, and otherwise such
-    that a mean over the split is a mean over the texts of the classes.
+    class, or with labels: many [classes] float32 of 0 and 1; the weight is 0 for texts of no class, and otherwise such that a mean over the
+    split is a mean over the texts of the classes.
 
     Args:
         known: facts of a finished run, whose tokens are then taken as they are.
 
     Facts:
-        classes: names in the order of the labels.
+        classes: names in the order of the labels, those that train has examples of.
         class_counts: examples of each class in train.
         vocabulary: the words or pieces learned from train, where tokens learn any.
         splits: for each split its examples, fingerprint and examples of each class.
@@ -37,20 +38,20 @@ def load_texts(experiment: TextClassification, known: dict[str, Any] | None = No
         DataError: names file and remedy.
     """
     data, reject = experiment.data, experiment.reject
-    opened = open_data(data, reject)
+    opened = open_data(data, reject, elsewhere=bool(known))
     train, validation, test, notes = divide(opened.names, opened.load, data, opened.place)
-    classes = opened.classes
-    parts: dict[str, Source | None] = {"train": train, "validation": validation, "test": test}
-    if len(classes) < (1 if data.labels == "many" else 2) and (validation is not None or test is not None):
-        raise DataError(f"{opened.place} has one class only ({', '.join(classes)}); classification needs two or more")
-    if data.on_bad_example == "skip":
-        parts = _of_known_classes(parts, opened)
-    check_classes({name: _inside(source) for name, source in parts.items()}, classes, opened.place)
+    parts = of_known_classes({"train": train, "validation": validation, "test": test}, opened, skip=data.on_bad_example == "skip")
+    trained = sorted({label for labels in class_numbers(train) for label in labels})
+    classes = [opened.classes[number] for number in trained]
     alone = validation is None and test is None  # other data that a finished run is judged on
+    if reject is not None and validation is None and not known:
+        raise DataError(NO_VALIDATION)
+    if len(classes) < (1 if data.labels == "many" else 2) and not alone:
+        raise DataError(f"{opened.place}: train has {'one class only (' + classes[0] + ')' if classes else 'no labels'}; classification "
+                        "needs two or more")
     if reject is not None and reject.train == "leave_out" and not alone:
         parts["train"] = _inside(parts["train"])
-    made = {name: None if source is None else _final(source, len(classes), judged=alone or name != "train")
-            for name, source in parts.items()}
+    made = {name: None if source is None else _final(source, trained) for name, source in parts.items()}
     kept = made["train"]
     if kept is None:
         raise DataError(f"{opened.place} has no training examples")
@@ -83,21 +84,35 @@ def batches(source: TextSource, size: int = BATCH) -> Iterator[tf.Tensor]:
         yield source.texts[start:start + size]
 
 
-def _of_known_classes(parts: dict[str, Source | None], opened: Opened) -> dict[str, Source | None]:
-    """The splits without examples of classes that train lacks; these are listed as skipped."""
+def class_numbers(source: Source) -> list[tuple[int, ...]]:
+    """The classes of each example, as numbers of Opened.classes; none for a text of no class."""
+    base, numbers = origin(source)
+    if isinstance(base, Loaded) and base.label_sets is not None:
+        return [base.label_sets[number] for number in numbers.tolist()]
+    return [() if label == OUTSIDE else (label,) for label in np.asarray(source.labels).tolist()]
+
+
+def of_known_classes(parts: Mapping[str, Source | None], opened: Opened, *, skip: bool) -> dict[str, Source | None]:
+    """The splits without examples of classes that train lacks; these are listed as skipped.
+
+    Raises:
+        DataError: there are such examples, and they are not to be skipped.
+    """
     train = parts["train"]
-    if train is None or train.labels is None:
-        return parts
-    known = np.unique(train.labels)
-    found: dict[str, Source | None] = {}
+    known = {label for labels in class_numbers(train) for label in labels} if train is not None else set()
+    found = dict(parts)
     for name, source in parts.items():
-        if source is None or source.labels is None:
-            found[name] = source
+        if source is None or name == "train":
             continue
-        fits = np.isin(source.labels, known) | (source.labels == OUTSIDE)
-        opened.skipped.extend(f"{source.name(int(number))}: class {opened.classes[source.labels[number]]} is not in train"
-                              for number in np.flatnonzero(~fits))
-        found[name] = source if fits.all() else source.subset(np.flatnonzero(fits))
+        strange = {number: labels for number, labels in enumerate(class_numbers(source)) if not known.issuperset(labels)}
+        if strange and not skip:
+            titles = sorted({opened.classes[label] for labels in strange.values() for label in labels if label not in known})
+            raise DataError(f"{opened.place}: {name} has classes of which train has no example: {', '.join(titles[:5])}"
+                            f"{' ...' if len(titles) > 5 else ''} (such as {source.name(min(strange))}); add examples to train, or remove "
+                            "them, or set data.on_bad_example: skip")
+        opened.skipped.extend(f"{source.name(number)}: class {opened.classes[next(label for label in labels if label not in known)]} is "
+                              "not in train" for number, labels in strange.items())
+        found[name] = source.subset([number for number in range(len(source)) if number not in strange]) if strange else source
     return found
 
 
@@ -108,21 +123,22 @@ def _inside(source: Source | None) -> Source | None:
     return source.subset(np.flatnonzero(source.labels != OUTSIDE))
 
 
-def _final(source: Source, classes: int, *, judged: bool) -> TextSource:
+def _final(source: Source, classes: Sequence[int]) -> TextSource:
+    """The examples with labels counted over `classes`, those of train by their number so far."""
     base, numbers = origin(source)
     if not isinstance(base, Loaded):
         raise TypeError(f"texts expected, got {type(base).__name__}")
     texts = base.texts if len(numbers) == len(base) and (numbers == np.arange(len(base))).all() else tf.gather(base.texts, numbers)
+    place = {number: at for at, number in enumerate(classes)}
     if base.label_sets is not None:
-        hot = np.zeros((len(numbers), classes), np.float32)
+        hot = np.zeros((len(numbers), len(classes)), np.float32)
         for row, number in enumerate(numbers.tolist()):
-            hot[row, list(base.label_sets[number])] = 1.0
+            hot[row, [place[label] for label in base.label_sets[number]]] = 1.0
         values, labels, weights = {"label": hot}, None, np.ones(len(numbers), np.float32)
     else:
-        stored = np.asarray(source.labels)
-        labels = np.where(stored == OUTSIDE, classes, stored)
-        inside = labels < classes
-        weights = (np.where(inside, len(labels) / max(1, inside.sum()), 0.0) if judged else np.ones(len(labels))).astype(np.float32)
+        labels = np.array([place.get(label, len(classes)) for label in np.asarray(source.labels).tolist()], np.int64)
+        inside = labels < len(classes)
+        weights = np.where(inside, len(labels) / max(1, inside.sum()), 0.0).astype(np.float32)
         values = {"label": labels}
     with tf.device("CPU:0"):
         tensors = {name: tf.constant(value) for name, value in (values | {"weight": weights}).items()}

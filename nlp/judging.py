@@ -12,6 +12,7 @@ from pipelines.task import Judgement, Metric
 if TYPE_CHECKING:
     from nlp.settings import TextEvaluate
 
+EVEN = 0.5  # probability from which a label is given (labels: many) where validation chose nothing else
 MISTAKES_LISTED = 20
 THRESHOLDS = 2000  # most thresholds tried
 
@@ -113,8 +114,12 @@ def _add_rejection(made: Judgement, probabilities: np.ndarray, labels: np.ndarra
 
 
 def judge_many(probabilities: np.ndarray, labels: np.ndarray, classes: list[str], source: Source, settings: "TextEvaluate",
-               threshold: float) -> Judgement:
+               threshold: float | None) -> Judgement:
     """Several labels a text.
+
+    Args:
+        probabilities, labels: [n, classes].
+        threshold: the probability from which a label is given; None where there was no validation split to choose it by: EVEN.
 
     Metrics:
         micro_f1: 2 tp / (2 tp + fp + fn) over all texts and labels; macro_f1: its mean over labels that are true or given anywhere.
@@ -122,13 +127,15 @@ def judge_many(probabilities: np.ndarray, labels: np.ndarray, classes: list[str]
         subset_accuracy: share of texts whose labels are exactly the true ones. label_error_rate: share of wrong decisions.
         macro_auroc: mean over labels that are true for some texts and not for others.
     """
-    given = probabilities >= np.float32(threshold)
+    at = EVEN if threshold is None else threshold
+    given = probabilities >= np.float32(at)
     true = labels > 0.5
     hit = given & true
     sizes = given.sum(axis=1) + true.sum(axis=1)
     own = np.where(sizes > 0, 2 * hit.sum(axis=1) / np.maximum(sizes, 1), 1.0)
     resamples = settings.bootstrap
-    made = Judgement(notes=[f"A label is given from probability {threshold:.3f} on (chosen on validation)."])
+    made = Judgement(notes=[f"A label is given from probability {at:.3f} on ("
+                            + ("chosen on validation)." if threshold is not None else "there is no validation split to choose by).")])
     pairs = np.stack([2.0 * hit.sum(axis=1), sizes], axis=1)
     made.metrics["micro_f1"] = interval(pairs, lambda sums: sums[:, 0] / np.maximum(sums[:, 1], 1), resamples=resamples)
     count = len(classes)

@@ -13,6 +13,7 @@ from nlp.tables import split_files
 from pipelines.config.new import label_column
 from pipelines.config.wording import listed
 from pipelines.data.divide import ALIASES
+from pipelines.data.tables import PARQUET
 from pipelines.errors import DataError
 
 TEXTS = ("text", "sentence", "review", "content", "message", "body", "query", "utterance", "document", "comment", "tweet", "description")
@@ -78,8 +79,12 @@ def _folder(path: Path) -> Seen:
     if len(files) < 2:
         raise DataError(f"{path}: needs a folder of .txt files for each of two or more classes, or name a table (CSV) of texts and labels")
     every = [file for found in files.values() for file in found]
-    sample = [file.read_text(encoding="utf-8", errors="replace") for file in every[:: max(1, len(every) // SAMPLE)]]
+    some = every[:: max(1, len(every) // SAMPLE)]
+    encodings = {tables.guessed_encoding(file) for file in some if b"\0" in (content := file.read_bytes()) or not content.isascii()}
+    encoding = next(iter(encodings)) if len(encodings) == 1 else None
+    sample = [tables.text_of(file, encoding, lenient=True) for file in some]
     return Seen("folder", Counter({name: len(found) for name, found in files.items()}), len(every), _lengths(sample),
+                {"encoding": encoding} if encoding else {},
                 validation=splits["validation"].name if "validation" in splits else None,
                 test=splits["test"].name if "test" in splits else None, ascii=_ascii(sample))
 
@@ -90,7 +95,8 @@ def _text_files(folder: Path) -> list[Path]:
 
 def _table(path: Path) -> Seen:
     named = True
-    found = list(tables.records(path, named=True, lenient=True))
+    encoding = tables.guessed_encoding(path) if path.suffix.lower() not in PARQUET else None
+    found = list(tables.records(path, named=True, encoding=encoding))
     names, rows = found[0][1], [record for _, record in found[1:] if not isinstance(record, str)]
     bad = [(line, record) for line, record in found[1:] if isinstance(record, str)]
     if not rows:
@@ -104,26 +110,30 @@ def _table(path: Path) -> Seen:
     split = next((name for name, values in columns.items() if {role(str(value)) for value in set(map(str, values))} >= {"train"}
                   and all(role(part) for part in set(map(str, values)))), None)
     text = _text_columns(path, {name: values for name, values in columns.items() if name != split})
-    rest = {name: values for name, values in columns.items() if name not in (*text, split)}
+    rest = {name: [value for value in values if tables.title(value) is not None]
+            for name, values in columns.items() if name not in (*text, split)}
     label = label_column(path, rest, len(rows), named=LABELS, most=1 / 3, what="label")
     keep = [place for place in range(len(rows)) if split is None or role(str(columns[split][place])) == "train"]
     labels = [columns[label][place] for place in keep]
     separator = _separator(labels)
+    many = separator is not None or any(isinstance(value, (list, tuple)) for value in labels)
     counts: Counter[str] = Counter()
     for value in labels:
-        parts = value if isinstance(value, (list, tuple)) else str(value).split(separator) if separator else [value]
-        counts.update(str(part).strip() for part in parts if str(part).strip())
+        parts = value if isinstance(value, (list, tuple)) else value.split(separator) if separator and isinstance(value, str) else [value]
+        counts.update(one for one in map(tables.title, parts) if one is not None)
     key = (lambda name: name) if named else int
     settings: dict[str, Any] = {"text_key": [key(name) for name in text] if len(text) > 1 else key(text[0]), "label_key": key(label)}
     if split:
         settings["split_key"] = key(split)
     if not named:
         settings["header"] = "no"
-    if separator or any(isinstance(value, (list, tuple)) for value in labels):
+    if encoding:
+        settings["encoding"] = encoding
+    if many:
         settings["labels"] = "many"
         if separator and separator != ";":
             settings["label_separator"] = separator
-    if bad:
+    if bad or (not many and any(tables.title(value) is None for value in labels)):
         settings["on_bad_example"] = "skip"
     own = {role(str(value)): str(value) for value in set(columns[split])} if split else {}
     sample = [" ".join(str(columns[name][place]) for name in text) for place in keep[:: max(1, len(keep) // SAMPLE)]]

@@ -39,6 +39,7 @@ def _found(seen: Seen) -> tuple[str, ...]:
 
 def _data(seen: Seen, path: Path) -> list[Entry]:
     comments = {"on_bad_example": "some rows cannot be used: `quartet check` lists them", "labels": "several in a text",
+                "encoding": "guessed: see that accents come out right",
                 "header": "columns by position, from 0"}
     entries: list[Entry] = [("source", seen.source, ""), ("path", str(path), "" if path.is_absolute() else "from the current directory")]
     entries += [(key, value, comments.get(key, "")) for key, value in seen.settings.items()]

@@ -1,22 +1,27 @@
-"""What `predict` was given, as texts: arguments themselves, files with a text a line, tables, and standard input as it comes."""
+"""What `predict` was given, as texts: arguments themselves, files with a text a line, tables, and standard input as it comes.
 
+The encoding is the byte order mark's, else UTF-8, else that of the run's own data; what fits none of them is an answer with its error.
+"""
+
+import codecs
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from nlp import tables
 from nlp.settings import TextData, text_keys
 from pipelines.config.wording import listed
 from pipelines.errors import DataError
+from pipelines.task import Read
 
 NAMED = 60  # characters of a text by which it is called
-
-Read = tuple[str, dict[str, Any] | Exception] | tuple[str, dict[str, Any], dict[str, Any]]
+SEVEN_BIT = ("iso2022", "hz", "utf-7")  # encodings whose bytes are UTF-8 too, with another meaning
 
 
 def read_texts(inputs: list[str], data: TextData) -> Iterator[Read]:
-    """(name, {"text": ...}) of each text, or why it cannot be read; with a table's own columns as the third where it has them.
+    """(name, {"text": ...}, columns) of each text, or (name, why it cannot be read); where a row of a table cannot be read, the third has
+    the names of its columns. A text is called by its beginning; its column `input` holds all of it.
 
     Args:
         inputs: `-` for standard input, a text a line; a file that is there: a table, or a text a line; anything else is a text itself,
@@ -25,9 +30,9 @@ def read_texts(inputs: list[str], data: TextData) -> Iterator[Read]:
     for given in inputs:
         path = Path(given)
         if given == "-":
-            yield from _lines(sys.stdin.buffer, "-")
+            yield from _lines(sys.stdin.buffer, "-", data.encoding)
         elif _there(path):
-            if path.suffix.lower() in (".csv", ".tsv", ".tab", ".psv", *tables.JSON_LINES, *tables.PARQUET):
+            if path.suffix.lower() in tables.SUFFIXES and path.suffix.lower() != ".txt":
                 yield from _table(path, data)
             else:
                 with path.open("rb") as file:
@@ -35,7 +40,7 @@ def read_texts(inputs: list[str], data: TextData) -> Iterator[Read]:
         elif path.suffix.lower() in tables.SUFFIXES and " " not in given:
             yield given, FileNotFoundError(2, "No such file", given)
         else:
-            yield _called(given), {"text": given.encode("utf-8", "replace")}
+            yield _text(given, given)
 
 
 def _there(path: Path) -> bool:
@@ -45,28 +50,76 @@ def _there(path: Path) -> bool:
         return False
 
 
-def _lines(file: Any, name: str, encoding: str | None = None) -> Iterator[Read]:
-    codec = encoding or "utf-8"
-    wide = encoding is not None and encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32"))
+def _text(text: str, place: str) -> Read:
+    """A text by itself; one without a letter is called by its place."""
+    flat = " ".join(text.split())
+    name = flat if len(flat) <= NAMED else f"{flat[:NAMED - 3]}..."
+    return name or place, {"text": text.encode("utf-8", "replace")}, {"input": text if flat else place}
+
+
+def _lines(file: BinaryIO, name: str, encoding: str | None) -> Iterator[Read]:
+    """A text a line, each as soon as it is there."""
+    first = file.readline()
+    mark = tables.mark_of(first)
+    wide = mark if mark and mark != "utf-8-sig" else encoding if encoding and tables.is_wide(encoding) and b"\0" in first else None
     if wide:  # lines of such files cannot be told from their bytes
-        file = (line.encode("utf-8") for line in file.read().decode(codec, "replace").splitlines())
-        codec = "utf-8"
+        try:
+            lines = (first + file.read()).decode(wide).split("\n")
+        except UnicodeDecodeError as error:
+            yield name, ValueError(f"byte {error.start} and what follows is not {wide.upper()}")
+            return
+        for number, line in enumerate(lines[:-1] if not lines[-1] else lines, 1):
+            yield _text(line.rstrip("\r"), f"{name}:{number}")
+        return
+    codecs_ = ["utf-8", *([encoding] if encoding and not tables.is_wide(encoding) else [])]
+    if encoding and codecs.lookup(encoding).name.startswith(SEVEN_BIT):
+        codecs_.reverse()
     # readline, since iteration over a pipe reads ahead
-    lines = iter(file.readline, b"") if hasattr(file, "readline") else file
-    for number, line in enumerate(lines, 1):
-        text = line.rstrip(b"\r\n").decode(codec, "replace").removeprefix("\ufeff" if number == 1 else "")
-        yield _called(text) or f"{name}:{number}", {"text": text.encode()}
+    for number, line in enumerate(_from(first.removeprefix(codecs.BOM_UTF8), file), 1):
+        text = _decoded(line.rstrip(b"\r\n"), codecs_)
+        if isinstance(text, Exception):
+            yield f"{name}:{number}", text
+        else:
+            yield _text(text, f"{name}:{number}")
+
+
+def _from(line: bytes, file: BinaryIO) -> Iterator[bytes]:
+    while line:
+        yield line
+        line = file.readline()
+
+
+def _decoded(line: bytes, names: Sequence[str]) -> str | Exception:
+    """The text in the first of the encodings that it fits."""
+    if b"\0" in line:
+        return ValueError("NUL bytes: the file is damaged, or UTF-16 without a byte order mark; save it as UTF-8")
+    for name in names:
+        try:
+            return line.decode(name)
+        except UnicodeDecodeError as error:
+            last = error
+    return ValueError(f"byte {last.object[last.start]:#04x} is not {' or '.join(name.upper() for name in names)}; save the file as UTF-8")
 
 
 def _table(path: Path, data: TextData) -> Iterator[Read]:
     keys = text_keys(data)
     named = data.header == "yes" or (data.header == "auto" and any(isinstance(key, str) for key in (*keys, data.label_key)))
-    found = iter(tables.records(path, named=named, delimiter=data.delimiter, encoding=data.encoding, lenient=True))
-    _, names = next(found)
+    encoding = None if data.encoding and tables.is_utf8(path) else data.encoding
+
+    def opened(named: bool) -> tuple[list[str], Iterator[tuple[int, Any]]]:
+        found = iter(tables.records(path, named=named, delimiter=data.delimiter, encoding=encoding, lenient=True))
+        return next(found)[1], found
+
+    names, found = opened(named)
+    delimited = path.suffix.lower() in tables.DELIMITED
+    if named and data.header == "auto" and delimited and len(names) == 1 and names[0] not in ("text", *keys):
+        names, found = opened(named=False)  # the one column's first line is a text like the others
     places = []
     for key in keys:
         if isinstance(key, int) and key < len(names):
             places.append(key)
+        elif isinstance(key, str) and names.count(key) > 1:
+            raise DataError(f"{path} has more than one column named {key!r}, which the run reads as its text; rename the others")
         elif key in names:
             places.append(names.index(key))
         elif len(keys) == 1 and "text" in names:
@@ -76,13 +129,14 @@ def _table(path: Path, data: TextData) -> Iterator[Read]:
         else:
             raise DataError(f"{path} has no column {key!r}, which the run reads as its text; there are {listed(names, 'and')}. "
                             "Rename the column that holds the text")
+    columns = _unique(names)
     for line, record in found:
         if isinstance(record, str):
-            yield f"{path}:{line}", ValueError(record)
+            yield f"{path}:{line}", ValueError(record), dict.fromkeys(columns)
             continue
         parts = ["" if record[place] is None else str(record[place]) for place in places]
         text = data.join.join(parts)
-        yield f"{path}:{line}", {"text": text.encode("utf-8", "replace")}, dict(zip(names, record))
+        yield f"{path}:{line}", {"text": text.encode("utf-8", "replace")}, dict(zip(columns, record))
 
 
 def take_text(sent: Any, data: TextData) -> dict[str, Any]:
@@ -104,6 +158,13 @@ def take_text(sent: Any, data: TextData) -> dict[str, Any]:
     return {"text": sent.encode("utf-8", "replace")}
 
 
-def _called(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= NAMED else f"{flat[:NAMED - 3]}..."
+def _unique(names: Sequence[str]) -> list[str]:
+    """The names; of equals the second becomes name_2, and so on."""
+    found: list[str] = []
+    for name in names:
+        number, unique = 1, name
+        while unique in found or (number > 1 and unique in names):
+            number += 1
+            unique = f"{name}_{number}"
+        found.append(unique)
+    return found

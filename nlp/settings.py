@@ -165,7 +165,8 @@ class TextClassification(Experiment):
     data: TextData
     tokens: TokenSettings | None = setting(None, "how texts are cut; default: hashed for bag, words for cnn, lstm and transformer")
     model: Model
-    reject: Reject | None = setting(None, "rejection of texts that fit no class; null: every text gets a class")
+    reject: Reject | None = setting(
+        None, "rejection of texts that fit no class, which needs a validation split; null: every text gets a class")
     loss: ClassificationLoss = setting(ClassificationLoss, "the loss")
     evaluate: TextEvaluate = setting(TextEvaluate, "judging")
 

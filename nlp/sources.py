@@ -96,21 +96,24 @@ class Loaded(TextSource):
     label_sets: list[tuple[int, ...]] | None = None
 
 
-def open_data(data: TextData, reject: Reject | None = None) -> Opened:
-    """Raises DataError that names file, row or feature and the remedy."""
-    place, names, read, classes = {"quick": _quick, "tfds": _tfds, "table": _table, "folder": _folder}[data.source](data)
+def open_data(data: TextData, reject: Reject | None = None, *, elsewhere: bool = False) -> Opened:
+    """The data set. Raises DataError that names file, row or feature and the remedy.
+
+    Args:
+        elsewhere: the data need not be those of the training, so they need not have the splits that `reject.splits` names.
+    """
     pattern = reject.splits if reject else None
-    apart = {name: pattern.format(split=name) for name in names if pattern and pattern.format(split=name) in names} if pattern else {}
-    if pattern and not apart:
+    place, names, read, classes = {"quick": _quick, "tfds": _tfds, "table": _table, "folder": _folder}[data.source](data, pattern)
+    apart = {name: pattern.format(split=name) for name in names if pattern.format(split=name) in names} if pattern else {}
+    if pattern and not apart and not elsewhere:
         raise DataError(f"reject.splits: {pattern}: {place} has no such split beside {', '.join(sorted(names))}")
     opened = Opened(place, [name for name in names if name not in apart.values()], lambda split: Source(), classes)  # type: ignore[abstract]
 
     def load(split: str) -> Source:
-        rows = read(split)
-        kept = _usable(rows, data, opened)
+        kept = _usable(read(split, True), data, opened)
         marked = [reject is not None and reject.label is not None and label == reject.label for label in kept.labels]
         if split in apart:
-            more = _usable(read(apart[split]), data, opened)
+            more = _usable(read(apart[split], False), data, opened, labelled=False)
             kept, own = _appended(kept, more), len(kept.labels)
             marked += [True] * (len(kept.labels) - own)
         return _numbered(kept, marked, data, opened)
@@ -119,7 +122,7 @@ def open_data(data: TextData, reject: Reject | None = None) -> Opened:
     return opened
 
 
-def _usable(rows: Rows, data: TextData, opened: Opened) -> Rows:
+def _usable(rows: Rows, data: TextData, opened: Opened, *, labelled: bool = True) -> Rows:
     """The rows without bad ones. Raises DataError for the first where data.on_bad_example is stop."""
     bad, keep = list(rows.bad), []
     tensor = isinstance(rows.texts, tf.Tensor)
@@ -134,7 +137,7 @@ def _usable(rows: Rows, data: TextData, opened: Opened) -> Rows:
             reason = (f"a text of {size:,} characters (data.longest is {data.longest:,}); mostly a quotation mark that is not closed")
         elif text is not None and "\0" in text:
             reason = "NUL bytes in the text: the file is damaged, or its encoding is another (data.encoding)"
-        elif label is None and data.labels == "one":
+        elif label is None and data.labels == "one" and labelled:
             reason = "no label"
         if reason:
             bad.append((rows.places(number), reason))
@@ -186,20 +189,21 @@ def _numbered(rows: Rows, marked: Sequence[bool], data: TextData, opened: Opened
     return source
 
 
-Read = tuple[str, list[str], Callable[[str], Rows], list[str]]  # place, splits, one of them, classes known from the start
+# place, splits, one of them (with labels, or of texts that need none), classes known from the start
+Read = tuple[str, list[str], Callable[[str, bool], Rows], list[str]]
 
 
-def _quick(data: TextData) -> Read:
+def _quick(data: TextData, _: str | None) -> Read:
     texts, labels, groups = quick.sentences()
     by = {"pattern": groups, None: None}
     if data.group_by not in by:
         raise DataError(f"data.group_by: {data.group_by}: the embedded sentences have the groups of their patterns only: set pattern")
     digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
     rows = Rows(texts, labels, lambda number: f"sentence {number}: {texts[number]}", by[data.group_by], [], digest)
-    return "the embedded sentences", ["all"], lambda _: rows, []
+    return "the embedded sentences", ["all"], lambda split, labelled: rows, []
 
 
-def _tfds(data: TextData) -> Read:
+def _tfds(data: TextData, _: str | None) -> Read:
     name = data.name or ""
     builder = prepared(name, data.data_dir)
     known = features(builder)
@@ -211,7 +215,7 @@ def _tfds(data: TextData) -> Read:
         raise DataError(f"data.label_key: feature {data.label_key} of {name} is not one label for each example: {label}; "
                         "set data.labels: many where a text has several")
 
-    def read(split: str) -> Rows:
+    def read(split: str, labelled: bool) -> Rows:
         source = tfds_source(name, split, fields=wanted, data_dir=data.data_dir, group=data.group_by)
         values = source.gather(tf.range(len(source), dtype=tf.int64))
         texts = [values[key] for key in wanted if key != "label"]
@@ -236,12 +240,12 @@ def _tfds(data: TextData) -> Read:
     return builder.info.full_name, sorted(builder.info.splits), read, list(titles)
 
 
-def _folder(data: TextData) -> Read:
+def _folder(data: TextData, _: str | None) -> Read:
     if data.labels == "many":
         raise DataError("data.labels: many: a folder per class gives one label; name texts and labels in a table (source: table)")
     found = folders.read_folders(data.path or "", key="text", suffixes=SUFFIXES, kind="text", group_by=data.group_by)
 
-    def read(split: str) -> Rows:
+    def read(split: str, labelled: bool) -> Rows:
         source = found.splits[split]
         texts: list[Any] = []
         bad: list[tuple[str, str]] = []
@@ -261,18 +265,18 @@ def _folder(data: TextData) -> Read:
     return str(data.path), sorted(found.splits), read, []
 
 
-def _table(data: TextData) -> Read:
+def _table(data: TextData, beside: str | None) -> Read:
     path = Path(data.path or "")
     if path.is_dir():
-        files = tables.split_files(path)
+        files = tables.split_files(path, beside)
         if data.split_key is not None:
             raise DataError(f"data.split_key: {path} has a file for each split already ({', '.join(file.name for file in files.values())})")
-        return str(path), sorted(files), lambda split: _rows(files[split], data)[0], []
+        return str(path), sorted(files), lambda split, labelled: _rows(files[split], data, labelled)[0], []
     whole, parts = _rows(path, data)
     if parts is None:
-        return str(path), ["all"], lambda _: whole, []
+        return str(path), ["all"], lambda split, labelled: whole, []
 
-    def read(split: str) -> Rows:
+    def read(split: str, labelled: bool) -> Rows:
         numbers = [number for number, part in enumerate(parts) if part == split]
         first = split == parts[0]
         return Rows([whole.texts[number] for number in numbers], [whole.labels[number] for number in numbers],
@@ -283,10 +287,11 @@ def _table(data: TextData) -> Read:
     return str(path), sorted(set(parts)), read, []
 
 
-def _rows(path: Path, data: TextData) -> tuple[Rows, list[str] | None]:
+def _rows(path: Path, data: TextData, labelled: bool = True) -> tuple[Rows, list[str] | None]:
+    """The rows of a table, and of each its split where a column tells it; the label's column is not asked for where none is needed."""
     keys = text_keys(data)
-    wanted = [*keys, data.label_key]
-    names = ["data.text_key"] * len(keys) + ["data.label_key"]
+    wanted = [*keys, *([data.label_key] if labelled else [])]
+    names = ["data.text_key"] * len(keys) + ["data.label_key"] * labelled
     for key, setting in ((data.split_key, "data.split_key"), (data.group_by, "data.group_by")):
         if key is not None:
             wanted.append(key)
@@ -298,10 +303,11 @@ def _rows(path: Path, data: TextData) -> tuple[Rows, list[str] | None]:
     if len(keys) > 1:
         texts = [None if all(part is None for part in parts) else data.join.join("" if part is None else str(part) for part in parts)
                  for parts in zip(*columns[:len(keys)])]
-    labels = [_several(value, data) if data.labels == "many" else _title(value) for value in columns[len(keys)]]
-    rest = columns[len(keys) + 1:]
-    splits = [_title(value) or "" for value in rest.pop(0)] if data.split_key is not None else None
-    groups = [_title(value) or "" for value in rest.pop(0)] if data.group_by is not None else None
+    rest = columns[len(keys):]
+    stored = rest.pop(0) if labelled else [None] * len(texts)
+    labels = [_several(value, data) if data.labels == "many" else tables.title(value) for value in stored]
+    splits = [tables.title(value) or "" for value in rest.pop(0)] if data.split_key is not None else None
+    groups = [tables.title(value) or "" for value in rest.pop(0)] if data.group_by is not None else None
     status = os.stat(path)
     settings = f"{wanted} {data.join!r} {data.header} {data.delimiter} {data.encoding} {data.labels}"
     digest = hashlib.sha256(f"{path.name} {status.st_size} {status.st_mtime_ns} {settings}".encode()).hexdigest()[:16]
@@ -311,16 +317,7 @@ def _rows(path: Path, data: TextData) -> tuple[Rows, list[str] | None]:
     return Rows(texts, labels, table.place, groups, bad, digest), splits
 
 
-def _title(value: Any) -> str | None:
-    """A label as text, None for none: whole floats lose their point."""
-    if value is None or value != value or (isinstance(value, str) and not value.strip()):
-        return None
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return value.decode("utf-8", "replace").strip() if isinstance(value, bytes) else str(value).strip()
-
-
 def _several(value: Any, data: TextData) -> tuple[str, ...]:
     """The labels of a text, from a list or from one text."""
     parts = value if isinstance(value, (list, tuple)) else [] if value is None else str(value).split(data.label_separator)
-    return tuple(dict.fromkeys(title for title in map(_title, parts) if title))
+    return tuple(dict.fromkeys(title for title in map(tables.title, parts) if title))

@@ -7,6 +7,7 @@ import codecs
 import csv
 import io
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,13 +17,15 @@ from typing import Any
 from nlp.settings import Column
 from pipelines.config.wording import did_you_mean, listed, show
 from pipelines.data.divide import ALIASES
+from pipelines.data.tables import DELIMITERS, JSON_LINES, PARQUET
 from pipelines.errors import DataError
 
-PARQUET, JSON_LINES = (".parquet", ".pq"), (".jsonl", ".ndjson")
-DELIMITED = (".csv", ".tsv", ".tab", ".txt", ".psv")
+DELIMITED = (*DELIMITERS, ".txt")
 SUFFIXES = (*DELIMITED, *JSON_LINES, *PARQUET)
 CANDIDATES = (",", "\t", ";", "|")
 SAMPLE = 50  # records by which the delimiter is found
+SPARSE = 0.2  # share of zero bytes from which a text is UTF-16, and of bytes beyond ASCII up to which it is in Latin letters
+LOOKED_AT = 1_000_000  # bytes in which letters are counted
 MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"), (codecs.BOM_UTF16_LE, "utf-16"),
          (codecs.BOM_UTF16_BE, "utf-16"))
 
@@ -103,21 +106,39 @@ def records(path: Path, *, named: bool, delimiter: str | None = None, encoding: 
         raise DataError(f"{path}: a table is .csv, .tsv, .jsonl or .parquet, not {suffix or 'a file without ending'}")
 
 
+def mark_of(content: bytes) -> str | None:
+    """The encoding that a byte order mark at the beginning tells."""
+    return next((name for mark, name in MARKS if content.startswith(mark)), None)
+
+
+def is_wide(encoding: str) -> bool:
+    """Whether its characters are of two or four bytes each, so that a line's end is no byte of its own."""
+    return codecs.lookup(encoding).name.startswith(("utf-16", "utf-32"))
+
+
+def is_utf8(path: Path) -> bool:
+    """Whether all of a file is UTF-8, without NUL bytes."""
+    content = path.read_bytes()
+    try:
+        return b"\0" not in content and content.decode("utf-8") is not None
+    except UnicodeDecodeError:
+        return False
+
+
 def text_of(path: Path, encoding: str | None, lenient: bool = False) -> str:
-    """A file as text, line ends as they are. Where lenient, bytes that do not fit become lone surrogates, as os.fsdecode has them.
+    """A file as text, line ends as they are. A byte order mark is believed before `encoding`. Where lenient, bytes that do not fit become
+    lone surrogates, as os.fsdecode has them.
 
     Raises:
         DataError: the bytes are not of that encoding; names the line and what may be meant.
     """
     content = path.read_bytes()
-    mark = next((name for mark, name in MARKS if content.startswith(mark)), None)
-    name = encoding or mark or "utf-8"
-    if encoding and mark and codecs.lookup(encoding).name in ("utf-8", "utf-16", "utf-32"):
-        name = mark
     try:
-        return content.decode(name, "surrogateescape" if lenient and "32" not in name and "16" not in name else "strict")
+        name = mark_of(content) or codecs.lookup(encoding or "utf-8").name
     except LookupError:
         raise DataError(f"data.encoding: {encoding!r} is no encoding that Python knows; such as utf-8, cp1252, shift_jis") from None
+    try:
+        return content.decode(name, "surrogateescape" if lenient and "32" not in name and "16" not in name else "strict")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         hint = "set data.encoding, such as cp1252 (Western Windows), cp1251 (Cyrillic), gb18030 or shift_jis" if not encoding else (
@@ -125,6 +146,41 @@ def text_of(path: Path, encoding: str | None, lenient: bool = False) -> str:
         if not encoding and content[:200].count(0) > 20:
             hint = "it looks like UTF-16 without its mark: set data.encoding: utf-16-le"
         raise DataError(f"{path}:{line}: byte {content[error.start]:#04x} is not {name.upper()}; {hint}") from None
+
+
+def guessed_encoding(path: Path) -> str | None:
+    """What a text file without byte order mark seems to be in: None for UTF-8, which Python expects anyway.
+
+    Raises:
+        DataError: it is not UTF-8, and nothing speaks for another one.
+    """
+    content = path.read_bytes()
+    if mark_of(content):
+        return None
+    start = content[:4096]
+    if start.count(0) > SPARSE * len(start):
+        return "utf-16-le" if start[1::2].count(0) >= start[::2].count(0) else "utf-16-be"
+    if is_utf8(path):
+        return None
+    high = sum(byte >= 0x80 for byte in content[:LOOKED_AT])
+    plain = sum(byte < 0x80 and chr(byte).isalpha() for byte in content[:LOOKED_AT])
+    if high < SPARSE * (high + plain):  # accents among plain letters; in other scripts most letters are such bytes
+        try:
+            content.decode("cp1252")
+            return "cp1252"
+        except UnicodeDecodeError:
+            pass
+    text_of(path, None)
+    return None
+
+
+def title(value: Any) -> str | None:
+    """A label as text, None for none: whole floats lose their point."""
+    if value is None or value != value or (isinstance(value, str) and not value.strip()):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value.decode("utf-8", "replace").strip() if isinstance(value, bytes) else str(value).strip()
 
 
 def find_delimiter(text: str) -> str:
@@ -147,10 +203,16 @@ def find_delimiter(text: str) -> str:
     return best
 
 
-def split_files(folder: Path) -> dict[str, Path]:
-    """Split -> file, of a folder with train.csv, test.csv, ... Raises DataError where there is no train."""
+def split_files(folder: Path, beside: str | None = None) -> dict[str, Path]:
+    """Split -> file, of a folder with train.csv, test.csv, ..., and of those named by `beside` where it is given: `{split}_oos`.
+
+    Raises:
+        DataError: there is no train.
+    """
     known = [alias for names in ALIASES.values() for alias in names]
-    files = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix.lower() in SUFFIXES and path.stem.lower() in known}
+    every = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix.lower() in SUFFIXES}
+    files = {name: path for name, path in every.items() if name.lower() in known}
+    files |= {name: every[name] for name in [beside.format(split=name) for name in files] if name in every} if beside else {}
     if not any(name.lower() in ALIASES["train"] for name in files):
         raise DataError(f"{folder}: has no train.csv (.tsv, .jsonl, .parquet); name the table itself, or call its files train, validation "
                         "and test. For a folder of .txt files per class: source: folder")
@@ -161,19 +223,12 @@ def _delimited(path: Path, text: str, named: bool, delimiter: str | None) -> Ite
     if not text.strip():
         raise DataError(f"{path} is empty")
     csv.field_size_limit(sys.maxsize)  # a long text is judged by data.longest, not by the csv module
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter or find_delimiter(text))
-    width, start, first = None, 1, True
-    while True:
-        try:
-            record = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            yield start, str(error)
-            start = reader.line_num + 1
-            continue
-        line, start = start, reader.line_num + 1
-        if not record:
+    width, first = None, True
+    for line, record in _unfolded(list(io.StringIO(text, newline="")), delimiter or find_delimiter(text)):
+        if isinstance(record, str):
+            if first:
+                raise DataError(f"{path}:{line}: {record}")
+            yield line, record
             continue
         if first:
             first, width = False, len(record)
@@ -185,6 +240,56 @@ def _delimited(path: Path, text: str, named: bool, delimiter: str | None) -> Ite
                          + ("; a text with the delimiter in it needs quotation marks" if len(record) > (width or 0) else ""))
         else:
             yield line, record if all(map(_fits, record)) else "bytes that do not fit the encoding (data.encoding)"
+
+
+def _unfolded(lines: list[str], delimiter: str) -> Iterator[tuple[int, Any]]:
+    """(line, fields) of each record that is not empty, or (line, what is wrong with it).
+
+    A quotation mark that nobody closes would make one record of all lines up to the next mark. It costs its own line only: with tabs, where
+    many programs write texts without quoting, each line that has all fields is read as it stands; otherwise the line is bad.
+    """
+    at, width = 0, 0
+    while at < len(lines):
+        start = at
+        reader = csv.reader((lines[place] for place in range(start, len(lines))), delimiter=delimiter)
+        while at < len(lines):
+            begin = at
+            try:
+                record = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                yield begin + 1, str(error)
+                at = start + reader.line_num
+                continue
+            at = start + reader.line_num
+            bare = _unquoted(lines[begin], delimiter) if delimiter == "\t" else None
+            if at - begin > 1 and _run_together(lines[begin:at], delimiter, width):
+                yield begin + 1, bare or "a quotation mark that is not closed (or a mark within a quoted text that is not doubled)"
+                at = begin + 1
+                width = width or len(bare or ())
+                break  # the lines behind it are records of their own
+            if record:
+                if bare is not None and at - begin == 1 and len(bare) == (width or len(record)):
+                    record = bare
+                width = width or len(record)
+                yield begin + 1, record
+
+
+def _run_together(lines: list[str], delimiter: str, width: int) -> bool:
+    """Whether several lines that were read as one record are records: their quotation marks do not fit together, or, with tabs, each has
+    all fields by itself."""
+    try:
+        list(csv.reader(lines, delimiter=delimiter, strict=True))
+    except csv.Error:
+        return True
+    return delimiter == "\t" and width > 1 and all(line.count(delimiter) == width - 1 for line in lines)
+
+
+def _unquoted(line: str, delimiter: str) -> list[str]:
+    """The fields of a line; quotation marks count only around a whole field in which all others are doubled."""
+    fields = line.rstrip("\r\n").split(delimiter)
+    return [field[1:-1].replace('""', '"') if re.fullmatch(r'"([^"]|"")*"', field) else field for field in fields]
 
 
 def _fits(text: str) -> bool:

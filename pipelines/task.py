@@ -5,7 +5,7 @@ loss, how answers are judged, and the signature that takes what a user has and a
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
     from matplotlib.figure import Figure
+
+
+# what `Task.read` gives of an input
+Read = tuple[str, dict[str, Any] | Exception] | tuple[str, dict[str, Any] | Exception, dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,8 @@ class Task(ABC):
 
     watch: ClassVar[tuple[str, str]]  # the metric to follow without its split, and "max" or "min": ("accuracy", "max")
     meanings: ClassVar[dict[str, str]] = {}  # what each input and output of the saved model is, for its README
+    examples: ClassVar[dict[str, str]] = {}  # of an input of the saved model, Python that makes a batch of one, for its README
+    needs: Sequence[str] = ()  # modules beside TensorFlow that hold operations of the saved model
     length: ClassVar[str | None] = None  # decoded entry (int32 scalar) that counts the first dimension of entries that leave it free
     length_unit: ClassVar[int] = 1  # batches are padded to a multiple of it
     read_at_once: ClassVar[tuple[int, int]] = (16, 64)  # inputs of `predict` decoded in one call, and answered in one
@@ -177,10 +183,11 @@ class Task(ABC):
         """A batch of raw input into examples as `decode` gives them: name -> [batch, ...]; in graph."""
 
     @abstractmethod
-    def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception] | tuple[str, dict[str, Any], dict[str, Any]]]:
+    def read(self, inputs: list[str]) -> Iterator[Read]:
         """What `predict` was given (paths, globs, texts) as (name, one raw example, or why it cannot be read).
 
-        A third entry holds the columns of the row it came from, which are written beside the answer in place of the name.
+        A third entry holds the columns of the row it came from, which are written beside the answer in place of the name; for a row that
+        cannot be read their names, with None.
         """
 
     @abstractmethod

@@ -21,6 +21,7 @@ class SpeechTask(Task):
     }
     sends = 'the bytes of a sound file; in JSON {"b64": "..."}'
     longest: ClassVar[float] = 600.0  # s; of a recording that is answered at once
+    examples = {"samples": "tf.random.uniform([1, 16000], -1, 1)", "length": "tf.constant([16000])"}
     experiment: Commands | Transcription
 
     def __init__(self, experiment: Commands | Transcription, facts: dict[str, Any] | None = None):

@@ -224,7 +224,7 @@ def test_the_exported_model_answers_as_the_run_with_tensorflow_alone(trained, tm
 
     case, run, _, splits = trained
     (tmp_path / "inputs").mkdir()
-    rows = [row for _, row in run.task.read(case.inputs(tmp_path / "inputs", splits))]
+    rows = [one[1] for one in run.task.read(case.inputs(tmp_path / "inputs", splits))]
     raw = stacked(run.task, rows)
     expected = respond(run, run.task.receive(raw))
     target = export(run, tmp_path / "exported")
@@ -238,6 +238,11 @@ def test_the_exported_model_answers_as_the_run_with_tensorflow_alone(trained, tm
                 assert np.array_equal(given[name], value.numpy().astype("S")), name
             else:
                 np.testing.assert_allclose(given[name], value.numpy(), atol=1e-5, err_msg=name)
+    # the example beside it runs
+    if "image" in plain:
+        (tmp_path / "example").write_bytes(raw["image"][0].numpy())
+    readme = (target / "README.txt").read_text(encoding="utf-8")
+    alone.run("\n".join(line[4:] for line in readme.splitlines() if line.startswith("    ")), folder=tmp_path)
 
 
 def test_the_readme_of_the_exported_model_explains_every_name(trained):

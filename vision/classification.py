@@ -36,6 +36,7 @@ class Classification(Task):
         "probabilities": "of each class",
     }
     sends = 'the bytes of an image file; in JSON {"b64": "..."}'
+    examples = {"image": "tf.constant([open('example', 'rb').read()])"}
     experiment: ImageClassification
 
     @property

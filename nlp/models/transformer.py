@@ -9,7 +9,11 @@ from nlp.settings import Transformer
 
 
 class Places(keras.layers.Layer):
-    """Adds a learned vector for each place, which starts as sine waves of 0.02 height, to [batch, time, width]."""
+    """Adds a learned vector for each place, which starts as sine waves of 0.02 height, to [batch, time, width].
+
+    Texts have at most `limit` tokens, but batches are padded to a multiple of the task's length_unit: what stands beyond is padding, and
+    gets nothing added.
+    """
 
     def __init__(self, limit: int, **options):
         super().__init__(**options)
@@ -20,7 +24,8 @@ class Places(keras.layers.Layer):
 
     def call(self, vectors):
         table = tf.cast(tf.convert_to_tensor(self.table), vectors.dtype)
-        return vectors + table[: tf.shape(vectors)[1]]
+        time = tf.shape(vectors)[1]
+        return vectors + tf.pad(table[:time], [[0, tf.maximum(time - self.limit, 0)], [0, 0]])
 
 
 def build(settings: Transformer, *, size: int, classes: int, limit: int) -> keras.Model:

@@ -33,12 +33,26 @@ class Read:
         fingerprints: [examples] uint64, equal for identical content; not looked at for bad examples.
         measures: name with unit ("height, px") -> [examples] numbers; not looked at for bad examples.
         kinds: [examples] text whose most common values are told ("24 x 36 px"), or None.
+        sets: the classes of each example where it may have several; None where Source.labels has the one.
     """
 
     bad: list[tuple[int, str]]
     fingerprints: np.ndarray
     measures: dict[str, np.ndarray] = field(default_factory=dict)
     kinds: np.ndarray | None = None
+    sets: Sequence[Sequence[int]] | None = None
+
+    def titles(self, source: Source, number: int, classes: Sequence[str]) -> str:
+        """The label of an example, or its labels."""
+        if self.sets is not None:
+            return ", ".join(classes[label] for label in self.sets[number]) or "without label"
+        return "" if source.labels is None else classes[source.labels[number]]
+
+    def counts(self, source: Source, classes: int) -> np.ndarray | None:
+        """Examples of each class, [classes]; None where there are no labels."""
+        if self.sets is not None:
+            return np.bincount(np.array([label for labels in self.sets for label in labels], np.int64), minlength=classes)
+        return None if source.labels is None else np.bincount(source.labels, minlength=classes)
 
 
 @dataclass(frozen=True)
@@ -134,8 +148,8 @@ def check(place: str, parts: dict[str, Source | None], reads: dict[str, Read], c
     """
     there = {name: source for name, source in parts.items() if source is not None}
     splits = {name: _facts(source, reads[name], classes) for name, source in there.items()}
-    findings = [*_unreadable(there, reads, skip, lost), *_classes(there, classes), *_identical(there, reads, classes, identical, splits),
-                *(Finding("note", note) for note in notes)]
+    findings = [*_unreadable(there, reads, skip, lost), *_classes(there, reads, classes),
+                *_identical(there, reads, classes, identical, splits), *(Finding("note", note) for note in notes)]
     findings.sort(key=lambda finding: ("error", "warning", "note").index(finding.level))
     return Check(place, splits, findings)
 
@@ -144,10 +158,10 @@ def _facts(source: Source, read: Read, classes: Sequence[str]) -> dict[str, Any]
     good = _good(source, read)
     measures = {name: {"min": float(values[good].min()), "median": float(np.median(values[good])), "max": float(values[good].max())}
                 for name, values in read.measures.items() if good.any()}
-    counts = np.bincount(source.labels, minlength=len(classes)).tolist() if source.labels is not None else []
+    counts = read.counts(source, len(classes))
     common = Counter(read.kinds[good].tolist()).most_common(5) if read.kinds is not None else []
     return {"examples": len(source), "fingerprint": source.fingerprint(), "unreadable": len(read.bad), "identical": 0,
-            "classes": dict(zip(classes, counts)), "measures": measures,
+            "classes": {} if counts is None else dict(zip(classes, counts.tolist())), "measures": measures,
             "common": [[kind, count] for kind, count in common]}
 
 
@@ -168,8 +182,9 @@ def _unreadable(parts: dict[str, Source], reads: dict[str, Read], skip: bool, lo
     return [Finding("error", f"{count}: mend or remove them, or set data.on_bad_example: skip", tuple(details))]
 
 
-def _classes(parts: dict[str, Source], classes: Sequence[str]) -> list[Finding]:
-    counts = {name: np.bincount(source.labels, minlength=len(classes)) for name, source in parts.items() if source.labels is not None}
+def _classes(parts: dict[str, Source], reads: dict[str, Read], classes: Sequence[str]) -> list[Finding]:
+    every = {name: reads[name].counts(source, len(classes)) for name, source in parts.items()}
+    counts = {name: found for name, found in every.items() if found is not None}
     if "train" not in counts:
         return []
     train = counts["train"]
@@ -223,7 +238,7 @@ def _identical(parts: dict[str, Source], reads: dict[str, Read], classes: Sequen
     for group in groups:
         members = [(names[where[member]], int(numbers[member])) for member in group]
         called = [f"{parts[name].name(number)} ({name})" for name, number in members]
-        labels = [_label(parts[name], number, classes) for name, number in members]
+        labels = [reads[name].titles(parts[name], number, classes) for name, number in members]
         for name in names:
             own = sum(member == name for member, _ in members)
             if own > 1:
@@ -246,7 +261,3 @@ def _identical(parts: dict[str, Source], reads: dict[str, Read], classes: Sequen
             text = f"{meaning} within {name}: {splits[name]['identical']:,} examples repeat another one"
             findings.append(Finding("note", text, tuple(found)))
     return findings
-
-
-def _label(source: Source, number: int, classes: Sequence[str]) -> str:
-    return "" if source.labels is None else classes[source.labels[number]]

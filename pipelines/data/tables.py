@@ -14,9 +14,10 @@ import pyarrow as pa
 from pipelines.config.wording import did_you_mean, listed
 from pipelines.errors import DataError
 
-DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".psv": "|"}
 JSON_LINES = (".jsonl", ".ndjson")
 PARQUET = (".parquet", ".pq")
+SUFFIXES = (*DELIMITERS, *JSON_LINES, *PARQUET)
 
 
 def read_table(path: str | Path, *, text: Collection[str] = (), names: Sequence[str] | None = None, bad_rows: list[str] | None = None,
@@ -24,7 +25,7 @@ def read_table(path: str | Path, *, text: Collection[str] = (), names: Sequence[
     """The whole table. CSV and TSV need a header row; text is UTF-8, with or without a byte order mark.
 
     Args:
-        path: the format is that of the ending: .csv, .tsv, .jsonl, .ndjson, .parquet.
+        path: the format is that of the ending, one of SUFFIXES.
         text: columns to read as text whatever they look like (`007` stays `007`, `NA` stays `NA`); those not there are passed over.
         names: the columns of a CSV or TSV file that has no header row; its first row is then data.
         bad_rows: rows of a CSV or TSV file with too few or too many fields are left out and put here, each with its reason,

@@ -1,6 +1,6 @@
 """`quartet export`: a run as a SavedModel that takes what a user has and answers in the user's words, with all preprocessing
 inside.
-It needs TensorFlow alone to run: no Keras, none of this project. Its folder is written whole or not at all.
+It needs TensorFlow alone to run (and what Task.needs names): no Keras, none of this project. Its folder is written whole or not at all.
 """
 
 import os
@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from pipelines.config.wording import listed
 from pipelines.errors import ConfigError, TrainingError
 from pipelines.serving.answers import class_names, respond
 from pipelines.serving.load import LoadedRun
@@ -98,23 +99,32 @@ def readme(run: LoadedRun, target: Path, signature: Any) -> str:
     def lines(specs: dict[str, Any]) -> list[str]:
         return [f"  {name}: {_shape(spec)}{f' - {meanings[name]}' if name in meanings else ''}" for name, spec in specs.items()]
 
-    first = next(iter(takes))
     gives = signature.structured_outputs
     precision = f"Computes in {run.machine.precision}" + (
         ", as the run was judged." if run.machine.precision == run.judged_precision else f"; the run was judged in {run.judged_precision}.")
     example = [
-        "import tensorflow as tf", f"model = tf.saved_model.load({str(target.name)!r})  # keep the model: its functions need it",
-        f"{first} = tf.constant([open('example', 'rb').read()])" if takes[first].dtype == tf.string else f"{first} = tf.constant(...)",
+        "import tensorflow as tf", *(f"import {name}  # some of the model's operations are in it" for name in task.needs),
+        f"model = tf.saved_model.load({str(target.name)!r})  # keep the model: its functions need it",
+        *(f"{name} = {task.examples.get(name) or _example(spec)}" for name, spec in takes.items()),
         f"answer = model.signatures[{SIGNATURE!r}]({', '.join(f'{name}={name}' for name in takes)})",
         "print({name: value.numpy() for name, value in answer.items()})",
     ]
     parts = [
         f"{run.name} ({task.experiment.task}), run {run.folder.path.name}: a TensorFlow SavedModel.",
-        "It needs TensorFlow 2.21 or later, nothing else. All preprocessing is inside; any number of inputs at once.", precision, "",
+        f"It needs {listed(('TensorFlow 2.21 or later', *task.needs), 'and')}, nothing else. All preprocessing is inside; any number of "
+        "inputs at once.", precision, "",
         f"Signature {SIGNATURE!r} takes", *lines(takes), "and gives", *lines(gives)]
     if classes:
         parts += ["", f"labels.txt in assets/ holds the {len(classes)} class names, in the order of the probabilities."]
     return "\n".join([*parts, "", *(f"    {line}" for line in example), ""])
+
+
+def _example(spec: Any) -> str:
+    """Python for a batch of one, of a kind and shape that the model takes."""
+    sizes = [1 if size is None else size for size in spec.shape]
+    if spec.dtype == tf.string:
+        return f"tf.fill({sizes}, '...')"
+    return f"tf.zeros({sizes}, tf.{spec.dtype.name})"
 
 
 def _shape(spec: Any) -> str:

@@ -15,11 +15,12 @@ from pipelines.config.schema import Experiment
 from pipelines.config.wording import listed, nearest
 from pipelines.data.divide import ALIASES
 from pipelines.data.source import Source, Tensors
+from pipelines.data.tables import SUFFIXES
 from pipelines.errors import ConfigError, DataError
 from pipelines.serving.load import LoadedRun, without_pretrained
 from pipelines.task import Splits
 
-TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
+TABLES = (*SUFFIXES, ".txt")  # of texts also .txt, whose delimiter is found
 
 
 def new_data(run: LoadedRun, path: Path, split: str | None, overrides: Sequence[str] = ()) -> tuple[Source, Splits]:

@@ -10,7 +10,8 @@ from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 
-from pipelines.errors import ConfigError
+from pipelines.config.wording import listed
+from pipelines.errors import ConfigError, DataError
 from pipelines.reports import words
 from pipelines.terminal import print_table
 
@@ -24,7 +25,8 @@ class Prediction:
     Attributes:
         values: name -> a text, a number, or an array, as `Task.respond` gives them.
         error: why it could not be read.
-        fields: the columns of the table's row that the input came from, or None.
+        fields: the columns of the row that the input came from, written in place of `name`; or None. Of a row that cannot be read, the
+            names of its table's columns, with None.
     """
 
     name: str
@@ -76,20 +78,31 @@ class Shown:
 def write_csv(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> None:
     """A heading and a row for each input; an input without an answer has only its name and `error`.
 
-    Where the first input is a row of a table, its columns stand in place of `input`; an answer of the same name is then `predicted_...`.
+    Where inputs are rows of a table, its columns stand in place of `input`; an answer of the same name is then `predicted_...`.
+
+    Raises:
+        DataError: inputs with different columns, which have no heading in common.
     """
     source = iter(predictions)
-    start = next(source, None)
-    own = list(start.fields) if start is not None and start.fields is not None else ["input"]
+    start: list[Prediction] = []  # up to the first that tells the columns: a file that is not there has none
+    for one in source:
+        start.append(one)
+        if one.error is None or one.fields is not None or len(start) == PAGE:
+            break
+    own = next((list(one.fields) for one in start if one.fields is not None), ["input"])
     ranked = [f"{name}_{place}" for place in range(1, shown.top + 1) for name in ("top", "probability")]
     every = [f"p_{name}" for name in shown.classes] if shown.all else []
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([*own, *_apart([*shown.columns, *ranked, *every, "error"], own)])
-    for one in chain([start] if start is not None else [], source):
-        fields = one.fields if one.fields is not None else {own[0]: _text(one.name)}
+    for one in chain(start, source):
+        nameless = one.fields is None and own != ["input"]
+        fields = one.fields if one.fields is not None else {"input": _text(one.name)}
+        if set(fields) != set(own) and not (nameless and one.error is not None):
+            raise DataError(f"{one.name}: its columns ({listed(fields, 'and')}) are not those before it ({listed(own, 'and')}), and a CSV "
+                            "has one heading: answer such inputs in calls of their own, or with --format jsonl")
         begin = [_cell(fields.get(name, "")) for name in own]
         if one.error is not None:
-            writer.writerow([*begin, *[""] * (len(shown.columns) + len(ranked) + len(every)), one.error])
+            writer.writerow([*begin, *[""] * (len(shown.columns) + len(ranked) + len(every)), _placed(one, own)])
             continue
         best = [item for pair in shown.best(one.values) for item in pair]
         shares = np.asarray(one.values[shown.vector]).tolist() if every and shown.vector else []
@@ -98,19 +111,19 @@ def write_csv(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> 
 
 
 def write_jsonl(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> None:
-    """An object for each input: `input` and the answers, or `input` and `error`."""
+    """An object for each input: `input` and the answers, or `input` and `error`; of a row of a table, its columns in place of `input`."""
     for one in predictions:
         row: dict[str, Any] = {"input": _text(one.name)} if one.fields is None else dict(one.fields)
+        answer: dict[str, Any] = {}
         if one.error is not None:
-            row["error"] = one.error
+            answer["error"] = _placed(one, list(row))
         else:
-            columns = [*shown.columns, *shown.details]
-            names = _apart(columns, list(row))
-            row |= {named: _listed(one.values[name]) for named, name in zip(names, columns)}
+            answer = {name: _listed(one.values[name]) for name in (*shown.columns, *shown.details)}
             if shown.top:
-                row["top"] = [{"label": label, "probability": share} for label, share in shown.best(one.values)]
+                answer["top"] = [{"label": label, "probability": share} for label, share in shown.best(one.values)]
             if shown.all and shown.vector:
-                row[shown.vector] = dict(zip(shown.classes, np.asarray(one.values[shown.vector]).tolist()))
+                answer[shown.vector] = dict(zip(shown.classes, np.asarray(one.values[shown.vector]).tolist()))
+        row |= dict(zip(_apart(list(answer), list(row)), answer.values()))
         file.write(json.dumps(row, ensure_ascii=False) + "\n")
         file.flush()
 
@@ -201,7 +214,17 @@ def counted(predictions: Iterable[Prediction], counts: dict[str, int], failed: A
 
 def _apart(names: Sequence[str], taken: Sequence[str]) -> list[str]:
     """The names, those that are taken with `predicted_` before them."""
-    return [f"predicted_{name}" if name in taken else name for name in names]
+    found = []
+    for name in names:
+        while name in taken:
+            name = f"predicted_{name}"
+        found.append(name)
+    return found
+
+
+def _placed(one: Prediction, columns: Sequence[str]) -> str:
+    """Why there is no answer, with the input's name where no column has it."""
+    return f"{_text(one.name)}: {one.error}" if list(columns) != ["input"] else str(one.error)
 
 
 def _cell(value: Any) -> Any:

@@ -21,10 +21,9 @@ from pipelines.data.reasons import reason
 from pipelines.serving.answers import class_names, respond, stacked
 from pipelines.serving.load import LoadedRun
 from pipelines.serving.output import Prediction
+from pipelines.task import Read
 
 SIMILAR = 128  # examples of similar length answered together
-# (name, raw example or error), and the columns of the table's row that it came from, where it came from one
-Read = tuple[str, dict[str, Any] | Exception] | tuple[str, dict[str, Any], dict[str, Any]]
 
 
 @dataclass(frozen=True)

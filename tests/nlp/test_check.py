@@ -63,6 +63,38 @@ def test_bad_rows_and_unknown_classes_fail(tmp_path):
     errors = said(result, "error")
     assert "2 examples cannot be read" in errors and "train.csv:62: 1 field" in errors and "never seen" in errors
     assert not checked(write(tmp_path, test=[("known", "low")]), test="test", on_bad_example="skip").failed
+    # what training would skip is no error, and is said
+    skipped = checked(write(tmp_path, test=[("a new kind", "never seen"), ("known", "low")]), test="test", on_bad_example="skip")
+    assert not skipped.failed and "class never seen is not in train" in said(skipped, "warning")
+    assert skipped.splits["test"]["examples"] == 1
+
+
+def test_several_labels_are_counted_and_compared(tmp_path):
+    train = [(text, "low;loud" if number % 2 else "low") for number, (text, _) in enumerate(plain())]
+    folder = write(tmp_path, train=[*train, ("the same words", "low"), ("the same words", "loud;low"), ("the same words", "")],
+                   test=[("once more", "low"), ("a new kind", "low;strange")])
+    result = checked(folder, test="test", labels="many", validation=0.0)
+    assert result.splits["train"]["classes"] == {"loud": 31, "low": 62, "strange": 0}
+    assert "is low = " in said(result, "warning") and "is loud, low = " in said(result, "warning")
+    assert "is without label" in said(result, "warning")
+    assert result.failed and "test has 1 class of which train has no example\nstrange" in said(result, "error")
+    assert not checked(folder, test="test", labels="many", on_bad_example="skip").failed
+
+
+def test_rejection_without_validation_is_an_error(tmp_path):
+    for validation, failed in ((0.0, True), (0.2, False)):
+        made = check_texts(TextClassification.model_validate({
+            "task": "nlp.classification", "model": {"name": "bag"}, "reject": {"accept": 0.9},
+            "data": {"source": "table", "path": str(write(tmp_path, train=plain())), "validation": validation, "test": 0.2}}))
+        assert made.failed is failed and ("no validation split" in said(made, "error")) is failed
+
+
+def test_the_limit_is_that_of_the_setting_that_sets_it(tmp_path):
+    folder = write(tmp_path, train=[(text * 40, label) for text, label in plain()])
+    made = check_texts(TextClassification.model_validate({
+        "task": "nlp.classification", "model": {"name": "pretrained", "preset": "some_preset"},
+        "data": {"source": "table", "path": str(folder), "validation": 0.2, "test": 0.2}}))
+    assert "longer than the limit of 128 tokens" in said(made) and "model.limit sets it" in said(made)
 
 
 def test_markup_is_told(tmp_path):

@@ -133,6 +133,34 @@ def test_a_bad_row_is_named_or_skipped_and_counted(tmp_path, kind):
     assert len(every(splits)) == len(ROWS) and len(splits.skipped) == 1 and splits.skipped[0].startswith(f"{path}:11: ")
 
 
+def test_a_quotation_mark_that_is_not_closed_merges_no_rows_of_a_tsv(tmp_path):
+    odd = [('"quiet please', "good"), ('24" screen', "bad"), ('"he said so" and went', "good"), ('"as it was"', "bad"), ('so "it', "good"),
+           ('"the last one', "bad")]
+    rows = [*ROWS[:7], *odd[:3], *ROWS[7:], *odd[3:]]
+    path = write(tmp_path / "t.tsv", rows, "\t")
+    expected = [("as it was" if text == '"as it was"' else text, label) for text, label in rows]
+    assert sorted(every(load(source="table", path=path))) == sorted(expected)
+    # what is quoted whole may have line breaks, tabs and doubled marks
+    (tmp_path / "t.tsv").write_text("text\tlabel\n" + "".join(f'"line ""{n}""\none\tmore"\t{label}\n' for n, (_, label) in enumerate(ROWS)))
+    assert sorted(every(load(source="table", path=path))) == sorted((f'line "{n}"\none\tmore', label) for n, (_, label) in enumerate(ROWS))
+
+
+def test_a_quotation_mark_that_is_not_closed_is_a_bad_row_of_its_own_in_a_csv(tmp_path):
+    path = write(tmp_path / "t.csv")
+    lines = (tmp_path / "t.csv").read_text().splitlines(keepends=True)
+    lines[9:9] = ['"never closed,good\n']
+    lines[20:20] = ['"the room" was fine,good\n']
+    (tmp_path / "t.csv").write_text("".join(lines))
+    with pytest.raises(DataError, match=r"t\.csv:10: a quotation mark that is not closed.*on_bad_example: skip"):
+        load(source="table", path=path)
+    splits = load(source="table", path=path, on_bad_example="skip")
+    assert sorted(every(splits)) == sorted([*ROWS, ("the room was fine", "good")])
+    assert len(splits.skipped) == 1 and splits.skipped[0].startswith(f"{path}:10: ")
+    (tmp_path / "t.csv").write_text('"text,label\nfine,good\n')
+    with pytest.raises(DataError, match=r"t\.csv:1: a quotation mark that is not closed"):
+        load(source="table", path=path)
+
+
 def test_a_text_of_ten_megabytes_is_read_where_it_may_be(tmp_path):
     path = write(tmp_path / "t.csv", [*ROWS, ("word " * 2_000_000, "good")])
     splits = load(source="table", path=path, longest=20_000_000)
@@ -146,6 +174,18 @@ def test_a_label_that_train_lacks(tmp_path):
         load(source="table", path=str(tmp_path), test="test")
     splits = load(source="table", path=str(tmp_path), test="test", on_bad_example="skip")
     assert len(splits.test) == 3 and "class ugly is not in train" in splits.skipped[0]
+    assert splits.facts["classes"] == ["bad", "good"] and set(splits.test.labels) == {0, 1}
+
+
+def test_a_label_among_several_that_train_lacks(tmp_path):
+    write(tmp_path / "train.csv", [("first", "z;m"), ("second", "m"), ("third", "")] * 4)
+    write(tmp_path / "test.csv", [("one", "m"), ("two", "a;z"), ("three", "z")])
+    with pytest.raises(DataError, match=r"test has classes of which train has no example: a \(such as .*test\.csv:3\).*bad_example: skip"):
+        load(source="table", path=str(tmp_path), test="test", labels="many")
+    splits = load(source="table", path=str(tmp_path), test="test", labels="many", on_bad_example="skip", validation=0.0)
+    assert splits.facts["classes"] == ["m", "z"] and splits.facts["class_counts"] == [8, 4]
+    assert splits.test.gather(tf.range(2, dtype=tf.int64))["label"].numpy().tolist() == [[1, 0], [0, 1]]
+    assert splits.skipped == (f"{tmp_path / 'test.csv'}:3: class a is not in train",)
 
 
 def test_wrong_columns_and_files(tmp_path):
@@ -182,8 +222,41 @@ def test_texts_of_no_class_are_no_class(tmp_path):
     assert (weights[labels == 2] == 0).all() and weights.mean() == pytest.approx(1.0)
     uniform = load(source="table", path=path, reject={"label": "none", "train": "uniform"})
     assert set(uniform.train.labels) == {0, 1, 2}
+    # the mean over train is over the texts of the classes too, so that its accuracy is the judged one
+    assert uniform.train.gather(tf.range(len(uniform.train), dtype=tf.int64))["weight"].numpy().mean() == pytest.approx(1.0)
+    held = uniform.train.gather(tf.range(len(uniform.train), dtype=tf.int64))
+    assert (held["weight"].numpy()[held["label"].numpy() == 2] == 0).all()
+    with pytest.raises(DataError, match="reject: there is no validation split"):
+        load(source="table", path=path, reject={"label": "none"}, validation=0.0)
     with pytest.raises(DataError, match="validation has no texts of no class"):
         load(source="table", path=path, reject={"label": "nothing"})
+
+
+def test_texts_of_no_class_may_have_tables_of_their_own_and_need_no_label(tmp_path):
+    reject = {"label": "none", "splits": "{split}_oos", "train": "uniform"}
+    write(tmp_path / "train.csv", [*ROWS, ("also of no class", "none")])
+    write(tmp_path / "dev.csv", ROWS[:4])
+    write(tmp_path / "test.csv", ROWS[:6])
+    for part in ("train", "dev", "test"):
+        write(tmp_path / f"{part}_oos.csv", [(f"gibberish {part} {number}",) for number in range(3)], header=("text",))
+    splits = load(source="table", path=str(tmp_path), validation="dev", test="test", reject=reject)
+    assert splits.facts["classes"] == ["bad", "good"]
+    assert [np.sum(source.labels == 2) for source in (splits.train, splits.validation, splits.test)] == [4, 3, 3]
+    assert splits.test.name(6) == f"{tmp_path / 'test_oos.csv'}:2"
+    # one table with the splits in a column
+    rows = [(text, label, part) for part in ("train", "test") for text, label in ROWS] + [
+        (f"gibberish {number}", "", f"{part}_oos") for part in ("train", "test") for number in range(10)]
+    one = write(tmp_path / "one.csv", rows, header=("text", "label", "split"))
+    splits = load(source="table", path=one, split_key="split", test="test", reject=reject)
+    assert [np.sum(source.labels == 2) for source in (splits.train, splits.test)] == [8, 10]
+    # other data of a finished run need not have them
+    alone = write(tmp_path / "other.csv", [*ROWS[:4], ("gibberish", "none")])
+    experiment = TextClassification.model_validate({
+        "task": "nlp.classification", "model": {"name": "bag"}, "reject": reject,
+        "data": {"source": "table", "path": alone, "validation": 0.0, "test": None}})
+    assert load_texts(experiment, {"classes": ["bad", "good"]}).train.labels.tolist() == [1, 0, 1, 0, 2]
+    with pytest.raises(DataError, match=r"reject\.splits: \{split\}_oos: .* has no such split"):
+        load_texts(experiment)
 
 
 def test_nothing_is_learned_from_validation_and_test(tmp_path):

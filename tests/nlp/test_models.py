@@ -49,6 +49,18 @@ def test_a_model_keeps_its_promises(settings, tmp_path):
     np.testing.assert_allclose(other(IDS, training=False), logits, atol=1e-6)
 
 
+def test_a_batch_may_be_padded_beyond_the_limit_of_places():
+    """Batches are padded to a multiple of 8, whatever tokens.limit is."""
+    model = models.build(Transformer(name="transformer", width=8, heads=2, hidden=16), size=20, classes=3, limit=13)
+    ids = np.random.default_rng(0).integers(2, 20, (2, 13)).astype(np.int32)
+    padded = np.pad(ids, [(0, 0), (0, 3)])
+    np.testing.assert_allclose(model(padded, training=False), model(ids, training=False), atol=1e-6)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.function(model)(tf.constant(padded), training=True) ** 2)
+    places = next(weight for weight in model.trainable_weights if weight.name == "places")
+    assert places.shape == (13, 8) and np.abs(tape.gradient(loss, places.value)).max(axis=1).min() > 0
+
+
 def test_padding_changes_nothing_in_training_either():
     """Gradients of the mean loss, with the same dropped tokens, do not see padding."""
     model = built(Lstm(name="lstm", width=8, units=4, dropout=0.0))

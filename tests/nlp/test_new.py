@@ -64,6 +64,38 @@ def test_classes_of_very_different_size_are_weighed(tmp_path):
     assert drafted(path).loss.class_weights == "balanced"
 
 
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16-le", "utf-16-be"])
+def test_an_encoding_is_guessed_and_no_text_dropped(tmp_path, encoding):
+    rows = "".join(f"{text.replace('and', 'für Gäste')},{label}\n" for text, label in TEXTS)
+    (tmp_path / "t.csv").write_bytes(f"text,label\n{rows}".encode(encoding))
+    assert f"encoding: {encoding}" in (made := new("nlp", tmp_path / "t.csv")) and "# guessed" in made and "on_bad_example" not in made
+    found = drafted(tmp_path / "t.csv")
+    assert found.data.encoding == encoding and "60 training texts" in made and found.data.text_key == "text"
+    for number, (text, label) in enumerate(TEXTS):
+        (tmp_path / "f" / label).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "f" / label / f"{number}.txt").write_bytes((text.replace("and", "für Gäste") if number % 2 else text).encode(
+            encoding if encoding != "cp1252" or number % 2 else "ascii"))
+    assert drafted(tmp_path / "f").data.encoding == encoding
+
+
+def test_what_is_utf_8_or_marked_needs_no_encoding(tmp_path):
+    rows = "".join(f"{text} für Gäste,{label}\n" for text, label in TEXTS)
+    for encoding in ("utf-8", "utf-8-sig", "utf-16"):
+        (tmp_path / "t.csv").write_bytes(f"text,label\n{rows}".encode(encoding))
+        assert drafted(tmp_path / "t.csv").data.encoding is None
+    (tmp_path / "t.csv").write_bytes("text,label\n".encode("cp1251") + "".join(
+        f"мы не можем открыть дверь {number},{label}\n" for number, (_, label) in enumerate(TEXTS)).encode("cp1251"))
+    with pytest.raises(DataError, match=r"t\.csv:2: byte 0xec is not UTF-8; set data\.encoding, such as"):
+        new("nlp", tmp_path / "t.csv")
+
+
+def test_a_missing_label_is_no_class(tmp_path):
+    rows = [{"text": text, "label": None if number == 5 else label} for number, (text, label) in enumerate(TEXTS)]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made = new("nlp", tmp_path / "t.jsonl")
+    assert "3 classes" in made and "None" not in made and drafted(tmp_path / "t.jsonl").data.on_bad_example == "skip"
+
+
 def test_what_is_not_understood(tmp_path):
     for name, content, message in (
             ("a.csv", "text,label\nhello there,y\n", "one value only"), ("b.csv", "id,size\n1,2\n2,3\n", "no column seems to hold texts"),

@@ -7,11 +7,16 @@ import shutil
 import subprocess
 import sys
 
+import keras
 import pytest
+import tensorflow as tf
 
+from nlp.classification import Classification
 from nlp.models import pretrained
-from nlp.settings import Pretrained
+from nlp.settings import Pretrained, TextClassification
+from nlp.sources import TextSource
 from pipelines.errors import ConfigError
+from pipelines.task import Judgement
 from tests.finished_run import ROOT, environment
 
 HERE = all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text"))
@@ -63,6 +68,18 @@ def test_a_class_that_facts_name_must_be_one_of_keras_hub():
             pretrained._named(Module, name)
 
 
+def test_the_saved_model_needs_tensorflow_text_and_mistakes_have_their_text():
+    task = Classification(TextClassification.model_validate({
+        "task": "nlp.classification", "data": {"source": "quick"}, "model": {"name": "pretrained", "preset": "x"}}))
+    assert task.needs == ("tensorflow_text",)
+    source = TextSource(tf.constant(["one", "wrong  text"]), {"label": tf.constant([0, 1])}, str, fingerprint="x")
+    judgement = Judgement(tables={"worst_mistakes": [{"example": "1", "true": "b", "predicted": "a", "number": 1}]})
+    inputs = keras.Input((None,), dtype="int32")
+    model = keras.Model(inputs, keras.layers.Embedding(4, 2, name="token_embedding")(inputs))
+    task.explain(model, judgement, {}, {}, source)
+    assert judgement.tables["worst_mistakes"] == [{"example": "1", "true": "b", "predicted": "a", "text": "wrong text"}]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not HERE and not os.environ.get("QUARTET_REQUIRE_EXTRAS"),
                     reason="needs the extra `pretrained` (keras-hub, tensorflow-text): what it tests is not tested here")
@@ -83,4 +100,5 @@ def test_a_preset_is_trained_further_and_not_needed_again(tmp_path):
     before = json.loads((folder / "report" / "report.json").read_text())["metrics"]["test/accuracy"]["value"]
     shutil.rmtree(tmp_path / "preset")
     found = json.loads(run("-c", USE, folder, tmp_path / "export").splitlines()[-1])
+    assert "import tensorflow_text" in (tmp_path / "export" / "README.txt").read_text()
     assert found["accuracy"] == pytest.approx(before) and found["apart"] < 1e-5

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -66,12 +67,13 @@ def runs(table):
     folder = table.parent / "runs"
     small = ["train.epochs=3", "train.batch_size=32", *SHARED, f"data.path={table}", "evaluate.worst=4", "monitor.tensorboard=false"]
     asked = {
-        "bag": ["reject={label: nothing, train: uniform}", "train.epochs=8", "tokens.buckets=20000"],
+        "bag": ["reject={label: nothing, train: uniform}", "train.epochs=8", "tokens.buckets=20000", "monitor.tensorboard=true"],
         "many": ["data.label_key=tags", "data.labels=many", "tokens={name: subwords, vocabulary: 200}", "train.epochs=6",
                  "model={name: bag, width: 16, pool: root}", "train.learning_rate.peak=0.03"],
         "cnn": ["model={name: cnn, width: 16, filters: 8}", "tokens={name: words, least: 1, limit: 32}", "monitor.tensorboard=true"],
         "lstm": ["model={name: lstm, width: 16, units: 8}", "tokens={name: subwords, vocabulary: 200}"],
-        "transformer": ["model={name: transformer, width: 16, depth: 1, heads: 2, hidden: 32}", "tokens={name: words, least: 1}"],
+        "transformer": ["model={name: transformer, width: 16, depth: 1, heads: 2, hidden: 32}",
+                        "tokens={name: words, least: 1, limit: 13}"],
         "bayes": ["model={name: bag, naive_bayes: true}", "tokens={name: hashed, distinct: true, buckets: 20000}",
                   "train.tables={optimizer: adagrad, learning_rate: 0.02}"]}
     code = ("import sys, json\nfrom pipelines.cli import main\nasked, runs = json.loads(sys.argv[1]), sys.argv[2]\n"
@@ -123,6 +125,13 @@ def test_other_data_are_judged(runs, loaded, table, tmp_path):
     other.write_text("text,label\ncall a taxi to the airport,taxi\nthe shower is broken again,complaint\nzebra quantum,nothing\n")
     found = evaluate(loaded["bag"], data=other)
     assert found.judgement.metrics["accuracy"].n == 2 and found.judgement.metrics["out_of_scope_recall"].n == 1
+    # a run with texts of no class in splits of their own is judged where there are none, in every kind of table that training reads
+    apart = loaded["bag"].experiment.reject.model_copy(update={"splits": "{split}_oos"})
+    run = replace(loaded["bag"], experiment=loaded["bag"].experiment.model_copy(update={"reject": apart}))
+    for ending in ("psv", "tab", "txt"):
+        other.with_suffix(f".{ending}").write_text(other.read_text().replace(",", "\t" if ending == "tab" else "|"))
+        found = evaluate(run, data=other.with_suffix(f".{ending}"))
+        assert found.judgement.metrics["accuracy"].n == 2 and found.judgement.metrics["out_of_scope_recall"].n == 1
     other.write_text("text,tags\ncall a taxi please,polite;taxi\nthe shower is broken,complaint\n")
     found = evaluate(loaded["many"], data=other, overrides=["data.label_key=tags"])
     assert {row["class"]: row["support"] for row in found.judgement.tables["per_class"] if row["support"]} == {
@@ -134,7 +143,7 @@ def test_other_data_are_judged(runs, loaded, table, tmp_path):
         evaluate(loaded["bag"], data=other)
 
 
-def test_the_saved_models_answer_as_the_evaluation_in_tensorflow_alone(loaded, tmp_path):
+def test_the_saved_models_answer_as_the_evaluation_in_tensorflow_alone(loaded, tmp_path, monkeypatch):
     texts, expected = judged(loaded["cnn"])
     texts = [*[text.decode() for text in texts], "", "ÀÉ 👍🏽 東京", "word " * 5000]
     (tmp_path / "texts.json").write_text(json.dumps(texts))
@@ -150,6 +159,12 @@ def test_the_saved_models_answer_as_the_evaluation_in_tensorflow_alone(loaded, t
             np.testing.assert_allclose(found[f"{place}/probabilities/{len(texts)}"], answers, atol=1e-5, err_msg=name)
         np.testing.assert_allclose(found[f"{place}/probabilities/1"][0], found[f"{place}/probabilities/{len(texts)}"][0], atol=1e-5)
     assert found[f"0/label/{len(texts)}"][-2] in (*loaded["bag"].task.classes, "nothing")
+    readme = (tmp_path / "bag" / "README.txt").read_text()
+    assert "needs TensorFlow 2.21 or later, nothing else" in readme
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    exec("\n".join(line[4:] for line in readme.splitlines() if line.startswith("    ")), names)
+    assert names["answer"]["label"].shape == (1,)
 
 
 def test_answers_are_those_of_the_evaluation(loaded):
@@ -169,13 +184,17 @@ def test_predict_takes_texts_files_and_tables(runs, tmp_path):
     done = call(runs["bag"], str(tmp_path / "t.csv"), "--format", "csv")
     rows = list(csv.reader(io.StringIO(done.stdout)))
     assert rows[0] == ["id", "text", "label", "predicted_label", "confidence", "error"]
-    assert rows[1][:3] == ["7", "taxi, please", "taxi"] and rows[3][0] == "9" and "1 field where the header has 3" in rows[2][-1]
+    assert rows[1][:3] == ["7", "taxi, please", "taxi"] and rows[3][0] == "9"
+    assert rows[2] == ["", "", "", "", "", f"{tmp_path / 't.csv'}:3: 1 field where the header has 3"]
     done = call(runs["bag"], "a single text", str(tmp_path / "lines.txt"), "missing.csv", "--format", "jsonl", "--top", "2")
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert [answer["input"] for answer in answers] == ["a single text", "the shower is broken", f"{tmp_path / 'lines.txt'}:2",
                                                        "wifi password please", "missing.csv"]
     assert answers[-1]["error"] == "No such file or directory" or "No such file" in answers[-1]["error"]
     assert len(answers[0]["top"]) == 2
+    (tmp_path / "long.txt").write_text("a request that is longer than the sixty characters by which a text is called on the screen\n" * 2)
+    done = call(runs["bag"], str(tmp_path / "long.txt"), "--format", "csv")
+    assert {row[0] for row in list(csv.reader(io.StringIO(done.stdout)))[1:]} == set((tmp_path / "long.txt").read_text().splitlines())
     done = call(runs["many"], "please call a taxi", "--format", "csv")
     assert done.stdout.splitlines()[0] == "input,labels,error"
 
@@ -198,14 +217,22 @@ def test_standard_input_is_answered_line_by_line(runs):
         process.kill()
 
 
-def test_tensorboard_has_texts_and_a_projector(runs):
-    folder = runs["cnn"] / "tensorboard" / "train"
+@pytest.mark.parametrize("name", ["cnn", "bag"])
+def test_tensorboard_has_texts_and_a_projector(runs, loaded, name):
+    folder = runs[name] / "tensorboard" / "train"
     records = [record for path in folder.glob("events*") for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator()]
-    assert any(b"texts as the model reads them" in record for record in records)
+    shown = [record for record in records if b"texts as the model reads them" in record]
+    assert len(shown) > 1 and all(b" the " in record for record in shown) and len(set(shown)) == len(shown)
     vectors = (folder / "projector" / "words.tsv").read_text().splitlines()
     words = (folder / "projector" / "words_names.tsv").read_text(encoding="utf-8").splitlines()
-    assert len(vectors) == len(words) > 50 and len(vectors[0].split("\t")) == 16
+    assert len(vectors) == len(words) > 50
     assert "words.tsv" in (folder / "projector_config.pbtxt").read_text()
+    # the vector beside a word is the one that its token is looked up with
+    run = loaded[name]
+    place = words.index("towels")
+    number = run.task.tokenizer.ids(tf.constant(["towels"]))[0, 0]
+    np.testing.assert_allclose([float(value) for value in vectors[place].split("\t")],
+                               run.model.get_layer("embedding").variable.value[number], rtol=1e-4, atol=1e-6)
 
 
 def test_the_command_line_trains_the_quick_start(tmp_path):

@@ -11,7 +11,7 @@ import tensorflow as tf
 from pipelines.config.load import from_dict
 from pipelines.errors import ConfigError
 from pipelines.runs import RunFolder
-from pipelines.serving.export import export
+from pipelines.serving.export import Served, export, readme
 from pipelines.serving.load import LoadedRun, load_run
 from tests import alone, finished_run
 from vision.classification import Classification
@@ -71,6 +71,20 @@ def test_labels_and_readme(elsewhere, exported):
                  "float32, as the run was judged"):
         assert text in readme
     assert sorted(path.name for path in exported.iterdir()) == ["README.txt", "assets", "fingerprint.pb", "saved_model.pb", "variables"]
+
+
+def test_the_readme_names_what_the_model_needs_and_makes_an_example_of_every_input(loaded, tmp_path):
+    class Task(type(loaded.task)):
+        needs = ("tensorflow_text",)
+        examples = {}
+
+        def raw_spec(self):
+            return {**super().raw_spec(), "times": tf.TensorSpec([None, None, 3], tf.int64)}
+
+    signature = Served(loaded, None).signature()
+    text = readme(replace(loaded, task=Task(loaded.task.experiment, loaded.task.facts)), tmp_path / "e", signature)
+    assert "needs TensorFlow 2.21 or later and tensorflow_text, nothing else" in text and "    import tensorflow_text" in text
+    assert "    image = tf.fill([1], '...')\n" in text and "    times = tf.zeros([1, 1, 3], tf.int64)\n" in text
 
 
 def test_the_example_in_the_readme_runs(exported, judged, tmp_path, monkeypatch):

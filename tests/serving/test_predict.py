@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from pipelines import cli
 from pipelines.data.reasons import reason
+from pipelines.errors import DataError
 from pipelines.serving.output import Prediction, Shown, write_csv, write_jsonl, write_table
 from pipelines.serving.predict import Predictor
 from tests import finished_run
@@ -163,6 +164,38 @@ def test_outputs_of_other_tasks_are_written_too():
     out = io.StringIO()
     write_table(answers, shown, out)
     assert "one\\ntwo" in out.getvalue() and "too short" in out.getvalue()
+
+
+BAD, GOOD = (Prediction("t.csv:2", error="1 field", fields={"id": None, "label": None}),
+             Prediction("t.csv:3", {"label": "good"}, fields={"id": "7", "label": "bad"}))
+GONE = Prediction("gone.csv", error="No such file")
+
+
+def csv_of(*answers):
+    out = io.StringIO()
+    write_csv(answers, Shown.of({"label": 1}, None), out)
+    return list(csv.reader(io.StringIO(out.getvalue())))
+
+
+def test_the_columns_of_a_table_stay_whatever_its_first_row():
+    assert csv_of(GONE, BAD, GOOD, GONE) == [
+        ["id", "label", "predicted_label", "error"], ["", "", "", "gone.csv: No such file"], ["", "", "", "t.csv:2: 1 field"],
+        ["7", "bad", "good", ""], ["", "", "", "gone.csv: No such file"]]
+    assert csv_of(GONE) == [["input", "label", "error"], ["gone.csv", "", "No such file"]]
+    out = io.StringIO()
+    write_jsonl([BAD, GOOD, Prediction("t.csv:4", {"label": "good"}, fields={"label": "x", "predicted_label": "y"})],
+                Shown.of({"label": 1}, None), out)
+    assert [json.loads(line) for line in out.getvalue().splitlines()] == [
+        {"id": None, "label": None, "error": "t.csv:2: 1 field"}, {"id": "7", "label": "bad", "predicted_label": "good"},
+        {"label": "x", "predicted_label": "y", "predicted_predicted_label": "good"}]
+
+
+def test_tables_of_different_columns_are_no_one_csv():
+    for other in (Prediction("u.csv:2", {"label": "good"}, fields={"name": "x", "label": "bad"}), Prediction("a text", {"label": "good"})):
+        with pytest.raises(DataError, match=r"not those before it \(id and label\), and a CSV has one heading: .* --format jsonl"):
+            csv_of(GOOD, other)
+    with pytest.raises(DataError, match=r"not those before it \(input\)"):
+        csv_of(Prediction("a text", {"label": "good"}), GOOD)
 
 
 def test_reasons_are_one_plain_line():
