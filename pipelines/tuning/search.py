@@ -21,6 +21,7 @@ from pipelines.files import write_json, write_whole
 from pipelines.tuning import points
 from pipelines.tuning.best import best_yaml, repeated_yaml
 from pipelines.tuning.devices import worker_devices
+from pipelines.tuning.errands import REPEATED, WAIT_SECONDS, alone, repeat
 from pipelines.tuning.folder import Journal, SearchFolder, trial_name
 from pipelines.tuning.machines import Chief, role
 from pipelines.tuning.nursery import Nursery
@@ -29,8 +30,6 @@ from pipelines.tuning.trials import Stopped, Trial, best_of, read_result, time_l
 
 GIVE_UP = 10  # trials that failed before any succeeded: then the experiment is wrong, not the setting
 _LATE_SECONDS = 30.0  # that a network's file system may take to show what another machine wrote
-_WAIT_SECONDS = 0.5  # between looks at signals and at the clock
-
 
 
 def search(experiment: Experiment, folder: SearchFolder, name: str, *, workers: int = 1, fresh: bool = False, quiet: bool = False,
@@ -120,7 +119,7 @@ class _Search:
             return self.journal.events[0]
         order = self.folder.path / "survey.order.json"
         write_json(order, {"kind": "survey", "experiment": self.folder.search.name})
-        result = self._alone("survey", order)
+        result = self._alone(order)
         if result["status"] != "completed":
             error = ConfigError if result.get("exit_status") == 2 else TrainingError
             raise error(result["reason"])
@@ -188,7 +187,7 @@ class _Search:
             if self.signalled is not None:
                 return self._stop(running)
             self.progress.refresh(len(self._under_way()))
-            for key, status in self.nursery.ended(_WAIT_SECONDS):
+            for key, status in self.nursery.ended(WAIT_SECONDS):
                 trial, worker = running.pop(key)
                 free = sorted([*free, worker])
                 if self.signalled is None or self._result_file(trial).exists():
@@ -218,7 +217,7 @@ class _Search:
         """A worker on another machine has ended a trial. Under the lock."""
         until = time.monotonic() + _LATE_SECONDS
         while not self._result_file(trial).exists() and time.monotonic() < until:
-            time.sleep(_WAIT_SECONDS)
+            time.sleep(WAIT_SECONDS)
         self._end(trial, self._result(trial, 1))
 
     def _under_way(self) -> list[Trial]:
@@ -311,7 +310,7 @@ class _Search:
         self.nursery.signal(signal.SIGTERM)
         until = time.monotonic() + 60.0
         while running and time.monotonic() < until:
-            for key, status in self.nursery.ended(_WAIT_SECONDS):
+            for key, status in self.nursery.ended(WAIT_SECONDS):
                 trial, _ = running.pop(key)
                 if self._result_file(trial).exists():
                     self._end(trial, self._result(trial, status))
@@ -333,21 +332,8 @@ class _Search:
     def _result_file(self, trial: Trial) -> Path:
         return self._folder(trial) / f"{trial.number}.result.json"
 
-    def _alone(self, key: str, order: Path) -> dict[str, Any]:
-        """Runs one process that is no trial, and waits for it."""
-        result, log = order.with_name(order.name.replace("order", "result")), order.with_suffix(".log")
-        result.unlink(missing_ok=True)
-        self.nursery.start(key, [str(order)], log=str(log), environment=worker_devices(0, self.workers, self.experiment))
-        while True:
-            if self.signalled is not None:
-                self.nursery.signal(signal.SIGTERM)
-            for _, status in self.nursery.ended(_WAIT_SECONDS):
-                if self.signalled is not None:
-                    raise Stopped(self.signalled)
-                found = read_result(result, status, log)
-                for file in (order, result, log) if found["status"] == "completed" or "exit_status" in found else (order,):
-                    file.unlink(missing_ok=True)
-                return found
+    def _alone(self, order: Path) -> dict[str, Any]:
+        return alone(self.nursery, order, environment=worker_devices(0, self.workers, self.experiment), signalled=lambda: self.signalled)
 
     def _on_signal(self, number: int, frame: Any) -> None:
         if self.signalled is not None:  # asked twice
@@ -374,17 +360,9 @@ class _Search:
         wanted = {"best": best.values} | ({"start": {}} if self.tune.compare else {})
         found = {}
         for key, values in wanted.items():
-            file = self.folder.path / f"{key}.order.yaml"
-            write_whole(file, repeated_yaml(self.experiment, values, self.tune.seeds, self.precision))
-            order = self.folder.path / f"{key}.order.json"
-            write_json(order, {"kind": "train", "experiment": file.name, "folder": key, "name": self.name})
-            said = "the best setting" if key == "best" else "the experiment as it was"
-            self.progress.note(f"training {said} over {self.tune.seeds} seeds")
-            result = self._alone(key, order)
-            file.unlink(missing_ok=True)
-            if result["status"] != "completed":
-                raise TrainingError(f"training {said} anew failed: {result['reason']}")
-            found[key] = result
+            self.progress.note(f"training {REPEATED[key]} over {self.tune.seeds} seeds")
+            text = repeated_yaml(self.experiment, values, self.tune.seeds, self.precision)
+            found[key] = repeat(self.folder.path, key, text, self.name, self._alone)
         return found
 
 
