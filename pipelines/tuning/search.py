@@ -115,6 +115,8 @@ class _Search:
 
     def _begin(self) -> dict[str, Any]:
         """The journal's first event: objective, direction, precision. Made by a survey where there is none yet."""
+        from pipelines.tuning.oracles import first_drawn
+
         if self.journal.events:
             return self.journal.events[0]
         order = self.folder.path / "survey.order.json"
@@ -136,7 +138,8 @@ class _Search:
                               f"{', '.join(result['streamed'])}; {objective!r} is not")
         direction = self.tune.direction or _direction(objective, result["own"])
         self.journal.add({"event": "begin", "objective": objective, "direction": direction, "precision": result["precision"],
-                          "replicas": result["replicas"], "fingerprint": result["fingerprint"], "elapsed": self.elapsed})
+                          "replicas": result["replicas"], "fingerprint": result["fingerprint"],
+                          "drawn": first_drawn(len(self.space), self.tune.trials), "elapsed": self.elapsed})
         return self.journal.events[0]
 
     def _total(self) -> int:
@@ -151,7 +154,8 @@ class _Search:
         from pipelines.tuning.oracles import Oracle, hyperband_plan
 
         self.oracle = Oracle(self.tune.algorithm, points.hyperparameters(self.space), objective=self.objective, direction=self.direction,
-                             trials=self.tune.trials, epochs=self.experiment.train.epochs, seed=self.tune.seed)
+                             trials=self.tune.trials, epochs=self.experiment.train.epochs, seed=self.tune.seed,
+                             drawn=self.journal.events[0].get("drawn"))
         self.plan = hyperband_plan(self.experiment.train.epochs) if self.tune.algorithm == "hyperband" else []
         if self.plan and self.tune.trials % len(self.plan):
             self.progress.note(f"A sweep of hyperband over {self.experiment.train.epochs} epochs is {len(self.plan)} trials; with "
