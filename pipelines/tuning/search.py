@@ -51,8 +51,7 @@ def search(experiment: Experiment, folder: SearchFolder, name: str, *, workers: 
         with folder.locked():
             folder.move_aside()
     with folder.locked():
-        folder.claim(resolved)
-        if folder.finished:
+        if folder.compared(resolved) and folder.finished:
             return folder.read_report()
         journal = Journal(folder.journal)
         try:
@@ -119,6 +118,7 @@ class _Search:
 
         if self.journal.events:
             return self.journal.events[0]
+        self.folder.claim(resolved_yaml(self.experiment))
         order = self.folder.path / "survey.order.json"
         write_json(order, {"kind": "survey", "experiment": self.folder.search.name})
         result = self._alone(order)
@@ -161,6 +161,7 @@ class _Search:
             self.progress.note(f"A sweep of hyperband over {self.experiment.train.epochs} epochs is {len(self.plan)} trials; with "
                                f"tune.trials: {self.tune.trials} the last is cut short.")
         self.pending = self._replay()
+        self.folder.claim(resolved_yaml(self.experiment))  # not before: what cannot go on stays as it was
         if self.trials:
             done = sum(trial.result is not None for trial in self.trials.values())
             self.progress.note(f"going on: {done} trials done, {len(self.pending)} under way")
