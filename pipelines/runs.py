@@ -16,6 +16,10 @@ from pipelines.errors import ConfigError
 from pipelines.files import write_whole
 
 
+class Locked(ConfigError):
+    """Another process works in a folder."""
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """The files of one run: runs/<domain>/<experiment>/<name>/."""
@@ -95,14 +99,14 @@ class RunFolder:
         """Keeps a second process out of the folder; the system lets go of the lock when this one ends, however it ends.
 
         Raises:
-            ConfigError: another process is training here.
+            Locked: another process is training here.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         with open(self.path / ".lock", "a+", encoding="ascii") as file:
             if not _lock(file):
                 file.seek(0)
-                raise ConfigError(f"{self.path}: another process (number {file.read().strip() or 'unknown'}) is training here; "
-                                  "wait for it, or give --name NEW")
+                raise Locked(f"{self.path}: another process (number {file.read().strip() or 'unknown'}) is training here; "
+                             "wait for it, or give --name NEW")
             file.truncate(0)
             file.write(str(os.getpid()))
             file.flush()

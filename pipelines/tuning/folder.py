@@ -22,7 +22,7 @@ import yaml
 
 from pipelines.errors import ConfigError
 from pipelines.files import finite, write_whole
-from pipelines.runs import RunFolder, differences
+from pipelines.runs import Locked, RunFolder, differences
 
 # What may change when a search goes on: how far it goes and what is made of it, not what a trial is.
 _MAY_CHANGE = {"tune.trials", "tune.minutes", "tune.seeds", "tune.compare"}
@@ -116,15 +116,14 @@ class SearchFolder:
         """Keeps a second search out; the system lets go of the lock when this process ends, however it ends.
 
         Raises:
-            ConfigError: another process is searching here.
+            Locked: another process is searching here.
         """
-        try:
-            with RunFolder(self.path).locked():
-                yield
-        except ConfigError as error:
-            if "is training here" in str(error):
-                raise ConfigError(str(error).replace("is training here", "is searching here")) from None
-            raise
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(RunFolder(self.path).locked())
+            except Locked as error:
+                raise Locked(str(error).replace("is training here", "is searching here")) from None
+            yield
 
 
 class Journal:
