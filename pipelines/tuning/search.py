@@ -86,6 +86,8 @@ class _Search:
         self.chief = role() == "chief"
         self.lock = threading.RLock()  # a chief is asked by its workers in another thread
         self.pending: list[Trial] = []
+        self.held: dict[str, Trial] = {}  # worker on another machine -> the trial that it had when the search was killed
+        self.failure: Exception | None = None  # of a chief's answer to a worker
         self.asking = True
         self.started: dict[int, float] = {}
 
@@ -164,13 +166,14 @@ class _Search:
         self.folder.claim(resolved_yaml(self.experiment))  # not before: what cannot go on stays as it was
         if self.trials:
             done = sum(trial.result is not None for trial in self.trials.values())
-            self.progress.note(f"going on: {done} trials done, {len(self.pending)} under way")
+            with_workers = "".join(f", {trial.number} with {worker}" for worker, trial in self.held.items())
+            self.progress.note(f"going on: {done} trials done, {len(self.trials) - done} under way{with_workers}")
         chief = Chief(self) if self.chief else None
         try:
             self._trials()
         finally:
             if chief:
-                chief.close()
+                chief.close(wait=self.signalled is None)
         if self.signalled is not None:
             raise Stopped(self.signalled)
 
@@ -180,6 +183,8 @@ class _Search:
         running: dict[str, tuple[Trial, int]] = {}
         while True:
             with self.lock:
+                if self.failure is not None:
+                    raise self.failure
                 while free and not isinstance(trial := self.take(), str):
                     if self.ready(trial):
                         worker = free.pop(0)
@@ -201,6 +206,8 @@ class _Search:
 
     def take(self) -> Trial | str:
         """The next trial to run; "wait" for one that runs, or "stop". Under the lock."""
+        if self.failure is not None:
+            return "stop"
         if self.signalled is not None:
             return "wait"
         if self.pending:
@@ -218,6 +225,10 @@ class _Search:
         self.asking = False
         return "stop"
 
+    def hold(self, trial: Trial, worker: str) -> None:
+        """A worker on another machine is given a trial. Under the lock."""
+        self.journal.add({"event": "held", "trial": trial.number, "worker": worker, "elapsed": self.elapsed})
+
     def came(self, trial: Trial) -> None:
         """A worker on another machine has ended a trial. Under the lock."""
         until = time.monotonic() + _LATE_SECONDS
@@ -229,7 +240,8 @@ class _Search:
         return [trial for trial in self.trials.values() if trial.result is None and trial not in self.pending]
 
     def _replay(self) -> list[Trial]:
-        """Takes oracle and trials to where the journal ends; returns the trials that had begun and not ended."""
+        """Takes oracle and trials to where the journal ends; returns the trials that had begun and not ended, and that no worker on
+        another machine has: it may train on all the while."""
         for event in self.journal.events:
             if event["event"] == "start":
                 try:
@@ -240,12 +252,16 @@ class _Search:
                 if asked.kind != "run" or asked.number != event["trial"]:
                     raise ConfigError(f"{self.journal.path}: does not fit this search (trial {event['trial']}); begin anew with --fresh")
                 self._add(event)
+            elif event["event"] == "held" and self.chief:
+                self.held[event["worker"]] = self.trials[event["trial"]]
             elif event["event"] == "end":
                 trial = self.trials[event["trial"]]
+                self.held = {worker: other for worker, other in self.held.items() if other is not trial}
                 trial.result = {name: value for name, value in event.items() if name not in ("event", "trial")}
                 self.oracle.tell(trial.number, trial.value)
                 self.progress.known(trial.number, trial.value)
-        return [trial for trial in self.trials.values() if trial.result is None]
+        held = {trial.number for trial in self.held.values()}
+        return [trial for trial in self.trials.values() if trial.result is None and trial.number not in held]
 
     def _asked(self, asked: Any) -> Trial:
         places = asked.places

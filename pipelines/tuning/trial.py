@@ -24,12 +24,13 @@ from pipelines.errors import ConfigError, QuartetError
 from pipelines.files import write_json
 from pipelines.listing import metric_of
 from pipelines.monitoring.metrics_log import read_rows
-from pipelines.runs import RunFolder
+from pipelines.runs import Locked, RunFolder
 from pipelines.training.launch import launch, task_class
 from pipelines.training.loop import Hook, Interrupted, Loop
 from pipelines.training.run import Call, Trial, train
 
 SURVEYED = 2000  # examples of validation that the survey judges
+LOCKED_SECONDS = 1.0  # between looks at a folder in which another process trains
 MEDIAN_OF = 3  # trials that must be there before one is compared with them
 
 
@@ -106,7 +107,7 @@ def trial(order: Mapping[str, Any]) -> dict[str, Any]:
     how = Trial(order["values"], order["title"], precision=order["precision"], epochs=order["epochs"], further=further)
     call = Call(name=order["name"], task_class=task_class(experiment.task), quiet=True, environment=environment.facts(), trial=how)
     folder = RunFolder(Path(order["folder"]))
-    report = train(experiment, folder, call)
+    report = train_when_free(experiment, folder, call)
     metrics = report["metrics"]
     found = metrics.get(f"validation/{order['objective']}")
     if found is None:
@@ -123,6 +124,20 @@ def trial(order: Mapping[str, Any]) -> dict[str, Any]:
     return {"value": value, "low": found.get("low"), "high": found.get("high"), "metrics": metrics, "stopped": stopped,
             "epochs": report["timing"]["epochs"], "train_seconds": report["timing"]["train_seconds"],
             "parts": report["time"]["seconds"], "seconds": time.perf_counter() - began}
+
+
+def train_when_free(experiment: Experiment, folder: RunFolder, call: Call) -> dict[str, Any]:
+    """Trains as `train` does. Where a process of a search that was killed still trains in the folder, on another machine, it is waited
+    for: what it leaves is gone on with."""
+    said = False
+    while True:
+        try:
+            return train(experiment, folder, call)
+        except Locked as error:
+            if not said:
+                print(f"{error}\nwaiting for it", flush=True)
+                said = True
+            time.sleep(LOCKED_SECONDS)
 
 
 def repeat(order: Mapping[str, Any]) -> dict[str, Any]:

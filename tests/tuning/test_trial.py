@@ -1,6 +1,7 @@
 """A trial's training: judged on validation alone, paused and gone on with exactly, ended by the median rule."""
 
 import json
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from pipelines.data.source import ArraySource
 from pipelines.runs import RunFolder
 from pipelines.task import Splits
 from pipelines.training.run import Call, Trial, train
-from pipelines.tuning.trial import MedianRule
+from pipelines.tuning.trial import MedianRule, train_when_free
 from tests.training.runs import checkpoint, rows
 from tests.training.toy import ToyTask, experiment
 
@@ -62,6 +63,26 @@ def test_a_paused_trial_goes_on_under_the_schedule_of_the_whole(tmp_path, pauses
     assert rows(tmp_path / "whole") == rows(tmp_path / "paused")
     metrics = [RunFolder(tmp_path / name).read_report()["metrics"] for name in ("whole", "paused")]
     assert metrics[0] == metrics[1]
+
+
+def test_a_trial_waits_for_a_process_that_still_trains_in_its_folder(tmp_path, monkeypatch):
+    """The search was killed, and a worker on another machine was not: that is no failure of the trial."""
+    monkeypatch.setattr("pipelines.tuning.trial.LOCKED_SECONDS", 0.1)
+    free = threading.Event()
+
+    def train_there():
+        with RunFolder(tmp_path).locked():
+            begun.set()
+            free.wait(60)
+
+    begun, other = threading.Event(), threading.Thread(target=train_there)
+    other.start()
+    begun.wait(60)
+    threading.Timer(0.5, free.set).start()
+    call = Call("toy/toy", PoisonedTask, quiet=True, trial=Trial({}, "01"))
+    report = train_when_free(experiment(monitor={"tensorboard": False}), RunFolder(tmp_path), call)
+    assert free.is_set() and "validation/accuracy" in report["metrics"]
+    other.join()
 
 
 def curve(folder: Path, name: str, values) -> Path:
