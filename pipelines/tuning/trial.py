@@ -104,7 +104,8 @@ def trial(order: Mapping[str, Any]) -> dict[str, Any]:
     further: tuple[Hook, ...] = ()
     if order["peers"]:
         further = (MedianRule(order["objective"], order["direction"], [Path(peer) / "metrics.jsonl" for peer in order["peers"]]),)
-    how = Trial(order["values"], order["title"], precision=order["precision"], epochs=order["epochs"], further=further)
+    precision = order["precision"] if experiment.train.precision == "auto" else None  # a trial's own may be what is searched
+    how = Trial(order["values"], order["title"], precision=precision, epochs=order["epochs"], further=further)
     call = Call(name=order["name"], task_class=task_class(experiment.task), quiet=True, environment=environment.facts(), trial=how)
     folder = RunFolder(Path(order["folder"]))
     report = train_when_free(experiment, folder, call)

@@ -11,7 +11,7 @@ from pipelines.data.source import ArraySource
 from pipelines.runs import RunFolder
 from pipelines.task import Splits
 from pipelines.training.run import Call, Trial, train
-from pipelines.tuning.trial import MedianRule, train_when_free
+from pipelines.tuning.trial import MedianRule, train_when_free, trial
 from tests.training.runs import checkpoint, rows
 from tests.training.toy import ToyTask, experiment
 
@@ -100,3 +100,25 @@ def test_the_median_rule_ends_what_is_hopeless_and_leaves_the_rest(tmp_path):
     assert any("the median of 3 trials before it" in note for note in stopped["notes"])
     for name, peers in (("two", good[:2]), ("bad", bad)):  # two are too few to compare with
         assert run(tmp_path / name, train=TRAIN, further=[MedianRule("accuracy", "max", peers)])["timing"]["epochs"] == 4
+
+
+def order(folder: Path, values: dict, **changes) -> dict:
+    """A trial of the embedded digits, tiny."""
+    text = """
+task: vision.classification
+data: {source: digits, limit: 200}
+model: {name: cnn, widths: [4], hidden: 4}
+train: {epochs: 1, devices: cpu}
+evaluate: {bootstrap: 100}
+monitor: {tensorboard: false}
+"""
+    (folder / "search.yaml").write_text(text)
+    return {"experiment": str(folder / "search.yaml"), "folder": str(folder / "trial"), "name": "digits", "values": values, "title": "01",
+            "objective": "accuracy", "direction": "max", "precision": "bfloat16", "epochs": None, "peers": [], **changes}
+
+
+def test_a_precision_that_is_searched_is_the_trials_and_auto_is_the_searchs(tmp_path):
+    for name, values, expected in (("own", {"train.precision": "float32"}, "float32"), ("auto", {}, "bfloat16")):
+        (tmp_path / name).mkdir()
+        trial(order(tmp_path / name, values))
+        assert json.loads((tmp_path / name / "trial" / "environment.json").read_text())["precision"] == expected
