@@ -129,7 +129,7 @@ class _Search:
             raise error(result["reason"])
         own = result["own"][0]
         objective = (self.tune.objective or own).removeprefix("validation/")
-        known = result["judged"]
+        known = result["judged"] and list(dict.fromkeys([*result["judged"], *result["streamed"]]))
         if objective.startswith("test/"):
             raise ConfigError(f"tune.objective: {objective!r}: the test split is read once, after the search; name a metric of validation")
         if known is not None and objective not in known:

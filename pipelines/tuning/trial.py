@@ -109,8 +109,9 @@ def trial(order: Mapping[str, Any]) -> dict[str, Any]:
     call = Call(name=order["name"], task_class=task_class(experiment.task), quiet=True, environment=environment.facts(), trial=how)
     folder = RunFolder(Path(order["folder"]))
     report = train_when_free(experiment, folder, call)
-    metrics = report["metrics"]
-    found = metrics.get(f"validation/{order['objective']}")
+    key = f"validation/{order['objective']}"
+    metrics = {**logged(folder, report["timing"]["best_epoch"], key), **report["metrics"]}
+    found = metrics.get(key)
     if found is None:
         there = ", ".join(name.partition("/")[2] for name in metrics if name.startswith("validation/"))
         raise ConfigError(f"tune.objective: {order['objective']!r} is no metric of this task (there are: {there})")
@@ -125,6 +126,17 @@ def trial(order: Mapping[str, Any]) -> dict[str, Any]:
     return {"value": value, "low": found.get("low"), "high": found.get("high"), "metrics": metrics, "stopped": stopped,
             "epochs": report["timing"]["epochs"], "train_seconds": report["timing"]["train_seconds"],
             "parts": report["time"]["seconds"], "seconds": time.perf_counter() - began}
+
+
+def logged(folder: RunFolder, epoch: int | None, key: str) -> dict[str, dict[str, Any]]:
+    """What the log of the epochs has of a metric that the report may lack, such as validation/loss; empty where it has none.
+
+    Args:
+        epoch: whose weights are judged; None for the last.
+    """
+    values = {row["epoch"]: row[key] for row in read_rows(folder.metrics) if key in row}
+    chosen = max(values, default=None) if epoch is None else epoch
+    return {key: {"value": values[chosen]}} if chosen in values else {}
 
 
 def train_when_free(experiment: Experiment, folder: RunFolder, call: Call) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pipelines.data.source import ArraySource
+from pipelines.errors import ConfigError
 from pipelines.runs import RunFolder
 from pipelines.task import Splits
 from pipelines.training.run import Call, Trial, train
@@ -122,3 +123,12 @@ def test_a_precision_that_is_searched_is_the_trials_and_auto_is_the_searchs(tmp_
         (tmp_path / name).mkdir()
         trial(order(tmp_path / name, values))
         assert json.loads((tmp_path / name / "trial" / "environment.json").read_text())["precision"] == expected
+
+
+def test_a_loss_that_is_logged_and_not_judged_can_be_the_objective(tmp_path):
+    """It is that of the epoch whose weights are judged."""
+    found = trial(order(tmp_path, {"train.epochs": 3, "train.keep": "last"}, objective="loss", direction="min"))
+    losses = [row["validation/loss"] for row in rows(tmp_path / "trial") if "validation/loss" in row]
+    assert len(losses) == 3 and found["value"] == losses[-1] == found["metrics"]["validation/loss"]["value"]
+    with pytest.raises(ConfigError, match=r"tune.objective: 'los' is no metric of this task"):
+        trial(order(tmp_path, {"train.epochs": 3, "train.keep": "last"}, objective="los"))
