@@ -306,6 +306,8 @@ class _Search:
         if trial.number in self.started:
             result["seconds"] = time.monotonic() - self.started.pop(trial.number)
         trial.result = result
+        if not self._result_file(trial).exists():  # `quartet runs` reads it
+            write_json(self._result_file(trial), result)
         self.journal.add({"event": "end", "trial": trial.number, "elapsed": self.elapsed, **result})
         self.oracle.tell(trial.number, trial.value)
         left = time_left(list(self.trials.values()), self._total(), self.plan, self.workers, self._minutes_left())
