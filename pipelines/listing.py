@@ -136,7 +136,8 @@ def look(folder: RunFolder, experiment: str) -> Listed:
     if told is not None and told.get("status") == "failed":  # an order that runs has no result yet
         rows = last_rows(folder.metrics)
         reason = (str(told.get("reason")).splitlines() or [""])[0][:_REASON]
-        return Listed(folder, experiment, "failed", reason, _last_metric(rows), _checkpoint(folder).get("seconds"), _date(folder.metrics))
+        date = max(_date(folder.metrics), _date(folder.experiment))
+        return Listed(folder, experiment, "failed", reason, _last_metric(rows), _checkpoint(folder).get("seconds"), date)
     if report is not None and "metrics" in report:
         seconds = report.get("timing", {}).get("train_seconds")
         return Listed(folder, experiment, "finished", "", leading(report), seconds, _date(folder.report / "report.json"))
