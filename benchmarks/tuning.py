@@ -94,9 +94,9 @@ def workers(runs: Path) -> None:
 def outcome(search: Path) -> list[Any]:
     """All that must be the same; fails where a trial is lost or there twice."""
     for kind in ("start", "end"):
-        numbers = [event["trial"] for event in events(search) if event["event"] == kind]
-        if numbers != sorted(set(numbers)) and kind == "start":
-            raise SystemExit(f"{search}: trials {numbers}")
+        numbers = sorted(event["trial"] for event in events(search) if event["event"] == kind)
+        if numbers != list(range(1, len(numbers) + 1)):
+            raise SystemExit(f"{search}: {kind} of trials {numbers}")
     content = json.loads((search / "report" / "search.json").read_text())
     return [content["best"], *[(trial["trial"], trial["values"], trial["metrics"]) for trial in content["trials"]]]
 

@@ -116,11 +116,9 @@ def tune(
 
         start(devices=False)
         return work(folder, loaded.experiment.task.partition(".")[0], say)
-    if folder.begun and not fresh:
-        folder.claim(resolved_yaml(loaded.experiment))
-        if folder.finished:
-            typer.echo(closing(folder, folder.read_report()), nl=False)
-            return
+    if not fresh and folder.compared(resolved_yaml(loaded.experiment)) and folder.finished:
+        typer.echo(closing(folder, folder.read_report()), nl=False)
+        return
     from pipelines.startup import start_tensorflow
 
     start_tensorflow(devices=False)

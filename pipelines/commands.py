@@ -6,7 +6,7 @@ import time
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
@@ -249,7 +249,7 @@ def list_all(
     match: Annotated[str | None, typer.Option(
         metavar="TEXT", show_default=False, help="Only runs whose name holds this, or matches it with * and ?.")] = None,
     state: Annotated[str | None, typer.Option(
-        metavar="STATE", show_default=False, help="Only finished, running or interrupted ones.")] = None,
+        metavar="STATE", show_default=False, help="Only finished, running or interrupted ones, or paused or failed trials.")] = None,
     sort: Annotated[Order, typer.Option(help="Newest, best and longest first.")] = Order.date,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
@@ -257,13 +257,14 @@ def list_all(
     if context.invoked_subcommand is not None:
         context.obj = runs
         return
-    from pipelines.listing import list_runs
+    from pipelines.config.wording import listed
+    from pipelines.listing import State, list_runs
     from pipelines.listing import ordered as in_order
     from pipelines.reports import words
     from pipelines.terminal import print_table
 
-    if state not in (None, "finished", "running", "interrupted"):
-        raise ConfigError(f"--state: {state!r} is not one of finished, running and interrupted")
+    if state not in (None, *get_args(State)):
+        raise ConfigError(f"--state: {state!r} is not one of {listed(get_args(State), 'and')}")
     found = in_order([one for one in list_runs(runs, match=match) if state in (None, one.state)], sort.value)
     if as_json:
         typer.echo(json.dumps([one.as_json() for one in found], indent=2, ensure_ascii=False))

@@ -17,9 +17,10 @@ from pipelines.reports import words
 from pipelines.runs import RunFolder
 from pipelines.task import Metric
 
-State = Literal["finished", "running", "interrupted"]
+State = Literal["finished", "running", "interrupted", "paused", "failed"]  # the last two of a search's trials
 _TAIL = 1 << 16  # bytes of metrics.jsonl that hold its last lines
 _SHOWN = 8
+_REASON = 100  # characters of why a trial failed
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Listed:
 
     Attributes:
         experiment: `vision/digits`.
-        progress: how far an unfinished run is, in words.
+        progress: how far an unfinished run is, in words; of a failed trial the reason.
         metric: (name with split, value): the leading one of the report, or the last of validation.
         seconds: of training so far.
         date: of the last thing written, seconds since 1970.
@@ -131,10 +132,16 @@ def ordered(found: Sequence[Listed], by: Literal["date", "name", "metric", "dura
 def look(folder: RunFolder, experiment: str) -> Listed:
     """How far a run is and what it came to; files that cannot be read count as not there."""
     report = _json(folder.report / "report.json")
+    told = _told(folder)
+    if told is not None and told.get("status") == "failed":  # an order that runs has no result yet
+        rows = last_rows(folder.metrics)
+        reason = (str(told.get("reason")).splitlines() or [""])[0][:_REASON]
+        date = max(_date(folder.metrics), _date(folder.experiment))
+        return Listed(folder, experiment, "failed", reason, _last_metric(rows), _checkpoint(folder).get("seconds"), date)
     if report is not None and "metrics" in report:
         seconds = report.get("timing", {}).get("train_seconds")
         return Listed(folder, experiment, "finished", "", leading(report), seconds, _date(folder.report / "report.json"))
-    state: State = "running" if running(folder) else "interrupted"
+    state: State = "paused" if told is not None else "running" if running(folder) else "interrupted"
     rows = last_rows(folder.metrics)
     date = max(_date(folder.metrics), _date(folder.experiment), _date(folder.checkpoints / "resume.npz"))
     settings = _settings(folder)
@@ -143,7 +150,7 @@ def look(folder: RunFolder, experiment: str) -> Listed:
         done = sum(RunFolder(path).finished for path in folder.path.parent.glob(f"{_escaped(folder.path.name)}-seed*"))
         return Listed(folder, experiment, state, f"{done} of {seeds} seeds done", date=date)
     checkpoint = _checkpoint(folder)
-    step = checkpoint.get("step") if state == "interrupted" else (rows[-1]["step"] if rows else None)
+    step = checkpoint.get("step") if state != "running" else (rows[-1]["step"] if rows else None)
     progress = _progress(step, _steps(rows, settings), state)
     return Listed(folder, experiment, state, progress, _last_metric(rows), checkpoint.get("seconds"), date)
 
@@ -211,6 +218,8 @@ def require_model(folder: RunFolder) -> None:
     """Raises ConfigError where a run has no model yet, and says why."""
     if (folder.model / "model.keras").is_file() and (folder.model / "facts.json").is_file():
         return
+    if any(folder.path.glob("*.order.json")):
+        raise ConfigError(f"{folder.path}: this is a trial of a search, which keeps no model; train the search's best.yaml")
     found = look(folder, folder.path.parent.name)
     seeds = sorted(path.name for path in folder.path.parent.glob(f"{_escaped(folder.path.name)}-seed*") if (path / "model").is_dir())
     if seeds:
@@ -244,7 +253,7 @@ def last_rows(path: Path) -> list[dict[str, Any]]:
 
 def _progress(step: int | None, steps: int | None, state: State) -> str:
     if step is None:
-        return "before the first checkpoint" if state == "interrupted" else "preparing"
+        return "preparing" if state == "running" else "before the first checkpoint"
     return f"step {step:,}" + (f" of {steps:,}" if steps else "")
 
 
@@ -276,6 +285,12 @@ def _checkpoint(folder: RunFolder) -> dict[str, Any]:
             return json.loads(stored["about"].tobytes())
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
         return {}
+
+
+def _told(folder: RunFolder) -> dict[str, Any] | None:
+    """What came of the last order that a search gave for a trial: it has ended, or pauses; None while it has not, and for other runs."""
+    numbers = [int(path.name.partition(".")[0]) for path in folder.path.glob("*.order.json") if path.name.partition(".")[0].isdigit()]
+    return _json(folder.path / f"{max(numbers)}.result.json") if numbers else None
 
 
 def _settings(folder: RunFolder) -> dict[str, Any]:

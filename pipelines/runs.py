@@ -16,6 +16,10 @@ from pipelines.errors import ConfigError
 from pipelines.files import write_whole, writing
 
 
+class Locked(ConfigError):
+    """Another process works in a folder."""
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """The files of one run: runs/<domain>/<experiment>/<name>/."""
@@ -96,7 +100,7 @@ class RunFolder:
         """Keeps a second process out of the folder; the system lets go of the lock when this one ends, however it ends.
 
         Raises:
-            ConfigError: another process is training here.
+            Locked: another process is training here.
             WriteError: the folder cannot be made or written to.
         """
         lock = self.path / ".lock"
@@ -106,8 +110,8 @@ class RunFolder:
                 file = held.enter_context(open(lock, "a+", encoding="ascii"))
             if not _lock(file):
                 file.seek(0)
-                raise ConfigError(f"{self.path}: another process (number {file.read().strip() or 'unknown'}) is training here; "
-                                  "wait for it, or give --name NEW")
+                raise Locked(f"{self.path}: another process (number {file.read().strip() or 'unknown'}) is training here; "
+                             "wait for it, or give --name NEW")
             with writing(lock):  # past the buffer, which would be written once more on closing
                 os.ftruncate(file.fileno(), 0)
                 os.write(file.fileno(), str(os.getpid()).encode())

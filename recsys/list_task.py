@@ -24,6 +24,7 @@ from recsys.users import UserSource, unpacked, user_sources
 if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
 
+PROJECTED = 20_000  # items that TensorBoard's projector still shows fluently
 KEYS = ("user", "history", "allow", "similar", "exclude_seen")
 
 
@@ -178,12 +179,10 @@ class ListTask(Task):
 
     def show_model(self, model: keras.Model, writer: "Writer", step: int) -> None:
         """The items' vectors with their titles, for the projector."""
-        from recsys.projector import write_projector
-
         vectors, _ = model.catalogue()
         titles = self.facts.get("titles") or [str(value) for value in self.facts["item_ids"]]
-        labels = {"title": titles, "id": [str(value) for value in self.facts["item_ids"]]}
-        write_projector(writer.folder, "items", vectors.numpy()[1:], labels)
+        labels = {"title": titles[:PROJECTED], "id": [str(value) for value in self.facts["item_ids"][:PROJECTED]]}
+        writer.projector("items", vectors.numpy()[1:PROJECTED + 1], labels)
 
     # ---- serving
 

@@ -1,6 +1,7 @@
 """Every task of every domain keeps the one contract: trains, is judged, padded, saved, loaded, predicts and is exported like the others."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,24 +114,62 @@ def test_the_report_holds_what_the_task_follows(trained):
 SAMPLES = {"vision": "images", "speech": "audio", "nlp": "text", "recsys": "text"}  # TensorBoard's plugin that shows a domain's examples
 
 
-def test_tensorboard_has_every_tag_that_is_promised(trained):
+PROJECTED = {"nlp.classification": "words", "recsys.retrieval": "items", "recsys.sequential": "items"}  # vectors in its projector
+
+
+def events_of(folder: Path) -> Any:
     from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
 
-    _, run, _, _ = trained
-    events = EventMultiplexer().AddRunsFromDirectory(str(run.folder.tensorboard)).Reload()
+    return EventMultiplexer().AddRunsFromDirectory(str(folder)).Reload()
+
+
+def searched_in_hparams(events: Any) -> set[str]:
+    """The settings in the row of the HParams table that the root of a run has."""
+    from tensorboard.plugins.hparams import metadata
+
+    contents = events.PluginRunToTagToContent("hparams")["."]
+    assert {metadata.SESSION_START_INFO_TAG, metadata.SESSION_END_INFO_TAG} <= set(contents)
+    return set(metadata.parse_session_start_info_plugin_data(contents[metadata.SESSION_START_INFO_TAG]).hparams)
+
+
+def test_tensorboard_has_every_tag_that_is_promised(trained):
+    _, run, report, _ = trained
+    events = events_of(run.folder.tensorboard)
     scalars = events.PluginRunToTagToContent("scalars")
-    watch = run.task.watch[0]
+    watch, task = run.task.watch[0], run.experiment.task
     assert {"loss", "learning_rate", "gradient_norm", "epoch/loss", "speed/examples_per_second", "speed/input_wait_fraction",
             "speed/memory_bytes"} <= set(scalars["train"])
     assert "epoch/loss" in scalars["validation"]
     root = set(scalars["."])
     assert f"hparam/validation/{watch}" in root and f"hparam/test/{watch}" in root
-    hparams = events.PluginRunToTagToContent("hparams")["."]
-    assert {"_hparams_/session_start_info", "_hparams_/session_end_info"} <= set(hparams)
-    assert "custom_scalars__config__" in events.PluginRunToTagToContent("custom_scalars")["."]
-    plugin = SAMPLES[run.experiment.task.partition(".")[0]]
+    assert "train.epochs" in searched_in_hparams(events)
+    plugin = SAMPLES[task.partition(".")[0]]
     shown = {tag for tags in events.PluginRunToTagToContent(plugin).values() for tag in tags}
     assert shown, f"no {plugin}"
+    figures = {f"test/{Path(figure).stem}" for figure in report["figures"]} - {"test/learning_curves"}
+    assert figures and figures <= set(events.PluginRunToTagToContent("images")["train"])
+    if task in PROJECTED:
+        folder = run.folder.tensorboard / "train"
+        assert f'tensor_path: "projector/{PROJECTED[task]}.tsv"' in (folder / "projector_config.pbtxt").read_text()
+        vectors = (folder / "projector" / f"{PROJECTED[task]}.tsv").read_text().splitlines()
+        names = (folder / "projector" / f"{PROJECTED[task]}_names.tsv").read_text(encoding="utf-8").splitlines()
+        assert len(names) - len(vectors) == (names[0] == "title\tid")  # a heading where there are two columns
+
+
+def test_every_chart_of_the_layout_has_the_lines_that_it_promises(trained):
+    from tensorboard.plugins.custom_scalar import layout_pb2
+    from tensorboard.util import tensor_util
+
+    _, run, _, _ = trained
+    events = events_of(run.folder.tensorboard)
+    content = tensor_util.make_ndarray(events.Tensors(".", "custom_scalars__config__")[0].tensor_proto).item()
+    scalars = events.PluginRunToTagToContent("scalars")
+    charts = {(category.title, chart.title): chart.multiline.tag for category in layout_pb2.Layout.FromString(content).category
+              for chart in category.chart}
+    assert ("Train and validation", "loss") in charts and ("Training", "learning rate") in charts
+    for (category, chart), patterns in charts.items():
+        for split in ("train", "validation") if category == "Train and validation" else ("train",):
+            assert any(re.search(pattern, tag) for pattern in patterns for tag in scalars[split]), (category, chart, split)
 
 
 @pytest.mark.parametrize("task", sorted(CASES))
@@ -141,7 +180,7 @@ def test_every_task_can_be_a_trial_of_a_search(task, tmp_path):
     from pipelines.tuning.trial import survey, trial
 
     case = CASES[task]
-    overrides = [*COMMON, *case.overrides, "monitor.tensorboard=false"]
+    overrides = [*COMMON, *case.overrides]
     known = from_text(case.config, overrides, file=task) if "\n" in case.config else load(case.config, overrides)
     (tmp_path / "search.yaml").write_text(resolved_yaml(known.experiment))
     order = {"experiment": str(tmp_path / "search.yaml"), "folder": str(tmp_path / "trial"), "name": task, "values": {
@@ -155,6 +194,9 @@ def test_every_task_can_be_a_trial_of_a_search(task, tmp_path):
     assert (first["epochs"], whole["epochs"]) == (1, 2) and np.isfinite(whole["value"])
     assert all(name.startswith("validation/") for name in whole["metrics"])
     assert set(found["judged"]) >= {name.partition("/")[2] for name in whole["metrics"]}
+    events = events_of(tmp_path / "trial" / "tensorboard")
+    assert searched_in_hparams(events) == {"train.learning_rate.peak"}
+    assert f"hparam/validation/{objective}" in events.PluginRunToTagToContent("scalars")["."]
 
 
 def test_facts_are_plain_and_learned_from_train_alone(trained):

@@ -21,7 +21,11 @@ _MORE = ("scale", "step", "when")
 _SCALES = ("linear", "log")
 # What trials are compared on, or what they are; searching it would compare what cannot be compared.
 _NOT_SEARCHED = {"task": "it says what is learned", "seeds": "it repeats a whole run", "data.validation": "trials are judged on it",
-                 "data.test": "it is read once, after the search", "data.split_seed": "it changes what trials are judged on"}
+                 "data.test": "it is read once, after the search", "evaluate.exclude_seen": "it changes what trials are judged on"}
+# Of data, what leaves the examples that are judged as they are: how many train, which features there are, how an example is seen.
+_SEARCHED_OF_DATA = frozenset(f"data.{name}" for name in (
+    "limit", "unknown", "cache", "cache_folder", "workers", "image_size", "resize", "channels", "rate", "channel", "seconds", "join",
+    "numbers", "categories", "lists", "list_length", "min_count"))
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,9 @@ def problems(cls: type[Experiment], values: Mapping[str, Any]) -> list[Found]:
     checker = _SpaceCheck(cls, values, space)
     for name, spec in space.items():
         checker.entry(name, spec)
+    for name in space:
+        if str(name).startswith("loss.") and str(tune.get("objective")).removeprefix("validation/") == "loss":
+            checker.wrong((name,), "cannot be searched while trials are compared by it; take another tune.objective")
     if tune.get("algorithm") == "hyperband" and "train.epochs" in space:
         checker.wrong(("train.epochs",), "hyperband chooses the epochs itself; leave it out or take another algorithm")
     return checker.found
@@ -157,8 +164,8 @@ class _SpaceCheck:
             meant = nearest_name(self.cls, name, self.values)
             self.wrong((name,), "no such setting" + (f"; did you mean {meant}?" if meant else ""))
             return []
-        if name in _NOT_SEARCHED or name.startswith("tune."):
-            self.wrong((name,), f"cannot be searched: {_NOT_SEARCHED.get(name, 'it belongs to the search')}")
+        if why := _not_searched(name):
+            self.wrong((name,), f"cannot be searched: {why}")
             return []
         if named[0].shape.sections:
             inside = dict.fromkeys(each.name for each in settings(self.cls) if each.route[:-1] == named[0].route)
@@ -213,6 +220,8 @@ class _SpaceCheck:
             self.wrong((name, "choice"), f"{next(text for text in shown if shown.count(text) > 1)} is given twice")
         for number, value in enumerate(given):
             self._value((name, "choice", number), value, candidates)
+            if name == "train.precision" and value == "auto":
+                self.wrong((name, "choice", number), "auto is one of the others, chosen for the machine; name those to be compared")
         return None
 
     def _tags(self, name: str, given: Any, candidates: list[Setting]) -> None:
@@ -294,6 +303,15 @@ class _SpaceCheck:
                     seen.add(other)
                     ahead.append(other)
         return False
+
+
+def _not_searched(name: str) -> str | None:
+    """Why a setting cannot be searched; None where it can."""
+    if name.startswith("tune."):
+        return "it belongs to the search"
+    if name.startswith("data.") and name not in _NOT_SEARCHED and name not in _SEARCHED_OF_DATA:
+        return "it changes what trials are judged on"
+    return _NOT_SEARCHED.get(name)
 
 
 def _dimension(name: str, spec: Mapping[str, Any]) -> Dimension:

@@ -115,21 +115,24 @@ class Writer:
 
             self.text(f"{tag} captions", "\n".join(f"{number}. {escaped(caption)}" for number, caption in enumerate(captions, 1)), step)
 
-    def projector(self, name: str, vectors: np.ndarray, labels: Sequence[str]) -> None:
+    def projector(self, name: str, vectors: np.ndarray, labels: Sequence[str] | Mapping[str, Sequence[str]]) -> None:
         """Vectors for TensorBoard's projector, in files beside the events. A later call of the same name writes over the earlier.
 
         Args:
             name: a plain word, the name of the files.
             vectors: [n, width] float.
-            labels: a text for each.
+            labels: a text for each, or of several columns by name.
         """
+        columns = labels if isinstance(labels, Mapping) else {"": labels}
+        lines = ["\t".join(columns)] if len(columns) > 1 else []  # TensorBoard reads a heading where there are several columns
+        lines += ["\t".join(" ".join(str(text).split()) or "-" for text in row) for row in zip(*columns.values())]
+
         def write() -> None:
             folder = self.folder / "projector"
             folder.mkdir(parents=True, exist_ok=True)
             rows = "".join("\t".join(f"{value:.5g}" for value in row) + "\n" for row in np.asarray(vectors).tolist())
-            names = "".join(" ".join(str(label).split()) + "\n" for label in labels)
             write_whole(folder / f"{name}.tsv", rows.encode())
-            write_whole(folder / f"{name}_names.tsv", names.encode())
+            write_whole(folder / f"{name}_names.tsv", "\n".join(lines) + "\n")
             blocks = [f'embeddings {{\n  tensor_name: "{path.stem}"\n  tensor_path: "projector/{path.name}"\n'
                       f'  metadata_path: "projector/{path.stem}_names.tsv"\n}}\n'
                       for path in sorted(folder.glob("*.tsv")) if not path.stem.endswith("_names")]

@@ -22,7 +22,7 @@ import yaml
 
 from pipelines.errors import ConfigError
 from pipelines.files import finite, write_whole, writing
-from pipelines.runs import RunFolder, differences
+from pipelines.runs import Locked, RunFolder, differences
 
 # What may change when a search goes on: how far it goes and what is made of it, not what a trial is.
 _MAY_CHANGE = {"tune.trials", "tune.minutes", "tune.seeds", "tune.compare"}
@@ -68,26 +68,39 @@ class SearchFolder:
     def run(self, name: str) -> RunFolder:
         return RunFolder(self.path / name)
 
-    def claim(self, resolved: str) -> None:
-        """Writes the experiment into a new folder, or checks that what was begun there is the same search.
+    def compared(self, resolved: str) -> bool:
+        """Whether what stands here is the search that is asked for, to the last setting; changes nothing.
 
-        A search may go on with other tune.trials, minutes, seeds or compare: then its old report goes.
+        False where there is none yet, or where it goes on with other tune.trials, minutes, seeds or compare.
 
         Raises:
-            ConfigError: another search stands there, or a run.
+            ConfigError: another search stands there, or a run, or one that has begun more trials than it shall have.
         """
         if (self.path / "experiment.yaml").exists():
             raise ConfigError(f"{self.path}: there is a run of that name; give --name NEW")
-        if not self.begun or not self.journal.exists() or not self.journal.stat().st_size:  # nothing was done yet
-            write_whole(self.search, resolved)
-            return
-        differing = differences(yaml.safe_load(self.search.read_text(encoding="utf-8")), yaml.safe_load(resolved))
+        events = read_events(self.journal)[0]
+        if not self.begun or not events:  # nothing was done yet
+            return False
+        here = yaml.safe_load(resolved)
+        differing = differences(yaml.safe_load(self.search.read_text(encoding="utf-8")), here)
         wrong = [each for each in differing if each[0] not in _MAY_CHANGE]
         if wrong:
             shown = "\n".join(f"  {name}: {there} there, {here} now" for name, there, here in wrong[:10])
             raise ConfigError(f"{self.path}: this search was begun with another experiment:\n{shown}\n"
                               "Give --name NEW for a new search, or --fresh to begin this one anew (the old one is moved aside).")
-        if differing:
+        started, trials = sum(event["event"] == "start" for event in events), here["tune"]["trials"]
+        if started > trials:
+            raise ConfigError(f"tune.trials: {trials}, and {self.path} has begun {started} trials; set tune.trials: {started} or more, or "
+                              "give --name NEW for a new search")
+        return not differing
+
+    def claim(self, resolved: str) -> None:
+        """Writes the experiment, new or with what may change as a search goes on; then its old report goes. Under the lock.
+
+        Raises:
+            ConfigError: as `compared`.
+        """
+        if not self.compared(resolved):
             (self.report / "search.json").unlink(missing_ok=True)
             write_whole(self.search, resolved)
 
@@ -103,15 +116,14 @@ class SearchFolder:
         """Keeps a second search out; the system lets go of the lock when this process ends, however it ends.
 
         Raises:
-            ConfigError: another process is searching here.
+            Locked: another process is searching here.
         """
-        try:
-            with RunFolder(self.path).locked():
-                yield
-        except ConfigError as error:
-            if "is training here" in str(error):
-                raise ConfigError(str(error).replace("is training here", "is searching here")) from None
-            raise
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(RunFolder(self.path).locked())
+            except Locked as error:
+                raise Locked(str(error).replace("is training here", "is searching here")) from None
+            yield
 
 
 class Journal:
@@ -124,24 +136,11 @@ class Journal:
             ConfigError: the file is damaged before its last line.
         """
         self.path = path
-        self.events: list[dict[str, Any]] = []
-        content = path.read_bytes() if path.exists() else b""
-        whole = 0
-        for number, line in enumerate(content.splitlines(keepends=True), 1):
-            try:
-                event = json.loads(line)
-                if not line.endswith(b"\n") or not isinstance(event, dict):
-                    raise ValueError("torn")
-            except ValueError:
-                if whole + len(line) < len(content):
-                    raise ConfigError(f"{path}, line {number}: not an event of a search; begin anew with --fresh") from None
-                break
-            self.events.append(event)
-            whole += len(line)
+        self.events, whole = read_events(path)
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = open(path, "ab", buffering=0)  # noqa: SIM115
-        if whole < len(content):
+        if whole < path.stat().st_size:
             os.ftruncate(self._file.fileno(), whole)
 
     def add(self, event: Mapping[str, Any]) -> None:
@@ -157,6 +156,29 @@ class Journal:
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         return [event for event in self.events if event["event"] == kind]
+
+
+def read_events(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """(the events of a journal, the bytes that they take); a torn last line is no event. None where there is no file.
+
+    Raises:
+        ConfigError: the file is damaged before its last line.
+    """
+    events: list[dict[str, Any]] = []
+    content = path.read_bytes() if path.exists() else b""
+    whole = 0
+    for number, line in enumerate(content.splitlines(keepends=True), 1):
+        try:
+            event = json.loads(line)
+            if not line.endswith(b"\n") or not isinstance(event, dict):
+                raise ValueError("torn")
+        except ValueError:
+            if whole + len(line) < len(content):
+                raise ConfigError(f"{path}, line {number}: not an event of a search; begin anew with --fresh") from None
+            break
+        events.append(event)
+        whole += len(line)
+    return events, whole
 
 
 def trial_name(number: int, values: Mapping[str, Any]) -> str:

@@ -2,12 +2,13 @@
 
 A random forest is fitted to the trials and its variance over the space is divided, as functional ANOVA does (Hutter, Hoos and
 Leyton-Brown 2014, "An Efficient Approach for Assessing Hyperparameter Importance"): the share of a setting is the variance of
-the forest's answer, averaged over all other settings, along that one.
+the forest's answer, averaged over all other settings, along that one. Where trainings are of different lengths (hyperband), the
+length is a factor of its own, over which everything is averaged.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,40 +24,71 @@ _DRAWN, _PLACES, _TREES = 400, 16, 200
 class Importance:
     """Attributes:
         shares: setting -> share of the variance that it explains by itself; what is missing to 1 is explained by several together.
-        fit: how well the forest foretells trials that it has not seen (out-of-bag R squared); below about 0.3 the shares say little.
-        trials: that they rest on.
+        fit: how well the forest foretells trials that it has not seen (R squared, among trainings of one length); below about 0.3 the
+            shares say little.
+        trials: settings that they rest on.
+        epochs: lengths of their trainings, where they are several.
     """
 
     shares: dict[str, float]
     fit: float
     trials: int
+    epochs: list[int] = field(default_factory=list)
 
 
-def importance(dimensions: Sequence[Dimension], trials: Sequence[tuple[Mapping[str, Any], float]], seed: int = 0) -> Importance | None:
-    """Importance of each setting from (values, score) of trials; None where there are too few or all came to the same."""
-    finite = [(values, score) for values, score in trials if math.isfinite(score)]
-    scores = np.array([score for _, score in finite])
-    if len(finite) < FEWEST or np.ptp(scores) == 0.0:
+def importance(dimensions: Sequence[Dimension], trials: Sequence[tuple[Mapping[str, Any], float]], seed: int = 0,
+               rounds: Sequence[tuple[int, int]] | None = None) -> Importance | None:
+    """Importance of each setting from (values, score) of trials; None where there are too few or all came to the same.
+
+    Args:
+        rounds: (setting, epochs) of each trial, where one setting is there after several numbers of epochs.
+    """
+    places = [place for place, (_, score) in enumerate(trials) if math.isfinite(score)]
+    scores = np.array([trials[place][1] for place in places])
+    of = np.array([rounds[place][0] if rounds else place for place in places])
+    lengths = np.array([rounds[place][1] if rounds else 0 for place in places], float)
+    levels = np.unique(lengths)
+    if len(set(of)) < FEWEST or np.ptp(scores) == 0.0:
         return None
     from sklearn.ensemble import RandomForestRegressor
 
+    def rows(settings: Sequence[Mapping[str, Any]], length: Any) -> np.ndarray:
+        found = _rows(dimensions, settings)
+        return found if len(levels) == 1 else np.column_stack([found, np.broadcast_to(length, len(found))])
+
+    def answers(settings: Sequence[Mapping[str, Any]]) -> np.ndarray:
+        return np.mean([forest.predict(rows(settings, length)) for length in levels], axis=0)
+
     forest = RandomForestRegressor(_TREES, min_samples_leaf=2, oob_score=True, random_state=seed, n_jobs=1)
-    forest.fit(_rows(dimensions, [values for values, _ in finite]), scores)
+    seen = rows([trials[place][0] for place in places], lengths)
+    forest.fit(seen, scores)
     draw = np.random.default_rng(seed)
     sample = [_whole(dimensions, {}, draw) for _ in range(_DRAWN)]
-    variance = float(np.var(forest.predict(_rows(dimensions, sample))))
+    variance = float(np.var(answers(sample)))
     shares = {}
     for dimension in dimensions:
         there = [values for values in sample if dimension.name in values]  # elsewhere it does not matter, and cannot be changed
         own = sorted((values[dimension.name] for values in there), key=lambda value: coordinates([dimension], {dimension.name: value}))
-        places = [own[round(place)] for place in np.linspace(0, len(own) - 1, _PLACES)] if own else []
+        along = [own[round(place)] for place in np.linspace(0, len(own) - 1, _PLACES)] if own else []
         rest = [values for values in sample if dimension.name not in values]
-        means = [float(forest.predict(_rows(dimensions, [
-            *(_whole(dimensions, {**values, dimension.name: place}, draw) for values in there), *rest])).mean()) for place in places]
+        means = [float(answers([
+            *(_whole(dimensions, {**values, dimension.name: value}, draw) for values in there), *rest]).mean()) for value in along]
         shares[dimension.name] = min(1.0, float(np.var(means)) / variance) if means and variance > 0.0 else 0.0
     most = max(1.0, sum(shares.values()))  # estimates from a sample: together they may come to a little over the whole
     shares = {name: share / most for name, share in shares.items()}
-    return Importance(dict(sorted(shares.items(), key=lambda item: -item[1])), float(forest.oob_score_), len(finite))
+    fit = float(forest.oob_score_) if len(levels) == 1 else _foretold(forest, seen, scores, of, lengths)
+    return Importance(dict(sorted(shares.items(), key=lambda item: -item[1])), fit, len(set(of)),
+                      [int(level) for level in levels] if len(levels) > 1 else [])
+
+
+def _foretold(forest: Any, rows: np.ndarray, scores: np.ndarray, of: np.ndarray, lengths: np.ndarray) -> float:
+    """R squared on settings left out with all their rounds, against the mean of each length: what the length alone foretells is nothing."""
+    from sklearn.model_selection import GroupKFold, cross_val_predict
+
+    said = cross_val_predict(forest, rows, scores, groups=of, cv=GroupKFold(5))
+    means = {length: scores[lengths == length].mean() for length in np.unique(lengths)}
+    spread = float(np.sum((scores - np.array([means[length] for length in lengths])) ** 2))
+    return 1.0 - float(np.sum((scores - said) ** 2)) / spread if spread > 0.0 else 0.0
 
 
 def _rows(dimensions: Sequence[Dimension], settings: Sequence[Mapping[str, Any]]) -> np.ndarray:

@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Sequence
 from concurrent import futures
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from pipelines.tuning.folder import SearchFolder
 from pipelines.tuning.nursery import Nursery
 
 _IDLE_SECONDS = 1.0  # between questions while there is nothing to do
+_ANSWER_SECONDS = 120.0  # that a chief may take: another worker's result may come late through a network's file system
+_FAREWELL_SECONDS = 5.0  # that a chief which is done waits for workers to ask once more
 _PATIENCE = 900.0  # seconds that a worker waits for a chief that is gone
 
 
@@ -39,19 +42,22 @@ def role() -> str | None:
 
 
 class Chief:
-    """Answers workers from a search. What Keras Tuner's servicer calls `oracle`."""
+    """Answers workers from a search. What Keras Tuner's servicer calls `oracle`. A failure is the search's to raise: here it would end
+    in the thread that answers, unseen."""
 
     def __init__(self, search: Any):
-        """`search`: has `take() -> trial, "wait" or "stop"`, `ready(trial) -> bool`, `came(trial)` and `lock`."""
+        """`search`: has `take() -> trial, "wait" or "stop"`, `ready(trial) -> bool`, `hold(trial, worker)`, `came(trial)`, `lock`,
+        `held`: worker -> the trial that it had when the search was killed, and `failure`, which is set here."""
         import grpc
         from keras_tuner.src import protos
         from keras_tuner.src.distribute.oracle_chief import OracleServicer
 
         self.search = search
-        self.held: dict[str, Any] = {}  # worker -> the trial that it has
+        self.held: dict[str, Any] = dict(search.held)
+        self.asking: set[str] = set()  # workers that do not know yet that there is no more
         self._server = grpc.server(futures.ThreadPoolExecutor(max_workers=1))
         protos.get_service_grpc().add_OracleServicer_to_server(OracleServicer(self), self._server)
-        address = f"{os.environ['KERASTUNER_ORACLE_IP']}:{os.environ['KERASTUNER_ORACLE_PORT']}"
+        address = _address()
         try:
             bound = self._server.add_insecure_port(address)
         except RuntimeError:
@@ -61,26 +67,81 @@ class Chief:
         self._server.start()
 
     def create_trial(self, tuner_id: str) -> Any:
-        """A worker's next trial; one that asks again after a crash gets the trial that it had."""
+        """A worker's next trial; one that asks again after a crash, its own or the chief's, gets the trial that it had."""
         with self.search.lock:
-            while True:
-                trial = self.held.get(tuner_id) or self.search.take()
+            self.asking.add(tuner_id)
+            try:
+                trial = self._next(tuner_id)
+            except Exception as error:
+                self.search.failure, trial = error, "stop"
+            if trial == "stop":
+                self.asking.discard(tuner_id)
+        if isinstance(trial, str):
+            return _message("", "IDLE" if trial == "wait" else "STOPPED")
+        return _message(str(trial.number), "RUNNING")
+
+    def _next(self, worker: str) -> Any:
+        while True:
+            trial = self.held.get(worker)
+            if trial is None:
+                trial = self.search.take()
                 if isinstance(trial, str):
-                    return _message("", "IDLE" if trial == "wait" else "STOPPED")
-                if self.search.ready(trial):
-                    self.held[tuner_id] = trial
-                    return _message(str(trial.number), "RUNNING")
-                self.held.pop(tuner_id, None)
+                    return trial
+            if self.search.ready(trial):
+                if worker not in self.held:
+                    self.search.hold(trial, worker)
+                    self.held[worker] = trial
+                return trial
+            self.held.pop(worker, None)
 
     def end_trial(self, message: Any) -> None:
         with self.search.lock:
             for worker, trial in list(self.held.items()):
                 if str(trial.number) == message.trial_id:
                     del self.held[worker]
-                    self.search.came(trial)
+                    try:
+                        self.search.came(trial)
+                    except Exception as error:
+                        self.search.failure = error
+
+    def close(self, wait: bool) -> None:
+        """`wait`: for workers that are about to ask, so that they hear that there is no more."""
+        until = time.monotonic() + (_FAREWELL_SECONDS if wait else 0.0)
+        while self.asking and time.monotonic() < until:
+            time.sleep(0.05)
+        self._server.stop(grace=5.0).wait()
+
+
+class _Line:
+    """A worker's line to its chief. Keras Tuner's own client waits for a chief for an hour, deaf to signals."""
+
+    def __init__(self, worker: str, stopped: Sequence[int]):
+        """`stopped`: the signals that have come; then an answer is no longer waited for."""
+        import grpc
+        from keras_tuner.src import protos
+
+        self.worker, self.stopped, self.messages = worker, stopped, protos.get_service()
+        self.channel = grpc.insecure_channel(_address(), options=[("grpc.max_reconnect_backoff_ms", 5000)])
+        self.chief = protos.get_service_grpc().OracleStub(self.channel)
+
+    def ask(self) -> Any:
+        """The next trial; None where a signal came first. Raises grpc.RpcError where no chief answers."""
+        from keras_tuner.engine.trial import Trial
+
+        call = self.chief.CreateTrial.future(self.messages.CreateTrialRequest(tuner_id=self.worker), timeout=_ANSWER_SECONDS)
+        while not call.done():
+            if self.stopped:
+                call.cancel()
+                return None
+            time.sleep(0.02)
+        return Trial.from_proto(call.result().trial)
+
+    def tell(self, trial: Any) -> None:
+        """Says that a trial has ended. Raises grpc.RpcError where no chief answers: it will see so when this worker asks again."""
+        self.chief.EndTrial(self.messages.EndTrialRequest(trial=trial.to_proto()), timeout=_ANSWER_SECONDS)
 
     def close(self) -> None:
-        self._server.stop(grace=5.0).wait()
+        self.channel.close()
 
 
 def work(folder: SearchFolder, domain: str, say: Any) -> None:
@@ -90,36 +151,46 @@ def work(folder: SearchFolder, domain: str, say: Any) -> None:
         TrainingError: the chief does not answer, or the folder of runs is not the chief's.
     """
     import grpc
-    from keras_tuner.src.distribute.oracle_client import OracleClient
 
-    name = os.environ["KERASTUNER_TUNER_ID"]
-    client = OracleClient(None)
+    from pipelines.tuning.trials import Stopped
+
     stopped: list[int] = []
-    previous = {number: signal.signal(number, lambda got, _: stopped.append(got)) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def on_signal(number: int, frame: Any) -> None:
+        if stopped:  # asked twice
+            raise KeyboardInterrupt
+        stopped.append(number)
+
+    previous = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    line = _Line(os.environ["KERASTUNER_TUNER_ID"], stopped)
     try:
         with Nursery(domain) as nursery:
-            since = time.monotonic()
+            alone_since: float | None = None
             while not stopped:
                 try:
-                    trial = client.create_trial(name)
+                    trial = line.ask()
+                    alone_since = None
+                    if trial is None:
+                        break
                     if trial.status == "STOPPED":
                         return
                     if trial.status == "RUNNING":
                         say(f"trial {trial.trial_id}")
                         if _trained(nursery, folder, trial.trial_id, stopped):
                             trial.status = "COMPLETED"
-                            client.end_trial(trial)
+                            line.tell(trial)
                     else:
                         time.sleep(_IDLE_SECONDS)
-                    since = time.monotonic()
                 except grpc.RpcError as error:
-                    if time.monotonic() - since > _PATIENCE:
+                    if alone_since is None:
+                        alone_since = time.monotonic()
+                        say(f"no chief answers at {_address()}; waiting for one")
+                    elif time.monotonic() - alone_since > _PATIENCE:
                         raise TrainingError(f"the chief does not answer: {error}") from None
                     time.sleep(_IDLE_SECONDS)
-            from pipelines.tuning.trials import Stopped
-
             raise Stopped(stopped[0])
     finally:
+        line.close()
         for number, handler in previous.items():
             signal.signal(number, handler)
 
@@ -153,6 +224,10 @@ def _found(folder: SearchFolder, pattern: str, patience: float = 60.0) -> Path:
         if time.monotonic() > until:
             raise TrainingError(f"{folder.trials}: the chief's trial is not there; chief and workers need one folder of runs (--runs)")
         time.sleep(0.5)
+
+
+def _address() -> str:
+    return f"{os.environ['KERASTUNER_ORACLE_IP']}:{os.environ['KERASTUNER_ORACLE_PORT']}"
 
 
 def _message(trial_id: str, status: str) -> Any:

@@ -107,7 +107,8 @@ class _Hyperband(_InMemory, oracles.HyperbandOracle):
 class Oracle:
     """One search's oracle."""
 
-    def __init__(self, algorithm: str, space: Any, *, objective: str, direction: str, trials: int, epochs: int, seed: int):
+    def __init__(self, algorithm: str, space: Any, *, objective: str, direction: str, trials: int, epochs: int, seed: int,
+                 drawn: int | None = None):
         """
         Args:
             algorithm: random, bayesian, hyperband or grid.
@@ -117,6 +118,7 @@ class Oracle:
             trials: at most.
             epochs: of a whole training.
             seed: the same seed asks for the same trials.
+            drawn: trials that a Bayesian search draws at random first; default: as `first_drawn`.
         """
         self.algorithm, self.direction = algorithm, direction
         common: dict[str, Any] = {
@@ -129,8 +131,8 @@ class Oracle:
             self.keras = _Hyperband(max_epochs=epochs, factor=_FACTOR, hyperband_iterations=sweeps, **common)
             self.keras.max_trials = trials
         elif algorithm == "bayesian":
-            first = min(max(3 * len(space.space), 3), max(3, trials // 3))
-            self.keras = _Bayesian(max_trials=trials, num_initial_points=first, **common)
+            drawn = first_drawn(len(space.space), trials) if drawn is None else drawn
+            self.keras = _Bayesian(max_trials=trials, num_initial_points=drawn, **common)
         else:
             self.keras = {"random": _Random, "grid": _Grid}[algorithm](max_trials=trials, **common)
         self.keras._max_collisions = 100_000  # a small space is searched to its last point
@@ -168,6 +170,12 @@ class Oracle:
         trial.score = score
         trial.status = "FAILED" if score is None else "COMPLETED"
         _quietly(self.keras.end_trial, trial)
+
+
+def first_drawn(settings: int, trials: int) -> int:
+    """Trials that a Bayesian search of so many settings and trials draws at random before it fits. A search that goes on with more
+    trials keeps the number that it began with: its later trials came of it."""
+    return min(max(3 * settings, 3), max(3, trials // 3))
 
 
 def hyperband_plan(epochs: int) -> list[tuple[int, int]]:

@@ -1,8 +1,9 @@
 """A search space in Keras Tuner's terms, and back: values of a trial, the number of points, places in the unit cube.
 
 Keras Tuner's Choice takes values of one plain type only, and its stepped ranges add up rounding. So whatever has few values
-(choices, truth values, stepped ranges, ranges of whole numbers) is a Choice of places in the list of those values, and only
-continuous ranges are Keras Tuner's own. Oracles and journal see places; everybody else sees values.
+(choices, truth values, stepped ranges, ranges of whole numbers) is a Choice of places in the list of those values, a range of more
+steps an Int of its places, and only ranges without steps are Keras Tuner's own. Oracles and journal see places; everybody else
+sees values.
 """
 
 import contextlib
@@ -20,23 +21,27 @@ def values_of(dimension: Dimension) -> list[Any] | None:
     """Every value that a searched setting may have, in order; None for a continuous range or one of too many values to list."""
     if dimension.kind in ("choice", "boolean"):
         return list(dimension.values)
+    count = steps(dimension)
+    return None if count is None or count > FEW else [value_at(dimension, place) for place in range(count)]
+
+
+def steps(dimension: Dimension) -> int | None:
+    """How many values a range has; None without steps: for any number within its ends, and for whole ones on a log scale."""
     low, high, step = dimension.low, dimension.high, dimension.step
     assert low is not None and high is not None
-    whole = dimension.kind == "int"
     if dimension.scale == "log":
-        if step is None:
-            return None
-        count = int(math.log(high / low) / math.log(step) + 1e-9) + 1
-        numbers = [low * step ** place for place in range(min(count, FEW + 1))]
-    else:
-        if step is None and not whole:
-            return None
-        width = 1 if step is None else step
-        count = int((high - low) / width + 1e-9) + 1
-        numbers = [low + place * width for place in range(min(count, FEW + 1))]
-    if count > FEW:
+        return None if step is None else int(math.log(high / low) / math.log(step) + 1e-9) + 1
+    if step is None and dimension.kind != "int":
         return None
-    return [round(number) for number in numbers] if whole else [float(f"{number:.12g}") for number in numbers]
+    return int((high - low) / (step or 1) + 1e-9) + 1
+
+
+def value_at(dimension: Dimension, place: int) -> float | int:
+    """The value of a place, from 0, of a range with steps."""
+    assert dimension.low is not None
+    number = dimension.low * dimension.step ** place if dimension.scale == "log" and dimension.step is not None else (
+        dimension.low + place * (dimension.step or 1))
+    return round(number) if dimension.kind == "int" else float(f"{number:.12g}")
 
 
 def hyperparameters(dimensions: Sequence[Dimension]) -> Any:
@@ -48,12 +53,12 @@ def hyperparameters(dimensions: Sequence[Dimension]) -> Any:
     for dimension in dimensions:
         with contextlib.ExitStack() as conditions:
             for other, wanted in dimension.when.items():
-                listed = values_of(by_name[other])
-                places = list(wanted) if listed is None else [place for place, value in enumerate(listed) if _among(value, wanted)]
-                conditions.enter_context(space.conditional_scope(other, places))
+                conditions.enter_context(space.conditional_scope(other, _places(by_name[other], wanted)))
             listed = values_of(dimension)
             if listed is not None:
                 space.Choice(dimension.name, list(range(len(listed))))
+            elif dimension.step is not None:
+                space.Int(dimension.name, 0, (steps(dimension) or 1) - 1)
             elif dimension.kind == "int":
                 space.Int(dimension.name, dimension.low, dimension.high, sampling=dimension.scale)
             else:
@@ -70,6 +75,8 @@ def decoded(dimensions: Sequence[Dimension], places: Mapping[str, Any]) -> dict[
         listed, place = values_of(dimension), places[dimension.name]
         if listed is not None:
             found[dimension.name] = listed[place]
+        elif dimension.step is not None:
+            found[dimension.name] = value_at(dimension, place)
         else:  # six digits tell settings apart, and can be read
             found[dimension.name] = int(place) if dimension.kind == "int" else float(f"{place:.6g}")
     return found
@@ -113,6 +120,9 @@ def check(dimensions: Sequence[Dimension], algorithm: str, trials: int) -> None:
                           "  tune: {space: {train.learning_rate.peak: {float: [1e-4, 1e-2], scale: log}}}")
     if algorithm == "grid":
         for dimension in dimensions:
+            if values_of(dimension) is None and dimension.step is not None:
+                raise ConfigError(f"tune.space[{dimension.name}]: a grid of {steps(dimension):,} steps; at most {FEW:,} are tried one by "
+                                  "one: give a larger `step`, or take another tune.algorithm")
             if values_of(dimension) is None:
                 raise ConfigError(f"tune.space[{dimension.name}]: a grid needs points: give `step`"
                                   f"{' (on a log scale the ratio of neighbours)' if dimension.scale == 'log' else ''}, or a choice")
@@ -138,6 +148,16 @@ def coordinates(dimensions: Sequence[Dimension], values: Mapping[str, Any]) -> l
 
 
 _MISSING = object()
+
+
+def _places(dimension: Dimension, wanted: Sequence[Any]) -> list[Any]:
+    """Where the values that a condition names stand, as an oracle sees them."""
+    listed = values_of(dimension)
+    if listed is not None:
+        return [place for place, value in enumerate(listed) if _among(value, wanted)]
+    if dimension.step is None:
+        return list(wanted)
+    return [place for place in range(steps(dimension) or 0) if _among(value_at(dimension, place), wanted)]
 
 
 def _among(value: Any, wanted: Sequence[Any]) -> bool:

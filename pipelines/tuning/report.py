@@ -32,11 +32,9 @@ def write(folder: SearchFolder, *, name: str, experiment: Experiment, tune: Tune
     """Writes the report of a search; returns what search.json holds."""
     sign = 1.0 if direction == "max" else -1.0
     ranked = sorted(trials, key=lambda trial: (trial.value is None, -(trial.value or 0.0) * sign, -(trial.epochs or 0), trial.number))
-    furthest: dict[int, Any] = {}
-    for trial in trials:  # of one setting's rounds, the last that ended
-        if trial.value is not None:
-            furthest[trial.setting] = trial
-    found = importance(space, [(trial.values, trial.value) for trial in furthest.values()], tune.seed)
+    ended = [trial for trial in trials if trial.value is not None]
+    rounds = [(trial.setting, trial.epochs) for trial in ended] if any(trial.epochs for trial in ended) else None
+    found = importance(space, [(trial.values, trial.value) for trial in ended], tune.seed, rounds)
     comparison = _comparison(folder) if {"best", "start"} <= set(repeats) else None
     content: dict[str, Any] = finite({
         "task": experiment.task, "experiment": name, "search": folder.path.name, "objective": f"validation/{objective}",
@@ -117,6 +115,9 @@ def importance_lines(found: Importance | None) -> list[str]:
         return [f"Too few trials that differ to say which settings mattered ({FEWEST} are needed)."]
     rest = max(0.0, 1.0 - sum(found.shares.values()))
     said = [f"Share of the variation between settings that each explains by itself; {rest:.0%} is explained by several together."]
+    if found.epochs:
+        said.append(f"Settings were trained to epochs {', '.join(map(str, found.epochs))}: the length counts as a factor of its own, over "
+                    "which the shares are averaged.")
     if found.fit < 0.3:
         said.append(f"The {found.trials} trials foretell one another badly (R squared {found.fit:.2f} on trials left out), "
                     "so that these shares are rough.")

@@ -21,6 +21,7 @@ from pipelines.files import write_json, write_whole
 from pipelines.tuning import points
 from pipelines.tuning.best import best_yaml, repeated_yaml
 from pipelines.tuning.devices import worker_devices
+from pipelines.tuning.errands import REPEATED, WAIT_SECONDS, alone, repeat
 from pipelines.tuning.folder import Journal, SearchFolder, trial_name
 from pipelines.tuning.machines import Chief, role
 from pipelines.tuning.nursery import Nursery
@@ -29,8 +30,6 @@ from pipelines.tuning.trials import Stopped, Trial, best_of, read_result, time_l
 
 GIVE_UP = 10  # trials that failed before any succeeded: then the experiment is wrong, not the setting
 _LATE_SECONDS = 30.0  # that a network's file system may take to show what another machine wrote
-_WAIT_SECONDS = 0.5  # between looks at signals and at the clock
-
 
 
 def search(experiment: Experiment, folder: SearchFolder, name: str, *, workers: int = 1, fresh: bool = False, quiet: bool = False,
@@ -52,8 +51,7 @@ def search(experiment: Experiment, folder: SearchFolder, name: str, *, workers: 
         with folder.locked():
             folder.move_aside()
     with folder.locked():
-        folder.claim(resolved)
-        if folder.finished:
+        if folder.compared(resolved) and folder.finished:
             return folder.read_report()
         journal = Journal(folder.journal)
         try:
@@ -88,6 +86,8 @@ class _Search:
         self.chief = role() == "chief"
         self.lock = threading.RLock()  # a chief is asked by its workers in another thread
         self.pending: list[Trial] = []
+        self.held: dict[str, Trial] = {}  # worker on another machine -> the trial that it had when the search was killed
+        self.failure: Exception | None = None  # of a chief's answer to a worker
         self.asking = True
         self.started: dict[int, float] = {}
 
@@ -116,17 +116,20 @@ class _Search:
 
     def _begin(self) -> dict[str, Any]:
         """The journal's first event: objective, direction, precision. Made by a survey where there is none yet."""
+        from pipelines.tuning.oracles import first_drawn
+
         if self.journal.events:
             return self.journal.events[0]
+        self.folder.claim(resolved_yaml(self.experiment))
         order = self.folder.path / "survey.order.json"
         write_json(order, {"kind": "survey", "experiment": self.folder.search.name})
-        result = self._alone("survey", order)
+        result = self._alone(order)
         if result["status"] != "completed":
             error = ConfigError if result.get("exit_status") == 2 else TrainingError
             raise error(result["reason"])
         own = result["own"][0]
         objective = (self.tune.objective or own).removeprefix("validation/")
-        known = result["judged"]
+        known = result["judged"] and list(dict.fromkeys([*result["judged"], *result["streamed"]]))
         if objective.startswith("test/"):
             raise ConfigError(f"tune.objective: {objective!r}: the test split is read once, after the search; name a metric of validation")
         if known is not None and objective not in known:
@@ -137,7 +140,8 @@ class _Search:
                               f"{', '.join(result['streamed'])}; {objective!r} is not")
         direction = self.tune.direction or _direction(objective, result["own"])
         self.journal.add({"event": "begin", "objective": objective, "direction": direction, "precision": result["precision"],
-                          "replicas": result["replicas"], "fingerprint": result["fingerprint"], "elapsed": self.elapsed})
+                          "replicas": result["replicas"], "fingerprint": result["fingerprint"],
+                          "drawn": first_drawn(len(self.space), self.tune.trials), "elapsed": self.elapsed})
         return self.journal.events[0]
 
     def _total(self) -> int:
@@ -152,21 +156,24 @@ class _Search:
         from pipelines.tuning.oracles import Oracle, hyperband_plan
 
         self.oracle = Oracle(self.tune.algorithm, points.hyperparameters(self.space), objective=self.objective, direction=self.direction,
-                             trials=self.tune.trials, epochs=self.experiment.train.epochs, seed=self.tune.seed)
+                             trials=self.tune.trials, epochs=self.experiment.train.epochs, seed=self.tune.seed,
+                             drawn=self.journal.events[0].get("drawn"))
         self.plan = hyperband_plan(self.experiment.train.epochs) if self.tune.algorithm == "hyperband" else []
         if self.plan and self.tune.trials % len(self.plan):
             self.progress.note(f"A sweep of hyperband over {self.experiment.train.epochs} epochs is {len(self.plan)} trials; with "
                                f"tune.trials: {self.tune.trials} the last is cut short.")
         self.pending = self._replay()
+        self.folder.claim(resolved_yaml(self.experiment))  # not before: what cannot go on stays as it was
         if self.trials:
             done = sum(trial.result is not None for trial in self.trials.values())
-            self.progress.note(f"going on: {done} trials done, {len(self.pending)} under way")
+            with_workers = "".join(f", {trial.number} with {worker}" for worker, trial in self.held.items())
+            self.progress.note(f"going on: {done} trials done, {len(self.trials) - done} under way{with_workers}")
         chief = Chief(self) if self.chief else None
         try:
             self._trials()
         finally:
             if chief:
-                chief.close()
+                chief.close(wait=self.signalled is None)
         if self.signalled is not None:
             raise Stopped(self.signalled)
 
@@ -176,6 +183,8 @@ class _Search:
         running: dict[str, tuple[Trial, int]] = {}
         while True:
             with self.lock:
+                if self.failure is not None:
+                    raise self.failure
                 while free and not isinstance(trial := self.take(), str):
                     if self.ready(trial):
                         worker = free.pop(0)
@@ -188,7 +197,7 @@ class _Search:
             if self.signalled is not None:
                 return self._stop(running)
             self.progress.refresh(len(self._under_way()))
-            for key, status in self.nursery.ended(_WAIT_SECONDS):
+            for key, status in self.nursery.ended(WAIT_SECONDS):
                 trial, worker = running.pop(key)
                 free = sorted([*free, worker])
                 if self.signalled is None or self._result_file(trial).exists():
@@ -197,6 +206,8 @@ class _Search:
 
     def take(self) -> Trial | str:
         """The next trial to run; "wait" for one that runs, or "stop". Under the lock."""
+        if self.failure is not None:
+            return "stop"
         if self.signalled is not None:
             return "wait"
         if self.pending:
@@ -214,18 +225,23 @@ class _Search:
         self.asking = False
         return "stop"
 
+    def hold(self, trial: Trial, worker: str) -> None:
+        """A worker on another machine is given a trial. Under the lock."""
+        self.journal.add({"event": "held", "trial": trial.number, "worker": worker, "elapsed": self.elapsed})
+
     def came(self, trial: Trial) -> None:
         """A worker on another machine has ended a trial. Under the lock."""
         until = time.monotonic() + _LATE_SECONDS
         while not self._result_file(trial).exists() and time.monotonic() < until:
-            time.sleep(_WAIT_SECONDS)
+            time.sleep(WAIT_SECONDS)
         self._end(trial, self._result(trial, 1))
 
     def _under_way(self) -> list[Trial]:
         return [trial for trial in self.trials.values() if trial.result is None and trial not in self.pending]
 
     def _replay(self) -> list[Trial]:
-        """Takes oracle and trials to where the journal ends; returns the trials that had begun and not ended."""
+        """Takes oracle and trials to where the journal ends; returns the trials that had begun and not ended, and that no worker on
+        another machine has: it may train on all the while."""
         for event in self.journal.events:
             if event["event"] == "start":
                 try:
@@ -236,12 +252,16 @@ class _Search:
                 if asked.kind != "run" or asked.number != event["trial"]:
                     raise ConfigError(f"{self.journal.path}: does not fit this search (trial {event['trial']}); begin anew with --fresh")
                 self._add(event)
+            elif event["event"] == "held" and self.chief:
+                self.held[event["worker"]] = self.trials[event["trial"]]
             elif event["event"] == "end":
                 trial = self.trials[event["trial"]]
+                self.held = {worker: other for worker, other in self.held.items() if other is not trial}
                 trial.result = {name: value for name, value in event.items() if name not in ("event", "trial")}
                 self.oracle.tell(trial.number, trial.value)
                 self.progress.known(trial.number, trial.value)
-        return [trial for trial in self.trials.values() if trial.result is None]
+        held = {trial.number for trial in self.held.values()}
+        return [trial for trial in self.trials.values() if trial.result is None and trial.number not in held]
 
     def _asked(self, asked: Any) -> Trial:
         places = asked.places
@@ -286,6 +306,8 @@ class _Search:
         if trial.number in self.started:
             result["seconds"] = time.monotonic() - self.started.pop(trial.number)
         trial.result = result
+        if not self._result_file(trial).exists():  # `quartet runs` reads it
+            write_json(self._result_file(trial), result)
         self.journal.add({"event": "end", "trial": trial.number, "elapsed": self.elapsed, **result})
         self.oracle.tell(trial.number, trial.value)
         left = time_left(list(self.trials.values()), self._total(), self.plan, self.workers, self._minutes_left())
@@ -311,7 +333,7 @@ class _Search:
         self.nursery.signal(signal.SIGTERM)
         until = time.monotonic() + 60.0
         while running and time.monotonic() < until:
-            for key, status in self.nursery.ended(_WAIT_SECONDS):
+            for key, status in self.nursery.ended(WAIT_SECONDS):
                 trial, _ = running.pop(key)
                 if self._result_file(trial).exists():
                     self._end(trial, self._result(trial, status))
@@ -333,21 +355,8 @@ class _Search:
     def _result_file(self, trial: Trial) -> Path:
         return self._folder(trial) / f"{trial.number}.result.json"
 
-    def _alone(self, key: str, order: Path) -> dict[str, Any]:
-        """Runs one process that is no trial, and waits for it."""
-        result, log = order.with_name(order.name.replace("order", "result")), order.with_suffix(".log")
-        result.unlink(missing_ok=True)
-        self.nursery.start(key, [str(order)], log=str(log), environment=worker_devices(0, self.workers, self.experiment))
-        while True:
-            if self.signalled is not None:
-                self.nursery.signal(signal.SIGTERM)
-            for _, status in self.nursery.ended(_WAIT_SECONDS):
-                if self.signalled is not None:
-                    raise Stopped(self.signalled)
-                found = read_result(result, status, log)
-                for file in (order, result, log) if found["status"] == "completed" or "exit_status" in found else (order,):
-                    file.unlink(missing_ok=True)
-                return found
+    def _alone(self, order: Path) -> dict[str, Any]:
+        return alone(self.nursery, order, environment=worker_devices(0, self.workers, self.experiment), signalled=lambda: self.signalled)
 
     def _on_signal(self, number: int, frame: Any) -> None:
         if self.signalled is not None:  # asked twice
@@ -374,17 +383,9 @@ class _Search:
         wanted = {"best": best.values} | ({"start": {}} if self.tune.compare else {})
         found = {}
         for key, values in wanted.items():
-            file = self.folder.path / f"{key}.order.yaml"
-            write_whole(file, repeated_yaml(self.experiment, values, self.tune.seeds, self.precision))
-            order = self.folder.path / f"{key}.order.json"
-            write_json(order, {"kind": "train", "experiment": file.name, "folder": key, "name": self.name})
-            said = "the best setting" if key == "best" else "the experiment as it was"
-            self.progress.note(f"training {said} over {self.tune.seeds} seeds")
-            result = self._alone(key, order)
-            file.unlink(missing_ok=True)
-            if result["status"] != "completed":
-                raise TrainingError(f"training {said} anew failed: {result['reason']}")
-            found[key] = result
+            self.progress.note(f"training {REPEATED[key]} over {self.tune.seeds} seeds")
+            text = repeated_yaml(self.experiment, values, self.tune.seeds, self.precision)
+            found[key] = repeat(self.folder.path, key, text, self.name, self._alone)
         return found
 
 

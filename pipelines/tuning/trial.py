@@ -24,12 +24,13 @@ from pipelines.errors import ConfigError, QuartetError
 from pipelines.files import write_json
 from pipelines.listing import metric_of
 from pipelines.monitoring.metrics_log import read_rows
-from pipelines.runs import RunFolder
+from pipelines.runs import Locked, RunFolder
 from pipelines.training.launch import launch, task_class
 from pipelines.training.loop import Hook, Interrupted, Loop
 from pipelines.training.run import Call, Trial, train
 
 SURVEYED = 2000  # examples of validation that the survey judges
+LOCKED_SECONDS = 1.0  # between looks at a folder in which another process trains
 MEDIAN_OF = 3  # trials that must be there before one is compared with them
 
 
@@ -102,12 +103,14 @@ def trial(order: Mapping[str, Any]) -> dict[str, Any]:
     further: tuple[Hook, ...] = ()
     if order["peers"]:
         further = (MedianRule(order["objective"], order["direction"], [Path(peer) / "metrics.jsonl" for peer in order["peers"]]),)
-    how = Trial(order["values"], order["title"], precision=order["precision"], epochs=order["epochs"], further=further)
+    precision = order["precision"] if experiment.train.precision == "auto" else None  # a trial's own may be what is searched
+    how = Trial(order["values"], order["title"], precision=precision, epochs=order["epochs"], further=further)
     call = Call(name=order["name"], task_class=task_class(experiment.task), quiet=True, environment=environment.facts(), trial=how)
     folder = RunFolder(Path(order["folder"]))
-    report = train(experiment, folder, call)
-    metrics = report["metrics"]
-    found = metrics.get(f"validation/{order['objective']}")
+    report = train_when_free(experiment, folder, call)
+    key = f"validation/{order['objective']}"
+    metrics = {**logged(folder, report["timing"]["best_epoch"], key), **report["metrics"]}
+    found = metrics.get(key)
     if found is None:
         there = ", ".join(name.partition("/")[2] for name in metrics if name.startswith("validation/"))
         raise ConfigError(f"tune.objective: {order['objective']!r} is no metric of this task (there are: {there})")
@@ -122,6 +125,31 @@ def trial(order: Mapping[str, Any]) -> dict[str, Any]:
     return {"value": value, "low": found.get("low"), "high": found.get("high"), "metrics": metrics, "stopped": stopped,
             "epochs": report["timing"]["epochs"], "train_seconds": report["timing"]["train_seconds"],
             "parts": report["time"]["seconds"], "seconds": time.perf_counter() - began}
+
+
+def logged(folder: RunFolder, epoch: int | None, key: str) -> dict[str, dict[str, Any]]:
+    """What the log of the epochs has of a metric that the report may lack, such as validation/loss; empty where it has none.
+
+    Args:
+        epoch: whose weights are judged; None for the last.
+    """
+    values = {row["epoch"]: row[key] for row in read_rows(folder.metrics) if key in row}
+    chosen = max(values, default=None) if epoch is None else epoch
+    return {key: {"value": values[chosen]}} if chosen in values else {}
+
+
+def train_when_free(experiment: Experiment, folder: RunFolder, call: Call) -> dict[str, Any]:
+    """Trains as `train` does. Where a process of a search that was killed still trains in the folder, on another machine, it is waited
+    for: what it leaves is gone on with."""
+    said = False
+    while True:
+        try:
+            return train(experiment, folder, call)
+        except Locked as error:
+            if not said:
+                print(f"{error}\nwaiting for it", flush=True)
+                said = True
+            time.sleep(LOCKED_SECONDS)
 
 
 def repeat(order: Mapping[str, Any]) -> dict[str, Any]:

@@ -91,6 +91,24 @@ def test_a_joint_run_says_how_many_seeds_are_done(runs):
         require_model(folder)
 
 
+def test_trials_of_a_search_are_paused_or_have_failed(runs):
+    ended, failed = {"status": "completed", "value": 0.7}, {"status": "failed", "reason": "out of memory\nat once"}
+    for name, results in (("01-a", [ended]), ("02-b", [failed]), ("03-c", [ended, None])):
+        folder = make(runs, f"vision/digits/search/trials/{name}")
+        checkpoint(folder, 20)
+        for number, result in enumerate(results, 9):  # the tenth is the later one, though not by the letter
+            write_json(folder.path / f"{number}.order.json", {})
+            if result:
+                write_json(folder.path / f"{number}.result.json", result)
+    found = states(runs)
+    assert found["01-a"] == ("paused", "step 20 of 80") and found["02-b"] == ("failed", "out of memory")
+    assert found["03-c"] == ("interrupted", "step 20 of 80")  # its second round has not ended
+    done = CliRunner().invoke(cli.app, ["runs", "--runs", str(runs), "--state", "failed"])
+    assert done.exit_code == 0 and "failed, out of memory" in done.stdout and "paused" not in done.stdout
+    with pytest.raises(ConfigError, match=r"a trial of a search, which keeps no model; train the search's best.yaml"):
+        require_model(RunFolder(runs / "vision/digits/search/trials/01-a"))
+
+
 def test_order_and_filters(runs):
     found = list_runs(runs)
     assert [one.name for one in ordered(found, "metric")] == ["best", "worse", "cut", "begun"]

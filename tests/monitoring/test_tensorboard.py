@@ -188,6 +188,27 @@ def test_a_disk_that_fills_up_is_said_once_and_stops_nothing(tmp_path):
     assert steps(tmp_path) == [1]
 
 
+def test_vectors_for_the_projector_stand_with_their_names(tmp_path):
+    with Writer(tmp_path) as writer:
+        writer.projector("items", np.eye(2), {"title": ["one\ttwo", ""], "id": ["7", "8"]})
+        writer.projector("words", np.eye(2), ["a", " "])
+    assert (tmp_path / "projector" / "items.tsv").read_text() == "1\t0\n0\t1\n"
+    assert (tmp_path / "projector" / "items_names.tsv").read_text() == "title\tid\none two\t7\n-\t8\n"
+    assert (tmp_path / "projector" / "words_names.tsv").read_text() == "a\n-\n"
+    config = (tmp_path / "projector_config.pbtxt").read_text()
+    assert 'tensor_path: "projector/items.tsv"' in config and 'metadata_path: "projector/words_names.tsv"' in config
+
+
+def test_vectors_that_cannot_be_written_are_said_once_and_stop_nothing(tmp_path):
+    said = []
+    writer = Writer(tmp_path, on_failure=said.append)
+    (tmp_path / "projector").write_text("where the folder would be")
+    writer.projector("items", np.eye(2), ["a", "b"])
+    writer.scalars({"loss": 1.0}, 1)
+    writer.close()
+    assert len(said) == 1 and "Training goes on." in said[0]
+
+
 def test_writing_starts_no_thread_and_is_quick(tmp_path):
     import time
 

@@ -27,19 +27,43 @@ def test_a_torn_line_is_cut_off_and_a_damaged_one_is_an_error(tmp_path):
         Journal(path)
 
 
-def test_another_search_is_refused_and_more_trials_are_not(tmp_path):
+TEXT = "tune: {trials: 3, seed: 0}\ntrain: {epochs: 2}\n"
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """The folder of a search that has begun two trials and has a report."""
     folder = SearchFolder(tmp_path)
-    text = "tune: {trials: 3, seed: 0}\ntrain: {epochs: 2}\n"
-    folder.claim(text)
-    folder.claim(text.replace("epochs: 2", "epochs: 3"))  # nothing was done yet
-    folder.claim(text)
-    folder.journal.write_text("{}\n")
-    folder.claim(text.replace("trials: 3", "trials: 5"))
-    assert "trials: 5" in folder.search.read_text()
-    with pytest.raises(ConfigError, match=r"train.epochs: 2 there, 4 now\nGive --name NEW"):
-        folder.claim(text.replace("epochs: 2", "epochs: 4"))
-    with pytest.raises(ConfigError, match=r"tune.seed: 0 there, 1 now"):
-        folder.claim(text.replace("seed: 0", "seed: 1"))
+    folder.claim(TEXT)
+    folder.claim(TEXT.replace("epochs: 2", "epochs: 3"))  # nothing was done yet
+    folder.claim(TEXT)
+    journal = Journal(folder.journal)
+    for event in ({"event": "begin"}, {"event": "start", "trial": 1}, {"event": "end", "trial": 1}, {"event": "start", "trial": 2}):
+        journal.add(event)
+    journal.close()
+    folder.report.mkdir()
+    (folder.report / "search.json").write_text("{}")
+    return folder
+
+
+@pytest.mark.parametrize(("old", "new", "message"), [
+    ("epochs: 2", "epochs: 4", r"train.epochs: 2 there, 4 now\nGive --name NEW"),
+    ("seed: 0", "seed: 1", "tune.seed: 0 there, 1 now"),
+    ("trials: 3", "trials: 1", "tune.trials: 1, and .* has begun 2 trials; set tune.trials: 2 or more, or give --name NEW"),
+])
+def test_what_cannot_go_on_is_refused_and_stays_as_it_was(begun, old, new, message):
+    for ask in (begun.compared, begun.claim):
+        with pytest.raises(ConfigError, match=message):
+            ask(TEXT.replace(old, new))
+    assert begun.finished and begun.search.read_text() == TEXT
+
+
+def test_a_search_goes_on_with_more_trials_only_when_it_is_claimed(begun):
+    assert begun.compared(TEXT) and begun.finished
+    more = TEXT.replace("trials: 3", "trials: 5")
+    assert not begun.compared(more) and begun.finished and begun.search.read_text() == TEXT
+    begun.claim(more)
+    assert begun.search.read_text() == more and not begun.finished and begun.compared(more)
 
 
 def test_a_run_of_that_name_is_not_overwritten(tmp_path):

@@ -40,3 +40,27 @@ def test_pure_noise_is_called_rough():
 @pytest.mark.parametrize("made", [trials(5, lambda values: values["rate"]), trials(20, lambda values: 1.0)])
 def test_too_little_to_say(made):
     assert importance(SPACE, made) is None
+
+
+def test_the_length_of_a_training_is_averaged_out():
+    """Half of the settings end after one epoch, and the ninth is worth far more than any setting."""
+    made = trials(40, lambda values: -0.1 * (np.log10(values["rate"]) + 2) ** 2)
+    rounds = [(number, 9 if number % 2 else 1) for number in range(40)]
+    made = [(values, score + (epochs - 1)) for (values, score), (_, epochs) in zip(made, rounds)]
+    assert importance(SPACE, made).fit < 0.3
+    found = importance(SPACE, made, rounds=rounds)
+    assert found.shares["rate"] > 0.85 and found.fit > 0.3 and found.epochs == [1, 9] and found.trials == 40
+
+
+def test_rounds_of_one_setting_are_left_out_together():
+    """Else a setting's other rounds would foretell it: noise that comes back in each round is noise all the same."""
+    draw = np.random.default_rng(5)
+    once = trials(12, lambda values: float(draw.random()))
+    made = [(values, score + epochs) for values, score in once for epochs in (1, 3, 9)]
+    found = importance(SPACE, made, rounds=[(number, epochs) for number in range(12) for epochs in (1, 3, 9)])
+    assert found.trials == 12 and found.fit < 0.3
+
+
+def test_few_settings_in_many_rounds_are_too_few():
+    made = trials(20, lambda values: values["rate"])
+    assert importance(SPACE, made, rounds=[(number % 4, 1 + number // 4) for number in range(20)]) is None

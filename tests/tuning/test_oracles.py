@@ -6,16 +6,17 @@ import pytest
 
 from pipelines.config.space import Dimension
 from pipelines.tuning import points
-from pipelines.tuning.oracles import Oracle, hyperband_plan
+from pipelines.tuning.oracles import Oracle, first_drawn, hyperband_plan
 
 SPACE = [Dimension("rate", "float", low=1e-4, high=1e-1, scale="log"), Dimension("kind", "choice", ("a", "b")),
          Dimension("depth", "int", low=1, high=3, when={"kind": ("b",)})]
 GRID = [Dimension("rate", "float", low=1e-3, high=1e-1, scale="log", step=10), *SPACE[1:]]
 
 
-def make(algorithm, trials=12, seed=0, space=None, epochs=9):
+def make(algorithm, trials=12, seed=0, space=None, epochs=9, drawn=None):
     used = space or (GRID if algorithm == "grid" else SPACE)
-    return Oracle(algorithm, points.hyperparameters(used), objective="accuracy", direction="max", trials=trials, epochs=epochs, seed=seed)
+    return Oracle(algorithm, points.hyperparameters(used), objective="accuracy", direction="max", trials=trials, epochs=epochs, seed=seed,
+                  drawn=drawn)
 
 
 def score(asked):
@@ -84,6 +85,24 @@ def test_a_restart_at_any_event_goes_on_the_same(algorithm, workers):
                 oracle.tell(number, value)
         assert oracle.ask().kind == "stop"
     assert len(whole) == trials
+
+
+@pytest.mark.parametrize("algorithm", ["random", "grid", "bayesian", "hyperband"])
+def test_a_search_goes_on_with_more_trials(algorithm):
+    """The trials that the journal has are asked for again, whatever the number of trials is now; then come more."""
+    journal, (few, more) = [], (5, 15) if algorithm == "bayesian" else (5, 9)
+    space = [*GRID, Dimension("flag", "boolean", (False, True))] if algorithm == "grid" else None
+    drawn = first_drawn(len(SPACE), few)
+    assert first_drawn(len(SPACE), 15) > drawn
+    drive(make(algorithm, few, space=space, drawn=drawn), journal=journal)
+    oracle = make(algorithm, more, space=space, drawn=drawn)
+    for kind, number, value in journal:
+        if kind == "start":
+            assert oracle.ask(value).number == number
+        else:
+            oracle.tell(number, value)
+    following = oracle.ask()
+    assert (following.kind, following.number) == ("run", 6)
 
 
 def test_bayesian_search_comes_to_the_best():

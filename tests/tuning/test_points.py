@@ -7,6 +7,7 @@ import pytest
 from pipelines.config.space import Dimension
 from pipelines.errors import ConfigError
 from pipelines.tuning import points
+from pipelines.tuning.oracles import Oracle
 
 RATE = Dimension("train.learning_rate.peak", "float", low=1e-4, high=1e-2, scale="log")
 NAME = Dimension("model.name", "choice", ("cnn", "residual"))
@@ -23,6 +24,26 @@ def test_values_of_stepped_ranges_are_as_a_person_writes_them():
     assert points.values_of(Dimension("a", "int", low=1, high=10, step=4)) == [1, 5, 9]
     assert points.values_of(RATE) is None
     assert points.values_of(Dimension("a", "int", low=1, high=10**6)) is None
+
+
+FINE = Dimension("model.dropout", "float", low=0.0, high=0.5, step=0.0001)
+WIDE = Dimension("model.hidden", "int", low=16, high=100_000, step=8)
+
+
+def test_a_range_of_many_steps_keeps_to_them():
+    space = [FINE, WIDE, Dimension("model.depth", "int", low=1, high=3, when={"model.hidden": (32,)})]
+    assert points.values_of(FINE) is None and points.steps(FINE) == 5001
+    oracle = Oracle("random", points.hyperparameters(space), objective="accuracy", direction="max", trials=20, epochs=1, seed=0)
+    for _ in range(20):
+        found = points.decoded(space, oracle.ask().places)
+        assert found["model.dropout"] == round(found["model.dropout"], 4) and 0.0 <= found["model.dropout"] <= 0.5
+        assert found["model.hidden"] % 8 == 0 and 16 <= found["model.hidden"] <= 100_000
+    assert points.decoded(space, {"model.dropout": 5000, "model.hidden": 2, "model.depth": 1}) == {
+        "model.dropout": 0.5, "model.hidden": 32, "model.depth": 2}
+    assert points.decoded(space, {"model.dropout": 1, "model.hidden": 3, "model.depth": 1}) == {
+        "model.dropout": 0.0001, "model.hidden": 40}
+    with pytest.raises(ConfigError, match=r"a grid of 5,001 steps; at most 1,000 are tried"):
+        points.check([FINE], "grid", 20)
 
 
 def test_decoded_leaves_out_what_does_not_matter():

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -111,21 +112,44 @@ def test_killed_at_random_moments_it_has_the_same_trials_and_the_same_best(whole
             time.sleep(0.02)
         time.sleep(draw.uniform(0.0, 2.5))
         assert process.poll() is None, process.stderr.read()
+        below = descendants(process.pid)
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        time.sleep(0.3)
-        assert not [pid for pid in os.listdir("/proc") if pid.isdigit() and _mentions(pid, str(search))]
+        assert below, "the process that starts trials was not seen"
+        limit = time.monotonic() + 10
+        while (left := [pid for pid in below if state(pid) not in ("", "Z")]) and time.monotonic() < limit:
+            time.sleep(0.05)
+        assert not left, f"still there: {left}"
     done = tune(folder, "--name", "killed")
     assert done.returncode == 0 and "going on:" in done.stderr, done.stderr
     assert outcome(search) == outcome(whole[0])
 
 
-def _mentions(pid: str, text: str) -> bool:
-    """Whether a process is one of that search's."""
+def descendants(pid: int) -> list[int]:
+    """The processes that a process has started, and those that they have."""
+    above = {}
+    for other in filter(str.isdigit, os.listdir("/proc")):
+        fields = stat(int(other))
+        if fields:
+            above[int(other)] = int(fields[1])
+    found = [pid]
+    for one in found:
+        found += [other for other, parent in above.items() if parent == one]
+    return found[1:]
+
+
+def state(pid: int) -> str:
+    """Of a process, as the system gives it: R, S, T, Z, ...; empty where it is gone."""
+    fields = stat(pid)
+    return fields[0] if fields else ""
+
+
+def stat(pid: int) -> list[str]:
+    """What stands after the name in /proc/PID/stat: state, parent, ..."""
     try:
-        return text in Path(f"/proc/{pid}/cmdline").read_text() and "vision.tune" in Path(f"/proc/{pid}/cmdline").read_text()
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return False
+        return []
 
 
 def test_two_workers_come_to_the_same_and_a_signal_is_gone_on_from(whole, folder):
@@ -143,31 +167,106 @@ def test_two_workers_come_to_the_same_and_a_signal_is_gone_on_from(whole, folder
     assert outcome(search) == outcome(whole[0])
 
 
-def test_chief_and_workers_come_to_the_same(whole, folder):
+def test_chief_and_workers_come_to_the_same_though_the_chief_is_killed(whole, folder):
+    """A trial is held up while its chief is killed and started again: the new chief leaves it to the worker that has it."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    search, processes = folder / "vision" / "digits" / "several", []
-    for name in ("chief", "one", "two"):
+    search = folder / "vision" / "digits" / "several"
+
+    def start(name: str) -> subprocess.Popen:
         variables = {"KERASTUNER_ORACLE_IP": "127.0.0.1", "KERASTUNER_ORACLE_PORT": port, "KERASTUNER_TUNER_ID": name}
-        processes.append(subprocess.Popen(command(folder, "--name", "several"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                          env={**environment(), **variables}))
-    said = [process.communicate(timeout=200) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0, 0], said
+        return subprocess.Popen(command(folder, "--name", "several"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                env={**environment(), **variables})
+
+    chief, workers = start("chief"), [start("one"), start("two")]
+    number, held_up = hold_up(search)
+    chief.kill()
+    chief.communicate()
+    chief, limit = start("chief"), time.monotonic() + 120
+    while sum(event["event"] == "end" for event in events(search)) < 4 and chief.poll() is None and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert number not in [event["trial"] for event in events(search) if event["event"] == "end"]
+    os.kill(held_up, signal.SIGCONT)
+    said = [process.communicate(timeout=200) for process in (chief, *workers)]
+    assert [process.returncode for process in (chief, *workers)] == [0, 0, 0], said
+    assert f"{number} with " in said[0][1]
     assert outcome(search) == outcome(whole[0])
-    assert sum(errors.count("trial ") for _, errors in said[1:]) == 5  # the workers had them all
+    assert sum(errors.count("trial ") for _, errors in said[1:]) == 5  # each was trained once, by a worker
 
 
-def test_a_trial_that_fails_fails_alone_and_its_reason_is_kept(folder):
-    space = "tune.space={train.learning_rate.peak: {choice: [0.01, 1.0e+30]}, model.hidden: {choice: [8, 1000000000]}}"
-    done = tune(folder, "--name", "failing", space, "tune.algorithm=grid", "tune.trials=10", "train.clip.value=1000")
+def hold_up(search: Path) -> tuple[int, int]:
+    """Stops a process that trains; (the trial's number, the process's)."""
+    limit = time.monotonic() + 120
+    while time.monotonic() < limit:
+        for lock in search.glob("trials/*/.lock"):
+            pid, result = int(lock.read_text() or 0), next(lock.parent.glob("*.order.json"))
+            if pid and state(pid) not in ("", "Z") and not result.with_name(result.name.replace("order", "result")).exists():
+                os.kill(pid, signal.SIGSTOP)
+                if not result.with_name(result.name.replace("order", "result")).exists():
+                    return int(result.name.partition(".")[0]), pid
+                os.kill(pid, signal.SIGCONT)
+        time.sleep(0.01)
+    raise AssertionError("no trial was seen to train")
+
+
+def test_a_worker_without_a_chief_can_be_stopped(folder):
+    variables = {"KERASTUNER_ORACLE_IP": "127.0.0.1", "KERASTUNER_ORACLE_PORT": "9", "KERASTUNER_TUNER_ID": "lonely"}
+    process = subprocess.Popen(command(folder, "--name", "none"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               env={**environment(), **variables})
+    late = threading.Timer(90, process.kill)
+    late.start()
+    while "no chief answers at 127.0.0.1:9" not in (line := process.stderr.readline()):
+        assert line, "it ended, or said nothing for 90 s"
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=20)
+    late.cancel()
+    assert process.returncode == 143 and "Traceback" not in errors, errors
+
+
+def test_a_trial_that_fails_fails_alone_and_a_search_goes_on_to_a_new_best_and_to_more_seeds(folder):
+    space = "tune.space={train.learning_rate.peak: {choice: [1.0e-7, 1.0e+30, 0.01]}, model.hidden: {choice: [8, 1000000000]}}"
+    call = ("--name", "failing", space, "tune.algorithm=grid", "train.clip.value=1000")
+    search = folder / "vision" / "digits" / "failing"
+    done = tune(folder, *call, "tune.trials=4", "tune.seeds=1")
     assert done.returncode == 0, done.stderr
-    content = json.loads((folder / "vision" / "digits" / "failing" / "report" / "search.json").read_text())
+    content = json.loads((search / "report" / "search.json").read_text())
     by_values = {tuple(trial["values"].values()): trial for trial in content["trials"]}
-    assert len(by_values) == 4 and content["best"]["values"] == {"train.learning_rate.peak": 0.01, "model.hidden": 8}
+    assert len(by_values) == 4 and content["best"]["values"] == {"train.learning_rate.peak": 1.0e-7, "model.hidden": 8}
     assert "not finite" in by_values[1.0e30, 8]["reason"]
-    assert all(by_values[rate, 1000000000]["status"] == "failed" for rate in (0.01, 1.0e30))
+    assert all(by_values[rate, 1000000000]["status"] == "failed" for rate in (1.0e-7, 1.0e30))
     assert "3 failed" in done.stderr and "failed" in done.stdout
+
+    further = tune(folder, *call, "tune.trials=5", "tune.seeds=2")
+    assert further.returncode == 0, further.stderr
+    assert json.loads((search / "report" / "search.json").read_text())["best"]["values"]["train.learning_rate.peak"] == 0.01
+    rates = {name: yaml.safe_load((search / name / "experiment.yaml").read_text())["train"]["learning_rate"]["peak"]
+             for name in ("best", "best-seed0", "best-seed1", "best~1")}
+    assert rates == {"best": 0.01, "best-seed0": 0.01, "best-seed1": 0.01, "best~1": 1.0e-7}
+    trained = (search / "best-seed0" / "report" / "report.json").stat()
+    more = tune(folder, *call, "tune.trials=5", "tune.seeds=3")
+    assert more.returncode == 0 and "trained anew over 3 seeds" in more.stdout, more.stderr
+    assert (search / "best-seed0" / "report" / "report.json").stat() == trained and (search / "best-seed2" / "model").is_dir()
+
+    few = tune(folder, *call, "tune.trials=2", "tune.seeds=3")
+    assert few.returncode == 2 and "has begun 5 trials; set tune.trials: 5 or more" in few.stderr
+    assert (search / "report" / "search.json").exists()  # nothing was changed
+
+
+def test_hyperband_goes_on_in_rounds_minutes_end_a_search_and_fresh_begins_anew(folder):
+    call, search = ("--name", "rounds", "train.epochs=3"), folder / "vision" / "digits" / "rounds"
+    done = tune(folder, *call, "tune.algorithm=hyperband", "tune.trials=4")
+    assert done.returncode == 0, done.stderr
+    trials = json.loads((search / "report" / "search.json").read_text())["trials"]
+    assert [trial["to_epoch"] for trial in trials] == [1, 1, 1, 3] and trials[3]["setting"] in (1, 2, 3)
+    assert trials[3]["value"] is not None and trials[3]["epochs"] == 3 and trials[3]["run"] == trials[trials[3]["setting"] - 1]["run"]
+    over = tune(folder, *call, "tune.algorithm=hyperband", "tune.trials=6", "tune.minutes=0.01")
+    assert over.returncode == 0 and "0.01 minutes are over" in over.stderr and "best of 4 trials" in over.stdout, over.stderr
+    fresh = tune(folder, *call, "--fresh", "tune.algorithm=bayesian", "tune.trials=4", "train.epochs=1")
+    assert fresh.returncode == 0, fresh.stderr
+    content = json.loads((search / "report" / "search.json").read_text())
+    assert content["algorithm"] == "bayesian" and len({str(trial["values"]) for trial in content["trials"]}) == 4
+    assert json.loads((search.with_name("rounds~1") / "report" / "search.json").read_text())["algorithm"] == "hyperband"
 
 
 def test_wrong_calls_do_nothing(whole, folder):

@@ -1,16 +1,18 @@
 """A trial's training: judged on validation alone, paused and gone on with exactly, ended by the median rule."""
 
 import json
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pipelines.data.source import ArraySource
+from pipelines.errors import ConfigError
 from pipelines.runs import RunFolder
 from pipelines.task import Splits
 from pipelines.training.run import Call, Trial, train
-from pipelines.tuning.trial import MedianRule
+from pipelines.tuning.trial import MedianRule, train_when_free, trial
 from tests.training.runs import checkpoint, rows
 from tests.training.toy import ToyTask, experiment
 
@@ -64,6 +66,26 @@ def test_a_paused_trial_goes_on_under_the_schedule_of_the_whole(tmp_path, pauses
     assert metrics[0] == metrics[1]
 
 
+def test_a_trial_waits_for_a_process_that_still_trains_in_its_folder(tmp_path, monkeypatch):
+    """The search was killed, and a worker on another machine was not: that is no failure of the trial."""
+    monkeypatch.setattr("pipelines.tuning.trial.LOCKED_SECONDS", 0.1)
+    free = threading.Event()
+
+    def train_there():
+        with RunFolder(tmp_path).locked():
+            begun.set()
+            free.wait(60)
+
+    begun, other = threading.Event(), threading.Thread(target=train_there)
+    other.start()
+    begun.wait(60)
+    threading.Timer(0.5, free.set).start()
+    call = Call("toy/toy", PoisonedTask, quiet=True, trial=Trial({}, "01"))
+    report = train_when_free(experiment(monitor={"tensorboard": False}), RunFolder(tmp_path), call)
+    assert free.is_set() and "validation/accuracy" in report["metrics"]
+    other.join()
+
+
 def curve(folder: Path, name: str, values) -> Path:
     path = folder / f"{name}.jsonl"
     lines = [json.dumps({"step": number, "epoch": number, "validation/accuracy": value}) for number, value in enumerate(values, 1)]
@@ -79,3 +101,34 @@ def test_the_median_rule_ends_what_is_hopeless_and_leaves_the_rest(tmp_path):
     assert any("the median of 3 trials before it" in note for note in stopped["notes"])
     for name, peers in (("two", good[:2]), ("bad", bad)):  # two are too few to compare with
         assert run(tmp_path / name, train=TRAIN, further=[MedianRule("accuracy", "max", peers)])["timing"]["epochs"] == 4
+
+
+def order(folder: Path, values: dict, **changes) -> dict:
+    """A trial of the embedded digits, tiny."""
+    text = """
+task: vision.classification
+data: {source: digits, limit: 200}
+model: {name: cnn, widths: [4], hidden: 4}
+train: {epochs: 1, devices: cpu}
+evaluate: {bootstrap: 100}
+monitor: {tensorboard: false}
+"""
+    (folder / "search.yaml").write_text(text)
+    return {"experiment": str(folder / "search.yaml"), "folder": str(folder / "trial"), "name": "digits", "values": values, "title": "01",
+            "objective": "accuracy", "direction": "max", "precision": "bfloat16", "epochs": None, "peers": [], **changes}
+
+
+def test_a_precision_that_is_searched_is_the_trials_and_auto_is_the_searchs(tmp_path):
+    for name, values, expected in (("own", {"train.precision": "float32"}, "float32"), ("auto", {}, "bfloat16")):
+        (tmp_path / name).mkdir()
+        trial(order(tmp_path / name, values))
+        assert json.loads((tmp_path / name / "trial" / "environment.json").read_text())["precision"] == expected
+
+
+def test_a_loss_that_is_logged_and_not_judged_can_be_the_objective(tmp_path):
+    """It is that of the epoch whose weights are judged."""
+    found = trial(order(tmp_path, {"train.epochs": 3, "train.keep": "last"}, objective="loss", direction="min"))
+    losses = [row["validation/loss"] for row in rows(tmp_path / "trial") if "validation/loss" in row]
+    assert len(losses) == 3 and found["value"] == losses[-1] == found["metrics"]["validation/loss"]["value"]
+    with pytest.raises(ConfigError, match=r"tune.objective: 'los' is no metric of this task"):
+        trial(order(tmp_path, {"train.epochs": 3, "train.keep": "last"}, objective="los"))
