@@ -3,7 +3,8 @@
 python -m benchmarks.throughput            # about 4 minutes on 2 cores; needs cifar10 prepared and the extra `bench`
 
 Batch 64, Adam, no augmentation. Ours: `vision.train vision/cifar10_cnn` with logging, TensorBoard, checkpoints and validation
-on; the rate is the report's (input and step, without compilation). The peer: its best of three memory formats, on data already in memory.
+on; the rate is the report's (input and step, without compilation). The peer: on data already in memory, in float32 with the better of its
+two memory formats, in bfloat16 with channels last; not compiled (`python -m benchmarks.torch_cnn rate --layout compiled` measures that).
 The two take turns, and the median of each is compared.
 """
 

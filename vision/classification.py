@@ -130,7 +130,7 @@ class Classification(Task):
         made = Judgement(
             metrics=classification.metrics(answered, resamples=settings.bootstrap),
             tables={
-                "per_class": classification.per_class(answered),
+                "per_class": classification.per_class(answered, resamples=settings.bootstrap),
                 "worst_confusions": classification.worst_confusions(answered),
                 "worst_mistakes": classification.mistakes_table(answered, min(settings.worst, MISTAKES_LISTED), source.name),
             },

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.errors import TrainingError
-from pipelines.reports.intervals import bounds, resampled_sums, wilson
+from pipelines.reports.intervals import bounds, interval_of_confusion, resampled_sums, wilson
 from pipelines.task import Metric
 
 BINS = 15  # of the calibration error, as in Guo et al. 2017
@@ -193,25 +193,32 @@ def _table(answers: Classified) -> tuple[Any, dict[str, Callable[[np.ndarray], n
     return hstack(list(parts.values()), format="csr"), statistics
 
 
-def per_class(answers: Classified) -> list[dict[str, Any]]:
-    """A row for each class: class, support (true examples), precision, recall with Wilson's 95 % interval, f1.
+def per_class(answers: Classified, *, resamples: int = 1000) -> list[dict[str, Any]]:
+    """A row for each class: class, support (true examples), precision, recall and f1, each with its 95 % interval as `_low` and `_high`.
 
-    Precision is None for a class never predicted, recall and its interval None for one without examples, f1 None for both.
+    Intervals are Wilson's for precision and recall, the bootstrap's for f1. Precision is None for a class never predicted, recall for one
+    without examples, f1 for both, and so are their intervals.
     """
     matrix = confusion_matrix(answers.labels, answers.predicted, len(answers.classes))
     right, support, said = matrix.diagonal(), matrix.sum(axis=1), matrix.sum(axis=0)
-    low, high = wilson(right, support)
     rows = []
     for k, name in enumerate(answers.classes):
-        there = support[k] > 0
-        rows.append({
-            "class": name, "support": int(support[k]),
-            "precision": float(right[k] / said[k]) if said[k] else None,
-            "recall": float(right[k] / support[k]) if there else None,
-            "recall_low": float(low[k]) if there else None, "recall_high": float(high[k]) if there else None,
-            "f1": float(2 * right[k] / (support[k] + said[k])) if support[k] + said[k] else None,
-        })
+        row: dict[str, Any] = {"class": name, "support": int(support[k])}
+        for measure, count in (("precision", said[k]), ("recall", support[k])):
+            low, high = (float(bound) for bound in wilson(right[k], count)) if count else (None, None)
+            row |= {measure: float(right[k] / count) if count else None, f"{measure}_low": low, f"{measure}_high": high}
+        # what a resample does to this class, and to all the others together
+        rest = len(answers.labels) - support[k] - said[k] + right[k]
+        one = np.array([[right[k], support[k] - right[k]], [said[k] - right[k], rest]])
+        f1 = interval_of_confusion(one, _f1_of_the_first, resamples=resamples) if support[k] + said[k] else Metric(float("nan"))
+        rows.append({**row, "f1": f1.value if support[k] + said[k] else None, "f1_low": f1.low, "f1_high": f1.high})
     return rows
+
+
+def _f1_of_the_first(matrices: np.ndarray) -> np.ndarray:
+    """[m, 2, 2] counts, rows true, columns predicted -> [m]; NaN where the class is neither true nor predicted."""
+    seen = matrices[:, 0].sum(axis=1) + matrices[:, :, 0].sum(axis=1)
+    return np.where(seen > 0, 2 * matrices[:, 0, 0] / np.maximum(seen, 1), np.nan)
 
 
 def worst_confusions(answers: Classified, limit: int = 20) -> list[dict[str, Any]]:

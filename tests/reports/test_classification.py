@@ -6,6 +6,7 @@ from sklearn import metrics as sk
 
 from pipelines.errors import TrainingError
 from pipelines.reports import classification
+from pipelines.reports.intervals import wilson
 
 
 def made(n, count, *, seed=0, strength=2.0, absent=()):
@@ -58,7 +59,9 @@ def test_tables_are_scikit_learns(n, count, absent):
                 assert row["f1"] == 0  # scikit-learn calls it undefined where precision is
             else:
                 assert (row[name] is None and np.isnan(expected)) or row[name] == pytest.approx(expected)
-        assert row["recall"] is None or 0 <= row["recall_low"] <= row["recall"] <= row["recall_high"] <= 1
+        for name in ("precision", "recall"):
+            assert row[name] is None or 0 <= row[f"{name}_low"] <= row[name] <= row[f"{name}_high"] <= 1
+        assert row["f1_low"] is None or 0 <= row["f1_low"] <= row["f1"] <= row["f1_high"] <= 1
     matrix = classification.confusion_matrix(answers.labels, answers.predicted, count)
     assert np.array_equal(matrix, sk.confusion_matrix(labels, answers.predicted, labels=range(count)))
 
@@ -164,6 +167,18 @@ def test_worst_confusions_count_and_share():
         {"true": "cat", "predicted": "dog", "count": 4, "share": 0.4}, {"true": "dog", "predicted": "cat", "count": 3, "share": 0.6},
         {"true": "dog", "predicted": "eel", "count": 2, "share": 0.4}]
     assert "(cat) would be right for 66.7 %" in classification.baseline_note(answers)
+
+
+def test_intervals_of_a_class_against_plain_loops():
+    probabilities, labels = made(400, 4, seed=3)
+    answers = classification.classified(probabilities, labels)
+    row = classification.per_class(answers)[2]
+    rng = np.random.default_rng(0)
+    drawn = [sk.f1_score(labels[numbers], answers.predicted[numbers], labels=[2], average=None)[0]
+             for numbers in (rng.integers(0, 400, 400) for _ in range(400))]
+    assert (row["f1_low"], row["f1_high"]) == pytest.approx(np.quantile(drawn, [0.025, 0.975]), abs=0.02)
+    said = answers.predicted == 2
+    assert (row["precision_low"], row["precision_high"]) == pytest.approx(wilson((labels[said] == 2).sum(), said.sum()))
 
 
 def test_no_examples():
