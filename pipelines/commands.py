@@ -200,6 +200,7 @@ def report(
     open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     output: Annotated[Path | None, typer.Option(
         "--output", "-o", metavar="FILE", show_default="compared.html in --runs", help="Several runs: the page.")] = None,
+    replace: Replace = False,
 ) -> None:
     """Say what a run or a search came to and where its report is; of several runs, write one page that compares them."""
     from pipelines.listing import find_run, headline
@@ -208,6 +209,8 @@ def report(
         from pipelines.reports.comparison import write_comparison
 
         target = output or runs / "compared.html"
+        if target.exists() and not replace:
+            raise ConfigError(f"--output: {target} is there already; give another name, or --replace to write over it")
         write_comparison([find_run(runs, name) for name in names], target)
         typer.echo(f"compared     {shown(target)}")
         return _opened(target, open_it)

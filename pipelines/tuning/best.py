@@ -22,7 +22,12 @@ def best_yaml(experiment: Experiment, name: str, best: Any, trials: int, objecti
     algorithm = experiment.tune.algorithm if experiment.tune else ""
     return (f"# The best of {trials} trials ({algorithm} search) over {name}: trial {best.number}, "
             f"validation {words.title(objective).lower()} {words.number(float(best.value), objective)}.\n"
-            f"#   quartet train {file}\n" + to_yaml(document))
+            f"#   quartet train {file} --name {run_name(name, file.parent.name)}\n" + to_yaml(document))
+
+
+def run_name(experiment: str, search: str) -> str:
+    """What to call a run of best.yaml: the files of all searches have one name, so that their runs stand in one folder."""
+    return f"{experiment.rpartition('/')[2]}-{search}"
 
 
 def repeated_yaml(experiment: Experiment, values: Mapping[str, Any], seeds: int, precision: str) -> str:

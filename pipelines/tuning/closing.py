@@ -1,11 +1,13 @@
 """What the command line says when a search is over: the trials, what mattered, and what to do with the best."""
 
 import io
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from pipelines.shell import quoted, shown, tool
 from pipelines.terminal import print_table
+from pipelines.tuning.best import run_name
 from pipelines.tuning.folder import SearchFolder
 from pipelines.tuning.importance import Importance
 from pipelines.tuning.report import headline, importance_lines, repeats_lines, trials_table
@@ -26,7 +28,8 @@ def closing(folder: SearchFolder, content: Mapping[str, Any]) -> str:
         lines += importance_lines(Importance(**found))[1:]
     else:
         lines += importance_lines(None)
+    called = run_name(content["experiment"], content["search"])
     lines += ["", headline(content), *repeats_lines(content), f"report       {shown(folder.report / 'report.html')}",
               f"TensorBoard  {tool('tensorboard')} --logdir {quoted(folder.path)}",
-              f"train it     {tool('quartet')} train {quoted(folder.best)}"]
+              f"train it     {tool('quartet')} train {quoted(folder.best)} --name {shlex.quote(called)}"]
     return out.getvalue() + "\n".join(lines) + "\n"

@@ -102,6 +102,18 @@ def test_the_command_says_better_or_worse(tmp_path):
     assert [one["more_than_chance"] for one in found["differences"]["test/accuracy"]] == [True, False]
 
 
+def test_the_page_of_a_comparison_is_not_written_over_unasked(tmp_path):
+    for name in "ab":
+        make(tmp_path, name, {"test/accuracy": (0.80, 0.78, 0.82)})
+    call = ["report", "a", "b", "--runs", str(tmp_path)]
+    for target, more in ((tmp_path / "compared.html", []), (tmp_path / "other.html", ["-o", str(tmp_path / "other.html")])):
+        assert CliRunner().invoke(cli.app, [*call, *more]).exit_code == 0
+        target.write_text("kept")
+        again = CliRunner().invoke(cli.app, [*call, *more])
+        assert again.exit_code == 2 and "is there already; give another name, or --replace" in again.output and target.read_text() == "kept"
+        assert CliRunner().invoke(cli.app, [*call, *more, "--replace"]).exit_code == 0 and target.read_text() != "kept"
+
+
 def test_one_run_and_unfinished_runs_are_refused(tmp_path):
     run = make(tmp_path, "a", {"test/accuracy": (0.80, 0.78, 0.82)})
     with pytest.raises(ConfigError, match="two or more different runs"):

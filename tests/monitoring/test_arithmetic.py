@@ -25,16 +25,25 @@ def test_a_recurrent_model_is_not_counted():
     assert forward_operations(model, tf.ones((2, 5, 3))) is None
 
 
-def test_the_matrix_product_is_measured_once(tmp_path):
+def test_the_best_of_the_first_measurements_is_kept(tmp_path, monkeypatch):
+    file, measured = tmp_path / "matrix-product.json", iter([2e9, 1e9, 5e9, 3e9, 4e9])  # the first two on a busy machine
+    with monkeypatch.context() as patched:
+        patched.setattr("pipelines.monitoring.arithmetic._measure", lambda device, precision: next(measured))
+        assert [matrix_rate("CPU:0", "float32", cache=file) for _ in range(7)] == [2e9, 2e9, 5e9, 5e9, 5e9, 5e9, 5e9]
+    (key, kept), = json.loads(file.read_text()).items()
+    assert kept == {"rate": 5e9, "times": 5} and "float32" in key
+    for damaged in ("damaged", json.dumps({key: 5.0})):  # the second as it was kept before
+        file.write_text(damaged)
+        assert matrix_rate("CPU:0", "float32", cache=file) > 1e8
+
+
+def test_another_number_of_threads_is_measured_by_itself(tmp_path, monkeypatch):
     file = tmp_path / "matrix-product.json"
-    rate = matrix_rate("CPU:0", "float32", cache=file)
-    assert rate > 1e8
-    stored = json.loads(file.read_text())
-    assert list(stored.values()) == [rate] and "float32" in next(iter(stored))
-    file.write_text(json.dumps(dict.fromkeys(stored, 5.0)))
-    assert matrix_rate("CPU:0", "float32", cache=file) == 5.0
-    file.write_text("damaged")
-    assert matrix_rate("CPU:0", "float32", cache=file) > 1e8
+    monkeypatch.setattr("pipelines.monitoring.arithmetic._measure", lambda device, precision: 1e9)
+    for threads in ("1", "2", None):
+        monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", threads) if threads else monkeypatch.delenv("TF_NUM_INTRAOP_THREADS")
+        matrix_rate("CPU:0", "float32", cache=file)
+    assert len(json.loads(file.read_text())) == 3
 
 
 def test_what_a_run_reaches(tmp_path, monkeypatch):

@@ -91,7 +91,8 @@ def test_a_search_says_its_trials_its_best_and_what_several_seeds_make_of_it(who
 
 
 def test_best_yaml_is_taken_by_train_as_it_is(whole):
-    search, _ = whole
+    search, said = whole
+    assert "best.yaml --name digits-search\n" in said.stdout and "best.yaml --name digits-search\n" in (search / "best.yaml").read_text()
     best = yaml.safe_load((search / "best.yaml").read_text())
     content = json.loads((search / "report" / "search.json").read_text())
     assert best["train"]["learning_rate"]["peak"] == content["best"]["values"]["train.learning_rate.peak"]
