@@ -79,6 +79,7 @@ def experiment_for(experiment: Experiment, facts: dict[str, Any], path: Path, sp
     # what the run learned of its data and can be set, such as image_size, is set: the model takes nothing else
     wanted |= {name: value for name, value in facts.items() if name in data}
     data |= {name: value for name, value in wanted.items() if name in data}
+    values["train"]["early_stopping"] = None  # nothing trains, and there is no validation split that it could follow
     return from_dict(values, list(overrides), check_paths=False)
 
 

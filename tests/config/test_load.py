@@ -98,14 +98,14 @@ def test_domain_must_fit() -> None:
 def test_overrides() -> None:
     experiment = from_text(BASE, [
         "train.epochs=3", "train.epochs=4", "train.learning_rate.peak=1e-3", "model.widths=[8, 16]", "train.freeze.layers=[conv*, 'a?']",
-        "train.optimizer={name: sgd, momentum: 0.9}", "train.optimizer.options.beta_2=0.9", "train.watch=a: b #c",
+        "train.optimizer={name: rmsprop, momentum: 0.9}", "train.optimizer.options.rho=0.9", "train.watch=a: b #c",
         "tune.space.train.learning_rate.peak={float: [1e-4, 1e-2]}", "loss.class_weights.cat=2", "data.group_by='1'", " seeds = 2 ",
     ]).experiment
     assert isinstance(experiment, ImageClassification)
     train = experiment.train
     assert (train.epochs, train.learning_rate.peak, experiment.model.widths, experiment.seeds) == (4, 1e-3, [8, 16], 2)
     assert train.freeze is not None and train.freeze.layers == ["conv*", "a?"]
-    assert (train.optimizer.name, train.optimizer.options, train.watch) == ("sgd", {"beta_2": 0.9}, "a: b #c")
+    assert (train.optimizer.name, train.optimizer.options, train.watch) == ("rmsprop", {"rho": 0.9}, "a: b #c")
     assert experiment.tune is not None and list(experiment.tune.space) == ["train.learning_rate.peak"]
     assert experiment.loss.class_weights == {"cat": 2}
     assert experiment.data.group_by == "1"

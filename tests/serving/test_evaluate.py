@@ -8,6 +8,8 @@ import tensorflow as tf
 from typer.testing import CliRunner
 
 from pipelines import cli
+from pipelines.config.schema import EarlyStopping
+from pipelines.serving.new_data import experiment_for
 from tests import finished_run
 
 
@@ -70,6 +72,13 @@ def test_new_folders_with_some_of_the_classes(run, classes, judged):
     found = metrics(run / "report/new-data")
     assert found["new data/accuracy"]["n"] == 60
     assert found["new data/accuracy"]["value"] == pytest.approx(expected(judged), abs=1e-9)
+
+
+def test_new_data_for_a_run_that_stopped_early(loaded, classes):
+    """Without a validation split, early stopping would be a wrong setting; but nothing is trained."""
+    early = loaded.experiment.train.model_copy(update={"early_stopping": EarlyStopping(patience=3)})
+    made = experiment_for(loaded.experiment.model_copy(update={"train": early}), loaded.task.facts, classes, None, [])
+    assert (made.data.source, made.data.validation, made.train.early_stopping) == ("folder", 0.0, None)
 
 
 def test_new_arrays(run, judged, tmp_path):

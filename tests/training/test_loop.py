@@ -188,7 +188,7 @@ def test_settings_wrong_for_all_data_are_found_before_they_are_decoded(tmp_path,
     for train, message in (({"watch": "acuracy"}, "train.watch"), ({"optimizer": {"name": "adam", "momentum": 0.9}}, "no option"),
                            ({"freeze": {"layers": ["nothing"]}}, "matches no layer")):
         with pytest.raises(ConfigError, match=message):
-            run(tmp_path, train=train)
+            run(tmp_path / message, train=train)
 
 
 class NoValidation(ToyTask):
