@@ -134,7 +134,8 @@ def _final(source: Source, classes: Sequence[int]) -> TextSource:
         hot = np.zeros((len(numbers), len(classes)), np.float32)
         for row, number in enumerate(numbers.tolist()):
             hot[row, [place[label] for label in base.label_sets[number]]] = 1.0
-        values, labels, weights = {"label": hot}, None, np.ones(len(numbers), np.float32)
+        values: dict[str, np.ndarray] = {"label": hot}
+        labels, weights = None, np.ones(len(numbers), np.float32)
     else:
         labels = np.array([place.get(label, len(classes)) for label in np.asarray(source.labels).tolist()], np.int64)
         inside = labels < len(classes)

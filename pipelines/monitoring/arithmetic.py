@@ -121,7 +121,7 @@ def _name(device: str) -> str:
 
 def _known(file: Path, key: str) -> tuple[float, int]:
     """(the best so far, how often it was measured)."""
-    found = _read(file).get(key)
+    found: Any = _read(file).get(key)
     try:
         return float(found["rate"]), int(found["times"])
     except (KeyError, TypeError, ValueError):
