@@ -15,6 +15,7 @@ TAG = r"<[A-Za-z/!][^<>]{0,500}>"
 # a token of its own: each mark and symbol (emoji among them), and each letter of scripts written without spaces
 APART = r"([\pP\pS\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}])"
 GAP = r"[\pZ\pC]+"  # separators, and what cannot be seen: controls, joiners, byte order marks
+PLAIN = r"[\t\n\r\x20-\x7e]*"  # printable ASCII
 HANGUL = range(0xAC00, 0xD7A4)
 
 
@@ -29,7 +30,7 @@ def normalised(texts: tf.Tensor, *, lower: bool = True, html: bool = False) -> t
     Returns:
         [n] string, UTF-8.
     """
-    plain = tf.strings.regex_full_match(texts, r"[\t\n\r\x20-\x7e]*")
+    plain = tf.strings.regex_full_match(texts, PLAIN)
     texts = tf.cond(tf.reduce_all(plain), lambda: texts, lambda: _some(texts, ~plain))
     if html:
         texts = tf.strings.regex_replace(texts, TAG, " ")
@@ -48,12 +49,15 @@ def words(texts: tf.Tensor, *, lower: bool = True, html: bool = False) -> tf.Rag
 
 
 def _some(texts: tf.Tensor, which: tf.Tensor) -> tf.Tensor:
-    """The texts with those of `which` decomposed."""
+    """The texts with those of `which` decomposed: word by word, since most words of most such texts need nothing."""
     places = tf.where(which)
-    chosen = tf.strings.unicode_transcode(tf.gather_nd(texts, places), "UTF-8", "UTF-8", errors="replace")
-    points = tf.strings.unicode_decode(chosen, "UTF-8")
-    made = tf.strings.unicode_encode(_decomposed(points), "UTF-8")
-    return tf.tensor_scatter_nd_update(texts, places, tf.strings.regex_replace(made, GAP, " "))
+    parts = tf.strings.split(tf.gather_nd(texts, places))
+    odd = tf.where(~tf.strings.regex_full_match(parts.flat_values, PLAIN))
+    chosen = tf.strings.unicode_transcode(tf.gather_nd(parts.flat_values, odd), "UTF-8", "UTF-8", errors="replace")
+    made = tf.strings.unicode_encode(_decomposed(tf.strings.unicode_decode(chosen, "UTF-8")), "UTF-8")
+    flat = tf.tensor_scatter_nd_update(parts.flat_values, odd, tf.strings.regex_replace(made, GAP, " "))
+    joined = tf.strings.reduce_join(parts.with_flat_values(flat), axis=1, separator=" ")
+    return tf.tensor_scatter_nd_update(texts, places, joined)
 
 
 def _decomposed(points: tf.RaggedTensor) -> tf.RaggedTensor:
