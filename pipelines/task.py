@@ -31,6 +31,7 @@ class Splits:
     facts: dict[str, Any] = field(default_factory=dict)  # JSON values: class names, statistics, vocabulary
     skipped: tuple[str, ...] = ()  # examples left out under on_bad_example: skip, each with its reason
     notes: tuple[str, ...] = ()  # what a reader of the report should know: how splits were made, resized from, ...
+    more_skipped: int = 0  # further examples left out, so many that they are not named
 
 
 @dataclass(frozen=True)

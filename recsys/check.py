@@ -28,9 +28,9 @@ def check_interactions(experiment: Experiment, progress: Callable[[int, int], No
     if progress:
         progress(len(log), len(log))
     findings: list[Finding] = []
-    if log.skipped:
+    if log.left_out:
         level: Any = "warning" if data.on_bad_example == "skip" else "error"
-        findings.append(Finding(level, f"{len(log.skipped):,} rows cannot be read", log.skipped))
+        findings.append(Finding(level, f"{log.left_out:,} rows cannot be read", log.skipped))
     if log.users is not None and log.items is not None:
         findings += _repetitions(log)
         findings += _few(log)

@@ -24,8 +24,8 @@ def load(data: InteractionData, known: dict[str, Any] | None = None, *, pairs_on
     """
     log = read_log(data)
     notes = list(log.notes)
-    if log.skipped:
-        notes.append(f"{len(log.skipped):,} rows were left out as unreadable (on_bad_example: skip)")
+    if log.left_out:
+        notes.append(f"{log.left_out:,} rows were left out as unreadable (on_bad_example: skip)")
     if isinstance(data, ImplicitData):
         log = _positive(log, data, notes)
     if pairs_once and log.users is not None and log.items is not None:

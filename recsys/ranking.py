@@ -101,7 +101,7 @@ class RankingTask(Task):
         parts = {name: self._source(made, arrays, number) for number, name in enumerate(NAMES)}
         if parts["train"] is None:
             raise DataError(f"{log.place}: no event to train on")
-        return Splits(parts["train"], parts["validation"], parts["test"], facts, log.skipped, tuple(notes))
+        return Splits(parts["train"], parts["validation"], parts["test"], facts, log.skipped, tuple(notes), log.left_out - len(log.skipped))
 
     def _arrays(self, made: Catalogue, histories: Histories) -> dict[str, np.ndarray]:
         log, settings = made.log, self.experiment.data

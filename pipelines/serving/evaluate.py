@@ -81,7 +81,7 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
     timing = {"setup_seconds": setup, "evaluation_seconds": seconds, "examples_per_second": len(source) / seconds}
     report = write_report(
         target, task=experiment.task, experiment=run.name, run=run.folder.path.name, judgements={named: judgement}, timing=timing,
-        splits=Splits(splits.train, splits.validation, splits.test, run.task.facts, splits.skipped, splits.notes), settings=experiment,
+        splits=replace(splits, facts=run.task.facts), settings=experiment,
         run_folder=run.folder.path, notes=notes,
         environment={**environment.facts(), **devices.describe(run.machine), "data": {named: source.fingerprint()}})
     return Evaluated(named, judgement, target, notes, report)
