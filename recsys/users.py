@@ -93,6 +93,16 @@ def packed(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """[n] object: the values of each as the bytes of int32, each once."""
     plain = values.astype("<i4")
     return np.array([np.unique(plain[start:stop]).tobytes() for start, stop in pairwise(offsets)] + [b""], object)[:-1]
+def trained(made: Catalogue, users: np.ndarray) -> Held:
+    """These users of the run with their train events, and nothing held out."""
+    assert made.user_ids is not None
+    histories = made.histories((TRAIN,))
+    visible = [histories.of(int(user)) for user in users]
+    visible_of = np.concatenate([[0], np.cumsum([len(items) for items in visible])]).astype(np.int64)
+    items = np.concatenate(visible) if visible else np.zeros(0, np.int32)
+    return Held(users, made.user_ids.values[users - 1], items, visible_of, np.zeros(0, np.int32), np.zeros(len(users) + 1, np.int64))
+
+
 
 
 def unpacked(texts: tf.Tensor) -> tf.Tensor:
@@ -192,11 +202,29 @@ def user_sources(made: Catalogue, *, length: int, exclude_seen: bool) -> dict[st
     matrix = sparse.csr_matrix(
         (np.ones(int(train.sum()), np.float32), (made.users[train], made.items[train])),
         shape=(len(made.user_ids) + 1, len(made.item_ids) + 1),
+def titles_of(made: Catalogue) -> list[str]:
+    """What the items are called, by number: their titles, or else their ids."""
+    assert made.item_ids is not None
+    return made.titles or [str(value) for value in made.item_ids.values.tolist()]
+
+
+def shown_users(made: Catalogue, count: int, *, length: int, exclude_seen: bool) -> UserSource:
+    """At most `count` users of train, evenly apart, with their train events: for looking at lists where nobody is held out to judge by."""
+    assert made.user_ids is not None and made.item_ids is not None
+    held = trained(made, np.asarray(spread(len(made.user_ids), count), np.int32) + 1)
+    basis = Basis(sparse.csr_matrix((1, len(made.item_ids) + 1), dtype=np.float32), made.counts, titles_of(made))
+    return UserSource(held, basis, length=length, exclude_seen=exclude_seen, place=made.log.place, fingerprint=f"{made.log.digest}-shown")
+
+
+def spread(count: int, wanted: int) -> list[int]:
+    """At most `wanted` places of `count`, evenly apart."""
+    return sorted({int(place) for place in np.linspace(0, count - 1, min(wanted, count))}) if count and wanted else []
+
+
     )
     matrix.data[:] = 1.0
-    titles = made.titles or [str(value) for value in made.item_ids.values.tolist()]
     people = {name: held_out(made, number) for number, name in enumerate(NAMES) if number != TRAIN}
-    basis = Basis(matrix, made.counts, titles, people["validation"])
+    basis = Basis(matrix, made.counts, titles_of(made), people["validation"])
     return {
         name: UserSource(
             held,
