@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.config.schema import Experiment
 from pipelines.data.split import draws
 from pipelines.errors import DataError
 from recsys.catalogue import Catalogue, catalogue
@@ -45,6 +46,11 @@ def load(data: InteractionData, known: dict[str, Any] | None = None, *, pairs_on
         if count and made.item_ids is not None:
             notes.append(f"{count:,} of {int(np.sum(parts == NAMES.index(name))):,} {name} events are of items that train does not have")
     return made, [*said, *notes]
+
+
+def pairs_once(experiment: Experiment) -> bool:
+    """Whether of several events of one user with one item only the last counts: not of clicks."""
+    return getattr(getattr(experiment, "loss", None), "name", None) != "click"
 
 
 def _positive(log: Log, data: ImplicitData, notes: list[str]) -> Log:

@@ -59,6 +59,16 @@ def event_arrays(log: Log, facts: list[Facts], data: InteractionData) -> dict[st
     """The columns of the events: name -> [n] float32 (numbers, standardised), [n] int32 (categories) or [n, length] int32 (lists)."""
     return {one["name"]: encoded(log.features[one["name"]], one, data, log) for one in facts if one["of"] == "event"}
 
+def unused(facts: list[Facts]) -> list[str]:
+    """For each column that differs between the events of one item, that retrieval, which knows users and items alone, does without it."""
+    return [
+        f"Column {one['name']} is not used: it differs between events of one item, and retrieval knows users and items alone. What "
+        "belongs to users is taken from their own table (data.users), what belongs to events by recsys.ranking"
+        for one in facts
+        if one["of"] == "event"
+    ]
+
+
 
 def entity_arrays(
     log: Log,

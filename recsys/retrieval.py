@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from pipelines.data.source import ArraySource, Source, Tensors
 from recsys.catalogue import Catalogue
+from recsys.features import unused
 from recsys.list_task import ListTask
 from recsys.models.towers import TowersModel
 from recsys.protocol import TRAIN, VALIDATION
@@ -36,6 +37,9 @@ class RetrievalTask(ListTask):
         return ArraySource(arrays, title=made.log.place, fingerprint=f"{made.log.digest}-events-{len(users)}"), {}
 
     def build(self, options: dict[str, Any]) -> TowersModel:
+    def unused(self, made: Catalogue) -> list[str]:
+        return unused(made.features)
+
         model = TowersModel(self.experiment.model, features=list(self.facts["features"].values()), **options)
         nothing = tf.zeros([1], tf.int32)
         model({"user": nothing, "positive": nothing, "at": tf.zeros([1], tf.int64), "negatives": nothing})
