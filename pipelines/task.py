@@ -141,6 +141,10 @@ class Task(ABC):
         """What answers are compared with, name -> [batch, ...]; in graph."""
 
     @abstractmethod
+    def cannot_judge(self, source: Source) -> str | None:
+        """Why a source cannot be judged, with the remedy; None where it can. Asked before anything is answered."""
+        return None
+
     def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
         """Everything the report says about one split. Rows of answers and targets are in the order of `source`."""
 
