@@ -258,7 +258,7 @@ class RankingTask(Task):
         made = judge(foretold, resamples=self.experiment.evaluate.bootstrap)
         made.notes.insert(0, self.facts["divided"])
         if base.users is not None:
-            made.notes.append("Intervals draw whole users")
+            made.notes.append(f"Intervals draw whole users{'; that of AUC is by formula, users being its units' if self.clicks else ''}")
         return made
 
     def show(self, source: Source, writer: "Writer", step: int, *, inputs: Any = None, targets: Any = None, split: str = "train") -> None:
