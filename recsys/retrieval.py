@@ -21,6 +21,7 @@ class RetrievalTask(ListTask):
     """recsys.retrieval."""
 
     experiment: Retrieval
+    mixes = "The softmax over the items of the batch"
 
     @property
     def history_length(self) -> int:
@@ -36,10 +37,10 @@ class RetrievalTask(ListTask):
         arrays = {"user": users, "item": train.items, "at": at.astype(np.int64)}
         return ArraySource(arrays, title=made.log.place, fingerprint=f"{made.log.digest}-events-{len(users)}"), {}
 
-    def build(self, options: dict[str, Any]) -> TowersModel:
     def unused(self, made: Catalogue) -> list[str]:
         return unused(made.features)
 
+    def build(self, options: dict[str, Any]) -> TowersModel:
         model = TowersModel(self.experiment.model, features=list(self.facts["features"].values()), **options)
         nothing = tf.zeros([1], tf.int32)
         model({"user": nothing, "positive": nothing, "at": tf.zeros([1], tf.int64), "negatives": nothing})
