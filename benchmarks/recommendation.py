@@ -4,10 +4,11 @@ python -m benchmarks.recommendation [--parts rate keras growth judging reading] 
 
 rate      made data, 10 M events of 1 M users and 100 k items (popular items as 1 / rank^0.8): two towers of ids alone, width 64, batch
           8,192, in-batch softmax with correction for frequency; examples/s of ours (input included) and of PyTorch with sparse gradients
-          (Adagrad), in turns, the median of each
+          (Adagrad), in turns, the median of each; and the share of its time that ours waits for input
 keras     the same model in stock Keras `fit` with Adam
 growth    ms a step of ours with 10 k and with 1 M items, all drawn alike, batch 1,024: nearly as many rows are touched either way
-judging   100 k users x 100 k items, width 64: seconds and memory of the best 50 of all
+judging   the product's judging of 100 k users with 100 k items, one item of each held out of 2 M events, two towers of width 64: seconds
+          of the lists (the best 50 of all), of report and baselines, and memory
 reading   10 M rows of CSV: seconds and memory
 """
 
@@ -36,11 +37,14 @@ def events(items: int = ITEMS, users: int = USERS, count: int = EVENTS, seed: in
     return rng.integers(0, users, count), np.minimum(np.searchsorted(odds, rng.random(count) * odds[-1]), items - 1)
 
 
-def session(folder: Path, items: int, users: int, count: int, *, batch: int = BATCH, alike: bool = False) -> Any:
+def session(
+    folder: Path, items: int, users: int, count: int, *, batch: int = BATCH, alike: bool = False, data: dict[str, Any] | None = None
+) -> Any:
     """A training of ours, assembled by the product from a table on disk.
 
     Args:
         alike: every item occurs, and about as often as any other.
+        data: other settings of the data.
     """
     import pyarrow as pa
     import pyarrow.parquet
@@ -57,7 +61,7 @@ def session(folder: Path, items: int, users: int, count: int, *, batch: int = BA
     experiment = from_dict(
         {
             "task": "recsys.retrieval",
-            "data": {"source": "table", "path": str(path), "validation": 0.0, "test": None, "protocol": "random"},
+            "data": {"source": "table", "path": str(path), "validation": 0.0, "test": None, "protocol": "random", **(data or {})},
             "model": {"name": "towers", "width": WIDTH, "history": 0, "dropout": 0.0, "popularity": False, "temperature": 0.1},
             "train": {"batch_size": batch, "epochs": 1, "precision": "float32", "devices": "cpu", "tables": {"learning_rate": 0.1}},
         },
@@ -67,18 +71,20 @@ def session(folder: Path, items: int, users: int, count: int, *, batch: int = BA
     return assemble(experiment, TASKS["recsys.retrieval"])
 
 
-def rates(one: Any, rounds: int, steps: int, batch: int = BATCH) -> list[float]:
-    """Examples/s of each round."""
-    carry, at, found = one.step.fresh(), 0, []
+def rates(one: Any, rounds: int, steps: int, batch: int = BATCH) -> tuple[list[float], list[float]]:
+    """(examples/s, share of the time spent waiting for input) of each round."""
+    carry, at, found, waits = one.step.fresh(), 0, list[float](), list[float]()
     _, carry = one.step(one.feed.iterator(0, 2), 0, 2, carry)
     at = 2
     for _ in range(rounds):
         iterator = one.feed.iterator(at, at + steps)
-        began = time.perf_counter()
+        began, before = time.perf_counter(), float(carry.waited)
         at, carry = one.step(iterator, at, steps, carry)
         float(carry.loss)
-        found.append(steps * batch / (time.perf_counter() - began))
-    return found
+        seconds = time.perf_counter() - began
+        found.append(steps * batch / seconds)
+        waits.append((float(carry.waited) - before) / seconds)
+    return found, waits
 
 
 def torch_rate(rounds: int, steps: int) -> list[float]:
@@ -152,17 +158,20 @@ def keras_rate(steps: int) -> float:
 
 def rate(folder: Path) -> None:
     ours: list[float] = []
+    waits: list[float] = []
     theirs: list[float] = []
     began = time.perf_counter()
     one = session(folder, ITEMS, USERS, EVENTS)
     print(f"10 M events read, divided and numbered in {time.perf_counter() - began:.0f} s, writing them included", flush=True)
     for _ in range(2):
-        ours += rates(one, 1, 12)
+        for known, new in zip((ours, waits), rates(one, 1, 12)):
+            known += new
         theirs += apart("torch", 1, 12)
     mine, other = statistics.median(ours), statistics.median(theirs)
     print(
         f"towers, batch {BATCH:,}: quartet {mine:,.0f} examples/s {[round(v) for v in ours]}; PyTorch sparse {other:,.0f} "
-        f"{[round(v) for v in theirs]}; ratio {mine / other:.2f}",
+        f"{[round(v) for v in theirs]}; ratio {mine / other:.2f}; ours waits for input {statistics.median(waits):.1%} of the time, in the "
+        f"worst round {max(waits):.1%}",
         flush=True,
     )
 
@@ -178,36 +187,32 @@ def growth(folder: Path) -> None:
     found, batch = {}, 1024
     for items in (10_000, 1_000_000):
         one = session(folder, items, 100_000, 2_000_000, batch=batch, alike=True)
-        found[items] = statistics.median(1000 * batch / value for value in rates(one, 5, 40, batch))
+        found[items] = statistics.median(1000 * batch / value for value in rates(one, 5, 40, batch)[0])
     small, large = found.values()
     print(f"step, batch {batch:,}: 10 k items {small:.1f} ms, 1 M items {large:.1f} ms, ratio {large / small:.2f}", flush=True)
 
 
 def judging(folder: Path) -> None:
-    import tensorflow as tf
+    from pipelines.training.evaluation import Evaluator, batch_size
 
-    from recsys.models.lists import recommend
-
-    rng = np.random.default_rng(0)
-    users, items = 100_000, 100_000
-    vectors = tf.constant(rng.normal(size=(items + 1, WIDTH)).astype(np.float32))
-    zeros = tf.zeros([items + 1])
-
-    @tf.function(autograph=False)
-    def best(queries: tf.Tensor, seen: tf.Tensor) -> tf.Tensor:
-        return recommend(
-            queries, vectors, zeros, known=tf.ones([tf.shape(queries)[0]], tf.bool), popularity=zeros, seen=seen, k=50, chunk=8192
-        )["items"]
-
-    batch, before = 1024, memory()
-    best(tf.zeros([batch, WIDTH]), tf.zeros([batch, 100], tf.int32))
-    began, done = time.perf_counter(), 0
-    while done < users:
-        queries = tf.constant(rng.normal(size=(batch, WIDTH)).astype(np.float32))
-        best(queries, tf.constant(rng.integers(1, items, (batch, 100)), tf.int32)).numpy()
-        done += batch
-    seconds, more = time.perf_counter() - began, memory() - before
-    print(f"{users:,} users x {items:,} items, width {WIDTH}: {seconds:.0f} s, {more:.1f} GB more memory at most", flush=True)
+    began = time.perf_counter()
+    one = session(folder, ITEMS, 100_000, 2_000_000, batch=1024, alike=True, data={"protocol": "leave_last_out", "test": "test"})
+    assert one.splits.test is not None
+    print(f"2 M events read, divided and numbered in {time.perf_counter() - began:.0f} s, {memory():.1f} GB held at most", flush=True)
+    settings, began = one.task.experiment, time.perf_counter()
+    batch = batch_size(settings.evaluate, settings.train.batch_size)
+    evaluator = Evaluator(one.task, one.model, one.splits.test, machine=one.machine, batch=batch, data=settings.data)
+    answers, targets = evaluator.answers()
+    lists = time.perf_counter() - began
+    print(f"{len(one.splits.test):,} users x {ITEMS:,} items, width {WIDTH}: lists in {lists:.0f} s", flush=True)
+    began = time.perf_counter()
+    judgement = one.task.judge(answers, targets, one.splits.test)
+    names = [row["of"] for row in judgement.tables["model_and_baselines"]]
+    left = [note for note in judgement.notes if "left out" in note]
+    print(
+        f"judged beside {', '.join(names[1:])} in {time.perf_counter() - began:.0f} s, {memory():.1f} GB held at most; {'; '.join(left)}",
+        flush=True,
+    )
 
 
 def reading(folder: Path) -> None:

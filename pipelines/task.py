@@ -35,6 +35,7 @@ class Splits:
     facts: dict[str, Any] = field(default_factory=dict)  # JSON values: class names, statistics, vocabulary
     skipped: tuple[str, ...] = ()  # examples left out under on_bad_example: skip, each with its reason
     notes: tuple[str, ...] = ()  # for a reader of the report: how splits were made, resized from, ...; said at the start, too, if Warned
+    more_skipped: int = 0  # further examples left out, so many that they are not named
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class Task(ABC):
     fills: Mapping[str, Any] = {}  # raw inputs whose free length is filled up, in a batch, with something other than 0 or the empty text
     decode_batch: Any = None  # a method, raw examples [batch] to what `decode` gives for each, padded with zeros: where that is much faster
     stored_decoded: ClassVar[bool] = False  # sources hold examples as decode() gives them, so that it is not called for each of them
+    mixes: ClassVar[str | None] = None  # what of the loss takes in the other examples of the micro-batch ("The softmax over the ...")
     random_decode: bool = False  # decode() draws from its key when training, so its results are not cached
 
     def __init__(self, experiment: Experiment, facts: dict[str, Any] | None = None):
@@ -146,6 +148,10 @@ class Task(ABC):
     @abstractmethod
     def targets(self, examples: Tensors) -> Tensors:
         """What answers are compared with, name -> [batch, ...]; in graph."""
+
+    def cannot_judge(self, source: Source) -> str | None:
+        """Why a source cannot be judged, with the remedy; None where it can. Asked before anything is answered."""
+        return None
 
     @abstractmethod
     def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:

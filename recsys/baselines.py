@@ -1,9 +1,10 @@
 """What every recommendation report shows beside the model: popularity, item-item similarity, and EASE where it fits memory.
 
-All are fitted on train alone, and answer from the same histories as the model, seen items excluded as for the model.
+All are fitted on train alone, and answer from the same histories as the model, seen items excluded as for the model. Scores are float32.
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,32 +15,40 @@ from recsys.metrics import hits, per_user
 USERS = 256  # scored at a time
 LARGEST = 12_000  # the smaller of users and items up to which EASE is solved
 CELLS = 1_500_000_000  # users x items (or items x items) of float32 that EASE may hold
-Scores = Callable[[sparse.csr_matrix], np.ndarray]  # histories [some, 1 + items] -> scores [some, 1 + items]
+PAIRS = 10_000_000_000  # pairs of items with a user in common, each as often as it has one, up to which item_knn is fitted: minutes
+# histories [some, 1 + items] -> scores [some, 1 + items]; or the scores [1 + items] that are the same for all
+Scores = Callable[[sparse.csr_matrix], np.ndarray] | np.ndarray
 
 
-def popularity(train: sparse.csr_matrix) -> Scores:
-    """Items by their train events, the same for all users."""
-    counts = np.asarray(train.sum(axis=0)).ravel().astype(np.float32)
-    return lambda rows: np.tile(counts, (rows.shape[0], 1))
+def popularity(train: sparse.csr_matrix) -> np.ndarray:
+    """Items by their train events, the same for all users: [1 + items] float32."""
+    return np.asarray(train.sum(axis=0)).ravel().astype(np.float32)
+
+
+def knn_fits(train: sparse.csr_matrix) -> bool:
+    """Whether similarities of all items are found in minutes."""
+    return float(np.sum(np.diff(train.indptr).astype(np.float64) ** 2)) <= PAIRS
 
 
 def item_knn(train: sparse.csr_matrix, neighbours: int) -> Scores:
     """Sum of cosine similarities to the items of the history (Sarwar et al. 2001), of each item the nearest `neighbours` kept."""
     norms = np.sqrt(np.asarray(train.multiply(train).sum(axis=0)).ravel())
-    scaled = (train @ sparse.diags(1.0 / np.maximum(norms, 1e-12))).tocsc().astype(np.float32)
+    scaled = (train @ sparse.diags(1.0 / np.maximum(norms, 1e-12))).tocsr().astype(np.float32)
     transposed = scaled.T.tocsr()
     parts = []
     step = max(1, min(1024, 50_000_000 // max(1, train.shape[1])))
     for start in range(0, train.shape[1], step):
-        block = (transposed[start : start + step] @ scaled).toarray()
-        rows = np.arange(len(block))
-        block[rows, start + rows] = 0.0
-        if neighbours < block.shape[1]:
-            bound = np.partition(block, -neighbours, axis=1)[:, -neighbours][:, None]
-            block[block < bound] = 0.0
-        parts.append(sparse.csr_matrix(block))
-    similar = sparse.vstack(parts).tocsr()
-    return lambda rows: (rows @ similar.T).toarray()
+        block = (transposed[start : start + step] @ scaled).tocoo()
+        other = block.col != start + block.row
+        block = sparse.csr_matrix((block.data[other], (block.row[other], block.col[other])), shape=block.shape)
+        for first, stop in pairwise(block.indptr.tolist()):
+            if stop - first > neighbours:
+                values = block.data[first:stop]
+                values[values < np.partition(values, -neighbours)[-neighbours]] = 0.0
+        block.eliminate_zeros()
+        parts.append(block)
+    similar = sparse.vstack(parts).T.tocsr()
+    return lambda rows: (rows.astype(np.float32) @ similar).toarray()
 
 
 def ease_fits(train: sparse.csr_matrix) -> bool:
@@ -58,19 +67,19 @@ def ease(train: sparse.csr_matrix, l2: float) -> Scores:
     x = train.astype(np.float64)
     if users < items:
         inverse = np.linalg.inv((x @ x.T).toarray() + l2 * np.eye(users))
-        mx = (x.T @ inverse.T).T.astype(np.float32)  # M X, [users, items]
-        diagonal = (1.0 - np.asarray(x.multiply(mx).sum(axis=0)).ravel()) / l2
+        mx = (train.astype(np.float32).T @ inverse.astype(np.float32).T).T  # M X, [users, items]
+        diagonal = ((1.0 - np.asarray(x.multiply(mx).sum(axis=0)).ravel()) / l2).astype(np.float32)
 
         def dual(rows: sparse.csr_matrix) -> np.ndarray:
-            rows = rows.astype(np.float64)
-            product = (rows.toarray() - (rows @ x.T).toarray() @ mx) / l2
-            return rows.toarray() - product / diagonal
+            dense = rows.toarray().astype(np.float32)
+            product = (dense - (rows @ x.T).toarray().astype(np.float32) @ mx) / np.float32(l2)
+            return dense - product / diagonal
 
         return dual
     inverse = np.linalg.inv((x.T @ x).toarray() + l2 * np.eye(items))
-    weights = -inverse / np.diag(inverse)
+    weights = (-inverse / np.diag(inverse)).astype(np.float32)
     np.fill_diagonal(weights, 0.0)
-    return lambda rows: rows.astype(np.float64) @ weights
+    return lambda rows: rows.astype(np.float32) @ weights
 
 
 def top(scores: Scores, rows: sparse.csr_matrix, seen: sparse.csr_matrix | None, k: int, allowed: np.ndarray) -> np.ndarray:
@@ -81,19 +90,62 @@ def top(scores: Scores, rows: sparse.csr_matrix, seen: sparse.csr_matrix | None,
         seen: what is no candidate, [users, 1 + items].
         allowed: [1 + items] bool.
     """
+    order = _best(scores, allowed) if isinstance(scores, np.ndarray) else None
     found = []
     for start in range(0, rows.shape[0], USERS):
-        values = np.asarray(scores(rows[start : start + USERS]), np.float64)
+        part = seen[start : start + USERS].tocsr() if seen is not None else None
+        if order is not None:
+            found.append(_first(order, rows[start : start + USERS].shape[0], part, k, len(allowed)))
+            continue
+        values = np.asarray(scores(rows[start : start + USERS]), np.float32)  # type: ignore[operator]
         values[:, ~allowed] = -np.inf
-        if seen is not None:
-            part = seen[start : start + USERS].tocoo()
-            values[part.row, part.col] = -np.inf
-        count = min(k, values.shape[1])
-        order = np.argsort(-values, axis=1, kind="stable")[:, :count]
-        best = np.take_along_axis(values, order, axis=1)
-        order = np.where(np.isfinite(best), order, 0).astype(np.int32)
-        found.append(np.pad(order, ((0, 0), (0, k - count))))
+        if part is not None:
+            values[np.repeat(np.arange(part.shape[0]), np.diff(part.indptr)), part.indices] = -np.inf
+        found.append(_top_of(values, k))
     return np.concatenate(found) if found else np.zeros((0, k), np.int32)
+
+
+def _best(scores: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+    """All allowed items, best first."""
+    order = np.argsort(-scores, kind="stable")
+    return order[allowed[order]].astype(np.int32)
+
+
+def _first(order: np.ndarray, users: int, seen: sparse.csr_matrix | None, k: int, items: int) -> np.ndarray:
+    """Of each user the first `k` of one order that were not seen: [users, k] int32."""
+    most = int(np.diff(seen.indptr).max(initial=0)) if seen is not None else 0
+    head = order[: k + most]
+    place = np.full(items, len(head))
+    place[head] = np.arange(len(head))
+    free = np.ones((users, len(head) + 1), bool)
+    if seen is not None:
+        free[np.repeat(np.arange(users), np.diff(seen.indptr)), place[seen.indices]] = False
+    free = free[:, :-1]
+    rank = np.cumsum(free, axis=1)
+    user, where = np.nonzero(free & (rank <= k))
+    made = np.zeros((users, k), np.int32)
+    made[user, rank[user, where] - 1] = head[where]
+    return made
+
+
+def _top_of(values: np.ndarray, k: int) -> np.ndarray:
+    """The places of the `k` largest of each row, [rows, k] int32: largest first, of equal ones the lower place, 0 for -inf."""
+    width = values.shape[1]
+    count = min(k, width)
+    if count < width:
+        chosen = np.argpartition(values, width - count, axis=1)[:, width - count :]
+        bound = np.take_along_axis(values, chosen[:, :1], 1)
+        # where more than fit are equal to the last, any of them may have been chosen
+        for row in np.flatnonzero((np.sum(values >= bound, axis=1) > count) & np.isfinite(bound[:, 0])):
+            above = np.flatnonzero(values[row] > bound[row])
+            chosen[row] = np.concatenate([above, np.flatnonzero(values[row] == bound[row])[: count - len(above)]])
+    else:
+        chosen = np.tile(np.arange(width), (len(values), 1))
+    chosen.sort(axis=1)
+    best = np.take_along_axis(values, chosen, axis=1)
+    order = np.argsort(-best, axis=1, kind="stable")
+    chosen, best = np.take_along_axis(chosen, order, axis=1), np.take_along_axis(best, order, axis=1)
+    return np.pad(np.where(np.isfinite(best), chosen, 0).astype(np.int32), ((0, 0), (0, k - count)))
 
 
 def best_ease(

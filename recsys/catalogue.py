@@ -97,7 +97,7 @@ def catalogue(log: Log, parts: np.ndarray, data: InteractionData, known: dict[st
     """Numbers users and items as train has them, or as a run knows them, and learns the features.
 
     Args:
-        known: facts of a finished run, for other data that it is judged on.
+        known: facts of a finished run that is judged again: its model holds the features of items and users already.
     """
     train = parts == TRAIN
     user_ids, users, user_places = _renumbered(log.users, log.user_ids, train, (known or {}).get("user_ids"))
@@ -106,12 +106,14 @@ def catalogue(log: Log, parts: np.ndarray, data: InteractionData, known: dict[st
     counts[0] = 0
     learned = list(known.get("features", {}).values()) if known is not None else learn(log, train, data)
     made = Catalogue(log, parts, users, items, user_ids, item_ids, counts, learned)
-    whole = np.ones(len(log), bool) if known is not None else train
+    if known is not None:
+        made.titles = known.get("titles")
+        return made
     if item_ids is not None:
-        made.item_features = entity_arrays(log, whole, learned, data, "item", item_places)
-        made.titles = known.get("titles") if known is not None else _titles(log, data, item_ids, item_places)
+        made.item_features = entity_arrays(log, train, learned, data, "item", item_places)
+        made.titles = _titles(log, data, item_ids, item_places)
     if user_ids is not None:
-        made.user_features = entity_arrays(log, whole, learned, data, "user", user_places)
+        made.user_features = entity_arrays(log, train, learned, data, "user", user_places)
     return made
 
 
@@ -121,7 +123,7 @@ def _renumbered(
     train: np.ndarray,
     known: list[Any] | None,
 ) -> tuple[Ids | None, np.ndarray, np.ndarray]:
-    """(ids that the run knows, the number of each event, the number in the log of each known id)."""
+    """(ids that the run knows, the number of each event, the number in the log of each id that was learned)."""
     if numbers is None or ids is None:
         return None, np.zeros(len(train), np.int32), np.zeros(0, np.int64)
     table = np.zeros(len(ids) + 1, np.int32)
@@ -129,12 +131,9 @@ def _renumbered(
         places = np.unique(numbers[train])
         table[places] = np.arange(1, len(places) + 1)
         return Ids(ids.values[places]), table[numbers], places
-    kept = Ids(np.asarray(known))
     by_id = {str(value): number + 1 for number, value in enumerate(known)}
     table[:-1] = [by_id.get(str(value), 0) for value in ids.values]
-    places = np.full(len(known), len(ids) - 1, np.int64)
-    places[table[:-1][table[:-1] > 0] - 1] = np.flatnonzero(table[:-1] > 0)
-    return kept, table[numbers], places
+    return Ids(np.asarray(known)), table[numbers], np.zeros(0, np.int64)
 
 
 def _titles(log: Log, data: InteractionData, ids: Ids, places: np.ndarray) -> list[str] | None:

@@ -7,10 +7,11 @@ import numpy as np
 
 from pipelines.config.schema import Experiment
 from pipelines.data.check import Check, Finding
-from recsys.data import load, repeated
+from recsys.data import load, pairs_once, repeated
+from recsys.features import unused
 from recsys.protocol import NAMES, TEST, TRAIN, VALIDATION, in_time, when
 from recsys.reading import Log, read_log
-from recsys.settings import ImplicitData, InteractionData
+from recsys.settings import InteractionData
 
 FEW = 5  # events below which users and items say little
 MANY = 0.2  # share of repetitions or ties that is worth a warning
@@ -28,17 +29,19 @@ def check_interactions(experiment: Experiment, progress: Callable[[int, int], No
     if progress:
         progress(len(log), len(log))
     findings: list[Finding] = []
-    if log.skipped:
+    if log.left_out:
         level: Any = "warning" if data.on_bad_example == "skip" else "error"
-        findings.append(Finding(level, f"{len(log.skipped):,} rows cannot be read", log.skipped))
+        findings.append(Finding(level, f"{log.left_out:,} rows cannot be read", log.skipped))
     if log.users is not None and log.items is not None:
         findings += _repetitions(log)
         findings += _few(log)
     findings += _times(log, data)
-    made, notes = load(lenient, pairs_once=isinstance(data, ImplicitData))
+    made, notes = load(lenient, pairs_once=pairs_once(experiment))
     findings += _cold(made.items, made.users, made.parts, made.log)
     findings += _leaks(made.log, made.parts, data)
     findings.append(Finding("note", notes[0]))
+    if experiment.task == "recsys.retrieval":  # type: ignore[attr-defined]
+        findings += [Finding("warning", text) for text in unused(made.features)]
     splits = {}
     for number, name in enumerate(NAMES):
         mask = made.parts == number

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.config.schema import Experiment
 from pipelines.data.split import draws
 from pipelines.errors import DataError
 from recsys.catalogue import Catalogue, catalogue
@@ -24,8 +25,8 @@ def load(data: InteractionData, known: dict[str, Any] | None = None, *, pairs_on
     """
     log = read_log(data)
     notes = list(log.notes)
-    if log.skipped:
-        notes.append(f"{len(log.skipped):,} rows were left out as unreadable (on_bad_example: skip)")
+    if log.left_out:
+        notes.append(f"{log.left_out:,} rows were left out as unreadable (on_bad_example: skip)")
     if isinstance(data, ImplicitData):
         log = _positive(log, data, notes)
     if pairs_once and log.users is not None and log.items is not None:
@@ -45,6 +46,11 @@ def load(data: InteractionData, known: dict[str, Any] | None = None, *, pairs_on
         if count and made.item_ids is not None:
             notes.append(f"{count:,} of {int(np.sum(parts == NAMES.index(name))):,} {name} events are of items that train does not have")
     return made, [*said, *notes]
+
+
+def pairs_once(experiment: Experiment) -> bool:
+    """Whether of several events of one user with one item only the last counts: not of clicks."""
+    return getattr(getattr(experiment, "loss", None), "name", None) != "click"
 
 
 def _positive(log: Log, data: ImplicitData, notes: list[str]) -> Log:

@@ -4,7 +4,7 @@ A column belongs to the events, or to items or users where it stands in their ta
 stored once an item and found again by the id.
 """
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -29,14 +29,18 @@ def learn(log: Log, train: np.ndarray, data: InteractionData) -> list[Facts]:
     Raises:
         DataError: a column that is in no table, or no numbers where numbers are asked for.
     """
-    found = []
+    found, known = [], dict[str, np.ndarray]()
     for kind, names in (("number", data.numbers), ("category", data.categories), ("list", data.lists)):
         for name in names:
             of, table = _where(log, name, data)
             if of == "event" and kind != "number" and log.items is not None and _constant(log, train, name, kind, data):
                 of = "item"
             facts: Facts = {"name": name, "kind": kind, "of": of}
-            values = table[name].filter(pa.array(train)) if table is log.features else table[name]
+            if table is log.features:
+                rows = train
+            else:
+                rows = known[of] = known[of] if of in known else _in_train(log, train, of, data)
+            values = table[name].filter(pa.array(rows))
             if kind == "number":
                 plain = numbers(values, name, log)
                 with np.errstate(all="ignore"):
@@ -55,8 +59,26 @@ def learn(log: Log, train: np.ndarray, data: InteractionData) -> list[Facts]:
     return found
 
 
+def unused(facts: list[Facts]) -> list[str]:
+    """For each column that differs between the events of one item, that retrieval, which knows users and items alone, does without it."""
+    return [
+        f"Column {one['name']} is not used: it differs between events of one item, and retrieval knows users and items alone. What "
+        "belongs to users is taken from their own table (data.users), what belongs to events by recsys.ranking"
+        for one in facts
+        if one["of"] == "event"
+    ]
+
+
 def event_arrays(log: Log, facts: list[Facts], data: InteractionData) -> dict[str, np.ndarray]:
-    """The columns of the events: name -> [n] float32 (numbers, standardised), [n] int32 (categories) or [n, length] int32 (lists)."""
+    """The columns of the events: name -> [n] float32 (numbers, standardised), [n] int32 (categories) or [n, length] int32 (lists).
+
+    Raises:
+        DataError: other data than the run's have no such column.
+    """
+    names = [one["name"] for one in facts if one["of"] == "event"]
+    missing = next((name for name in names if name not in log.features.column_names), None)
+    if missing is not None:
+        _no_column(log, missing, data)
     return {one["name"]: encoded(log.features[one["name"]], one, data, log) for one in facts if one["of"] == "event"}
 
 
@@ -128,6 +150,19 @@ def _where(log: Log, name: str, data: InteractionData) -> tuple[str, pa.Table]:
     for of, table in (("item", log.item_table), ("user", log.user_table), ("event", log.features)):
         if table is not None and name in table.column_names:
             return of, table
+    _no_column(log, name, data)
+
+
+def _in_train(log: Log, train: np.ndarray, of: str, data: InteractionData) -> np.ndarray:
+    """[rows] bool: which rows of the table of items or users are of those that train has."""
+    table, key = (log.item_table, data.item_key) if of == "item" else (log.user_table, data.user_key)
+    who, ids = (log.items, log.item_ids) if of == "item" else (log.users, log.user_ids)
+    assert table is not None and who is not None and ids is not None
+    there = set(map(str, ids.values[np.unique(who[train])].tolist()))
+    return np.array([value in there for value in values_of(table, str(key), f"{of}s", f"data.{of}_key")], bool)
+
+
+def _no_column(log: Log, name: str, data: InteractionData) -> NoReturn:
     there = [
         *log.features.column_names,
         *(log.item_table.column_names if log.item_table is not None else []),

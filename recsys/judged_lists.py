@@ -134,7 +134,7 @@ def _groups(
     held_items: np.ndarray,
     counts: np.ndarray,
 ) -> list[dict[str, Any]]:
-    """NDCG of model and baselines by the user's visible events, and by the train events of the (rarest) held-out item."""
+    """NDCG, hit rate and MRR of model and baselines by the user's visible events, and by the train events of the (rarest) held-out item."""
     rarest = np.full(len(numbers), np.iinfo(np.int64).max)
     np.minimum.at(rarest, rows, counts[np.maximum(held_items, 0)])
     groups = {"user's events": source.visible_counts[numbers], "held-out item's train events": rarest}
@@ -142,7 +142,11 @@ def _groups(
         {
             "group": label,
             "users": int(mask.sum()),
-            **{f"{name}, ndcg@{k}": float(of[k]["ndcg"][mask].mean()) for name, of in values.items()},
+            **{
+                f"{name}, {metric}@{k}": float(of[k][metric][mask].mean())
+                for metric in ("ndcg", "hit_rate", "mrr")
+                for name, of in values.items()
+            },
         }
         for label, mask in thirds(groups)
     ]

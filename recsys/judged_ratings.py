@@ -84,7 +84,7 @@ def judge_clicks(foretold: Foretold, *, resamples: int = 1000) -> Judgement:
     made = Judgement()
     answers = {"model": said, **baselines}
     losses = {name: log_losses(value, true) for name, value in answers.items()}
-    low, value, high = auc(said, true)
+    low, value, high = auc(said, true, users)
     made.metrics["auc"] = Metric(value, low, high, len(true))
     made.metrics["log_loss"] = mean_of(losses["model"], groups=users, resamples=resamples)
     rows = calibration(said, true)
@@ -118,22 +118,37 @@ def judge_clicks(foretold: Foretold, *, resamples: int = 1000) -> Judgement:
     return made
 
 
-def auc(scores: np.ndarray, true: np.ndarray) -> tuple[float | None, float, float | None]:
-    """(low, area under the ROC curve, high); the 95 % interval is DeLong's (DeLong, DeLong and Clarke-Pearson 1988). NaN for one class."""
+def auc(scores: np.ndarray, true: np.ndarray, users: np.ndarray | None = None) -> tuple[float | None, float, float | None]:
+    """(low, area under the ROC curve, high); NaN for one class.
+
+    The 95 % interval is DeLong's (DeLong, DeLong and Clarke-Pearson 1988), and with `users` [n] its form for events that come in
+    clusters (Obuchowski 1997, "Nonparametric analysis of clustered ROC curve data"): users are what varies, their events may be alike.
+    """
     from scipy.stats import rankdata
 
-    positive, negative = scores[true > 0.5], scores[true <= 0.5]
+    good = true > 0.5
+    positive, negative = scores[good], scores[~good]
     m, n = len(positive), len(negative)
     if not m or not n:
         return None, float("nan"), None
     ranks = rankdata(np.concatenate([positive, negative]))
     inside_positive, inside_negative = rankdata(positive), rankdata(negative)
     wins = (ranks[:m] - inside_positive) / n  # of each positive: share of negatives below it
-    losses = 1.0 - (ranks[m:] - inside_negative) / m
+    losses = 1.0 - (ranks[m:] - inside_negative) / m  # of each negative: share of positives above it
     value = float(wins.mean())
-    if m < 2 or n < 2:
-        return None, value, None
-    half = 1.96 * float(np.sqrt(wins.var(ddof=1) / m + losses.var(ddof=1) / n))
+    if users is None:
+        if m < 2 or n < 2:
+            return None, value, None
+        half = 1.96 * float(np.sqrt(wins.var(ddof=1) / m + losses.var(ddof=1) / n))
+    else:
+        _, who = np.unique(users, return_inverse=True)
+        count = int(who.max()) + 1
+        if count < 2:
+            return None, value, None
+        # of each user, how far all of it is from what as many average events would give
+        above = np.bincount(who[good], wins - value, count) / m
+        below = np.bincount(who[~good], losses - value, count) / n
+        half = 1.96 * float(np.sqrt(count / (count - 1) * np.sum((above + below) ** 2)))
     return max(0.0, value - half), value, min(1.0, value + half)
 
 

@@ -19,7 +19,7 @@ from recsys.models.base import ListModel
 from recsys.protocol import TRAIN, VALIDATION
 from recsys.requests import Request, as_id, as_ids, requests, taken
 from recsys.settings import Retrieval, Sequential
-from recsys.users import UserSource, unpacked, user_sources
+from recsys.users import UserSource, shown_users, spread, unpacked, user_sources
 
 if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
@@ -65,6 +65,10 @@ class ListTask(Task):
     def training(self, made: Catalogue) -> tuple[Source, dict[str, Any]]:
         """(the training examples, further facts)."""
 
+    def unused(self, made: Catalogue) -> list[str]:
+        """What of the data was asked for and is not used, in words."""
+        return []
+
     @abstractmethod
     def build(self, options: dict[str, Any]) -> ListModel:
         """The model; `options` are what every ListModel takes."""
@@ -90,7 +94,9 @@ class ListTask(Task):
             **more,
         }
         self._catalogue, self._shown = made, judged.get("validation")
-        return Splits(train, judged.get("validation"), judged.get("test"), facts, log.skipped, tuple(notes))
+        notes += self.unused(made)
+        unnamed = log.left_out - len(log.skipped)
+        return Splits(train, judged.get("validation"), judged.get("test"), facts, log.skipped, tuple(notes), unnamed)
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         return dict(raw)
@@ -147,10 +153,18 @@ class ListTask(Task):
 
     # ---- judging
 
+    def cannot_judge(self, source: Source) -> str | None:
+        if isinstance(origin(source)[0], UserSource):
+            return None
+        return (
+            "lists are judged by users who have something held out, and train holds nothing out: judge validation or test (--split test); "
+            "other data are divided as the run's were (data.protocol, or a column of splits, data.split_key)"
+        )
+
     def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
         base, numbers = origin(source)
         if not isinstance(base, UserSource):
-            raise DataError("lists are judged by users with something held out; give data with a test split (data.protocol, --split test)")
+            raise DataError(str(self.cannot_judge(source)))
         settings = self.experiment.evaluate
         return judge_lists(
             answers["items"],
@@ -164,18 +178,23 @@ class ListTask(Task):
         )
 
     def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
-        """The lists of a few fixed validation users, as they are now."""
+        """The lists of a few fixed users, as they are now: of validation, or of train where there is no validation."""
         from recsys.judged_lists import sample_lists
 
-        source, count = self._shown, self.experiment.evaluate.sample_users
-        if source is None or not count:
+        settings = self.experiment.evaluate
+        count = settings.sample_users
+        if not count or self._catalogue is None:
             return
+        if self._shown is None:
+            self._shown = shown_users(self._catalogue, count, length=self.history_length, exclude_seen=settings.exclude_seen)
+        source = self._shown
         numbers = np.asarray(spread(len(source), count))
         examples = source.gather(tf.constant(numbers, tf.int64))
         lists = model(self.prepare(examples)[0], training=False)["items"].numpy()
         for row in sample_lists(lists, source, numbers, list(range(len(numbers)))):
             listed = "\n".join(f"{place}. {title}" for place, title in enumerate(row["recommended"].split("; "), 1))
-            writer.text(f"lists/user {row['user']}", f"latest: {row['latest']}\n\nheld out: {row['held out']}\n\n{listed}", step)
+            held = f"held out: {row['held out']}\n\n" if row["held out"] else ""
+            writer.text(f"lists/user {row['user']}", f"latest: {row['latest']}\n\n{held}{listed}", step)
 
     def show_model(self, model: keras.Model, writer: "Writer", step: int) -> None:
         """The items' vectors with their titles, for the projector."""
@@ -261,8 +280,3 @@ class ListTask(Task):
 
 
 NEVER = int(np.iinfo(np.int32).max)  # no item has this number
-
-
-def spread(count: int, wanted: int) -> list[int]:
-    """At most `wanted` places of `count`, evenly apart."""
-    return sorted({int(place) for place in np.linspace(0, count - 1, min(wanted, count))}) if count and wanted else []

@@ -12,9 +12,9 @@ from pipelines.errors import DataError
 from pipelines.task import Judgement, Splits, Task
 from pipelines.training.tables import Table
 from recsys import biases, data, features, judged_ratings
-from recsys.catalogue import Catalogue, Histories
+from recsys.catalogue import Catalogue
 from recsys.lookup import finder, id_dtype, missing
-from recsys.models.ranking import RankingModel
+from recsys.models.ranking import ALL, BEFORE, RankingModel
 from recsys.protocol import NAMES, TRAIN
 from recsys.requests import Request, as_id, requests, taken
 from recsys.settings import Ranking as Experiment
@@ -42,7 +42,8 @@ class RatedSource(ArraySource):
 
 
 class RankingTask(Task):
-    """recsys.ranking. Facts: `user_ids`, `item_ids`, `features`, `label` (mean, low, high), `history_events`, `divided`."""
+    """recsys.ranking. Facts: `user_ids`, `item_ids`, `features`, `label` (mean, low, high), `history_events`, `divided`, `digest` (of the
+    data)."""
 
     sends = 'a request: an object such as {"user": 42, "item": 7}, with whatever else the run reads, or the text user,item'
     stored_decoded = True
@@ -70,7 +71,7 @@ class RankingTask(Task):
         return {
             "user": "a user's id",
             "item": "an item's id",
-            "time": "of the event, seconds; 0: after all that is known of the user",
+            "time": "of the event, whole seconds: only earlier ratings count; 0: just after the last one that is known of the user",
             **{one["name"]: kinds[one["kind"]] for one in self._columns},
             "prediction": "the probability of a click" if self.clicks else "the rating",
             "known": "user and item both occur in the training data; what is unknown counts as average",
@@ -80,7 +81,7 @@ class RankingTask(Task):
 
     def splits(self) -> Splits:
         settings = self.experiment.data
-        made, notes = data.load(settings, self.facts or None, pairs_once=not self.clicks)
+        made, notes = data.load(settings, self.facts or None, pairs_once=data.pairs_once(self.experiment))
         log = made.log
         if log.ratings is None:
             raise DataError(f"{log.place}: ranking needs the column of the rating or click (data.rating_key)")
@@ -95,16 +96,23 @@ class RankingTask(Task):
         histories = made.histories((TRAIN,))
         columns = {one["name"]: one for one in made.features}
         label = {"mean": float(ratings.mean()), "low": float(ratings.min()), "high": float(ratings.max())}
-        facts = {**made.facts(), "features": columns, "history_events": len(histories.items), "divided": notes[0], "label": label}
+        facts = {
+            **made.facts(),
+            "features": columns,
+            "history_events": len(histories.items),
+            "divided": notes[0],
+            "label": label,
+            "digest": log.digest,
+        }
         fitted = biases.fit(made.users[train], made.items[train], ratings, len(facts.get("user_ids", ())), len(facts.get("item_ids", ())))
         self._catalogue, self._biases, self._histories = made, fitted, histories
-        arrays = self._arrays(made, histories)
+        arrays = self._arrays(made)
         parts = {name: self._source(made, arrays, number) for number, name in enumerate(NAMES)}
         if parts["train"] is None:
             raise DataError(f"{log.place}: no event to train on")
-        return Splits(parts["train"], parts["validation"], parts["test"], facts, log.skipped, tuple(notes))
+        return Splits(parts["train"], parts["validation"], parts["test"], facts, log.skipped, tuple(notes), log.left_out - len(log.skipped))
 
-    def _arrays(self, made: Catalogue, histories: Histories) -> dict[str, np.ndarray]:
+    def _arrays(self, made: Catalogue) -> dict[str, np.ndarray]:
         log, settings = made.log, self.experiment.data
         arrays: dict[str, np.ndarray] = {}
         if made.user_ids is not None:
@@ -113,10 +121,12 @@ class RankingTask(Task):
             arrays["item"] = made.items
         arrays |= features.event_arrays(log, made.features, settings)
         if self.experiment.model.history:
-            times = log.times if log.times is not None else log.rows.astype(np.float64)
-            arrays["time"] = whole(times)
-            # other data than the run's: what the run knows of a user is all that there is
-            arrays["at"] = np.full(len(log), -1, np.int64) if self.facts else _visible(made, histories, times)
+            times = whole(log.times if log.times is not None else log.rows.astype(np.float64))
+            arrays["time"] = times
+            if self.facts and self.facts.get("digest") != log.digest:  # other data than the run's, whose histories the model holds
+                arrays["at"] = np.full(len(log), BEFORE if log.times is not None else ALL, np.int64)
+            else:
+                arrays["at"] = visible(made, times)
         arrays[LABEL] = log.ratings.astype(np.float32)  # type: ignore[union-attr]
         return arrays
 
@@ -249,7 +259,7 @@ class RankingTask(Task):
         made = judge(foretold, resamples=self.experiment.evaluate.bootstrap)
         made.notes.insert(0, self.facts["divided"])
         if base.users is not None:
-            made.notes.append("Intervals draw whole users")
+            made.notes.append(f"Intervals draw whole users{'; that of AUC is by formula, users being its units' if self.clicks else ''}")
         return made
 
     def show(self, source: Source, writer: "Writer", step: int, *, inputs: Any = None, targets: Any = None, split: str = "train") -> None:
@@ -266,7 +276,7 @@ class RankingTask(Task):
         return [one for one in self.facts.get("features", {}).values() if one["of"] == "event"]
 
     def raw_spec(self) -> dict[str, tf.TensorSpec]:
-        """user and item as ids, a time in seconds (0: now, after all that is known) where there is a history, and the event's columns."""
+        """user and item as ids, a time in seconds (0: just after all that is known) where there is a history, and the event's columns."""
         there = [name for name in ("user", "item") if f"{name}_ids" in self.facts]
         spec = {name: tf.TensorSpec([None], id_dtype(self.facts[f"{name}_ids"])) for name in there}
         if self.experiment.model.history:
@@ -280,9 +290,8 @@ class RankingTask(Task):
         """Ids and values as given into numbers, name -> [batch, ...]."""
         examples: Tensors = {name: finder(self.facts[f"{name}_ids"])(raw[name]) for name in ("user", "item") if f"{name}_ids" in self.facts}
         if self.experiment.model.history:
-            given = raw["time"] > 0
-            examples["time"] = tf.where(given, raw["time"], tf.int64.max // 2)
-            examples["at"] = tf.fill(tf.shape(given), tf.constant(-1, tf.int64))
+            examples["time"] = raw["time"]
+            examples["at"] = tf.where(raw["time"] != 0, tf.constant(BEFORE, tf.int64), tf.constant(ALL, tf.int64))
         for one in self._columns:
             value = raw[one["name"]]
             if one["kind"] == "number":
@@ -347,16 +356,23 @@ def whole(times: np.ndarray) -> np.ndarray:
     return np.round(times).astype(np.int64)
 
 
-def _visible(made: Catalogue, histories: Histories, times: np.ndarray) -> np.ndarray:
-    """[n] int64: of each event, the place in the histories that its user's earlier train events end before."""
-    from recsys.protocol import in_time
+def visible(made: Catalogue, times: np.ndarray) -> np.ndarray:
+    """[n] int64: of each event, the place in the histories that its user's train events before its second end at.
 
-    at = np.zeros(len(made.log), np.int64)
-    order = in_time(made.log)
+    Events of the same second are not seen: nothing says which came first, and a request, which has a time alone, is answered so too.
+
+    Args:
+        times: [n] int64, seconds.
+    """
+    at = np.zeros(len(times), np.int64)
+    order = np.lexsort((times, made.users))
     order = order[made.users[order] > 0]
+    if not len(order):
+        return at
     train = made.parts[order] == TRAIN
     before = np.cumsum(train) - train  # train events before each, over all users in the order of users
-    at[order] = before
+    new = np.r_[True, (np.diff(made.users[order]) != 0) | (np.diff(times[order]) != 0)]
+    at[order] = before[new][np.cumsum(new) - 1]
     return at
 
 

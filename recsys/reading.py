@@ -6,6 +6,7 @@ that messages can name them. 10 million rows of CSV take seconds and fit 4 GB.
 
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,11 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.config.wording import did_you_mean, listed
-from pipelines.data.tables import DELIMITERS, column, read_table, row
+from pipelines.data.tables import DELIMITERS, NAMED, LeftOut, column, read_table, rows
 from pipelines.errors import DataError
 from recsys.settings import InteractionData
-
-SHOWN = 1000  # bad rows that are named one by one
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,9 @@ class Log:
         item_table, user_table: the tables of items and users, or None; with their id columns.
         rows: [n] int64, place of each in the file, from 0.
         place: what the data are called.
-        skipped: rows left out as unreadable, each with its reason.
+        skipped: rows left out as unreadable, each with its reason; of more than 1,000 the first.
+        left_out: how many rows were.
+        lines: [rows of the file] the line of each, by its place; None where places tell it.
         notes: what a reader should know.
         digest: a short hash that changes when the data do.
     """
@@ -73,6 +74,8 @@ class Log:
     notes: tuple[str, ...] = ()
     digest: str = ""
     header: bool = True  # the file has a header row
+    left_out: int = 0
+    lines: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -98,8 +101,7 @@ class Log:
 
     def name(self, number: int) -> str:
         """What a person calls an interaction: the row of the file."""
-        place = int(self.rows[number])
-        return _named(self.path, self.place, self.header, place)
+        return _named(self.path, self.place, self.header, self.lines, [int(self.rows[number])])[0]
 
 
 def read_log(data: InteractionData) -> Log:
@@ -116,10 +118,10 @@ def read_log(data: InteractionData) -> Log:
     if data.source == "tfds":
         return _log(data, _from_tfds(data), place=str(data.name), path=None, digest=_tfds_digest(data))
     path = Path(str(data.path)).expanduser()
-    bad: list[str] = []
+    bad = LeftOut()
     ids = [name for name in (data.user_key, data.item_key, data.split_key, *data.categories) if name]
-    table = read_table(path, text=ids, names=data.columns, bad_rows=bad if data.on_bad_example == "skip" else None)
-    log = _log(data, table, place=str(path), path=path, digest=_file_digest(path))
+    table = read_table(path, text=ids, names=data.columns, left_out=bad if data.on_bad_example == "skip" else None)
+    log = _log(data, table, place=str(path), path=path, digest=_file_digest(path), lines=bad.lines)
     extra: dict[str, Any] = {}
     for setting in ("items", "users"):
         where, key = getattr(data, setting), getattr(data, f"{setting[:-1]}_key")
@@ -128,12 +130,14 @@ def read_log(data: InteractionData) -> Log:
             column(found, key, where, f"data.{setting[:-1]}_key")
             extra[f"{setting[:-1]}_table"] = found
     digest = hashlib.sha256((log.digest + "".join(_file_digest(Path(p)) for p in (data.items, data.users) if p)).encode()).hexdigest()[:16]
-    return replace(log, skipped=(*bad, *log.skipped), digest=digest, **extra)
+    return replace(log, skipped=(*bad.reasons, *log.skipped)[:NAMED], left_out=bad.count + log.left_out, digest=digest, **extra)
 
 
-def _log(data: InteractionData, table: pa.Table, *, place: str, path: Path | None, digest: str) -> Log:
+def _log(
+    data: InteractionData, table: pa.Table, *, place: str, path: Path | None, digest: str, lines: np.ndarray | None = None
+) -> Log:
     where = path if path is not None else place
-    say = partial(_named, path, place, not data.columns)
+    say = partial(_named, path, place, not data.columns, lines)
     bad: dict[int, str] = {}
 
     def ids_of(key: str | None, setting: str) -> tuple[np.ndarray | None, Ids | None]:
@@ -141,9 +145,7 @@ def _log(data: InteractionData, table: pa.Table, *, place: str, path: Path | Non
             return None, None
         guess = path is not None and path.suffix.lower() in DELIMITERS
         numbers, ids, missing = encode(column(table, key, where, setting), guess=guess)
-        for number in missing[:SHOWN]:
-            bad[int(number)] = f"no value in column {key} ({setting})"
-        bad.update(dict.fromkeys(missing[SHOWN:].tolist(), f"no value in column {key}"))
+        bad.update(dict.fromkeys(missing.tolist(), f"no value in column {key} ({setting})"))
         return numbers, ids
 
     users, user_ids = ids_of(data.user_key, "data.user_key")
@@ -168,7 +170,7 @@ def _log(data: InteractionData, table: pa.Table, *, place: str, path: Path | Non
         number = min(bad)
         more = f" (and {len(bad) - 1:,} more such rows)" if len(bad) > 1 else ""
         raise DataError(
-            f"{say(number)}: {bad[number]}{more}. Mend or remove the row, or set data.on_bad_example: skip; "
+            f"{say([number])[0]}: {bad[number]}{more}. Mend or remove the row, or set data.on_bad_example: skip; "
             "`quartet check` lists all such rows."
         )
     wanted = [
@@ -192,18 +194,24 @@ def _log(data: InteractionData, table: pa.Table, *, place: str, path: Path | Non
         path,
         digest=digest,
         header=not data.columns,
+        lines=lines,
     )
     if bad:
         keep = np.ones(len(log), bool)
         keep[list(bad)] = False
-        log = replace(log.take(keep), skipped=tuple(f"{say(number)}: {bad[number]}" for number in sorted(bad)[:SHOWN]))
+        named = sorted(bad)[:NAMED]
+        skipped = tuple(f"{name}: {bad[number]}" for name, number in zip(say(named), named))
+        log = replace(log.take(keep), skipped=skipped, left_out=len(bad))
     if not len(log):
         raise DataError(f"{place}: not one interaction can be read" + (f"; the first: {next(iter(bad.values()))}" if bad else ""))
     return log
 
 
-def _named(path: Path | None, place: str, header: bool, number: int) -> str:
-    return row(path, number if header else number - 1) if path is not None else f"{place}[{number}]"
+def _named(path: Path | None, place: str, header: bool, lines: np.ndarray | None, numbers: Sequence[int]) -> list[str]:
+    """What rows are called, by their place in the file."""
+    if path is None:
+        return [f"{place}[{number}]" for number in numbers]
+    return [f"{path}:{lines[number]}" for number in numbers] if lines is not None else rows(path, numbers, header=header)
 
 
 def encode(values: pa.ChunkedArray | pa.Array, *, guess: bool = False) -> tuple[np.ndarray, Ids, np.ndarray]:
@@ -276,7 +284,7 @@ def times_of(values: pa.ChunkedArray) -> tuple[np.ndarray, dict[int, Any]]:
     """[n] float64 seconds since 1970 (numbers as they are), NaN where there is no time, and those places with what stands there."""
     kind = values.type
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        found = _seconds(values.cast(pa.timestamp("us")))
+        found = _seconds(values.cast(pa.timestamp("us"), safe=False))  # what is finer than microseconds is cut off
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
         found = np.array([_time(value) for value in values.to_pylist()], np.float64)
     else:

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from pipelines.data.source import ArraySource, Source, Tensors
 from recsys.catalogue import Catalogue
+from recsys.features import unused
 from recsys.list_task import ListTask
 from recsys.models.towers import TowersModel
 from recsys.protocol import TRAIN, VALIDATION
@@ -20,6 +21,7 @@ class RetrievalTask(ListTask):
     """recsys.retrieval."""
 
     experiment: Retrieval
+    mixes = "The softmax over the items of the batch"
 
     @property
     def history_length(self) -> int:
@@ -34,6 +36,9 @@ class RetrievalTask(ListTask):
         self._shares = (made.counts / max(1, made.counts.sum())).astype(np.float32)
         arrays = {"user": users, "item": train.items, "at": at.astype(np.int64)}
         return ArraySource(arrays, title=made.log.place, fingerprint=f"{made.log.digest}-events-{len(users)}"), {}
+
+    def unused(self, made: Catalogue) -> list[str]:
+        return unused(made.features)
 
     def build(self, options: dict[str, Any]) -> TowersModel:
         model = TowersModel(self.experiment.model, features=list(self.facts["features"].values()), **options)

@@ -80,10 +80,10 @@ class SequentialTask(ListTask):
             place=made.log.place,
             fingerprint=f"{made.log.digest}-windows-{self.history_length}-{len(histories.items)}",
         )
-        if not len(source):
+        if not len(source) and not self.facts:
             raise DataError(f"{made.log.place}: no user has two events to train on; a next item needs one before it")
         self._sampler = Sampler(made.counts, self.experiment.loss.power)
-        return source, {"targets_per_window": source.targets / len(source)}
+        return source, {"targets_per_window": source.targets / max(1, len(source))}
 
     def build(self, options: dict[str, Any]) -> SequentialModel:
         model = SequentialModel(self.experiment.model, sampled=self.experiment.loss.name == "sampled", **options)

@@ -171,6 +171,8 @@ def _data_problems(data: InteractionData) -> list[tuple[str, str]]:
         if getattr(data, name) and data.source != "table":
             found.append((f"data.{name}", f"{name} is for source: table, not {data.source}"))
     kinds = [*data.numbers, *data.categories, *data.lists]
+    if data.group_by is not None:
+        found.append(("data.group_by", "interactions are divided by data.protocol or data.split_key; groups are not looked at"))
     twice = sorted({name for name in kinds if kinds.count(name) > 1})
     if twice:
         found.append(("data.numbers", f"column {twice[0]!r} is named twice among data.numbers, data.categories and data.lists"))
@@ -208,6 +210,16 @@ class Sequential(_Lists):
     task: Literal["recsys.sequential"]
     model: Annotated[Sasrec | Gru, Field(discriminator="name")]
     loss: SampledSoftmax = setting(SampledSoftmax, "the loss")
+
+    def problems(self) -> list[tuple[str, str]]:
+        found = super().problems()
+        for name in ("numbers", "categories", "lists", "users"):
+            if getattr(self.data, name):
+                text = "recsys.sequential knows a user by the ids of the history alone; recsys.retrieval and recsys.ranking take features"
+                found.append((f"data.{name}", text))
+        if self.data.items and not self.data.title_key:
+            found.append(("data.items", "recsys.sequential takes nothing but titles from the table of items (data.title_key)"))
+        return found
 
 
 class Retrieval(_Lists):

@@ -63,7 +63,11 @@ class Held:
 
 
 def held_out(made: Catalogue, part: int) -> Held | None:
-    """The users who have events in a part; what came in earlier parts is visible. None where there are none."""
+    """The users who have events in a part; what came in earlier parts is visible. None where there are none.
+
+    Of users whom train does not have nothing is visible, also where validation has events of theirs: the run does not know them, so
+    they are answered, and judged, without a history.
+    """
     log, parts = made.log, made.parts
     assert log.users is not None and log.user_ids is not None
     order = in_time(log)
@@ -82,11 +86,21 @@ def held_out(made: Catalogue, part: int) -> Held | None:
         counts = np.bincount(numbers[users[chosen]], minlength=int(who.sum()))
         return made.items[chosen], np.concatenate([[0], np.cumsum(counts)])
 
-    visible, visible_of = split(parts[order] < part)
+    visible, visible_of = split((parts[order] < part) & (made.users[order] > 0))
     held, held_of = split(parts[order] == part)
     known = np.zeros(len(log.user_ids), np.int32)
     known[log.users] = made.users
     return Held(known[who], log.user_ids.values[who], visible, visible_of, np.where(held > 0, held, COLD).astype(np.int32), held_of)
+
+
+def trained(made: Catalogue, users: np.ndarray) -> Held:
+    """These users of the run with their train events, and nothing held out."""
+    assert made.user_ids is not None
+    histories = made.histories((TRAIN,))
+    visible = [histories.of(int(user)) for user in users]
+    visible_of = np.concatenate([[0], np.cumsum([len(items) for items in visible])]).astype(np.int64)
+    items = np.concatenate(visible) if visible else np.zeros(0, np.int32)
+    return Held(users, made.user_ids.values[users - 1], items, visible_of, np.zeros(0, np.int32), np.zeros(len(users) + 1, np.int64))
 
 
 def packed(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -135,7 +149,10 @@ class Basis:
         if name == "popularity":
             made = baselines.popularity(self.train)
         elif name == "item_knn":
-            made = baselines.item_knn(self.train, settings.neighbours)
+            if baselines.knn_fits(self.train):
+                made = baselines.item_knn(self.train, settings.neighbours)
+            else:
+                self.notes.append("item_knn is left out: so many items have a user in common that it would take hours")
         elif not baselines.ease_fits(self.train):
             self.notes.append(f"EASE is left out: {self.train.shape[0] - 1:,} users x {self.items:,} items do not fit its memory")
         else:
@@ -185,6 +202,25 @@ def packed_all(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return np.array([plain[start:stop].tobytes() for start, stop in pairwise(offsets)] + [b""], object)[:-1]
 
 
+def titles_of(made: Catalogue) -> list[str]:
+    """What the items are called, by number: their titles, or else their ids."""
+    assert made.item_ids is not None
+    return made.titles or [str(value) for value in made.item_ids.values.tolist()]
+
+
+def shown_users(made: Catalogue, count: int, *, length: int, exclude_seen: bool) -> UserSource:
+    """At most `count` users of train, evenly apart, with their train events: for looking at lists where nobody is held out to judge by."""
+    assert made.user_ids is not None and made.item_ids is not None
+    held = trained(made, np.asarray(spread(len(made.user_ids), count), np.int32) + 1)
+    basis = Basis(sparse.csr_matrix((1, len(made.item_ids) + 1), dtype=np.float32), made.counts, titles_of(made))
+    return UserSource(held, basis, length=length, exclude_seen=exclude_seen, place=made.log.place, fingerprint=f"{made.log.digest}-shown")
+
+
+def spread(count: int, wanted: int) -> list[int]:
+    """At most `wanted` places of `count`, evenly apart."""
+    return sorted({int(place) for place in np.linspace(0, count - 1, min(wanted, count))}) if count and wanted else []
+
+
 def user_sources(made: Catalogue, *, length: int, exclude_seen: bool) -> dict[str, UserSource]:
     """validation and test, as far as the protocol has them."""
     assert made.user_ids is not None and made.item_ids is not None
@@ -194,9 +230,8 @@ def user_sources(made: Catalogue, *, length: int, exclude_seen: bool) -> dict[st
         shape=(len(made.user_ids) + 1, len(made.item_ids) + 1),
     )
     matrix.data[:] = 1.0
-    titles = made.titles or [str(value) for value in made.item_ids.values.tolist()]
     people = {name: held_out(made, number) for number, name in enumerate(NAMES) if number != TRAIN}
-    basis = Basis(matrix, made.counts, titles, people["validation"])
+    basis = Basis(matrix, made.counts, titles_of(made), people["validation"])
     return {
         name: UserSource(
             held,

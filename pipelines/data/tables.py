@@ -3,12 +3,17 @@
 A row is named by its line in a text file (the header is line 1), and counted from 1 in Parquet.
 """
 
+import contextlib
 import csv
 import json
-from collections.abc import Collection, Sequence
+from array import array
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from pipelines.config.wording import did_you_mean, listed
@@ -18,9 +23,31 @@ DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".psv": "|"}
 JSON_LINES = (".jsonl", ".ndjson")
 PARQUET = (".parquet", ".pq")
 SUFFIXES = (*DELIMITERS, *JSON_LINES, *PARQUET)
+NAMED = 1000  # rows left out that are named one by one
 
 
-def read_table(path: str | Path, *, text: Collection[str] = (), names: Sequence[str] | None = None, bad_rows: list[str] | None = None,
+@dataclass
+class LeftOut:
+    """Rows that could not be read and were left out.
+
+    Attributes:
+        count: how many.
+        reasons: where and why, of the first 1,000.
+        lines: [rows] int64, the line of each row of the table that was read; None where none was left out.
+    """
+
+    count: int = 0
+    reasons: list[str] = field(default_factory=list)
+    lines: np.ndarray | None = None
+
+    def add(self, reason: str) -> None:
+        """One more."""
+        self.count += 1
+        if len(self.reasons) < NAMED:
+            self.reasons.append(reason)
+
+
+def read_table(path: str | Path, *, text: Collection[str] = (), names: Sequence[str] | None = None, left_out: LeftOut | None = None,
                ) -> pa.Table:
     """The whole table. CSV and TSV need a header row; text is UTF-8, with or without a byte order mark.
 
@@ -28,8 +55,8 @@ def read_table(path: str | Path, *, text: Collection[str] = (), names: Sequence[
         path: the format is that of the ending, one of SUFFIXES.
         text: columns to read as text whatever they look like (`007` stays `007`, `NA` stays `NA`); those not there are passed over.
         names: the columns of a CSV or TSV file that has no header row; its first row is then data.
-        bad_rows: rows of a CSV or TSV file with too few or too many fields are left out and put here, each with its reason,
-            instead of raising.
+        left_out: rows with too few or too many fields, and lines that are no JSON object or whose values are of another kind than those
+            of most lines, are left out and counted here, instead of raising.
 
     Raises:
         DataError: names the file and the line of what cannot be read.
@@ -40,9 +67,9 @@ def read_table(path: str | Path, *, text: Collection[str] = (), names: Sequence[
         raise DataError(f"{path} is not a file" if path.exists() else f"{path} does not exist")
     try:
         if suffix in DELIMITERS:
-            table = _read_csv(path, DELIMITERS[suffix], text, names, bad_rows)
+            table = _read_csv(path, DELIMITERS[suffix], text, names, left_out)
         elif suffix in JSON_LINES:
-            table = _read_json(path)
+            table = _read_json(path, left_out)
         elif suffix in PARQUET:
             import pyarrow.parquet
 
@@ -102,48 +129,81 @@ def class_names(labels: Sequence[str]) -> list[str]:
 
 def row(path: str | Path, number: int) -> str:
     """`file:line` of the data row `number` (from 0); reads the file again, so for messages only."""
-    path = Path(path)
-    suffix = path.suffix.lower()
-    if suffix in DELIMITERS:
-        with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
-            reader = csv.reader(file, delimiter=DELIMITERS[suffix])
-            seen, start = -2, 1
-            for record in reader:
-                seen += bool(record)
-                if seen == number:
-                    return f"{path}:{start}"
-                start = reader.line_num + 1
-    elif suffix in JSON_LINES:
-        with open(path, encoding="utf-8-sig", errors="replace") as file:
-            lines = (line for line, content in enumerate(file, 1) if content.strip())
+    return rows(path, [number])[0]
+
+
+def rows(path: str | Path, numbers: Sequence[int], *, header: bool = True) -> list[str]:
+    """`file:line` of each of the data rows `numbers` (from 0), in one pass over the file.
+
+    Args:
+        header: a CSV or TSV file has a header row.
+    """
+    path, wanted = Path(path), set(numbers)
+    suffix, last, found = path.suffix.lower(), max(numbers, default=-1), dict[int, int]()
+    if suffix in (*DELIMITERS, *JSON_LINES):
+        with open(path, encoding="utf-8-sig", errors="replace", newline="" if suffix in DELIMITERS else None) as file:
+            if suffix in DELIMITERS:
+                lines = (line for line, _ in _records(csv.reader(file, delimiter=DELIMITERS[suffix]), header))
+            else:
+                lines = (line for line, content in enumerate(file, 1) if content.strip())
             for seen, line in enumerate(lines):
-                if seen == number:
-                    return f"{path}:{line}"
-    return f"{path}, row {number + 1}"
+                if seen in wanted:
+                    found[seen] = line
+                if seen == last:
+                    break
+    return [f"{path}:{found[number]}" if number in found else f"{path}, row {number + 1}" for number in numbers]
 
 
-def _read_csv(path: Path, delimiter: str, text: Collection[str], names: Sequence[str] | None = None, bad_rows: list[str] | None = None,
+def _records(reader: Any, header: bool) -> Iterator[tuple[int, list[str]]]:
+    """Each data record with the line that it begins at."""
+    start, first = 1, header
+    for record in reader:
+        if record and not first:
+            yield start, record
+        first, start = first and not record, reader.line_num + 1
+
+
+def _read_csv(path: Path, delimiter: str, text: Collection[str], names: Sequence[str] | None = None, left_out: LeftOut | None = None,
               ) -> pa.Table:
     import pyarrow.csv
 
-    def left_out(found: Any) -> str:
-        where = f"{path}:{found.number}" if found.number is not None else f"{path}: row {found.text[:60]!r}"
-        if bad_rows is not None:
-            bad_rows.append(f"{where}: {found.actual_columns} fields where {found.expected_columns} are needed")
+    bad: list[Any] = []
+
+    def skip(found: Any) -> str:
+        bad.append(found if len(bad) < NAMED else None)
         return "skip"
 
     try:
         table = pyarrow.csv.read_csv(
             path, read_options=pyarrow.csv.ReadOptions(column_names=list(names)) if names else None,
             parse_options=pyarrow.csv.ParseOptions(
-                delimiter=delimiter, newlines_in_values=bad_rows is None, invalid_row_handler=None if bad_rows is None else left_out),
+                delimiter=delimiter, newlines_in_values=left_out is None, invalid_row_handler=None if left_out is None else skip),
             convert_options=pyarrow.csv.ConvertOptions(column_types={name: pa.string() for name in text}))
     except pa.ArrowInvalid as error:
         raise DataError(_blame_csv(path, delimiter, names) or f"{path} cannot be read: {str(error).splitlines()[0]}") from error
     if any(pa.types.is_binary(column.type) for column in table.columns):
         # pyarrow makes a column of bytes where the text is not UTF-8
         raise DataError(_blame_encoding(path) or f"{path} is not UTF-8; save it as UTF-8")
+    if bad and left_out is not None:
+        _name_lines(path, delimiter, table, names is None, bad, left_out)
     return table
+
+
+def _name_lines(path: Path, delimiter: str, table: pa.Table, header: bool, bad: Sequence[Any], left_out: LeftOut) -> None:
+    """Finds the lines of the rows that were read and of those that were left out; pyarrow, which reads in parallel, knows none."""
+    lines, reasons, needed = array("q"), LeftOut(), table.num_columns
+    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file, contextlib.suppress(csv.Error):
+        for line, record in _records(csv.reader(file, delimiter=delimiter), header):
+            if len(record) == needed:
+                lines.append(line)
+            else:
+                reasons.add(f"{path}:{line}: {len(record)} fields where {needed} are needed")
+    left_out.count += len(bad)
+    if len(lines) == table.num_rows and reasons.count == len(bad):
+        left_out.reasons += reasons.reasons
+        left_out.lines = np.array(lines, np.int64)
+    else:  # quotes that Python's reader understands otherwise
+        left_out.reasons += [f"{path}: row {one.text[:60]!r}: {one.actual_columns} fields where {needed} are needed" for one in bad if one]
 
 
 def _blame_csv(path: Path, delimiter: str, names: Sequence[str] | None = None) -> str | None:
@@ -178,7 +238,7 @@ def _blame_encoding(path: Path) -> str | None:
     return None
 
 
-def _read_json(path: Path) -> pa.Table:
+def _read_json(path: Path, left_out: LeftOut | None = None) -> pa.Table:
     import pyarrow.json
 
     if not path.stat().st_size:
@@ -186,7 +246,48 @@ def _read_json(path: Path) -> pa.Table:
     try:
         return pyarrow.json.read_json(path)
     except pa.ArrowInvalid as error:
+        good = _good_lines(path, left_out) if left_out is not None else b""
+        if good:
+            return pyarrow.json.read_json(pa.BufferReader(good))
         raise DataError(_blame_json(path) or f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+
+
+def _good_lines(path: Path, left_out: LeftOut) -> bytes:
+    """The lines that are JSON objects whose values are of the kinds that most lines have; the others are left out."""
+    kinds: Counter[frozenset[tuple[str, str]]] = Counter()
+    parsed: list[tuple[int, bytes, frozenset[tuple[str, str]]]] = []
+    bad: list[tuple[int, str]] = []
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+            if not text.strip():
+                continue
+            try:
+                value = json.loads(text.decode("utf-8"))
+            except UnicodeDecodeError as error:
+                bad.append((number, f"byte {text[error.start]:#04x} is not UTF-8"))
+            except json.JSONDecodeError as error:
+                bad.append((number, f"no JSON: {error.msg} at column {error.colno}"))
+            else:
+                if not isinstance(value, dict):
+                    bad.append((number, f'{_kind(value)} where an object such as {{"column": "value"}} is needed'))
+                    continue
+                kind = frozenset((key, _kind(item)) for key, item in value.items() if item is not None)
+                kinds[kind] += 1
+                parsed.append((number, text.rstrip(b"\r\n") + b"\n", kind))
+    usual: dict[str, Counter[str]] = {}
+    for some, count in kinds.items():
+        for key, kind_of in some:
+            usual.setdefault(key, Counter())[kind_of] += count
+    most = {key: counts.most_common(1)[0][0] for key, counts in usual.items()}
+    odd = {some: next(((key, kind_of) for key, kind_of in sorted(some) if kind_of != most[key]), None) for some in kinds}
+    bad += [(number, f"{odd[some][0]} is {odd[some][1]} here and {most[odd[some][0]]} elsewhere")  # type: ignore[index]
+            for number, _, some in parsed if odd[some]]
+    for number, reason in sorted(bad):
+        left_out.add(f"{path}:{number}: {reason}")
+    kept = [(number, line) for number, line, some in parsed if not odd[some]]
+    left_out.lines = np.array([number for number, _ in kept], np.int64)
+    return b"".join(line for _, line in kept)
 
 
 def _blame_json(path: Path) -> str | None:

@@ -82,6 +82,6 @@ def _limits(content: Mapping[str, Any]) -> list[str]:
             worst = min(known, key=lambda row: row["recall"])
             said.append(f"Weakest class on test: {worst['class']}, of which {words.number(float(worst['recall']), 'recall')} are found.")
     if content["skipped"]:
-        said.append(f"{words.counted(len(content['skipped']), 'unreadable example')} left out of the data.")
+        said.append(f"{words.counted(len(content['skipped']) + content['more_skipped'], 'unreadable example')} left out of the data.")
     said.append("The figures hold for data like those that it was judged on; how it does on others is not known.")
     return said

@@ -68,6 +68,7 @@ def write_report(
         "metrics": {name: asdict(metric) for name, metric in metrics.items()},
         "timing": dict(timing), "time": dict(meter or {}),
         "data": _data(splits), "notes": list(dict.fromkeys(said)), "skipped": list(splits.skipped) if splits else [],
+        "more_skipped": splits.more_skipped if splits else 0,
         "seeds": [dict(seed) for seed in seeds], "spread": _spread(seeds),
         "changed": [asdict(change) for change in changed_settings(settings, leave_out=("tune",))] if settings else [],
         "settings": settings.model_dump(mode="json") if settings else {}, "environment": dict(environment or {}),

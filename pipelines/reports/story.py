@@ -143,9 +143,11 @@ class Story:
         blocks: list[Block] = [facts_table({**{f"{split} examples": count for split, count in data["examples"].items()}, **data["facts"]})]
         if not skipped:
             return [*blocks, Paragraph("No example was skipped.")]
-        more = len(skipped) - SKIPPED_SHOWN
-        rest = [f"and {more:,} more, in report.json"] if more > 0 else []
-        heading = Paragraph(f"Skipped as unreadable: {words.counted(len(skipped), 'example')}.")
+        total = len(skipped) + self.content["more_skipped"]
+        more = total - SKIPPED_SHOWN
+        which = f"the first {len(skipped):,} " if total > len(skipped) else ""
+        rest = [f"and {more:,} more, {which}in report.json"] if more > 0 else []
+        heading = Paragraph(f"Skipped as unreadable: {words.counted(total, 'example')}.")
         return [*blocks, heading, Bullets([*skipped[:SKIPPED_SHOWN], *rest])]
 
     def _settings(self) -> Table:

@@ -67,6 +67,9 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
     else:
         source, splits = new_data(run, data, split, [text for text in overrides if text.startswith("data.")])
         named, notes = split or data.stem, [f"Judged on {data}.", *splits.notes]
+    reason = run.task.cannot_judge(source)
+    if reason is not None:
+        raise ConfigError(f"{'--split' if data is None else '--data'}: {reason}")
     setup = time.perf_counter() - began
     evaluator = Evaluator(run.task, run.model, source, machine=run.machine, data=experiment.data,  # type: ignore[attr-defined]
                           batch=batch_size(experiment.evaluate, experiment.train.batch_size))
@@ -81,7 +84,7 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
     timing = {"setup_seconds": setup, "evaluation_seconds": seconds, "examples_per_second": len(source) / seconds}
     report = write_report(
         target, task=experiment.task, experiment=run.name, run=run.folder.path.name, judgements={named: judgement}, timing=timing,
-        splits=Splits(splits.train, splits.validation, splits.test, run.task.facts, splits.skipped, splits.notes), settings=experiment,
+        splits=replace(splits, facts=run.task.facts), settings=experiment,
         run_folder=run.folder.path, notes=notes,
         environment={**environment.facts(), **devices.describe(run.machine), "data": {named: source.fingerprint()}})
     return Evaluated(named, judgement, target, notes, report)

@@ -34,10 +34,11 @@ def describe(session: "Session", name: str, say: Callable[[str], None]) -> None:
         f"{', '.join(machine.devices)}{' with XLA' if machine.xla else ''}; {session.feed.said}"
     )
     has_norm = any(isinstance(layer, keras.layers.BatchNormalization) for layer in session.model._flatten_layers())
-    if has_norm and machine.replicas > 1 and not session.step.train.micro_batch_size:
+    mixing = [*(["BatchNormalization"] if has_norm else []), *([session.task.mixes] if session.task.mixes else [])]
+    if mixing and machine.replicas > 1 and not session.step.train.micro_batch_size:
         say(
-            f"BatchNormalization sees the {plan.micro} examples of one device; for the same training on any number of devices, set "
-            f"train.micro_batch_size (a divisor of {plan.batch // machine.replicas})"
+            f"{' and '.join(mixing)} {'see' if len(mixing) > 1 else 'sees'} the {plan.micro} examples of one device; for the same training "
+            f"on any number of devices, set train.micro_batch_size (a divisor of {plan.batch // machine.replicas})"
         )
 
 

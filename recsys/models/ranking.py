@@ -14,6 +14,7 @@ from recsys.models.store import FeatureStore, FeatureVectors, HistoryStore, by_n
 from recsys.settings import Dcn, Dlrm
 
 HISTORY_VALUES = {"residual": "float32", "time": "int64"}
+BEFORE, ALL = -1, -2  # of `at`: the history before `time`; all of it, and the time is a second after its last
 LAG = 3.0  # scale of the logarithm of a rating's age, s, in the plain mean of recent ratings
 
 
@@ -21,7 +22,7 @@ class RankingModel(keras.Model):
     """[batch] float32: a rating, or the logit of a click.
 
     Inputs: `user`, `item` [batch] int32 (0: unknown) where the data have them; each feature of the events by name; with a history
-    `at` [batch] int64 (the place in the store that the example's history ends before; -1: all of it) and `time` [batch] int64.
+    `at` [batch] int64 (the place in the store that the example's history ends before, or BEFORE or ALL) and `time` [batch] int64, s.
 
     Args:
         settings: the model section.
@@ -123,12 +124,16 @@ class RankingModel(keras.Model):
         """
         store = self.history
         start, stop = store.bounds(inputs["user"])
-        stop = tf.where(inputs["at"] < 0, stop, tf.minimum(inputs["at"], stop))
+        at, times = inputs["at"], tf.convert_to_tensor(store.values["time"])
+        newest = tf.gather(times, tf.maximum(stop - 1, 0))
+        now = tf.where(at == ALL, newest + 1, inputs["time"])
+        before = store.before(start, stop, inputs["time"], "time")
+        stop = tf.where(at == ALL, stop, tf.where(at == BEFORE, before, tf.minimum(at, stop)))
         places, there = store.places(start, stop, self.settings.history)
         count = tf.math.log1p(tf.cast(stop - start, tf.float32))[:, None] / 5.0
         items = tf.where(there, tf.gather(tf.convert_to_tensor(store.items), places), 0)
         residual = tf.where(there, tf.gather(tf.convert_to_tensor(store.values["residual"]), places), 0.0)
-        lag = inputs["time"][:, None] - tf.gather(tf.convert_to_tensor(store.values["time"]), places)
+        lag = now[:, None] - tf.gather(times, places)
         age = tf.math.log1p(tf.cast(tf.maximum(lag, 0), tf.float32))
         query = tf.cast(self.query(inputs["item"]), self.compute_dtype) + self._features_of(self.query_features, inputs["item"])
         keys = tf.cast(self.key(items), self.compute_dtype) + self._features_of(self.key_features, items)

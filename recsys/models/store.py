@@ -53,6 +53,18 @@ class HistoryStore(keras.layers.Layer):
         offsets = tf.convert_to_tensor(self.offsets)
         return tf.gather(offsets, users), tf.gather(offsets, users + 1)
 
+    def before(self, start: tf.Tensor, stop: tf.Tensor, bound: tf.Tensor, name: str) -> tf.Tensor:
+        """The first of start .. stop - 1 whose value `name`, which never falls within a user, is not below `bound`; `stop` without one.
+
+        All [batch] int64. By halves, so that it costs little however long the histories are.
+        """
+        values = tf.convert_to_tensor(self.values[name])
+        for _ in range(self.events.bit_length()):
+            middle = (start + stop) // 2
+            lower = (start < stop) & (tf.gather(values, tf.minimum(middle, self.events - 1)) < bound)
+            start, stop = tf.where(lower, middle + 1, start), tf.where(lower, stop, middle)
+        return start
+
     def places(self, start: tf.Tensor, stop: tf.Tensor, length: int) -> tuple[tf.Tensor, tf.Tensor]:
         """The last `length` events of start .. stop - 1, newest last: (places [batch, length] int64, there [batch, length] bool)."""
         places = stop[:, None] - length + tf.range(length, dtype=tf.int64)

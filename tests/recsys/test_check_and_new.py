@@ -4,7 +4,7 @@ import pytest
 
 from pipelines.config.load import from_text
 from pipelines.config.new import new
-from pipelines.errors import DataError
+from pipelines.errors import ConfigError, DataError
 from recsys.check import check_interactions
 from tests.recsys.made import ROWS, experiment, table
 
@@ -44,6 +44,35 @@ def test_few_events_times_cold_items_and_leaks(tmp_path):
     assert some(findings(table(tmp_path, equal)), "all times are equal") == "warning"
     clean = findings(table(tmp_path), protocol="time", test=0.2, validation=0.2)
     assert some(clean, "no test event is older than the newest of train") == "note"
+
+
+@pytest.mark.parametrize(("loss", "events"), [("rating", 60), ("click", 120)])
+def test_events_are_divided_as_in_training(tmp_path, loss, events):
+    """Of repeated pairs the last counts where ratings are foretold, all where clicks are; in check as in training."""
+    from recsys.tasks import TASKS
+
+    text = "user,item,rating,time,mood\n" + "".join(f"{n % 3},{n % 20},{n % 2},{n},x\n" for n in range(120))
+    settings = experiment(table(tmp_path, text), "recsys.ranking", {"test": 0.25, "validation": 0.25}, loss={"name": loss})
+    splits = TASKS["recsys.ranking"](settings).splits()
+    found = {name: part["examples"] for name, part in check_interactions(settings).splits.items()}
+    assert found == {"train": events / 2, "validation": events / 4, "test": events / 4}
+    assert found == {name: len(getattr(splits, name)) for name in found}
+
+
+def test_features_that_a_task_does_not_take_are_said(tmp_path):
+    path = table(tmp_path)
+    for key, value in (("numbers", ["time"]), ("categories", ["mood"]), ("lists", ["mood"]), ("users", str(path)), ("items", str(path))):
+        with pytest.raises(ConfigError, match=f"data.{key}.*recsys.sequential"):
+            experiment(path, data={key: value})
+    with pytest.raises(ConfigError, match=r"data.group_by.*data.protocol"):
+        experiment(path, "recsys.ranking", {"group_by": "mood"})
+    experiment(path, data={"items": str(path), "title_key": "mood"})
+    found = findings(path, "recsys.retrieval", categories=["mood"])
+    assert some(found, "Column mood is not used: it differs between events of one item") == "warning"
+    from recsys.tasks import TASKS
+
+    notes = TASKS["recsys.retrieval"](experiment(path, "recsys.retrieval", {"categories": ["mood"]})).splits().notes
+    assert any("Column mood is not used" in note for note in notes)
 
 
 def test_new_writes_an_experiment_that_loads(tmp_path):

@@ -103,6 +103,87 @@ def test_item_knn_and_popularity():
     cosine = (dense.T @ dense) / np.outer(norms, norms)
     np.fill_diagonal(cosine, 0)
     np.testing.assert_allclose(baselines.item_knn(x, 10)(x), dense @ cosine, atol=1e-6)
-    assert baselines.popularity(x)(x)[0].tolist() == [2, 2, 2, 1]
+    assert baselines.popularity(x).tolist() == [2, 2, 2, 1]
     lists = baselines.top(baselines.popularity(x), x, x, 3, np.array([False, True, True, True]))
     assert lists.tolist() == [[2, 3, 0], [3, 0, 0], [1, 0, 0]]
+
+
+@pytest.mark.parametrize("k", [1, 3, 10, 40])
+def test_recall_mrr_and_map_are_keras_rs(case, k):
+    """MAP is divided there by all relevant items, also where the list is shorter than these."""
+    import keras_rs
+
+    scores, relevant, lists, users, items = case
+    held = relevant.sum(1)
+    found = metrics.per_user(metrics.hits(lists, users, items, ITEMS), held, k)
+    found["map"] *= np.minimum(k, held) / held
+    for name, kind in (("recall", "RecallAtK"), ("mrr", "MeanReciprocalRank"), ("map", "MeanAveragePrecision")):
+        measure = getattr(keras_rs.metrics, kind)(k=k)
+        measure.update_state(relevant.astype(np.float32), scores.astype(np.float32))
+        assert found[name].mean() == pytest.approx(float(measure.result()), abs=1e-6), name
+
+
+@pytest.mark.parametrize("k", [1, 5, 10])
+def test_hit_rate_is_scikit_learns(case, k):
+    """With one item held out it is the accuracy of the first k classes."""
+    from sklearn.metrics import top_k_accuracy_score
+
+    scores, _, lists, _, _ = case
+    held = np.random.default_rng(4).integers(0, ITEMS, USERS)
+    found = metrics.per_user(metrics.hits(lists, np.arange(USERS), held + 1, ITEMS), np.ones(USERS, int), k)
+    assert found["hit_rate"].mean() == pytest.approx(top_k_accuracy_score(held, scores, k=k, labels=np.arange(ITEMS)))
+
+
+def test_auc_by_users_is_what_drawing_users_gives():
+    """Users who click more or less than others: drawn whole, they spread more than their events would."""
+    from pipelines.reports.intervals import resample_counts
+
+    rng = np.random.default_rng(0)
+    users = np.repeat(np.arange(60), 25)
+    liking = rng.normal(0, 1.5, 60)[users]
+    true = (rng.random(len(users)) < 1 / (1 + np.exp(-liking))).astype(float)
+    said = np.round(1 / (1 + np.exp(-rng.normal(0.7 * liking, 1.0))), 2)
+    drawn = [
+        roc_auc_score(true, said, sample_weight=counts[users]) for block in resample_counts(60, resamples=600) for counts in block
+    ]
+    low, value, high = auc(said, true, users)
+    assert value == pytest.approx(roc_auc_score(true, said))
+    assert (high - low) / 3.92 == pytest.approx(np.std(drawn), rel=0.12)
+    plain_low, _, plain_high = auc(said, true)
+    assert high - low > 1.2 * (plain_high - plain_low)
+    alone = auc(said, true, np.arange(len(true)))  # every event a user: DeLong's
+    assert alone[0] == pytest.approx(plain_low, abs=1e-3) and alone[2] == pytest.approx(plain_high, abs=1e-3)
+
+
+@pytest.mark.parametrize("k", [1, 4, 9, 30, 50])
+def test_the_best_are_those_of_a_whole_stable_sort(k):
+    rng = np.random.default_rng(k)
+    values = rng.integers(0, 6, (300, 30)).astype(np.float32)  # ties everywhere, of zeros too
+    seen = sparse.csr_matrix((rng.random((300, 30)) < 0.3).astype(np.float32))
+    allowed = rng.random(30) < 0.9
+    allowed[0] = False
+    for scores in (lambda rows: values[rows.toarray()[:, 0].astype(int)], values[0]):
+        numbers = sparse.csr_matrix(np.arange(300, dtype=np.float32)[:, None])
+        expected = np.where(allowed, values if callable(scores) else np.tile(scores, (300, 1)), -np.inf)
+        expected[seen.toarray() > 0] = -np.inf
+        order = np.argsort(-expected, axis=1, kind="stable")[:, :k]
+        order = np.where(np.isfinite(np.take_along_axis(expected, order, 1)), order, 0)
+        found = baselines.top(scores, numbers, seen, k, allowed)
+        assert np.array_equal(found, np.pad(order, ((0, 0), (0, k - order.shape[1]))))
+
+
+def test_item_knn_keeps_the_nearest_and_is_left_out_where_it_would_take_hours(monkeypatch):
+    from recsys.settings import RankedEvaluate
+    from recsys.users import Basis
+
+    rng = np.random.default_rng(2)
+    x = sparse.csr_matrix((rng.random((50, 20)) < 0.3).astype(np.float32))
+    dense = x.toarray()
+    norms = np.linalg.norm(dense, axis=0)
+    cosine = (dense.T @ dense) / np.outer(norms, norms)
+    np.fill_diagonal(cosine, 0)
+    bound = np.sort(cosine, axis=1)[:, -4][:, None]
+    np.testing.assert_allclose(baselines.item_knn(x, 4)(x), dense @ np.where(cosine < bound - 1e-6, 0, cosine).T, atol=1e-5)
+    monkeypatch.setattr(baselines, "PAIRS", 10)
+    basis = Basis(x, np.zeros(20), [])
+    assert basis.scores("item_knn", RankedEvaluate()) is None and "item_knn is left out" in basis.notes[0]

@@ -103,3 +103,19 @@ def test_features_of_items_and_events(tmp_path):
     assert made.item_features["year"][3] == 0.0  # not in the table: as the mean
     with pytest.raises(DataError, match=r"no column .genres. .*did you mean genre"):
         load(experiment(table(tmp_path), "recsys.ranking", data={"items": str(items), "lists": ["genres"]}).data)
+
+
+def test_tables_of_items_and_users_teach_only_what_train_has(tmp_path):
+    """An item and a user that test alone has, of extreme values: what is learned is as without them."""
+    text = ROWS + "99,z,3.0,900,good\n"
+    items = "item,genre,year\na,fun,1990\nb,fun,2000\nc,sad,2005\nd,sad,2010\n"
+    users = "user,age\n7,20\n9,30\n12,40\n30,50\n"
+    data = {"numbers": ["year", "age"], "categories": ["genre"], "protocol": "time", "test": 0.05, "validation": 0.0}
+    found = []
+    for more in (("", ""), ("z,weird,1000000\n", "99,100000\n")):
+        texts = {"items": items + more[0], "users": users + more[1]}
+        paths = {name: str(table(tmp_path, whole, f"{name}.csv")) for name, whole in texts.items()}
+        made, _ = load(experiment(table(tmp_path, text), "recsys.ranking", data={**data, **paths}).data)
+        assert made.log.item_ids.values[made.log.items[made.parts == TEST]].tolist() == ["z"]
+        found.append(made.features)
+    assert found[0] == found[1] and found[0][0]["mean"] == pytest.approx(2001.25)

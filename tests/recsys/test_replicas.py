@@ -36,21 +36,26 @@ CASES = {
         "model": {"name": "dcn", "width": 4, "hidden": [8], "history": 4, "dropout": 0.1},
     },
 }
+CASES |= {f"{name}, ids in tables": case for name, case in CASES.items()}
 PROGRAM = """
 import json, sys
 import numpy as np
 from pipelines.config.load import from_dict
 from pipelines.training.session import assemble
+import recsys.models.store as store
 from recsys.tasks import TASKS
 out, replicas, cases = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
 found = {}
 for name, values in cases.items():
     values["train"]["devices"] = replicas
+    store.SPARSE_FROM = 10 if name.endswith("in tables") else 50_000
     experiment = from_dict(values, [], check_paths=False)
     one = assemble(experiment, TASKS[experiment.task])
     _, carry = one.step(one.feed.iterator(0, one.steps), 0, one.steps, one.step.fresh())
     assert bool(carry.finite)
-    found[name] = np.concatenate([np.ravel(weight.numpy()) for weight in one.weights])
+    tables = [table.variable for table in one.tables.tables]
+    assert bool(tables) == name.endswith("in tables")
+    found[name] = np.concatenate([np.ravel(weight.numpy()) for weight in [*one.weights, *tables]])
 np.savez(out, **found)
 """
 
@@ -78,3 +83,22 @@ def test_two_replicas_are_one_device(weights, case):
     one, two = weights[0][case], weights[1][case]
     assert np.abs(one).max() > 0.01
     np.testing.assert_allclose(two, one, atol=1e-5)
+
+
+@pytest.mark.parametrize(("micro", "replicas", "said"), [(None, 2, True), (32, 2, False), (None, 1, False)])
+def test_that_the_softmax_sees_one_devices_examples_is_said_at_the_start(micro, replicas, said):
+    from types import SimpleNamespace
+
+    from pipelines.training.insight import describe
+    from recsys.retrieval import RetrievalTask
+
+    plan = SimpleNamespace(batch=64, micro=64 // replicas, replicas=replicas, accumulation=1)
+    session = SimpleNamespace(
+        machine=SimpleNamespace(replicas=replicas, precision="float32", devices=["a"] * replicas, xla=False),
+        plan=plan, splits=SimpleNamespace(train=[1], validation=None, test=None), weights=[], tables=SimpleNamespace(tables=[]), steps=1,
+        feed=SimpleNamespace(said=""), model=SimpleNamespace(_flatten_layers=list), task=RetrievalTask,
+        step=SimpleNamespace(train=SimpleNamespace(micro_batch_size=micro)),
+    )
+    lines: list[str] = []
+    describe(session, "retrieval", lines.append)
+    assert any("softmax over the items of the batch sees the 32 examples of one device" in line for line in lines) == said

@@ -175,6 +175,23 @@ def test_clicks_in_criteos_form(tmp_path):
     assert likely.values["prediction"] > unlikely.values["prediction"]
 
 
+@pytest.mark.parametrize("config", ["recsys/quickstart", "recsys/movielens_retrieval"])
+def test_tensorboard_has_lists_also_without_validation(tmp_path, config):
+    """As the MovieLens experiments are shipped, that train on all but the last event."""
+    from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
+
+    made = MADE if config == "recsys/movielens_retrieval" else ()
+    settings = ("data.validation=0.0", "monitor.tensorboard=true", "evaluate.sample_users=3", "train.keep=last")
+    run, _ = trained(tmp_path, config, *made, *settings)
+    events = EventMultiplexer().AddRunsFromDirectory(str(run.folder.tensorboard)).Reload()
+    tags = [tag for tags in events.PluginRunToTagToContent("text").values() for tag in tags if tag.startswith("lists/user")]
+    assert len(tags) == 3
+    name = next(name for name, tags in events.PluginRunToTagToContent("text").items() if any(tag.startswith("lists/") for tag in tags))
+    text = events.Tensors(name, tags[0])[-1].tensor_proto.string_val[0].decode()
+    assert "latest: Theme" in text and "1. Theme" in text and "held out" not in text
+    assert list(run.folder.tensorboard.rglob("projector_config.pbtxt")) and list(run.folder.tensorboard.rglob("items*.tsv"))
+
+
 def test_windows_hold_every_next_item_once():
     items, offsets = np.arange(1, 24, dtype=np.int32), np.array([0, 0, 11, 12, 23])
     source = WindowSource(items, offsets, 4, place="made", fingerprint="x")
