@@ -60,7 +60,7 @@ class CommandTask(SpeechTask):
             from speech.copies import with_copies
 
             made = replace(made, train=with_copies(made.train, augment, self.experiment.data.rate, self.experiment.train.seed))
-        return made
+        return self.begun(made)
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         """One recording to the window that the model hears, int16 [window]."""

@@ -62,7 +62,7 @@ class TranscriptionTask(SpeechTask):
         return Alphabet(self.facts["unit"], tuple(self.facts["tokens"]))
 
     def splits(self) -> Splits:
-        return load_transcripts(self.experiment, self.decode)
+        return self.begun(load_transcripts(self.experiment, self.decode))
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         """One recording: samples int16 [length], length, tokens int32 [longest] from 0, token_count."""
