@@ -126,13 +126,16 @@ def load_transcripts(experiment: Transcription, decode: Decode) -> Splits:
 
 
 def alignable(train: Source, encoder: Encoder, experiment: Transcription, front_end: FrontEnd) -> tuple[Source, list[str]]:
-    """Train without what CTC cannot learn from: recordings with fewer steps than their transcript needs, and those that are too long."""
+    """Train without what CTC cannot learn from: recordings with fewer steps than their transcript needs, and those that are too long.
+
+    A length of 0 is not known, as the recording's header cannot be read: it stays, so that reading it says what is wrong with it.
+    """
     facts, data = facts_of(train), experiment.data
     if facts.lengths is None:
         return train, []
     needed = np.array([steps_needed(encoder.encode(text)) for text in facts.texts or ()])
     steps = np.array([steps_of(experiment.model, length // front_end.hop + 1) for length in facts.lengths])
-    short, long = needed > steps, facts.lengths > data.longest * data.rate
+    short, long = (needed > steps) & (facts.lengths > 0), facts.lengths > data.longest * data.rate
     notes = []
     if short.any():
         example = int(np.flatnonzero(short)[0])

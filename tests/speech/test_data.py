@@ -110,6 +110,17 @@ def test_unreadable_recordings_stop_or_are_skipped(tmp_path):
     assert len(made.train) == 10 and len(made.skipped) == 2 and "b_1.wav: the file is empty" in made.skipped[1]
 
 
+def test_a_recording_whose_header_cannot_be_read_is_not_taken_for_a_short_one(tmp_path):
+    path = manifest(tmp_path)
+    (tmp_path / "clips" / "3.wav").write_bytes(b"broken")
+    lines = f"source: table; path: {path}; split_key: split; test: test; validation: 0"
+    with pytest.raises(DataError, match=r"3\.wav#t=0\.25,0\.75: cannot be read: no sound file"):
+        splits(TEXTS, lines)
+    made = splits(TEXTS, f"{lines}; on_bad_example: skip")
+    assert len(made.train) == 8 and "3.wav#t=0.25,0.75: no sound file" in made.skipped[0]
+    assert not any("too short" in note for note in made.notes)
+
+
 def test_recordings_too_short_or_too_long_for_ctc_are_left_out(tmp_path):
     path = manifest(tmp_path, text="far too many words for half a second of sound, whoever says them")
     made = splits(TEXTS, f"source: table; path: {path}; test: 0.2; validation: 0")
