@@ -24,7 +24,6 @@ STORED_RATES = {"spoken_digit": 8000, "yes_no": 8000, "speech_commands": 16_000,
 NOISE_FOLDER = "_background_noise_"  # of Google's Speech Commands: long recordings of noise beside the class folders
 
 
-
 def open_data(data: SpeechData, *, texts: bool) -> Opened:
     """The data set, with transcripts where `texts`, else with class names. Raises DataError that names file or row and the remedy."""
     kind = {"synthetic": _synthetic, "tfds": _tfds, "folder": _folder, "table": open_table}[data.source]
@@ -67,40 +66,46 @@ def _tfds(data: SpeechData, texts: bool) -> Opened:
     def load(split: str) -> Recordings:
         source = tfds_source(name, split, fields=fields, data_dir=data.data_dir)
         if isinstance(source, RecordSource):
-            return _by_number(source, place)
+            return _by_number(source)
         samples = source._values["samples"]
         starts, flat = samples.row_splits.numpy(), samples.flat_values.numpy()
         if flat.dtype != np.int16:
-            peak = int(np.abs(flat).max(initial=0))
-            if peak > 32768:
-                raise DataError(f"{place}: samples reach {peak:,}, which is more than 16 bits hold")
-            flat = flat.astype(np.int16)
+            flat = sixteen(flat, f"{place}: ")
         values = {key: source._values[key] for key in fields if key != "samples"}
         source._values = {}  # the int64 samples take four times as much
 
         def wave(number: int) -> np.ndarray:
-            own = flat[starts[number]:starts[number + 1]]
-            if not len(own):
-                raise DataError("holds no samples")
-            return own if stored == data.rate else to_int16(audio.resampled(own / np.float32(32768.0), stored, data.rate))
+            return ready(flat[starts[number]:starts[number + 1]])
 
-        lengths = np.array([audio.resampled_length(int(size), stored, data.rate) if size else 0 for size in np.diff(starts)], np.int32)
-        return _described(wave, values, lengths, split, source.fingerprint())
+        return _described(wave, values, np.diff(starts), split, source.fingerprint())
 
-    def _by_number(source: RecordSource, place: str) -> Recordings:
+    def _by_number(source: RecordSource) -> Recordings:
         import tensorflow as tf
 
         def wave(number: int) -> np.ndarray:
             own = source.gather(tf.constant([number], tf.int64))["samples"]
             own = (own.flat_values if hasattr(own, "flat_values") else own[0]).numpy()
-            return to_int16(audio.resampled((own / 32768.0).astype(np.float32), stored, data.rate))
+            return ready(own if own.dtype == np.int16 else sixteen(own, ""))
 
-        values = {key: tf.ragged.constant(source._column(fields[key])) if source._column(fields[key]).dtype == object
-                  and isinstance(source._column(fields[key])[0], np.ndarray) else tf.constant(source._column(fields[key]))
-                  for key in fields if key != "samples"}
-        return _described(wave, values, None, source.split, source.fingerprint())
+        columns = source.columns([feature for key, feature in fields.items() if key != "samples"], counted=sound)
+        sizes = columns[sound].numpy()
+        return _described(wave, {key: columns[feature] for key, feature in fields.items() if key != "samples"}, sizes, source.split,
+                          source.fingerprint())
 
-    def _described(wave: Any, values: dict[str, Any], lengths: np.ndarray | None, split: str, fingerprint: str) -> Recordings:
+    def sixteen(samples: np.ndarray, where: str) -> np.ndarray:
+        peak = int(np.abs(samples).max(initial=0))
+        if peak > 32768:
+            raise DataError(f"{where}samples reach {peak:,}, which is more than 16 bits hold")
+        return np.clip(samples, -32768, 32767).astype(np.int16)
+
+    def ready(own: np.ndarray) -> np.ndarray:
+        """Stored samples, int16, at the model's rate."""
+        if not len(own):
+            raise DataError("holds no samples")
+        return own if stored == data.rate else to_int16(audio.resampled(own / np.float32(32768.0), stored, data.rate))
+
+    def _described(wave: Any, values: dict[str, Any], sizes: np.ndarray, split: str, fingerprint: str) -> Recordings:
+        lengths = np.array([audio.resampled_length(int(size), stored, data.rate) if size else 0 for size in sizes], np.int32)
         count = int(values["what"].shape[0])
         said = [_words(value, known[what], data) for value in _rows(values["what"])]
         title = f"{builder.info.full_name.rpartition('/')[0]}/{split}"

@@ -146,12 +146,13 @@ def prepared(folder, name: str, kind: str = "tfrecord"):
                     "label": tfds.features.ClassLabel(names=["down", "up", "_silence_", "_unknown_"])}
         parts = {"train": 16, "validation": 8, "test": 8}
     else:
-        features = {"speech": tfds.features.Audio(file_format="flac", sample_rate=16_000), "text": tfds.features.Text(),
+        features = {"speech": tfds.features.Audio(file_format="flac", sample_rate=16_000, dtype=np.int16), "text": tfds.features.Text(),
                     "speaker_id": np.int64, "chapter_id": np.int64, "id": tfds.features.Text()}
         parts = {"train_clean100": 12, "dev_clean": 4, "test_clean": 4, "train_other500": 4}
 
     def example(number):
-        samples = np.rint(tone(1.0 + 0.05 * number, 16_000, seed=number) * 32_000).astype(np.int64)
+        kind = np.int64 if name == "speech_commands" else np.int16
+        samples = np.rint(tone(1.0 + 0.05 * number, 16_000, seed=number) * 32_000).astype(kind)
         if name == "speech_commands":
             return {"audio": samples, "label": number % 4}
         return {"speech": samples, "text": "A MAN SAID" if number % 2 else "NO MAN", "speaker_id": number % 3, "chapter_id": 1,
@@ -183,6 +184,10 @@ def test_tfds_in_the_form_of_librispeech(tmp_path, kind):
     assert [len(source) for source in (made.train, made.validation, made.test)] == [12, 4, 4]
     assert facts_of(made.test).texts.count("a man said") == 2 and made.facts["speakers"] == ["0", "1", "2"]
     assert {len(waveform(made.test, number)) for number in range(4)} == {8000, 8400, 8800, 9200}  # resampled
+    assert made.train.lengths.tolist() == [len(waveform(made.train, number)) for number in range(12)]
+    shorter = splits(TEXTS, f"{lines}; longest: 1.22")
+    assert len(shorter.train) == 5 and any("train: 7 recordings of over 1.22 s are left out" in note for note in shorter.notes)
+    assert len(shorter.test) == 4
     with pytest.raises(DataError, match=r"data\.train: .* has no split 'train_clean10'"):
         splits(TEXTS, lines.replace("train_clean100", "train_clean10"))
 
