@@ -92,7 +92,7 @@ def test_fingerprints_tell_data_apart(data_dir):
     ("made", "train[:x%]", {}, "'train\\[:x%\\]' is not a split in TFDS notation"),
     ("made", "train", {"fields": {"image": "picture"}}, "has no feature 'picture'; there are image, label, more/tags, more/weight and who"),
     ("made", "train", {"group": "wo"}, "has no feature 'wo'; there are .*; did you mean who\\?"),
-    ("made", "train", {"memory_limit": 100}, "split train takes 0.00 GB, more than the 0.00 GB of memory .* set data.streaming: true"),
+    ("made", "train", {"memory_limit": 100}, "split train takes 0.00 GB, more than the 0.00 GB .* prepare the data set as array_record"),
 ])
 def test_what_is_not_there(data_dir, name, split, options, message):
     with pytest.raises(DataError, match=message):
