@@ -19,7 +19,7 @@ SPEAKERS = ("speaker", "speaker_id", "client_id", "user")
 SAMPLE = 200  # headers looked at
 FEWEST = 10
 RATES = (8000, 16_000)  # Hz, for the model: more tells little of speech
-NOHASH = re.compile(r"^([0-9a-z]+)_nohash_")  # speakers in the names of Google's Speech Commands
+NOHASH = "/([0-9a-f]+)_nohash_"  # speakers in the names of Google's Speech Commands
 
 
 @dataclass
@@ -152,9 +152,9 @@ def _folder(path: Path) -> Seen:
         raise DataError(f"{path}: needs a folder of recordings for each class, or a .txt with the transcript beside each recording; tables "
                         f"({listed(TABLES)}) may name both")
     files = [file for found in classes.values() for file in found]
-    hashed = all(NOHASH.search(file.name) for file in files)
+    hashed = all(re.search(NOHASH, file.as_posix()) for file in files)
     return Seen("folder", files, None, Counter({name: len(found) for name, found in classes.items()}), splits=own, speakers=hashed,
-                pattern="/([0-9a-z]+)_nohash_" if hashed else None)
+                pattern=NOHASH if hashed else None)
 
 
 def _table(path: Path) -> Seen:

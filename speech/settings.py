@@ -33,7 +33,8 @@ class SpeechData(Data):
     duration_key: str = setting("duration", "table column with how long the recording is, where there is one", unit="s")
     split_key: str | None = setting(None, "table: column that says train, validation or test")
     speaker_pattern: str | None = setting(
-        None, "regular expression whose first group finds the speaker in a recording's name, such as '^([0-9a-f]+)_nohash'")
+        None, "regular expression whose first group finds the speaker in a recording's name, which for files is the path from data.path's "
+        "folder on: '/([0-9a-f]+)_nohash_'")
     test_names: str | None = setting(None, "regular expression: recordings whose name it matches anywhere are the test split")
     test_last: int | None = setting(None, "so many recordings, the last by name, are the test split", unit="recordings", ge=1)
 

@@ -76,7 +76,7 @@ def test_new_for_every_form(tmp_path):
     assert found["classes"].task == found["labels.csv"].task == found["google"].task == "speech.commands"
     assert found["texts"].task == found["lj/metadata.csv"].task == "speech.transcription"
     assert found["classes"].data.rate == 8000 and found["texts"].data.rate == 16_000
-    assert found["google"].data.test == "test" and found["google"].data.speaker_pattern
+    assert found["google"].data.test == "test" and found["google"].data.speaker_pattern == "/([0-9a-f]+)_nohash_"
     assert found["labels.csv"].data.label_key == "word" and found["labels.csv"].data.group_by == "speaker"
     assert found["said.jsonl"].data.validation == "dev" and found["texts"].tokens.remove == ",."
     from speech.tasks import TASKS
