@@ -1,6 +1,7 @@
 """A speech experiment for somebody's data: task, lengths, rate, model and training chosen from what is there. Imports no TensorFlow."""
 
 import re
+import unicodedata
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,7 +105,9 @@ def _transcription(path: Path, seen: Seen, rate: int, seconds: list[float]) -> s
     words = {word for text in seen.texts or () for word in text.lower().split()}
     unit = "words" if len(words) <= 30 else "characters" if len(seen.files) < 20_000 else "subwords"
     long = median(seconds) > 8
-    signs = "".join(sorted({sign for text in seen.texts or () for sign in text if not sign.isalnum() and sign not in " '-"}))
+    composed = {sign for text in seen.texts or () for sign in unicodedata.normalize("NFC", text)}
+    # punctuation and symbols; marks that combine with letters, as of Hindi, are parts of words
+    signs = "".join(sorted(sign for sign in composed if unicodedata.category(sign)[0] in "PS" and sign not in "'-"))
     tokens: list[Entry] = [("unit", unit, "characters, subwords or words")]
     if signs:
         tokens.append(("remove", signs, "neither learned nor judged"))

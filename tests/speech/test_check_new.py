@@ -85,6 +85,18 @@ def test_new_for_every_form(tmp_path):
         assert len(TASKS[found[name].task](found[name]).splits().train) > 5
 
 
+def test_new_takes_out_signs_and_leaves_marks_that_belong_to_letters(tmp_path):
+    said = ["नमस्ते, दुनिया।", "हाँ! कृपया (रुकें)", "Cafe\u0301 №5 — don't"]
+    for number in range(12):
+        write(tmp_path / f"{number}.wav", tone(1.0))
+        (tmp_path / f"{number}.txt").write_text(said[number % 3], encoding="utf-8")
+    experiment = from_text(new("speech", tmp_path)).experiment
+    assert set(experiment.tokens.remove) == set(",।!()№—")
+    from speech.text import normalized
+
+    assert [normalized(text, experiment.tokens) for text in said] == ["नमस्ते दुनिया", "हाँ कृपया रुकें", "café 5 don't"]
+
+
 @pytest.mark.parametrize(("name", "message"), [
     ("classes/go", "needs a folder of recordings for each class"), ("lj", r"did you mean .*metadata\.csv"),
     ("classes/go/a_0.wav", "is one recording"), ("empty", "there are no recordings"),
