@@ -42,9 +42,12 @@ def test_transcripts(tmp_path):
         rows.append({"path": f"{number}.wav", "text": "one two", "speaker": f"s{number % 2}", "split": "test" if number > 14 else "train"})
     rows[1]["text"], rows[2]["text"], rows[16]["text"] = "", "many words " * 12, "one qqq"
     (tmp_path / "m.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for number in (4, 17):
+        write(tmp_path / f"{number}.wav", tone(2.5, seed=number))
     found = findings("task: speech.transcription\nmodel: {name: quartz, stride: 2}\ndata:\n  source: table\n  rate: 8000\n"
-                     f"  split_key: split\n  test: test\n  validation: 0\n  path: {tmp_path / 'm.jsonl'}\n")
+                     f"  split_key: split\n  test: test\n  validation: 0\n  longest: 2.0\n  path: {tmp_path / 'm.jsonl'}\n")
     said = "\n".join(found)
+    assert "train: 1 recordings last over 2 s and are left out of training (data.longest)" in said and "test: 1 recordings last" not in said
     for text in ("warning: train: 1 transcripts are empty", "warning: test: 1 characters are not in train, so they cannot be written: 'q'",
                  "warning: train: 1 transcripts are longer than CTC can align", "note: test: 2 of its 2 speakers are in train"):
         assert text in said, said
