@@ -36,7 +36,7 @@ BLANK = (
 
 
 class TranscriptionTask(SpeechTask):
-    """speech.transcription. Facts: `unit`, `tokens`, `longest`, `mean`, `std`, `speakers` (see speech.data.load_transcripts)."""
+    """speech.transcription. Facts: `unit`, `tokens`, `most_tokens`, `mean`, `std`, `speakers` (see speech.data.load_transcripts)."""
 
     watch = ("token_error_rate", "min")
     length = "length"
@@ -65,7 +65,7 @@ class TranscriptionTask(SpeechTask):
         return self.begun(load_transcripts(self.experiment, self.decode))
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
-        """One recording: samples int16 [length], length, tokens int32 [longest] from 0, token_count."""
+        """One recording: samples int16 [length], length, tokens int32 [most_tokens] from 0, token_count."""
         samples = raw["samples"][:raw["length"]]
         return {"samples": samples, "length": raw["length"], **{name: raw[name] for name in ("tokens", "token_count") if name in raw}}
 

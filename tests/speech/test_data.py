@@ -77,7 +77,7 @@ def test_manifests(tmp_path, name):
     assert facts_of(made.train).texts[0] in ("word a!", "word b!")
     assert len(waveform(made.test, 0)) == 4000 and made.test.lengths[0] == 4000
     assert facts_of(made.test).names[0].endswith("9.wav#t=0.25,0.75")
-    assert made.facts["tokens"] == [" ", "!", *"abdorw"] and made.facts["longest"] == 7
+    assert made.facts["tokens"] == [" ", "!", *"abdorw"] and made.facts["most_tokens"] == 7
 
 
 @pytest.mark.parametrize(("changes", "message"), [
