@@ -45,12 +45,16 @@ class Metric:
 
 @dataclass
 class Judgement:
-    """All that an evaluation of one split says."""
+    """All that an evaluation of one split says.
+
+    Listings are shown in place of the table of their name, which report.json has: (title, lines whose letters stand under each other).
+    """
 
     metrics: dict[str, Metric] = field(default_factory=dict)
     tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     figures: dict[str, "Figure"] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    listings: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 
 
 class Task(ABC):
