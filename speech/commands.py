@@ -20,6 +20,7 @@ from speech import audio, det, show, speakers
 from speech.data import load_commands
 from speech.features import rounded
 from speech.files import find_recordings
+from speech.manifests import BadRow
 from speech.models import command_model
 from speech.settings import Commands
 from speech.sources import facts_of, waveform
@@ -194,7 +195,11 @@ class CommandTask(SpeechTask):
 
     def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
         data = self.experiment.data
-        for path, start, duration in find_recordings(inputs):
+        for part in find_recordings(inputs, data):
+            if isinstance(part, BadRow):
+                yield part.where, DataError(part.why)
+                continue
+            path, start, duration = part
             name = part_name(path, start, duration)
             try:
                 if duration is None and audio.header(path).seconds > LONGEST:

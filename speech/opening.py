@@ -16,7 +16,7 @@ from pipelines.errors import DataError
 from speech import audio, synthetic
 from speech.features import to_int16
 from speech.manifests import AUDIO_COLUMNS, open_table
-from speech.recorded import file_lengths, files_fingerprint, files_loader, groups_of, recordings, with_speakers
+from speech.recorded import Part, file_lengths, files_fingerprint, files_loader, groups_of, recordings, with_speakers
 from speech.settings import SpeechData, TranscriptData
 from speech.sources import Facts, Opened, Recordings
 
@@ -169,7 +169,7 @@ def _folder(data: SpeechData, texts: bool) -> Opened:
         source = found.splits[split]
         labels = [found.classes[label] for label in np.asarray(source.labels)]
         keep = [number for number, label in enumerate(labels) if label != NOISE_FOLDER]
-        files: list[tuple[Path, float, float | None]] = [(Path(source.paths[number]), 0.0, None) for number in keep]
+        files: list[Part] = [(Path(source.paths[number]), 0.0, None) for number in keep]
         labels = [labels[number] for number in keep]
         if noise.is_dir() and len(keep) < len(source.paths):
             pieces = _pieces(noise, getattr(data, "seconds", 1.0))
@@ -187,9 +187,9 @@ def _folder(data: SpeechData, texts: bool) -> Opened:
     return Opened(str(root), sorted(found.splits), load, notes)
 
 
-def _pieces(folder: Path, seconds: float) -> list[tuple[Path, float, float | None]]:
+def _pieces(folder: Path, seconds: float) -> list[Part]:
     """Long recordings of noise cut into pieces of the model's length."""
-    made: list[tuple[Path, float, float | None]] = []
+    made: list[Part] = []
     for path in sorted(folder.rglob("*")):
         if path.suffix.lower() in audio.SUFFIXES:
             whole = int(audio.header(path).seconds / seconds)
@@ -216,7 +216,7 @@ def _transcribed_folder(root: Path, data: SpeechData) -> Opened:
                 texts.append(" ".join(beside.read_text(encoding="utf-8-sig").split()))
             except UnicodeDecodeError as error:
                 raise DataError(f"{beside}: is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8") from None
-        files: list[tuple[Path, float, float | None]] = [(path, 0.0, None) for path in paths]
+        files: list[Part] = [(path, 0.0, None) for path in paths]
         facts = Facts([str(path) for path in paths], [os.path.relpath(path, root) for path in paths], None, texts, None,
                       file_lengths(files, data.rate))
         return recordings(files_loader(files, data), facts, files_fingerprint(files, root, data), data)

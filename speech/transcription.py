@@ -18,6 +18,7 @@ from speech.data import load_transcripts
 from speech.features import rounded
 from speech.files import find_recordings
 from speech.long import pieces
+from speech.manifests import BadRow
 from speech.models import steps_of, stride_of, transcript_model
 from speech.settings import Transcription
 from speech.sources import facts_of
@@ -219,7 +220,11 @@ class TranscriptionTask(SpeechTask):
     def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
         """Long recordings come in pieces, each named `file#t=start,end` in seconds."""
         data = self.experiment.data
-        for path, start, duration in find_recordings(inputs):
+        for part in find_recordings(inputs, data):
+            if isinstance(part, BadRow):
+                yield part.where, DataError(part.why)
+                continue
+            path, start, duration = part
             name = part_name(path, start, duration)
             try:
                 whole = audio.read(path, data.rate, channel=data.channel, start=start, duration=duration)
