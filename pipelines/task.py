@@ -50,12 +50,16 @@ class Metric:
 
 @dataclass
 class Judgement:
-    """All that an evaluation of one split says."""
+    """All that an evaluation of one split says.
+
+    Listings are shown in place of the table of their name, which report.json has: (title, lines whose letters stand under each other).
+    """
 
     metrics: dict[str, Metric] = field(default_factory=dict)
     tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     figures: dict[str, "Figure"] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    listings: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 
 
 class Task(ABC):
@@ -73,7 +77,7 @@ class Task(ABC):
     length_unit: ClassVar[int] = 1  # batches are padded to a multiple of it
     read_at_once: ClassVar[tuple[int, int]] = (16, 64)  # inputs of `predict` decoded in one call, and answered in one
     sends: ClassVar[str] = ""  # what a client of `quartet serve` sends for one input, in words
-    details: ClassVar[tuple[str, ...]] = ()  # outputs too long for a table: `predict` writes them as JSON lines only
+    details: ClassVar[tuple[str, ...]] = ()  # lists too long for a table, of one length: `predict` writes them as JSON lines only
     fills: Mapping[str, Any] = {}  # raw inputs whose free length is filled up, in a batch, with something other than 0 or the empty text
     decode_batch: Any = None  # a method, raw examples [batch] to what `decode` gives for each, padded with zeros: where that is much faster
     stored_decoded: ClassVar[bool] = False  # sources hold examples as decode() gives them, so that it is not called for each of them

@@ -3,6 +3,8 @@
 Waveforms: speed, shift, gain and noise. Features: SpecAugment. What happens to a recording is the same in any batch.
 """
 
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -16,19 +18,45 @@ from speech.settings import Augment
 # which draw of an example's key is for what
 SPEED, SHIFT, GAIN, NOISE, RATIO, PLACE, COLOUR, BANDS, FRAMES = 0, 1, 2, 3, 4, 5, 6, 16, 64
 BANK = 1 << 18  # samples of each made noise
-MOST = 60.0  # seconds of each noise file that are kept
+MOST, ALL = 60.0, 3600.0  # seconds kept of each noise file, and of all of them: 115 MB at 16 kHz
 QUIET = 1e-8  # mean power under which a recording counts as silence, to which no noise is laid in proportion
 
 
+@dataclass(frozen=True)
+class Noises:
+    """Noises of mean power 1, one after another.
+
+    Attributes:
+        samples: [all] float16 or float32.
+        starts, sizes: of each noise, in samples, [noises] int32.
+        note: what of a folder is left out, or None.
+    """
+
+    samples: np.ndarray
+    starts: np.ndarray
+    sizes: np.ndarray
+    note: str | None = None
+
+    @classmethod
+    def of(cls, parts: list[np.ndarray], note: str | None = None) -> "Noises":
+        sizes = np.array([len(part) for part in parts], np.int32)
+        return cls(np.concatenate(parts), (np.cumsum(sizes) - sizes).astype(np.int32), sizes, note)
+
+
 class Augmenter:
-    """Holds the noise, and what of the settings is in samples."""
+    """What of the settings is in samples, and the noise: read when training first asks for it, so that a finished run needs no folder."""
 
     def __init__(self, settings: Augment, rate: int):
         self.settings, self.rate = settings, rate
-        self.noise = None
-        if settings.noise:
-            # one row for each noise, repeated to a common length, mean power 1
-            self.noise = read_noise(settings.noise_folder, rate) if settings.noise_folder else made_noise()
+        self._samples: tf.Tensor | None = None
+
+    @cached_property
+    def noises(self) -> Noises | None:
+        """None where none is laid. Raises DataError as read_noise."""
+        settings = self.settings
+        if not settings.noise:
+            return None
+        return read_noise(settings.noise_folder, self.rate) if settings.noise_folder else Noises.of(list(made_noise()))
 
     @property
     def on_waveforms(self) -> bool:
@@ -64,22 +92,24 @@ class Augmenter:
                 samples = -(-tf.reduce_max(lengths) // unit) * unit
                 steps = (tf.range(tf.cast(samples, tf.float32))[None] - moved[:, None]) * rate[:, None]
             waveforms = played(waveforms, steps)
-        if self.noise is not None:
-            waveforms = self._noisy(waveforms, lengths, keys)
+        if self.noises is not None:
+            waveforms = self._noisy(waveforms, lengths, keys, self.noises)
         if settings.gain:
             decibels = settings.gain * (2.0 * random.uniform(keys, GAIN) - 1.0)
             waveforms = waveforms * tf.pow(10.0, decibels / 20.0)[:, None]
         own = tf.range(tf.shape(waveforms)[1])[None] < lengths[:, None]
         return tf.where(own, waveforms, 0.0), lengths
 
-    def _noisy(self, waveforms: tf.Tensor, lengths: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
+    def _noisy(self, waveforms: tf.Tensor, lengths: tf.Tensor, keys: tf.Tensor, noises: Noises) -> tf.Tensor:
         low, high = self.settings.snr
-        noise = tf.constant(self.noise)
-        kinds, size = noise.shape
-        kind = random.integers(keys, COLOUR, 0, kinds - 1)
-        start = random.integers(keys, PLACE, 0, size - 1)
-        where = (start[:, None] + tf.range(tf.shape(waveforms)[1])[None]) % size + kind[:, None] * size
-        laid = tf.gather(tf.reshape(noise, [-1]), where)
+        if self._samples is None:
+            with tf.init_scope():  # beside the graph, which holds no more than 2 GB
+                self._samples = tf.constant(noises.samples)
+        kind = random.integers(keys, COLOUR, 0, len(noises.sizes) - 1)
+        size, first = tf.gather(noises.sizes, kind), tf.gather(noises.starts, kind)
+        start = tf.cast(random.uniform(keys, PLACE) * tf.cast(size, tf.float32), tf.int32)
+        where = (start[:, None] + tf.range(tf.shape(waveforms)[1])[None]) % size[:, None] + first[:, None]
+        laid = tf.cast(tf.gather(self._samples, where), tf.float32)
         power = tf.reduce_sum(tf.square(waveforms), 1) / tf.cast(tf.maximum(lengths, 1), tf.float32)
         ratio = low + (high - low) * random.uniform(keys, RATIO)
         level = tf.sqrt(power / tf.pow(10.0, ratio / 10.0))
@@ -137,8 +167,8 @@ def made_noise() -> np.ndarray:
     return np.stack(made).astype(np.float32)
 
 
-def read_noise(folder: str, rate: int) -> np.ndarray:
-    """Every recording of a folder, [recordings, samples] float32 of mean power 1, the shorter repeated.
+def read_noise(folder: str, rate: int) -> Noises:
+    """The beginning of every recording of a folder, float16: a minute of each, or less where all would come to over an hour.
 
     Raises:
         DataError: none there, one that cannot be read, or is silent.
@@ -146,15 +176,17 @@ def read_noise(folder: str, rate: int) -> np.ndarray:
     files = sorted(path for path in Path(folder).rglob("*") if path.suffix.lower() in audio.SUFFIXES)
     if not files:
         raise DataError(f"augment.noise_folder: {folder} holds no recordings ({', '.join(audio.SUFFIXES)})")
-    made = []
+    longest, made, cut = min(MOST, ALL / len(files)), [], 0
     for path in files:
         try:
-            noise = audio.read(path, rate, duration=min(MOST, audio.header(path).seconds))
+            there = audio.header(path).seconds
+            noise = audio.read(path, rate, duration=min(longest, there))
         except DataError as error:
             raise DataError(f"augment.noise_folder: {path}: {error}") from error
         power = float(np.mean(noise**2))
         if power < QUIET / 100:
-            raise DataError(f"augment.noise_folder: {path}: is silent")
-        made.append(noise / np.sqrt(power))
-    size = max(len(noise) for noise in made)
-    return np.stack([np.resize(noise, size) for noise in made]).astype(np.float32)
+            raise DataError(f"augment.noise_folder: {path}: is silent" + (f" in its first {longest:.1f} s" if there > longest else ""))
+        made.append((noise / np.sqrt(power)).astype(np.float16))
+        cut += there > longest
+    note = f"augment.noise_folder: of {cut:,} of the {len(files):,} recordings in {folder} only the first {longest:.1f} s are used"
+    return Noises.of(made, note if cut else None)

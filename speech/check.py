@@ -49,7 +49,7 @@ def check_commands(experiment: Commands, progress: Progress | None = None) -> Ch
     made = check(opened.place, parts, {name: one.read() for name, one in heard.items()}, classes, identical="the same samples",
                  skip=data.on_bad_example == "skip", lost=opened.skipped, notes=[*opened.notes, *notes])
     found = [finding for name, one in heard.items() for finding in one.findings(name)]
-    found += [finding for name, one in heard.items() for finding in one.too_long(name, data.seconds)]
+    found += [finding for name, one in heard.items() for finding in one.longer(name, data.seconds, "heard in part (data.seconds)")]
     return _with(made, [*found, *_speakers(heard)])
 
 
@@ -69,7 +69,8 @@ def check_transcripts(experiment: Transcription, progress: Progress | None = Non
     heard = {name: Heard(source, data.rate, progress) for name, source in parts.items() if isinstance(source, Recordings)}
     made = check(opened.place, parts, {name: one.read() for name, one in heard.items()}, [], identical="the same samples",
                  skip=data.on_bad_example == "skip", lost=opened.skipped, notes=[*opened.notes, *notes])
-    found = [finding for name, one in heard.items() for finding in (*one.findings(name), *one.too_long(name, data.longest))]
+    found = [finding for name, one in heard.items() for finding in one.findings(name)]
+    found += heard["train"].longer("train", data.longest, "left out of training (data.longest)")
     return _with(made, [*found, *_texts(heard, experiment), *_speakers(heard)])
 
 
@@ -125,12 +126,12 @@ class Heard:
                 self._named(clipped)))
         return found
 
-    def too_long(self, split: str, seconds: float) -> list[Finding]:
+    def longer(self, split: str, seconds: float, so: str) -> list[Finding]:
+        """The recordings of over `seconds`, which are therefore `so`."""
         long = self.good & (self.lengths > seconds * self.rate)
         if not long.any():
             return []
-        what = "left out of training (data.longest)" if seconds > 30 else "heard in part (data.seconds)"
-        return [Finding("note", f"{split}: {long.sum():,} recordings last over {seconds:g} s and are {what}", self._named(long))]
+        return [Finding("note", f"{split}: {long.sum():,} recordings last over {seconds:g} s and are {so}", self._named(long))]
 
     def _named(self, which: np.ndarray) -> tuple[str, ...]:
         return tuple(f"{self.source.name(int(number))}: {self.lengths[number] / self.rate:.2f} s, peak "

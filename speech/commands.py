@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from pipelines.config.wording import did_you_mean, listed
 from pipelines.data.source import Source, Tensors
 from pipelines.errors import ConfigError, DataError
 from pipelines.reports import classification, classification_figures
@@ -19,6 +20,7 @@ from speech import audio, det, show, speakers
 from speech.data import load_commands
 from speech.features import rounded
 from speech.files import find_recordings
+from speech.manifests import BadRow
 from speech.models import command_model
 from speech.settings import Commands
 from speech.sources import facts_of, waveform
@@ -54,12 +56,13 @@ class CommandTask(SpeechTask):
 
     def splits(self) -> Splits:
         made = load_commands(self.experiment, self.decode)
+        self._chosen(self.facts.get("classes") or made.facts["classes"])
         augment = self.experiment.augment
         if augment.copies:
             from speech.copies import with_copies
 
             made = replace(made, train=with_copies(made.train, augment, self.experiment.data.rate, self.experiment.train.seed))
-        return made
+        return self.begun(made)
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         """One recording to the window that the model hears, int16 [window]."""
@@ -134,15 +137,21 @@ class CommandTask(SpeechTask):
         made.tables = {name: rows for name, rows in made.tables.items() if rows or name != "per_speaker"}
         return made
 
+    def _chosen(self, classes: list[str]) -> str | None:
+        """evaluate.keyword. Raises ConfigError where it is none of the classes."""
+        keyword = self.experiment.evaluate.keyword
+        if keyword is not None and keyword not in classes:
+            raise ConfigError(f"evaluate.keyword: the data have no class {keyword!r}; there are {listed(classes, 'and')}"
+                              f"{did_you_mean(keyword, classes)}")
+        return keyword
+
     def _keyword(self, made: Judgement, answered: classification.Classified) -> None:
         """The DET curve for one keyword, and each class's equal error rate."""
         present = [number for number in range(len(self.classes)) if 0 < np.sum(answered.labels == number) < len(answered.labels)]
         if not present:
             return
         rates = {number: det.equal_error_rate(answered.probabilities[:, number], answered.labels == number) for number in present}
-        chosen = self.experiment.evaluate.keyword
-        if chosen is not None and chosen not in self.classes:
-            raise ConfigError(f"evaluate.keyword: the data have no class {chosen!r} (there are: {', '.join(self.classes)})")
+        chosen = self._chosen(self.classes)
         sure = {number: float(answered.probabilities[answered.labels == number, number].mean()) for number in present}
         hardest = sorted(present, key=lambda number: (-rates[number], sure[number]))
         main = self.classes.index(chosen) if chosen is not None else hardest[0]
@@ -185,7 +194,11 @@ class CommandTask(SpeechTask):
 
     def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
         data = self.experiment.data
-        for path, start, duration in find_recordings(inputs):
+        for part in find_recordings(inputs, data):
+            if isinstance(part, BadRow):
+                yield part.where, DataError(part.why)
+                continue
+            path, start, duration = part
             name = part_name(path, start, duration)
             try:
                 if duration is None and audio.header(path).seconds > self.longest:

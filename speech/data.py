@@ -80,7 +80,7 @@ def load_transcripts(experiment: Transcription, decode: Decode) -> Splits:
 
     Facts:
         unit, tokens: what the model writes, learned from train's transcripts.
-        longest: most tokens of a transcript in any split.
+        most_tokens: of a transcript in any split.
         mean, std, speakers, splits: as load_commands.
 
     Raises:
@@ -104,8 +104,8 @@ def load_transcripts(experiment: Transcription, decode: Decode) -> Splits:
     parts = {"train": train, "validation": validation, "test": test}
     encoded = {name: [encoder.encode(text) for text in facts_of(source).texts or ()]
                for name, source in parts.items() if source is not None}
-    longest = max(1, *(len(tokens) for rows in encoded.values() for tokens in rows))
-    ready = {name: _with_tokens(source, encoded[name], longest) if source is not None else None for name, source in parts.items()}
+    most = max(1, *(len(tokens) for rows in encoded.values() for tokens in rows))
+    ready = {name: _with_tokens(source, encoded[name], most) if source is not None else None for name, source in parts.items()}
     numbers = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics")
     mean, std = statistics(train, numbers, decode, front_end)
     known = set(encoder.alphabet.tokens) if settings.unit != "subwords" else set("".join(facts_of(train).texts or []))
@@ -118,7 +118,7 @@ def load_transcripts(experiment: Transcription, decode: Decode) -> Splits:
                 notes.append(f"{name}: has {len(strange)} {kind} that train has not, which cannot be written: "
                              f"{' '.join(map(repr, strange[:10]))}")
     facts: dict[str, Any] = {
-        "unit": settings.unit, "tokens": list(encoder.alphabet.tokens), "longest": longest, "mean": mean, "std": std,
+        "unit": settings.unit, "tokens": list(encoder.alphabet.tokens), "most_tokens": most, "mean": mean, "std": std,
         "statistics_of": len(numbers), "speakers": sorted(set(facts_of(train).speakers or [])), "splits": describe(parts),
     }
     return Splits(train=ready["train"], validation=ready["validation"], test=ready["test"], facts=facts, skipped=tuple(skipped),  # type: ignore[arg-type]
@@ -126,13 +126,16 @@ def load_transcripts(experiment: Transcription, decode: Decode) -> Splits:
 
 
 def alignable(train: Source, encoder: Encoder, experiment: Transcription, front_end: FrontEnd) -> tuple[Source, list[str]]:
-    """Train without what CTC cannot learn from: recordings with fewer steps than their transcript needs, and those that are too long."""
+    """Train without what CTC cannot learn from: recordings with fewer steps than their transcript needs, and those that are too long.
+
+    A length of 0 is not known, as the recording's header cannot be read: it stays, so that reading it says what is wrong with it.
+    """
     facts, data = facts_of(train), experiment.data
     if facts.lengths is None:
         return train, []
     needed = np.array([steps_needed(encoder.encode(text)) for text in facts.texts or ()])
     steps = np.array([steps_of(experiment.model, length // front_end.hop + 1) for length in facts.lengths])
-    short, long = needed > steps, facts.lengths > data.longest * data.rate
+    short, long = (needed > steps) & (facts.lengths > 0), facts.lengths > data.longest * data.rate
     notes = []
     if short.any():
         example = int(np.flatnonzero(short)[0])
@@ -152,8 +155,8 @@ def strangers(texts: list[str], known: set[str], unit: str) -> list[str]:
     return sorted({part for text in texts for part in (text.split() if unit == "words" else text)} - known)
 
 
-def _with_tokens(source: Source, rows: list[list[int]], longest: int) -> Source:
-    tokens = np.zeros((len(rows), longest), np.int32)
+def _with_tokens(source: Source, rows: list[list[int]], most: int) -> Source:
+    tokens = np.zeros((len(rows), most), np.int32)
     for row, numbers in zip(tokens, rows):
         row[:len(numbers)] = numbers
     assert isinstance(source, Recordings)

@@ -5,16 +5,22 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pipelines.data.tables import JSON_LINES, read_table
-from pipelines.errors import DataError
-from speech.audio import SUFFIXES
-from speech.manifests import AUDIO_COLUMNS
+from speech.audio import SUFFIXES, UNREAD
+from speech.manifests import AUDIO_COLUMNS, BadRow, is_lj, lj_rows, named_parts
+from speech.recorded import Part
+from speech.settings import SpeechData
 
 MANIFESTS = (".csv", ".tsv", ".parquet", *JSON_LINES)
-Part = tuple[Path, float, float | None]  # path, start and duration in s
 
 
-def find_recordings(inputs: Sequence[str]) -> Iterator[Part]:
+def find_recordings(inputs: Sequence[str], data: SpeechData) -> Iterator[Part | BadRow]:
     """Files in the order given, folders and globs sorted; a named file comes whatever its ending, even when it is not there.
+
+    Args:
+        data: how manifests name their columns; where they have no such columns, the usual names count.
+
+    Yields:
+        Recordings and parts of them, those too that cannot be read here (M4A), and rows of a manifest that name none.
 
     Raises:
         DataError: a manifest that cannot be read or names no files.
@@ -23,10 +29,10 @@ def find_recordings(inputs: Sequence[str]) -> Iterator[Part]:
         path = Path(text)
         if path.is_dir():
             for found in sorted(path.rglob("*")):
-                if found.suffix.lower() in SUFFIXES and not found.name.startswith("."):
+                if found.suffix.lower() in (*SUFFIXES, *UNREAD) and not found.name.startswith("."):
                     yield found, 0.0, None
         elif path.suffix.lower() in MANIFESTS and path.is_file():
-            yield from _manifest(path)
+            yield from _manifest(path, data)
         elif not path.exists() and glob.has_magic(text):
             for name in sorted(glob.glob(text, recursive=True)):
                 if Path(name).is_file():
@@ -35,12 +41,12 @@ def find_recordings(inputs: Sequence[str]) -> Iterator[Part]:
             yield path, 0.0, None
 
 
-def _manifest(path: Path) -> Iterator[Part]:
-    table = read_table(path)
-    name = next((name for name in AUDIO_COLUMNS if name in table.column_names), None)
-    if name is None:
-        raise DataError(f"{path} names no recordings: it has no column {', '.join(AUDIO_COLUMNS)}")
-    rows = table.to_pylist()
-    for row in rows:
-        start, duration = row.get("start", row.get("offset")), row.get("duration")
-        yield path.parent / str(row[name]), float(start or 0.0), None if duration in (None, "") else float(duration)
+def _manifest(path: Path, data: SpeechData) -> Iterator[Part | BadRow]:
+    if is_lj(path):
+        yield from (part for part, _ in lj_rows(path))
+        return
+    table = read_table(path, text=[name for name in (data.audio_key, *AUDIO_COLUMNS) if name])
+    # the run may have been trained on data of another form: a column that is not there is looked for under its usual name
+    usual = {name: type(data).model_fields[name].default for name in ("audio_key", "start_key", "duration_key")
+             if getattr(data, name) not in table.column_names}
+    yield from named_parts(table, path, data.model_copy(update=usual))

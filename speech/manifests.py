@@ -2,6 +2,8 @@
 
 import csv
 import os
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ from pipelines.config.wording import listed
 from pipelines.data.tables import column, read_table, row, values_of
 from pipelines.errors import DataError
 from speech import audio
-from speech.recorded import file_lengths, files_fingerprint, files_loader, recordings
+from speech.recorded import Part, file_lengths, files_fingerprint, files_loader, recordings
 from speech.settings import SpeechData, TranscriptData
 from speech.sources import Facts, Opened, Recordings
 
@@ -17,19 +19,28 @@ AUDIO_COLUMNS = ("audio", "speech", "path", "file", "filename", "audio_filepath"
 LJ = "metadata.csv"  # LJSpeech: id|text|normalized text, no header, recordings in wavs/
 
 
+@dataclass(frozen=True)
+class BadRow:
+    """A row that names no recording: `file:line`, and why."""
+
+    where: str
+    why: str
+
+
 def open_table(data: SpeechData, texts: bool) -> Opened:
     """A table's rows as recordings, paths from the table's folder. Raises DataError that names the row."""
     path = Path(data.path or "")
-    if texts and path.name == LJ and _is_lj(path):
-        return _ljspeech(path, data)
+    if texts and is_lj(path):
+        rows = list(lj_rows(path))
+        return _named_files(path, [file for file, _ in rows], [text for _, text in rows], ["all"] * len(rows), None, data, texts=True)
     what = data.text_key if texts and isinstance(data, TranscriptData) else data.label_key
     setting = "data.text_key" if texts else "data.label_key"
     table = read_table(path, text=[name for name in (data.audio_key, *AUDIO_COLUMNS, what, data.split_key, data.speaker_key) if name])
-    there = table.column_names
-    sound = data.audio_key or next((name for name in AUDIO_COLUMNS if name in there), None)
-    if sound is None:
-        raise DataError(f"{path} has no column {listed(AUDIO_COLUMNS)}; there are {listed(there, 'and')}. Name the one with the files in "
-                        "data.audio_key")
+    files = []
+    for part in named_parts(table, path, data):
+        if isinstance(part, BadRow):
+            raise DataError(f"{part.where}: {part.why}")
+        files.append(part)
     if texts:
         said = []
         for number, value in enumerate(column(table, what, path, setting).to_pylist()):
@@ -39,19 +50,31 @@ def open_table(data: SpeechData, texts: bool) -> Opened:
     else:
         said = values_of(table, what, path, setting)
     splits = values_of(table, data.split_key, path, "data.split_key") if data.split_key else ["all"] * len(said)
-    speakers = values_of(table, data.speaker_key, path, "data.speaker_key") if data.speaker_key in there else None
-    start_key = data.start_key if data.start_key in there else "offset" if "offset" in there else None
-    starts = _seconds(table, start_key, path, "data.start_key")
-    durations = _seconds(table, data.duration_key if data.duration_key in there else None, path, "data.duration_key")
-    files: list[tuple[Path, float, float | None]] = []
-    for number, value in enumerate(column(table, sound, path, "data.audio_key").to_pylist()):
-        if not isinstance(value, str) or not value.strip():
-            raise DataError(f"{row(path, number)}: no file named in column {sound} (data.audio_key)")
-        files.append((path.parent / value.strip().replace("\\", "/"), starts[number] or 0.0, durations[number]))
+    speakers = values_of(table, data.speaker_key, path, "data.speaker_key") if data.speaker_key in table.column_names else None
     return _named_files(path, files, said, splits, speakers, data, texts)
 
 
-def _named_files(path: Path, files: list[tuple[Path, float, float | None]], said: list[str], splits: list[str], speakers: list[str] | None,
+def named_parts(table: Any, path: Path, data: SpeechData) -> Iterator[Part | BadRow]:
+    """For each row the recording that it names, or what is wrong with the row. Raises DataError where no column names recordings."""
+    there = table.column_names
+    sound = data.audio_key or next((name for name in AUDIO_COLUMNS if name in there), None)
+    if sound is None:
+        raise DataError(f"{path} has no column {listed(AUDIO_COLUMNS)}; there are {listed(there, 'and')}. Name the one with the files in "
+                        "data.audio_key")
+    start = data.start_key if data.start_key in there else "offset" if "offset" in there else None
+    duration = data.duration_key if data.duration_key in there else None
+    starts, durations = (table[name].to_pylist() if name else [None] * table.num_rows for name in (start, duration))
+    for number, value in enumerate(column(table, sound, path, "data.audio_key").to_pylist()):
+        try:
+            if not isinstance(value, str) or not value.strip():
+                raise DataError(f"no file named in column {sound} (data.audio_key)")
+            yield (path.parent / value.strip().replace("\\", "/"), _seconds(starts[number], f"{start} (data.start_key)") or 0.0,
+                   _seconds(durations[number], f"{duration} (data.duration_key)"))
+        except DataError as error:
+            yield BadRow(row(path, number), str(error))
+
+
+def _named_files(path: Path, files: list[Part], said: list[str], splits: list[str], speakers: list[str] | None,
                  data: SpeechData, texts: bool) -> Opened:
     opened = Opened(str(path), sorted(set(splits)), lambda _: None)  # type: ignore[arg-type, return-value]
     missing = [number for number, (file, _, _) in enumerate(files) if not file.is_file()]
@@ -76,22 +99,21 @@ def _named_files(path: Path, files: list[tuple[Path, float, float | None]], said
     return opened
 
 
-def _seconds(table: Any, name: str | None, path: Path, setting: str) -> list[float | None]:
-    if name is None:
-        return [None] * table.num_rows
-    found: list[float | None] = []
-    for number, value in enumerate(table[name].to_pylist()):
-        try:
-            seconds = None if value is None or value == "" else float(value)
-        except (TypeError, ValueError):
-            raise DataError(f"{row(path, number)}: {value!r} in column {name} ({setting}) is no number of seconds") from None
-        if seconds is not None and not 0 <= seconds < float("inf"):
-            raise DataError(f"{row(path, number)}: {seconds:g} s in column {name} ({setting})")
-        found.append(seconds)
-    return found
+def _seconds(value: Any, place: str) -> float | None:
+    """A cell of a table as seconds; None where it is empty. `place` is the column, with its setting."""
+    try:
+        seconds = None if value is None or value == "" else float(value)
+    except (TypeError, ValueError):
+        raise DataError(f"{value!r} in column {place} is no number of seconds") from None
+    if seconds is not None and not 0 <= seconds < float("inf"):
+        raise DataError(f"{seconds:g} s in column {place}")
+    return seconds
 
 
-def _is_lj(path: Path) -> bool:
+def is_lj(path: Path) -> bool:
+    """Whether a table is LJSpeech's, which has no header and `|` between its columns."""
+    if path.name != LJ:
+        return False
     try:
         with open(path, encoding="utf-8-sig") as file:
             return file.readline().count("|") >= 1
@@ -99,10 +121,9 @@ def _is_lj(path: Path) -> bool:
         return False
 
 
-def _ljspeech(path: Path, data: SpeechData) -> Opened:
-    """`id|text|normalized text` without a header, recordings in wavs/ beside it; the last column is what is said."""
-    files: list[tuple[Path, float, float | None]] = []
-    said = []
+def lj_rows(path: Path) -> Iterator[tuple[Part, str]]:
+    """(recording, what is said) of `id|text|normalized text` without a header, recordings in wavs/ beside it; the last column is what is
+    said. Raises DataError that names the line."""
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             for number, cells in enumerate(csv.reader(file, delimiter="|", quoting=csv.QUOTE_NONE), 1):
@@ -110,10 +131,8 @@ def _ljspeech(path: Path, data: SpeechData) -> Opened:
                     continue
                 if len(cells) < 2:
                     raise DataError(f"{path}:{number}: one column where id|text is needed")
-                name = cells[0].strip()
-                base = path.parent / "wavs" / name
-                files.append((base if base.suffix.lower() in audio.SUFFIXES else base.with_name(f"{base.name}.wav"), 0.0, None))
-                said.append(" ".join(cells[-1].split()))
+                base = path.parent / "wavs" / cells[0].strip()
+                yield ((base if base.suffix.lower() in audio.SUFFIXES else base.with_name(f"{base.name}.wav"), 0.0, None),
+                       " ".join(cells[-1].split()))
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8") from None
-    return _named_files(path, files, said, ["all"] * len(said), None, data, texts=True)

@@ -1,6 +1,7 @@
 """A speech experiment for somebody's data: task, lengths, rate, model and training chosen from what is there. Imports no TensorFlow."""
 
 import re
+import unicodedata
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,7 @@ SPEAKERS = ("speaker", "speaker_id", "client_id", "user")
 SAMPLE = 200  # headers looked at
 FEWEST = 10
 RATES = (8000, 16_000)  # Hz, for the model: more tells little of speech
-NOHASH = re.compile(r"^([0-9a-z]+)_nohash_")  # speakers in the names of Google's Speech Commands
+NOHASH = "/([0-9a-f]+)_nohash_"  # speakers in the names of Google's Speech Commands
 
 
 @dataclass
@@ -104,7 +105,9 @@ def _transcription(path: Path, seen: Seen, rate: int, seconds: list[float]) -> s
     words = {word for text in seen.texts or () for word in text.lower().split()}
     unit = "words" if len(words) <= 30 else "characters" if len(seen.files) < 20_000 else "subwords"
     long = median(seconds) > 8
-    signs = "".join(sorted({sign for text in seen.texts or () for sign in text if not sign.isalnum() and sign not in " '-"}))
+    composed = {sign for text in seen.texts or () for sign in unicodedata.normalize("NFC", text)}
+    # punctuation and symbols; marks that combine with letters, as of Hindi, are parts of words
+    signs = "".join(sorted(sign for sign in composed if unicodedata.category(sign)[0] in "PS" and sign not in "'-"))
     tokens: list[Entry] = [("unit", unit, "characters, subwords or words")]
     if signs:
         tokens.append(("remove", signs, "neither learned nor judged"))
@@ -152,9 +155,9 @@ def _folder(path: Path) -> Seen:
         raise DataError(f"{path}: needs a folder of recordings for each class, or a .txt with the transcript beside each recording; tables "
                         f"({listed(TABLES)}) may name both")
     files = [file for found in classes.values() for file in found]
-    hashed = all(NOHASH.search(file.name) for file in files)
+    hashed = all(re.search(NOHASH, file.as_posix()) for file in files)
     return Seen("folder", files, None, Counter({name: len(found) for name, found in classes.items()}), splits=own, speakers=hashed,
-                pattern="/([0-9a-z]+)_nohash_" if hashed else None)
+                pattern=NOHASH if hashed else None)
 
 
 def _table(path: Path) -> Seen:

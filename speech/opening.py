@@ -16,13 +16,12 @@ from pipelines.errors import DataError
 from speech import audio, synthetic
 from speech.features import to_int16
 from speech.manifests import AUDIO_COLUMNS, open_table
-from speech.recorded import file_lengths, files_fingerprint, files_loader, groups_of, recordings, with_speakers
+from speech.recorded import Part, file_lengths, files_fingerprint, files_loader, groups_of, recordings, with_speakers
 from speech.settings import SpeechData, TranscriptData
 from speech.sources import Facts, Opened, Recordings
 
 STORED_RATES = {"spoken_digit": 8000, "yes_no": 8000, "speech_commands": 16_000, "librispeech": 16_000, "ljspeech": 22_050}  # Hz
 NOISE_FOLDER = "_background_noise_"  # of Google's Speech Commands: long recordings of noise beside the class folders
-
 
 
 def open_data(data: SpeechData, *, texts: bool) -> Opened:
@@ -67,40 +66,46 @@ def _tfds(data: SpeechData, texts: bool) -> Opened:
     def load(split: str) -> Recordings:
         source = tfds_source(name, split, fields=fields, data_dir=data.data_dir)
         if isinstance(source, RecordSource):
-            return _by_number(source, place)
+            return _by_number(source)
         samples = source._values["samples"]
         starts, flat = samples.row_splits.numpy(), samples.flat_values.numpy()
         if flat.dtype != np.int16:
-            peak = int(np.abs(flat).max(initial=0))
-            if peak > 32768:
-                raise DataError(f"{place}: samples reach {peak:,}, which is more than 16 bits hold")
-            flat = flat.astype(np.int16)
+            flat = sixteen(flat, f"{place}: ")
         values = {key: source._values[key] for key in fields if key != "samples"}
         source._values = {}  # the int64 samples take four times as much
 
         def wave(number: int) -> np.ndarray:
-            own = flat[starts[number]:starts[number + 1]]
-            if not len(own):
-                raise DataError("holds no samples")
-            return own if stored == data.rate else to_int16(audio.resampled(own / np.float32(32768.0), stored, data.rate))
+            return ready(flat[starts[number]:starts[number + 1]])
 
-        lengths = np.array([audio.resampled_length(int(size), stored, data.rate) if size else 0 for size in np.diff(starts)], np.int32)
-        return _described(wave, values, lengths, split, source.fingerprint())
+        return _described(wave, values, np.diff(starts), split, source.fingerprint())
 
-    def _by_number(source: RecordSource, place: str) -> Recordings:
+    def _by_number(source: RecordSource) -> Recordings:
         import tensorflow as tf
 
         def wave(number: int) -> np.ndarray:
             own = source.gather(tf.constant([number], tf.int64))["samples"]
             own = (own.flat_values if hasattr(own, "flat_values") else own[0]).numpy()
-            return to_int16(audio.resampled((own / 32768.0).astype(np.float32), stored, data.rate))
+            return ready(own if own.dtype == np.int16 else sixteen(own, ""))
 
-        values = {key: tf.ragged.constant(source._column(fields[key])) if source._column(fields[key]).dtype == object
-                  and isinstance(source._column(fields[key])[0], np.ndarray) else tf.constant(source._column(fields[key]))
-                  for key in fields if key != "samples"}
-        return _described(wave, values, None, source.split, source.fingerprint())
+        columns = source.columns([feature for key, feature in fields.items() if key != "samples"], counted=sound)
+        sizes = columns[sound].numpy()
+        return _described(wave, {key: columns[feature] for key, feature in fields.items() if key != "samples"}, sizes, source.split,
+                          source.fingerprint())
 
-    def _described(wave: Any, values: dict[str, Any], lengths: np.ndarray | None, split: str, fingerprint: str) -> Recordings:
+    def sixteen(samples: np.ndarray, where: str) -> np.ndarray:
+        peak = int(np.abs(samples).max(initial=0))
+        if peak > 32768:
+            raise DataError(f"{where}samples reach {peak:,}, which is more than 16 bits hold")
+        return np.clip(samples, -32768, 32767).astype(np.int16)
+
+    def ready(own: np.ndarray) -> np.ndarray:
+        """Stored samples, int16, at the model's rate."""
+        if not len(own):
+            raise DataError("holds no samples")
+        return own if stored == data.rate else to_int16(audio.resampled(own / np.float32(32768.0), stored, data.rate))
+
+    def _described(wave: Any, values: dict[str, Any], sizes: np.ndarray, split: str, fingerprint: str) -> Recordings:
+        lengths = np.array([audio.resampled_length(int(size), stored, data.rate) if size else 0 for size in sizes], np.int32)
         count = int(values["what"].shape[0])
         said = [_words(value, known[what], data) for value in _rows(values["what"])]
         title = f"{builder.info.full_name.rpartition('/')[0]}/{split}"
@@ -164,7 +169,7 @@ def _folder(data: SpeechData, texts: bool) -> Opened:
         source = found.splits[split]
         labels = [found.classes[label] for label in np.asarray(source.labels)]
         keep = [number for number, label in enumerate(labels) if label != NOISE_FOLDER]
-        files: list[tuple[Path, float, float | None]] = [(Path(source.paths[number]), 0.0, None) for number in keep]
+        files: list[Part] = [(Path(source.paths[number]), 0.0, None) for number in keep]
         labels = [labels[number] for number in keep]
         if noise.is_dir() and len(keep) < len(source.paths):
             pieces = _pieces(noise, getattr(data, "seconds", 1.0))
@@ -182,9 +187,9 @@ def _folder(data: SpeechData, texts: bool) -> Opened:
     return Opened(str(root), sorted(found.splits), load, notes)
 
 
-def _pieces(folder: Path, seconds: float) -> list[tuple[Path, float, float | None]]:
+def _pieces(folder: Path, seconds: float) -> list[Part]:
     """Long recordings of noise cut into pieces of the model's length."""
-    made: list[tuple[Path, float, float | None]] = []
+    made: list[Part] = []
     for path in sorted(folder.rglob("*")):
         if path.suffix.lower() in audio.SUFFIXES:
             whole = int(audio.header(path).seconds / seconds)
@@ -211,7 +216,7 @@ def _transcribed_folder(root: Path, data: SpeechData) -> Opened:
                 texts.append(" ".join(beside.read_text(encoding="utf-8-sig").split()))
             except UnicodeDecodeError as error:
                 raise DataError(f"{beside}: is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8") from None
-        files: list[tuple[Path, float, float | None]] = [(path, 0.0, None) for path in paths]
+        files: list[Part] = [(path, 0.0, None) for path in paths]
         facts = Facts([str(path) for path in paths], [os.path.relpath(path, root) for path in paths], None, texts, None,
                       file_lengths(files, data.rate))
         return recordings(files_loader(files, data), facts, files_fingerprint(files, root, data), data)

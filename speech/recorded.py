@@ -15,6 +15,8 @@ from speech.features import to_int16
 from speech.settings import SpeechData
 from speech.sources import Facts, Recordings
 
+Part = tuple[Path, float, float | None]  # path, start and duration in s; None: to the end
+
 
 def with_speakers(facts: Facts, data: SpeechData) -> Facts:
     """Speakers found in the recordings' names by data.speaker_pattern."""
@@ -42,7 +44,7 @@ def groups_of(facts: Facts, data: SpeechData) -> np.ndarray | None:
     raise DataError(f"data.group_by: {data.group_by}: recordings are grouped by speaker or by folder")
 
 
-def files_loader(files: list[tuple[Path, float, float | None]], data: SpeechData) -> Any:
+def files_loader(files: list[Part], data: SpeechData) -> Any:
     """number -> int16 samples of (path, start, duration), at the model's rate."""
 
     def load(number: int) -> np.ndarray:
@@ -55,10 +57,10 @@ def files_loader(files: list[tuple[Path, float, float | None]], data: SpeechData
     return load
 
 
-def file_lengths(files: list[tuple[Path, float, float | None]], rate: int) -> np.ndarray:
+def file_lengths(files: list[Part], rate: int) -> np.ndarray:
     """Samples at the model's rate from the headers alone, [files] int32; 0 where the header cannot be read."""
 
-    def one(item: tuple[Path, float, float | None]) -> int:
+    def one(item: Part) -> int:
         path, start, duration = item
         try:
             found = audio.header(path)
@@ -73,7 +75,7 @@ def file_lengths(files: list[tuple[Path, float, float | None]], rate: int) -> np
         return np.fromiter(threads.map(one, files), np.int32, len(files))
 
 
-def files_fingerprint(files: list[tuple[Path, float, float | None]], root: Path, data: SpeechData) -> str:
+def files_fingerprint(files: list[Part], root: Path, data: SpeechData) -> str:
     """Names, sizes and times of change of the files, and what is made of them."""
     parts = [f"{data.rate} {data.channel}"]
     for path, start, duration in files:

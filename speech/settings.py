@@ -33,7 +33,8 @@ class SpeechData(Data):
     duration_key: str = setting("duration", "table column with how long the recording is, where there is one", unit="s")
     split_key: str | None = setting(None, "table: column that says train, validation or test")
     speaker_pattern: str | None = setting(
-        None, "regular expression whose first group finds the speaker in a recording's name, such as '^([0-9a-f]+)_nohash'")
+        None, "regular expression whose first group finds the speaker in a recording's name, which for files is the path from data.path's "
+        "folder on: '/([0-9a-f]+)_nohash_'")
     test_names: str | None = setting(None, "regular expression: recordings whose name it matches anywhere are the test split")
     test_last: int | None = setting(None, "so many recordings, the last by name, are the test split", unit="recordings", ge=1)
 
@@ -122,7 +123,9 @@ class Augment(Section):
         0.0, "largest change of speed (and so of pitch), as a share: 0.1 plays at 0.9 to 1.1", unit="share", ge=0.0, lt=0.5)
     gain: float = setting(0.0, "largest change of loudness, up and down", unit="dB", ge=0.0, le=40.0)
     noise: float = setting(0.0, "share of recordings under which noise is laid", unit="share", ge=0.0, le=1.0)
-    noise_folder: str | None = setting(None, "folder of recordings of noise; default: white to brown noise, made", path=True)
+    noise_folder: str | None = setting(
+        None, "folder of recordings of noise, the first minute of each, or less where all come to over an hour; default: white to brown "
+        "noise, made", path=True)
     snr: list[float] = setting(lambda: [5.0, 30.0], "[lowest, highest] ratio of voice to noise", unit="dB", min_length=2, max_length=2)
     frequency_masks: int = setting(0, "SpecAugment (Park et al. 2019): masks over bands", ge=0, le=10)
     frequency_width: int = setting(8, "most bands of a mask", unit="bands", ge=1)

@@ -1,11 +1,12 @@
 """What speech.commands and speech.transcription share: from waveforms to features, and recordings as they arrive."""
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import tensorflow as tf
 
 from pipelines.errors import DataError
-from pipelines.task import Task
+from pipelines.task import Splits, Task
 from speech import audio
 from speech.augment import Augmenter
 from speech.features import FrontEnd
@@ -28,6 +29,11 @@ class SpeechTask(Task):
         super().__init__(experiment, facts)
         rate = experiment.data.rate
         self.front_end, self.augmenter = FrontEnd(experiment.frontend, rate), Augmenter(experiment.augment, rate)
+
+    def begun(self, made: Splits) -> Splits:
+        """The splits, with what is to be said of the noise; where a training begins it is read now. Raises DataError as read_noise."""
+        noises = None if self.facts else self.augmenter.noises  # a finished run may do without
+        return replace(made, notes=(*made.notes, noises.note)) if noises and noises.note else made
 
     def normalized(self, waveforms: tf.Tensor, lengths: tf.Tensor, keys: tf.Tensor | None = None) -> tf.Tensor:
         """What the model sees of waveforms [batch, samples] float32: [batch, frames, width] float32, masked where there are keys."""

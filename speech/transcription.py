@@ -18,6 +18,7 @@ from speech.data import load_transcripts
 from speech.features import rounded
 from speech.files import find_recordings
 from speech.long import pieces
+from speech.manifests import BadRow
 from speech.models import steps_of, stride_of, transcript_model
 from speech.settings import Transcription
 from speech.sources import facts_of
@@ -36,7 +37,7 @@ BLANK = (
 
 
 class TranscriptionTask(SpeechTask):
-    """speech.transcription. Facts: `unit`, `tokens`, `longest`, `mean`, `std`, `speakers` (see speech.data.load_transcripts)."""
+    """speech.transcription. Facts: `unit`, `tokens`, `most_tokens`, `mean`, `std`, `speakers` (see speech.data.load_transcripts)."""
 
     watch = ("token_error_rate", "min")
     length = "length"
@@ -63,10 +64,10 @@ class TranscriptionTask(SpeechTask):
         return Alphabet(self.facts["unit"], tuple(self.facts["tokens"]))
 
     def splits(self) -> Splits:
-        return load_transcripts(self.experiment, self.decode)
+        return self.begun(load_transcripts(self.experiment, self.decode))
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
-        """One recording: samples int16 [length], length, tokens int32 [longest] from 0, token_count."""
+        """One recording: samples int16 [length], length, tokens int32 [most_tokens] from 0, token_count."""
         samples = raw["samples"][:raw["length"]]
         return {"samples": samples, "length": raw["length"], **{name: raw[name] for name in ("tokens", "token_count") if name in raw}}
 
@@ -129,6 +130,10 @@ class TranscriptionTask(SpeechTask):
         made.tables["per_word"] = wer.per_word(counted)
         worst = wer.worst(counted, min(settings.worst, WORST))
         made.tables["worst_utterances"] = [self._row(number, counted, source, answers) for number in worst]
+        if worst:
+            made.listings["worst_utterances"] = [
+                (f"{row['recording']}: {row['wrong']} of {row['words_said']} words wrong, confidence {row['confidence']:.0%}",
+                 f"{row['said']}\n{row['written']}") for row in made.tables["worst_utterances"]]
         made.tables = {name: rows for name, rows in made.tables.items() if rows}
         seconds = float(targets["length"].sum()) / self.experiment.data.rate
         errors = counted.table.sum(0)
@@ -216,7 +221,11 @@ class TranscriptionTask(SpeechTask):
     def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
         """Long recordings come in pieces, each named `file#t=start,end` in seconds."""
         data = self.experiment.data
-        for path, start, duration in find_recordings(inputs):
+        for part in find_recordings(inputs, data):
+            if isinstance(part, BadRow):
+                yield part.where, DataError(part.why)
+                continue
+            path, start, duration = part
             name = part_name(path, start, duration)
             try:
                 whole = audio.read(path, data.rate, channel=data.channel, start=start, duration=duration)

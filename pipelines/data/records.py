@@ -1,7 +1,8 @@
 """Prepared TFDS data whose files can be read by number on disk (ArrayRecord), and the choice between the ways to read TFDS."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -10,7 +11,7 @@ from pipelines.data.source import Source, Tensors
 from pipelines.data.tfds import Prepared, TfdsSource, as_text, features, parse, plain, prepared
 from pipelines.errors import DataError
 
-LABELS = 4096  # examples looked up at a time when the labels are read
+CHUNK = 64  # records read and parsed at a time by a pass over all of them: recordings of half a minute take 4 MB each
 
 
 class RecordSource(Prepared, Source):
@@ -27,10 +28,11 @@ class RecordSource(Prepared, Source):
         self._flat = {key: (feature, known[feature]) for key, feature in self.fields.items()}
         self._records = self.builder.as_data_source(split).data_source  # the stored records, before TFDS parses them
         self.spec = {key: tf.TensorSpec(value.shape[1:], value.dtype) for key, value in self.gather(tf.constant([0], tf.int64)).items()}
+        columns = self.columns([*([self.fields[label]] if label else []), *([group] if group else [])])
         if label:
-            self.labels = self._column(self.fields[label]).astype(np.int64)
+            self.labels = columns[self.fields[label]].numpy().astype(np.int64)
         if group:
-            self.groups = np.array([as_text(value) for value in self._column(group)])
+            self.groups = np.array([as_text(value) for value in columns[group].numpy()])
 
     @tf.autograph.experimental.do_not_convert
     def gather(self, numbers: tf.Tensor) -> Tensors:
@@ -43,10 +45,25 @@ class RecordSource(Prepared, Source):
     def _read(self, numbers: np.ndarray) -> np.ndarray:
         return np.array(self._records.__getitems__([int(number) for number in numbers]), object)
 
-    def _column(self, feature: str) -> np.ndarray:
-        flat = {feature: (feature, features(self.builder)[feature])}
-        parts = (self._read(np.arange(start, min(start + LABELS, len(self)))) for start in range(0, len(self), LABELS))
-        return np.concatenate([parse(tf.constant(part), flat)[feature].numpy() for part in parts])
+    def columns(self, wanted: Collection[str], *, counted: str | None = None) -> Tensors:
+        """Features of all examples in one pass over the files, by feature: [examples, ...], or ragged where a dimension is free.
+
+        Args:
+            counted: a feature of one free dimension of which the lengths alone are kept, [examples] int64.
+        """
+        known = features(self.builder)
+        flat = {name: (name, known[name]) for name in (*wanted, *([counted] if counted else []))}
+        parts: dict[str, list[Any]] = {name: [] for name in flat}
+        for start in range(0, len(self) if flat else 0, CHUNK):
+            found = parse(tf.constant(self._read(np.arange(start, min(start + CHUNK, len(self))))), flat)
+            for name, value in found.items():
+                parts[name].append(_lengths(value) if name == counted else value)
+        return {name: tf.concat(part, 0) for name, part in parts.items()}
+
+
+def _lengths(values: Any) -> tf.Tensor:
+    """Of each row, [batch] int64."""
+    return values.row_lengths() if isinstance(values, tf.RaggedTensor) else tf.repeat(tf.shape(values, tf.int64)[1], len(values))
 
 
 def tfds_source(name: str, split: str, *, fields: Mapping[str, str] | None = None, data_dir: str | Path | None = None,

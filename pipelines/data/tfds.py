@@ -2,7 +2,7 @@
 
 A TFRecord file can only be read from front to back, so one pass puts the encoded bytes of a split into memory
 (images stay compressed; 60,000 of fashion_mnist take 0.3 s) and examples are then gathered by number. A split
-that does not fit is refused with the way out: StreamSource.
+that does not fit is refused with the ways out: ArrayRecord (`records.py`), and for images StreamSource.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ class Prepared:
 
     def __init__(self, name: str, split: str, fields: Mapping[str, str] | None, data_dir: str | Path | None, *others: str | None):
         self.builder = prepared(name, data_dir)
-        self.split = split
+        self.split, self._asked = split, name
         self.shards = instructions(self.builder, split)
         known = features(self.builder)
         self.fields = dict(fields) if fields is not None else {key: key for key in known}
@@ -112,8 +112,9 @@ class TfdsSource(Prepared, TensorSource):
         if size > limit:
             raise DataError(
                 f"{self.builder.info.full_name}: split {self.split} takes {size / 1e9:.2f} GB, more than the {limit / 1e9:.2f} GB "
-                "of memory it may have, and TFRecord files cannot be read by number from the disk; "
-                "set data.streaming: true to read them in shards")
+                "of memory it may have, and TFRecord files cannot be read by number from the disk; prepare the data set as array_record, "
+                f"which is: tfds.builder({self._asked!r}, file_format='array_record').download_and_prepare() in Python. For images "
+                "data.streaming: true also reads it as it is, in shards")
 
     def _read(self, wanted: Mapping[str, str]) -> dict[str, Any]:
         known = features(self.builder)

@@ -113,7 +113,7 @@ class Story:
 
     def _judgement(self) -> list[Block]:
         """A section for each group of figures and tables of the leading split."""
-        names = list(dict.fromkeys([*self.judged.figures, *self.judged.tables]))
+        names = list(dict.fromkeys([*self.judged.figures, *self.judged.tables, *self.judged.listings]))
         grouped = [name for members in _SECTIONS.values() for name in members]
         sections = {heading: [name for name in members if name in names] for heading, members in _SECTIONS.items()}
         sections |= {words.title(name): [name] for name in names if name not in grouped}
@@ -124,7 +124,9 @@ class Story:
             blocks.append(Heading(f"{heading} ({self.split})"))
             blocks += [self._picture(name, f"{heading} on the {self.split} split") for name in members if name in self.pictures]
             for name in members:
-                if name in self.judged.tables:
+                for title, lines in self.judged.listings.get(name, ()):
+                    blocks += [Paragraph(title), Code(lines, "text")]
+                if name in self.judged.tables and name not in self.judged.listings:
                     blocks += records_table(self.judged.tables[name], whole=f"report.json, tables, {self.split}/{name}")
         return blocks
 

@@ -5,7 +5,7 @@ An input that cannot be read or decoded is an answer with its error; the rest is
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -155,9 +155,9 @@ class Predictor:
                 if place in chunk.errors:
                     yield Prediction(name, error=chunk.errors[place], fields=fields)
                 else:
-                    yield Prediction(name, {key: plain(value[row]) for key, value in answers.items()}, fields=fields)
+                    values = {key: plain(value[row]) for key, value in answers.items()}
+                    yield Prediction(name, trimmed(values, self.run.task.details), fields=fields)
                     row += 1
-
 
     def _answers(self, examples: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Where lengths differ, examples of similar length are answered together, so that little of it is padding."""
@@ -179,6 +179,17 @@ class Predictor:
 
 def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def trimmed(values: dict[str, Any], details: Sequence[str]) -> dict[str, Any]:
+    """An answer without what fills its details up to the longest of their batch: they end with their last text that is not empty."""
+    there = [name for name in details if name in values]
+    texts = [values[name] for name in there if isinstance(values[name], np.ndarray) and values[name].dtype == object]
+    ends = [np.flatnonzero(text.astype(bool))[-1:] + 1 for text in texts]
+    if not ends:
+        return values
+    end = int(np.concatenate(ends).max(initial=0))
+    return {name: value[:end] if name in there else value for name, value in values.items()}
 
 
 def plain(value: Any) -> Any:

@@ -49,6 +49,21 @@ def test_fields_labels_groups_and_names(way, data_dir, record_dir):
     assert sorted(numbers(source.gather(tf.range(60, dtype=tf.int64))["image"])) == list(range(60))
 
 
+def test_columns_come_in_one_pass_over_the_records(record_dir, monkeypatch):
+    monkeypatch.setattr("pipelines.data.records.CHUNK", 16)
+    source, read, really = RecordSource("made", "train", data_dir=record_dir), [], RecordSource._read
+    monkeypatch.setattr(RecordSource, "_read", lambda self, numbers: read.append(numbers.tolist()) or really(self, numbers))
+    found = source.columns(["who", "label"], counted="more/tags")
+    assert read == [list(range(0, 16)), list(range(16, 32)), list(range(32, 48)), list(range(48, 60))]
+    whole = source.gather(tf.range(60, dtype=tf.int64))
+    for name in ("who", "label"):
+        assert found[name].numpy().tolist() == whole[name].numpy().tolist()
+    assert found["more/tags"].numpy().tolist() == [len(tags) for tags in whole["more/tags"].to_list()]
+    read.clear()
+    RecordSource("made", "train", data_dir=record_dir, label="label", group="who")
+    assert sum(map(len, read)) == 60 + 1  # and one that shows the shapes
+
+
 @pytest.mark.parametrize("way", [TfdsSource, RecordSource])
 def test_examples_one_by_one_through_tf_data(way, data_dir, record_dir):
     fields = {"tags": "more/tags", "image": "image"}
@@ -77,7 +92,7 @@ def test_fingerprints_tell_data_apart(data_dir):
     ("made", "train[:x%]", {}, "'train\\[:x%\\]' is not a split in TFDS notation"),
     ("made", "train", {"fields": {"image": "picture"}}, "has no feature 'picture'; there are image, label, more/tags, more/weight and who"),
     ("made", "train", {"group": "wo"}, "has no feature 'wo'; there are .*; did you mean who\\?"),
-    ("made", "train", {"memory_limit": 100}, "split train takes 0.00 GB, more than the 0.00 GB of memory .* set data.streaming: true"),
+    ("made", "train", {"memory_limit": 100}, "split train takes 0.00 GB, more than the 0.00 GB .* prepare the data set as array_record"),
 ])
 def test_what_is_not_there(data_dir, name, split, options, message):
     with pytest.raises(DataError, match=message):

@@ -7,7 +7,7 @@ import tensorflow as tf
 from pipelines.errors import DataError
 from speech.augment import Augmenter, made_noise, played
 from speech.settings import Augment
-from tests.speech.made import tone, write
+from tests.speech.made import class_folders, tone, write
 
 KEYS = tf.constant([[1, 2], [3, 4], [5, 6], [7, 8]])
 WAVES = np.zeros([4, 8000], np.float32)
@@ -57,14 +57,46 @@ def test_noise_is_laid_at_the_ratio():
     assert np.allclose((made_noise() ** 2).mean(axis=1), 1.0, atol=1e-3)
 
 
-def test_noise_from_a_folder(tmp_path):
-    write(tmp_path / "hum.wav", tone(0.4, hertz=60.0))
-    assert Augmenter(Augment(noise=0.5, noise_folder=str(tmp_path)), 8000).noise.shape == (1, 3200)
+def test_noise_from_a_folder(tmp_path, monkeypatch):
+    write(tmp_path / "hum.wav", 0.3 * np.sin(np.arange(3200) * 2 * np.pi * 60 / 8000))
+    write(tmp_path / "whine.wav", 0.1 * np.sin(np.arange(12_000) * 2 * np.pi * 1000 / 8000))
+    augmenter = Augmenter(Augment(noise=1.0, snr=[10.0, 10.0], noise_folder=str(tmp_path)), 8000)
+    noises = augmenter.noises
+    assert noises.sizes.tolist() == [3200, 12_000] and len(noises.samples) == 15_200 and noises.note is None
+    graph = tf.function(lambda waves: augmenter.waveforms(waves, tf.constant(LENGTHS), KEYS, window=True)[0], autograph=False)
+    laid = graph(tf.constant(WAVES)).numpy() - WAVES
+    assert graph.get_concrete_function(tf.constant(WAVES)).graph.as_graph_def().ByteSize() < 50_000  # the noise is no part of the graph
+    peaks = [np.argmax(np.abs(np.fft.rfft(row[:4000]))) * 2 for row in laid]
+    assert all(min(abs(peak - 60), abs(peak - 1000)) < 10 for peak in peaks), peaks  # one noise each, never the next one's beginning
+    assert np.allclose(10 * np.log10((WAVES**2).sum(1) / (laid**2).sum(1)), 10, atol=0.5)
+    monkeypatch.setattr("speech.augment.ALL", 1.0)
+    kept = Augmenter(augmenter.settings, 8000).noises
+    assert kept.sizes.tolist() == [3200, 4000] and "of 1 of the 2 recordings" in kept.note and "the first 0.5 s" in kept.note
     write(tmp_path / "still.wav", np.zeros(800, np.float32))
     with pytest.raises(DataError, match=r"still\.wav: is silent"):
-        Augmenter(Augment(noise=0.5, noise_folder=str(tmp_path)), 8000)
+        _ = Augmenter(augmenter.settings, 8000).noises
     with pytest.raises(DataError, match="holds no recordings"):
-        Augmenter(Augment(noise=0.5, noise_folder=str(tmp_path / "none")), 8000)
+        _ = Augmenter(Augment(noise=0.5, noise_folder=str(tmp_path / "none")), 8000).noises
+
+
+def test_a_training_reads_its_noise_when_it_begins_and_a_finished_run_needs_none(tmp_path):
+    from pipelines.config.load import from_text
+    from speech.tasks import TASKS
+
+    class_folders(tmp_path / "words", {"go": 6, "stop": 6})
+    for name, text in (("speech.commands", "model: {name: ds_cnn}"), ("speech.transcription", "model: {name: quartz}")):
+        data = "source: synthetic, limit: 12" if "trans" in name else f"source: folder, path: {tmp_path / 'words'}"
+        task = TASKS[name]
+        experiment = from_text(f"task: {name}\n{text}\ndata: {{{data}, rate: 8000, validation: 0, test: 0.4}}\n"
+                               f"augment: {{noise: 1.0, noise_folder: {tmp_path / 'gone'}}}\n", check_paths=False).experiment
+        with pytest.raises(DataError, match="gone holds no recordings"):
+            task(experiment).splits()
+        write(tmp_path / "gone" / "hum.wav", tone(0.4))
+        facts = task(experiment).splits().facts
+        (tmp_path / "gone" / "hum.wav").unlink()
+        finished = task(experiment, facts)
+        assert len(finished.splits().test) and finished.prepare(finished.receive(
+            {"samples": tf.constant(WAVES), "length": tf.constant(LENGTHS)}))
 
 
 def test_copies_by_librosa_are_always_the_same():

@@ -42,9 +42,12 @@ def test_transcripts(tmp_path):
         rows.append({"path": f"{number}.wav", "text": "one two", "speaker": f"s{number % 2}", "split": "test" if number > 14 else "train"})
     rows[1]["text"], rows[2]["text"], rows[16]["text"] = "", "many words " * 12, "one qqq"
     (tmp_path / "m.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for number in (4, 17):
+        write(tmp_path / f"{number}.wav", tone(2.5, seed=number))
     found = findings("task: speech.transcription\nmodel: {name: quartz, stride: 2}\ndata:\n  source: table\n  rate: 8000\n"
-                     f"  split_key: split\n  test: test\n  validation: 0\n  path: {tmp_path / 'm.jsonl'}\n")
+                     f"  split_key: split\n  test: test\n  validation: 0\n  longest: 2.0\n  path: {tmp_path / 'm.jsonl'}\n")
     said = "\n".join(found)
+    assert "train: 1 recordings last over 2 s and are left out of training (data.longest)" in said and "test: 1 recordings last" not in said
     for text in ("warning: train: 1 transcripts are empty", "warning: test: 1 characters are not in train, so they cannot be written: 'q'",
                  "warning: train: 1 transcripts are longer than CTC can align", "note: test: 2 of its 2 speakers are in train"):
         assert text in said, said
@@ -76,13 +79,25 @@ def test_new_for_every_form(tmp_path):
     assert found["classes"].task == found["labels.csv"].task == found["google"].task == "speech.commands"
     assert found["texts"].task == found["lj/metadata.csv"].task == "speech.transcription"
     assert found["classes"].data.rate == 8000 and found["texts"].data.rate == 16_000
-    assert found["google"].data.test == "test" and found["google"].data.speaker_pattern
+    assert found["google"].data.test == "test" and found["google"].data.speaker_pattern == "/([0-9a-f]+)_nohash_"
     assert found["labels.csv"].data.label_key == "word" and found["labels.csv"].data.group_by == "speaker"
     assert found["said.jsonl"].data.validation == "dev" and found["texts"].tokens.remove == ",."
     from speech.tasks import TASKS
 
     for name in ("google", "labels.csv", "texts"):
         assert len(TASKS[found[name].task](found[name]).splits().train) > 5
+
+
+def test_new_takes_out_signs_and_leaves_marks_that_belong_to_letters(tmp_path):
+    said = ["नमस्ते, दुनिया।", "हाँ! कृपया (रुकें)", "Cafe\u0301 №5 — don't"]
+    for number in range(12):
+        write(tmp_path / f"{number}.wav", tone(1.0))
+        (tmp_path / f"{number}.txt").write_text(said[number % 3], encoding="utf-8")
+    experiment = from_text(new("speech", tmp_path)).experiment
+    assert set(experiment.tokens.remove) == set(",।!()№—")
+    from speech.text import normalized
+
+    assert [normalized(text, experiment.tokens) for text in said] == ["नमस्ते दुनिया", "हाँ कृपया रुकें", "café 5 don't"]
 
 
 @pytest.mark.parametrize(("name", "message"), [

@@ -77,7 +77,7 @@ def test_manifests(tmp_path, name):
     assert facts_of(made.train).texts[0] in ("word a!", "word b!")
     assert len(waveform(made.test, 0)) == 4000 and made.test.lengths[0] == 4000
     assert facts_of(made.test).names[0].endswith("9.wav#t=0.25,0.75")
-    assert made.facts["tokens"] == [" ", "!", *"abdorw"] and made.facts["longest"] == 7
+    assert made.facts["tokens"] == [" ", "!", *"abdorw"] and made.facts["most_tokens"] == 7
 
 
 @pytest.mark.parametrize(("changes", "message"), [
@@ -110,6 +110,17 @@ def test_unreadable_recordings_stop_or_are_skipped(tmp_path):
     assert len(made.train) == 10 and len(made.skipped) == 2 and "b_1.wav: the file is empty" in made.skipped[1]
 
 
+def test_a_recording_whose_header_cannot_be_read_is_not_taken_for_a_short_one(tmp_path):
+    path = manifest(tmp_path)
+    (tmp_path / "clips" / "3.wav").write_bytes(b"broken")
+    lines = f"source: table; path: {path}; split_key: split; test: test; validation: 0"
+    with pytest.raises(DataError, match=r"3\.wav#t=0\.25,0\.75: cannot be read: no sound file"):
+        splits(TEXTS, lines)
+    made = splits(TEXTS, f"{lines}; on_bad_example: skip")
+    assert len(made.train) == 8 and "3.wav#t=0.25,0.75: no sound file" in made.skipped[0]
+    assert not any("too short" in note for note in made.notes)
+
+
 def test_recordings_too_short_or_too_long_for_ctc_are_left_out(tmp_path):
     path = manifest(tmp_path, text="far too many words for half a second of sound, whoever says them")
     made = splits(TEXTS, f"source: table; path: {path}; test: 0.2; validation: 0")
@@ -135,12 +146,13 @@ def prepared(folder, name: str, kind: str = "tfrecord"):
                     "label": tfds.features.ClassLabel(names=["down", "up", "_silence_", "_unknown_"])}
         parts = {"train": 16, "validation": 8, "test": 8}
     else:
-        features = {"speech": tfds.features.Audio(file_format="flac", sample_rate=16_000), "text": tfds.features.Text(),
+        features = {"speech": tfds.features.Audio(file_format="flac", sample_rate=16_000, dtype=np.int16), "text": tfds.features.Text(),
                     "speaker_id": np.int64, "chapter_id": np.int64, "id": tfds.features.Text()}
         parts = {"train_clean100": 12, "dev_clean": 4, "test_clean": 4, "train_other500": 4}
 
     def example(number):
-        samples = np.rint(tone(1.0 + 0.05 * number, 16_000, seed=number) * 32_000).astype(np.int64)
+        kind = np.int64 if name == "speech_commands" else np.int16
+        samples = np.rint(tone(1.0 + 0.05 * number, 16_000, seed=number) * 32_000).astype(kind)
         if name == "speech_commands":
             return {"audio": samples, "label": number % 4}
         return {"speech": samples, "text": "A MAN SAID" if number % 2 else "NO MAN", "speaker_id": number % 3, "chapter_id": 1,
@@ -172,6 +184,10 @@ def test_tfds_in_the_form_of_librispeech(tmp_path, kind):
     assert [len(source) for source in (made.train, made.validation, made.test)] == [12, 4, 4]
     assert facts_of(made.test).texts.count("a man said") == 2 and made.facts["speakers"] == ["0", "1", "2"]
     assert {len(waveform(made.test, number)) for number in range(4)} == {8000, 8400, 8800, 9200}  # resampled
+    assert made.train.lengths.tolist() == [len(waveform(made.train, number)) for number in range(12)]
+    shorter = splits(TEXTS, f"{lines}; longest: 1.22")
+    assert len(shorter.train) == 5 and any("train: 7 recordings of over 1.22 s are left out" in note for note in shorter.notes)
+    assert len(shorter.test) == 4
     with pytest.raises(DataError, match=r"data\.train: .* has no split 'train_clean10'"):
         splits(TEXTS, lines.replace("train_clean100", "train_clean10"))
 

@@ -1,12 +1,18 @@
 """Commands in long recordings: found once each, when they are, however the samples come."""
 
+import json
+import shutil
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from speech.listen import detect, stream
-from tests.speech.made import tone
+from tests.finished_run import environment
+from tests.speech.made import tone, write
 
 RATE, WINDOW = 8000, 4000
 
@@ -62,3 +68,51 @@ def test_pieces_of_any_size_give_the_same():
 def test_silence_and_noise_are_no_commands():
     assert detect(RUN, np.zeros(RATE * 3, np.float32)) == []
     assert detect(RUN, np.random.default_rng(1).normal(0, 0.1, RATE * 3).astype(np.float32)) == []
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A trained run of two pitches and noise, whose folder of noise is gone."""
+    from pipelines.config.load import from_text
+    from pipelines.runs import RunFolder
+    from pipelines.training.run import Call, train
+    from speech.tasks import TASKS
+
+    place, rng = tmp_path_factory.mktemp("listen"), np.random.default_rng(0)
+    for name, hertz in (("low", 500.0), ("high", 2000.0)):
+        for number in range(24):
+            write(place / "words" / name / f"{number}.wav", tone(0.4, RATE, hertz * rng.uniform(0.97, 1.03), number))
+    for number in range(24):
+        write(place / "words" / "_unknown_" / f"{number}.wav", rng.normal(0, rng.uniform(0.005, 0.02), WINDOW).astype(np.float32))
+    write(place / "noise" / "hiss.wav", rng.normal(0, 0.1, RATE).astype(np.float32))
+    experiment = from_text(
+        "task: speech.commands\nmodel: {name: ds_cnn, width: 16, depth: 1, dropout: 0.0}\nfrontend: {mels: 16}\n"
+        f"data: {{source: folder, path: {place / 'words'}, rate: {RATE}, seconds: 0.5, validation: 0, test: 0.2}}\n"
+        f"augment: {{noise: 0.5, shift: 0.2, noise_folder: {place / 'noise'}}}\n"
+        "train: {epochs: 100, batch_size: 16, devices: cpu, precision: float32, learning_rate: {peak: 0.01}, validate_every: 100}\n"
+        "evaluate: {bootstrap: 100}\nmonitor: {tensorboard: false}\n").experiment
+    train(experiment, RunFolder(place / "run"), Call("pitches", TASKS[experiment.task], quiet=True))
+    shutil.rmtree(place / "noise")
+    return place / "run"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("live", [False, True])
+def test_the_command_finds_commands_in_a_file_and_in_standard_input(run, tmp_path, live):
+    samples = recording()
+    path = write(tmp_path / "call.wav", samples, RATE)
+    done = subprocess.run(
+        [sys.executable, "-m", "speech.listen", str(run), *([] if live else [str(path)]), "--threshold", "0.5"], capture_output=True,
+        input=np.rint(samples * 32767).astype("<i2").tobytes() if live else b"", timeout=300, check=False, env=environment())
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = [json.loads(line) for line in done.stdout.decode().splitlines()]
+    assert [one["label"] for one in found] == ["low", "high", "low", "high"], found
+    for one, start in zip(found, (1.0, 3.0, 4.5, 7.6)):
+        assert one["start"] - 0.2 <= start and start + 0.4 <= one["end"] + 0.2 and 0.5 <= one["confidence"] <= 1.0
+
+
+@pytest.mark.slow
+def test_the_command_names_a_file_that_cannot_be_read(run, tmp_path):
+    done = subprocess.run([sys.executable, "-m", "speech.listen", str(run), str(tmp_path / "none.wav")], capture_output=True, timeout=300,
+                          check=False, encoding="utf-8", env=environment())
+    assert done.returncode == 1 and "none.wav: the file is not there" in done.stderr and "Traceback" not in done.stderr

@@ -1,6 +1,7 @@
 """Every shipped speech experiment is valid, opens with its command, fits a screen, and has a model that builds; what runs come to."""
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +58,27 @@ def test_those_for_larger_data_train_on_made_data_of_their_form(tmp_path, name, 
     assert list(report["data"]["examples"].values()) == counts
     assert {"accuracy", "wer"} & {metric.partition("/")[2] for metric in report["metrics"]}
     assert list((tmp_path / "run" / "tensorboard" / "train").iterdir())
+
+
+def test_the_header_of_speech_commands_holds_for_the_folder_of_the_original_archive(tmp_path):
+    """The overrides as printed, on a folder in the archive's form."""
+    from speech.sources import facts_of
+    from speech.tasks import TASKS
+
+    head = [line.removeprefix("#") for line in (FOLDER / "speech_commands.yaml").read_text(encoding="utf-8").splitlines()
+            if line.startswith("#")]
+    said = " ".join(head)
+    words = shlex.split(said[said.index("data.source=folder"):])
+    keywords = ["yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go"]
+    for place, word in enumerate([*keywords, "bed", "cat"]):
+        for number in range(10):
+            write(tmp_path / word / f"{0xab0c + number:08x}_nohash_{place % 2}.wav", tone(0.4, 16_000, 300 + 40 * place), 16_000)
+    write(tmp_path / "_background_noise_" / "white_noise.wav", np.random.default_rng(0).normal(0, 0.1, 16_000 * 20), 16_000)
+    experiment = load("speech/speech_commands", [text.replace("PATH", str(tmp_path)) for text in words], check_paths=False).experiment
+    made = TASKS[experiment.task](experiment).splits()
+    assert set(made.facts["classes"]) == {*keywords, "_unknown_", "_silence_"}
+    voices = [{name for name in facts_of(part).speakers if "noise" not in name} for part in (made.train, made.validation, made.test)]
+    assert all(voices) and sum(map(len, voices)) == len(set().union(*voices)) == 10
 
 
 def command(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
