@@ -43,10 +43,10 @@ def load_texts(experiment: TextClassification, known: dict[str, Any] | None = No
     parts = of_known_classes({"train": train, "validation": validation, "test": test}, opened, skip=data.on_bad_example == "skip")
     trained = sorted({label for labels in class_numbers(train) for label in labels})
     classes = [opened.classes[number] for number in trained]
-    alone = validation is None and test is None  # other data that a finished run is judged on
+    alone = validation is None and test is None  # other data that a finished run is judged on, all of them
     if reject is not None and validation is None and not known:
         raise DataError(NO_VALIDATION)
-    if len(classes) < (1 if data.labels == "many" else 2) and not alone:
+    if len(classes) < (1 if data.labels == "many" else 2) and not known:
         raise DataError(f"{opened.place}: train has {'one class only (' + classes[0] + ')' if classes else 'no labels'}; classification "
                         "needs two or more")
     if reject is not None and reject.train == "leave_out" and not alone:
@@ -62,7 +62,7 @@ def load_texts(experiment: TextClassification, known: dict[str, Any] | None = No
         found = {name: int(np.sum(source.labels == len(classes))) for name, source in made.items()
                  if source is not None and source.labels is not None}
         notes.append("texts of no class: " + ", ".join(f"{count:,} in {name}" for name, count in found.items()))
-        if reject.accept is None and not found.get("validation") and not alone:
+        if reject.accept is None and not found.get("validation") and not known:
             raise DataError("reject: validation has no texts of no class, by which the threshold could be chosen; set reject.accept: 0.95 "
                             "(the share of validation's other texts that pass), or add such texts to it")
     return Splits(train=kept, validation=made["validation"], test=made["test"], facts=facts, skipped=tuple(opened.skipped),

@@ -257,6 +257,8 @@ def test_texts_of_no_class_may_have_tables_of_their_own_and_need_no_label(tmp_pa
     assert load_texts(experiment, {"classes": ["bad", "good"]}).train.labels.tolist() == [1, 0, 1, 0, 2]
     with pytest.raises(DataError, match=r"reject\.splits: \{split\}_oos: .* has no such split"):
         load_texts(experiment)
+    folder = experiment.model_copy(update={"data": experiment.data.model_copy(update={"path": str(tmp_path), "test": "test"})})
+    assert load_texts(folder, {"classes": ["bad", "good"]}).test.labels.tolist() == [1, 0] * 3 + [2] * 3
 
 
 def test_nothing_is_learned_from_validation_and_test(tmp_path):
