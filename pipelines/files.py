@@ -41,6 +41,8 @@ def writing(path: Path | str) -> Iterator[None]:
 
 def why(error: OSError) -> str:
     """Why a write failed, for a person."""
+    if error.errno in (errno.EEXIST, errno.ENOTDIR):
+        return "a file stands where its folder should be"
     return "the disk is full" if disk_full(error) else str(error.strerror or error)
 
 

@@ -107,7 +107,7 @@ def test_expected_failures_end_with_their_status(failure, status):
 
 @pytest.mark.parametrize("arguments", [
     ("train", "vision/digits", "--runs", "FILE/runs"),
-    ("tune", "vision/digits", "tune.space={train.epochs: {int: [1, 2]}}", "--runs", "FILE/runs"),
+    ("tune", "vision/digits", "tune.space={train.seed: {int: [1, 99]}}", "--runs", "FILE/runs"),
     ("new", "vision", "--data", "images", "-o", "FILE/mine.yaml"), ("schema", "-o", "FILE/schema.json")])
 def test_a_place_that_cannot_be_written_is_said_plainly(arguments, tmp_path):
     folder(tmp_path / "images", {"a": 6, "b": 6})
@@ -115,7 +115,7 @@ def test_a_place_that_cannot_be_written_is_said_plainly(arguments, tmp_path):
     done = quartet(*(argument.replace("FILE", str(tmp_path / "file")) for argument in arguments), cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert f"{tmp_path / 'file'}/" in done.stderr
-    assert ": cannot be written: Not a directory; mend that, or choose another place" in done.stderr
+    assert ": cannot be written: a file stands where its folder should be; mend that, or choose another place" in done.stderr
     assert "Traceback" not in done.stderr
 
 
