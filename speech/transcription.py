@@ -132,7 +132,7 @@ class TranscriptionTask(SpeechTask):
         made.tables["worst_utterances"] = [self._row(number, counted, source, answers) for number in worst]
         if worst:
             made.listings["worst_utterances"] = [
-                (f"{row['recording']}: {row['wrong']} of {row['words_said']} words wrong, confidence {row['confidence']:.0%}",
+                (f"{row['recording']}: {row['wrong']} of {row['words_said']} words wrong, confidence {100 * row['confidence']:.0f} %",
                  f"{row['said']}\n{row['written']}") for row in made.tables["worst_utterances"]]
         made.tables = {name: rows for name, rows in made.tables.items() if rows}
         seconds = float(targets["length"].sum()) / self.experiment.data.rate

@@ -127,7 +127,7 @@ def judged(task, rows: list[list[int]], texts: list[str]):
 def test_worst_utterances_stand_word_under_word_in_the_report(tmp_path):
     made = judged(transcription(), [[1, 2], [2, 2, 2]], ["one two", "one two"])
     (title, lines), = made.listings["worst_utterances"]
-    assert lines == "*** ONE two\nTWO TWO two" and title == "clips/1.wav: 2 of 2 words wrong, confidence 50%"
+    assert lines == "*** ONE two\nTWO TWO two" and title == "clips/1.wav: 2 of 2 words wrong, confidence 50 %"
     assert made.tables["worst_utterances"][0]["said"] == "*** ONE two"
     write_report(tmp_path, task="speech.transcription", experiment="e", run="r", judgements={"test": made}, timing={})
     assert f"<pre><code>{lines}</code></pre>" in (tmp_path / "report.html").read_text(encoding="utf-8")
