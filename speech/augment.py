@@ -1,6 +1,7 @@
 """Training augmentation of whole batches, in graph, on the device: pure functions of each example's own key.
 
-Waveforms: speed, shift, gain and noise. Features: SpecAugment. What happens to a recording is the same in any batch.
+Waveforms: speed, shift, gain and noise. Features: vocal tract length perturbation, SpecAugment. What happens to a recording is the
+same in any batch.
 """
 
 from dataclasses import dataclass
@@ -16,9 +17,10 @@ from speech import audio
 from speech.settings import Augment
 
 # which draw of an example's key is for what
-SPEED, SHIFT, GAIN, NOISE, RATIO, PLACE, COLOUR, BANDS, FRAMES = 0, 1, 2, 3, 4, 5, 6, 16, 64
+SPEED, SHIFT, GAIN, NOISE, RATIO, PLACE, COLOUR, WARP, BANDS, FRAMES = 0, 1, 2, 3, 4, 5, 6, 7, 16, 64
 BANK = 1 << 18  # samples of each made noise
 MOST, ALL = 60.0, 3600.0  # seconds kept of each noise file, and of all of them: 115 MB at 16 kHz
+BENT = 0.6  # of half the sample rate, up to where a warp is in proportion (Jaitly and Hinton 2013: 4.8 of 8 kHz)
 QUIET = 1e-8  # mean power under which a recording counts as silence, to which no noise is laid in proportion
 
 
@@ -115,6 +117,27 @@ class Augmenter:
         level = tf.sqrt(power / tf.pow(10.0, ratio / 10.0))
         chosen = (random.uniform(keys, NOISE) < self.settings.noise) & (power > QUIET)
         return waveforms + laid * tf.where(chosen, level, 0.0)[:, None]
+
+    def warped(self, bands: tf.Tensor, keys: tf.Tensor, centres: tf.Tensor) -> tf.Tensor:
+        """Vocal tract length perturbation (Jaitly and Hinton 2013): each recording as from a longer or shorter throat, at the same tempo.
+
+        Args:
+            bands: log-mel [batch, frames, width] float32, not yet normalised.
+            keys: int32 [batch, 2].
+            centres: of the bands, Hz, [width] float32 ascending.
+        """
+        if not self.settings.warp:
+            return bands
+        half = self.rate / 2.0
+        factor = (1.0 + self.settings.warp * (2.0 * random.uniform(keys, WARP) - 1.0))[:, None]
+        knee = BENT * half * tf.minimum(factor, 1.0)
+        above = half - (half - knee) / (half - knee / factor) * (half - centres)
+        wanted = tf.where(centres <= knee / factor, centres * factor, above)  # [batch, width], Hz
+        upper = tf.clip_by_value(tf.searchsorted(tf.tile(centres[None], [tf.shape(wanted)[0], 1]), wanted), 1, bands.shape[2] - 1)
+        left, right = tf.gather(centres, upper - 1), tf.gather(centres, upper)
+        share = tf.clip_by_value((wanted - left) / (right - left), 0.0, 1.0)[:, None, :]
+        below, over = (tf.gather(bands, place, axis=2, batch_dims=1) for place in (upper - 1, upper))
+        return below + share * (over - below)
 
     def features(self, features: tf.Tensor, frames: tf.Tensor, keys: tf.Tensor, hop: float) -> tf.Tensor:
         """SpecAugment without time warping: bands and stretches of frames set to 0, the mean.

@@ -19,6 +19,7 @@ class FrontEnd:
         rate: of the waveforms, Hz.
         hop, window, fft: samples.
         width: values of a frame: mel bands or coefficients.
+        centres: of the mel bands, Hz, [mels].
     """
 
     def __init__(self, settings: Frontend, rate: int):
@@ -32,6 +33,8 @@ class FrontEnd:
         # librosa frames with the transform's length and centres the window in it
         self._window = librosa.util.pad_center(window, size=self.fft)
         self._mel = librosa.filters.mel(sr=rate, n_fft=self.fft, n_mels=settings.mels, fmin=settings.low, fmax=settings.high).T
+        # as librosa.filters.mel has them, without the two ends
+        self.centres = librosa.mel_frequencies(settings.mels + 2, fmin=settings.low, fmax=settings.high or rate / 2)[1:-1]
         self._dct = None
         if settings.kind == "mfcc":
             basis = scipy.fft.dct(np.eye(settings.mels), type=2, norm="ortho", axis=-1)

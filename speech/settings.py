@@ -127,6 +127,9 @@ class Augment(Section):
         None, "folder of recordings of noise, the first minute of each, or less where all come to over an hour; default: white to brown "
         "noise, made", path=True)
     snr: list[float] = setting(lambda: [5.0, 30.0], "[lowest, highest] ratio of voice to noise", unit="dB", min_length=2, max_length=2)
+    warp: float = setting(
+        0.0, "vocal tract length perturbation (Jaitly and Hinton 2013): largest change of all frequencies, as a share, at the same tempo; "
+        "for speakers that train has not", unit="share", ge=0.0, lt=0.5)
     frequency_masks: int = setting(0, "SpecAugment (Park et al. 2019): masks over bands", ge=0, le=10)
     frequency_width: int = setting(8, "most bands of a mask", unit="bands", ge=1)
     time_masks: int = setting(0, "SpecAugment: masks over frames", ge=0, le=20)
@@ -232,6 +235,8 @@ class SpeechExperiment(Experiment):
             found.append(("frontend.low", f"{frontend.low:g} Hz is not below frontend.high = {high:g} Hz"))
         if frontend.kind == "mfcc" and frontend.coefficients > frontend.mels:
             found.append(("frontend.coefficients", f"{frontend.coefficients} coefficients cannot be made of {frontend.mels} mel bands"))
+        if augment.warp and frontend.kind == "mfcc":
+            found.append(("augment.warp", "frequencies are moved among mel bands, which frontend.kind: mfcc no longer has; use log_mel"))
         if augment.snr[0] > augment.snr[1]:
             found.append(("augment.snr", f"{augment.snr} is not [lowest, highest]"))
         return found

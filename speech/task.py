@@ -38,7 +38,10 @@ class SpeechTask(Task):
     def normalized(self, waveforms: tf.Tensor, lengths: tf.Tensor, keys: tf.Tensor | None = None) -> tf.Tensor:
         """What the model sees of waveforms [batch, samples] float32: [batch, frames, width] float32, masked where there are keys."""
         mean, std = (tf.constant(self.facts[name], tf.float32) for name in ("mean", "std"))
-        features = self.front_end.normalized(self.front_end(waveforms, lengths), lengths, mean, std)
+        features = self.front_end(waveforms, lengths)
+        if keys is not None:
+            features = self.augmenter.warped(features, keys, tf.constant(self.front_end.centres, tf.float32))
+        features = self.front_end.normalized(features, lengths, mean, std)
         if keys is None:
             return features
         return self.augmenter.features(features, self.front_end.frames(lengths), keys, self.experiment.frontend.hop)

@@ -6,7 +6,8 @@ import tensorflow as tf
 
 from pipelines.errors import DataError
 from speech.augment import Augmenter, made_noise, played
-from speech.settings import Augment
+from speech.features import FrontEnd
+from speech.settings import Augment, Frontend
 from tests.speech.made import class_folders, tone, write
 
 KEYS = tf.constant([[1, 2], [3, 4], [5, 6], [7, 8]])
@@ -39,6 +40,19 @@ def test_features_are_masked_within_the_recording_and_alike_in_any_batch():
         alone = augmenter.features(features[row:row + 1, :60], frames[row:row + 1], KEYS[row:row + 1], 0.01).numpy()
         assert np.array_equal(alone[0], masked[row, :60])
     assert not np.array_equal(masked[0], masked[1])
+
+
+def test_a_warp_moves_frequencies_and_keeps_the_tempo():
+    front_end = FrontEnd(Frontend(mels=40), 8000)
+    waves, lengths = tf.constant(np.stack([tone(1.0, hertz=1000)] * 32)), tf.fill([32], 8000)
+    keys = tf.stack([tf.range(32), tf.range(32)], 1)
+    plain, centres = front_end(waves, lengths), tf.constant(front_end.centres, tf.float32)
+    warped = Augmenter(Augment(warp=0.2), 8000).warped(plain, keys, centres).numpy()
+    peaks = front_end.centres[warped[:, 50].argmax(-1)]
+    assert warped.shape == plain.shape and 780 < peaks.min() < 880 and 1150 < peaks.max() < 1290
+    alone = Augmenter(Augment(warp=0.2), 8000).warped(plain[7:8], keys[7:8], centres).numpy()
+    assert np.array_equal(alone[0], warped[7])
+    assert Augmenter(Augment(), 8000).warped(plain, keys, centres) is plain
 
 
 def test_speed_moves_pitch_and_length():
