@@ -147,7 +147,8 @@ def test_tensorboard_has_every_tag_that_is_promised(trained):
     shown = {tag for tags in events.PluginRunToTagToContent(plugin).values() for tag in tags}
     assert shown, f"no {plugin}"
     figures = {f"test/{Path(figure).stem}" for figure in report["figures"]} - {"test/learning_curves"}
-    assert figures and figures <= set(events.PluginRunToTagToContent("images")["train"])
+    assert figures or task == "speech.transcription"  # whose report has tables alone
+    assert figures <= set(events.PluginRunToTagToContent("images").get("train", ()))
     if task in PROJECTED:
         folder = run.folder.tensorboard / "train"
         assert f'tensor_path: "projector/{PROJECTED[task]}.tsv"' in (folder / "projector_config.pbtxt").read_text()
