@@ -1,6 +1,5 @@
 """The loop and its hooks: what is logged, kept, stopped and resumed. In one process; kills are exceptions."""
 
-import dataclasses
 import json
 import time
 
@@ -10,11 +9,10 @@ import pytest
 import tensorflow as tf
 
 from pipelines.config.schema import LearningRate, Train
-from pipelines.data.divide import Warned
 from pipelines.errors import ConfigError
 from pipelines.monitoring.meter import Meter
 from pipelines.training.evaluation import Evaluator
-from pipelines.training.hooks import KeepBest, WarnOfWaiting, device_memory
+from pipelines.training.hooks import KeepBest
 from pipelines.training.loop import Interrupted
 from pipelines.training.schedules import learning_rate
 from tests.training.runs import At, Killed, assert_same_outcome, checkpoint, interrupt, kill, killed, model_weights, rows, run, whole
@@ -181,14 +179,6 @@ def test_watch_knows_its_direction(tmp_path, monkeypatch, watch, best):
 def test_watch_must_be_a_metric(tmp_path):
     with pytest.raises(ConfigError, match=r"train.watch: 'acuracy' is no metric of this task; did you mean accuracy\? .*loss, accuracy"):
         run(tmp_path, train={"watch": "acuracy"})
-
-
-def test_settings_wrong_for_all_data_are_found_before_they_are_decoded(tmp_path, monkeypatch):
-    monkeypatch.setattr("pipelines.training.session.make_feed", lambda *_, **__: pytest.fail("decoded"))
-    for train, message in (({"watch": "acuracy"}, "train.watch"), ({"optimizer": {"name": "adam", "momentum": 0.9}}, "no option"),
-                           ({"freeze": {"layers": ["nothing"]}}, "matches no layer")):
-        with pytest.raises(ConfigError, match=message):
-            run(tmp_path / message, train=train)
 
 
 class NoValidation(ToyTask):
@@ -387,25 +377,6 @@ class Slow(ToyTask):
         return {**raw, "label": label}
 
 
-class NotAllUsed(ToyTask):
-    def splits(self):
-        return dataclasses.replace(super().splits(), notes=("as it is", Warned("not used of it: val")))
-
-
-def test_notes_that_warn_are_said_when_training_starts_and_all_stand_in_the_report(tmp_path, capsys):
-    report = run(tmp_path, task=NotAllUsed, train={"epochs": 1})
-    said = "".join(capsys.readouterr())
-    assert "warning: not used of it: val" in said and "as it is" not in said
-    assert report["notes"][:2] == ["as it is", "not used of it: val"]
-
-
-def test_the_memory_of_gpus_is_logged(monkeypatch):
-    peaks = {"GPU:0": 3 << 30, "GPU:1": 5 << 30}
-    monkeypatch.setattr(tf.config.experimental, "get_memory_info", lambda name: {"current": 1, "peak": peaks[name]})
-    assert device_memory(("GPU:0", "GPU:1")) == {"device_memory_bytes": 5 << 30}
-    assert device_memory(("CPU:0",)) == {}
-
-
 def test_time_is_accounted_for(tmp_path, capsys):
     began = time.perf_counter()
     report = run(tmp_path / "quick", train={"epochs": 12})
@@ -418,19 +389,6 @@ def test_time_is_accounted_for(tmp_path, capsys):
     assert report["timing"]["input_wait_fraction"] > 0.5
     assert "of the time goes into waiting for input. Each " in "".join(capsys.readouterr())
     assert sum("of the time goes into waiting for input. Each " in note for note in report["notes"]) == 1
-
-
-def test_waiting_is_said_within_a_long_epoch_too():
-    said: list[str] = []
-    hook, loop = WarnOfWaiting(0.2, said.append, "Mend it."), _Loop()
-    for _ in range(29):
-        loop.meter.step(1.0, 0.5, 10, 48)
-        hook.on_steps(loop)
-    assert not said
-    for _ in range(5):
-        loop.meter.step(1.0, 0.5, 10, 48)
-        hook.on_steps(loop)
-    assert said == ["50% of the time goes into waiting for input. Mend it."]
 
 
 def test_time_adds_up_over_resumes(tmp_path):
