@@ -68,19 +68,19 @@ def _lines(file: BinaryIO, name: str, encoding: str | None) -> Iterator[Read]:
         except UnicodeDecodeError as error:
             yield name, ValueError(f"byte {error.start} and what follows is not {wide.upper()}")
             return
-        for number, line in enumerate(lines[:-1] if not lines[-1] else lines, 1):
-            yield _text(line.rstrip("\r"), f"{name}:{number}")
+        for number, text in enumerate(lines[:-1] if not lines[-1] else lines, 1):
+            yield _text(text.rstrip("\r"), f"{name}:{number}")
         return
     codecs_ = ["utf-8", *([encoding] if encoding and not tables.is_wide(encoding) else [])]
     if encoding and codecs.lookup(encoding).name.startswith(SEVEN_BIT):
         codecs_.reverse()
     # readline, since iteration over a pipe reads ahead
     for number, line in enumerate(_from(first.removeprefix(codecs.BOM_UTF8), file), 1):
-        text = _decoded(line.rstrip(b"\r\n"), codecs_)
-        if isinstance(text, Exception):
-            yield f"{name}:{number}", text
+        decoded = _decoded(line.rstrip(b"\r\n"), codecs_)
+        if isinstance(decoded, Exception):
+            yield f"{name}:{number}", decoded
         else:
-            yield _text(text, f"{name}:{number}")
+            yield _text(decoded, f"{name}:{number}")
 
 
 def _from(line: bytes, file: BinaryIO) -> Iterator[bytes]:
