@@ -130,19 +130,21 @@ def _final(source: Source, classes: Sequence[int]) -> TextSource:
         raise TypeError(f"texts expected, got {type(base).__name__}")
     texts = base.texts if len(numbers) == len(base) and (numbers == np.arange(len(base))).all() else tf.gather(base.texts, numbers)
     place = {number: at for at, number in enumerate(classes)}
+    stored: np.ndarray
+    labels: np.ndarray | None
+    weights: np.ndarray
     if base.label_sets is not None:
         hot = np.zeros((len(numbers), len(classes)), np.float32)
         for row, number in enumerate(numbers.tolist()):
             hot[row, [place[label] for label in base.label_sets[number]]] = 1.0
-        values: dict[str, np.ndarray] = {"label": hot}
-        labels, weights = None, np.ones(len(numbers), np.float32)
+        stored, labels, weights = hot, None, np.ones(len(numbers), np.float32)
     else:
         labels = np.array([place.get(label, len(classes)) for label in np.asarray(source.labels).tolist()], np.int64)
         inside = labels < len(classes)
         weights = np.where(inside, len(labels) / max(1, inside.sum()), 0.0).astype(np.float32)
-        values = {"label": labels}
+        stored = labels
     with tf.device("CPU:0"):
-        tensors = {name: tf.constant(value) for name, value in (values | {"weight": weights}).items()}
+        tensors = {name: tf.constant(value) for name, value in (("label", stored), ("weight", weights))}
     return TextSource(texts, tensors, lambda number: base.name(int(numbers[number])), fingerprint=source.fingerprint(), labels=labels,
                       groups=source.groups)
 
