@@ -139,6 +139,25 @@ def _table(path: Path, data: TextData) -> Iterator[Read]:
         yield f"{path}:{line}", {"text": text.encode("utf-8", "replace")}, dict(zip(columns, record))
 
 
+def take_text(sent: Any, data: TextData) -> dict[str, Any]:
+    """The raw example of what a client sent: UTF-8, a text, or an object of columns as a table's row has them. Raises DataError."""
+    if isinstance(sent, bytes):
+        try:
+            sent = sent.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise DataError("the text is not UTF-8") from None
+    if isinstance(sent, dict):
+        keys = [str(key) for key in text_keys(data)]
+        keys = keys if len(keys) > 1 or keys[0] in sent else ["text"]
+        missing = next((key for key in keys if key not in sent), None)
+        if missing is not None:
+            raise DataError(f"there is no {missing!r}; a text of this run is made of {listed(keys, 'and')}")
+        sent = data.join.join("" if sent[key] is None else str(sent[key]) for key in keys)
+    if not isinstance(sent, str):
+        raise DataError(f"{sent!r} is no text")
+    return {"text": sent.encode("utf-8", "replace")}
+
+
 def _unique(names: Sequence[str]) -> list[str]:
     """The names; of equals the second becomes name_2, and so on."""
     found: list[str] = []
