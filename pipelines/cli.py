@@ -61,7 +61,7 @@ def train(
     folder = run_folder(runs, experiment, name, overrides)
     from pipelines.closing import closing
 
-    if folder.begun and not fresh:
+    if folder.trained and not fresh:
         # what needs no TensorFlow is said without it: another experiment of that name, and the result of a finished run
         folder.claim(resolved_yaml(loaded.experiment), fresh=False)
         if folder.finished:

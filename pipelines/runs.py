@@ -63,6 +63,11 @@ class RunFolder:
     def begun(self) -> bool:
         return self.experiment.exists()
 
+    @property
+    def trained(self) -> bool:
+        """Whether there is anything of a training that another experiment would not go on with."""
+        return self.finished or self.metrics.exists() or (self.checkpoints / "resume.npz").exists()
+
     def read_report(self) -> dict[str, Any]:
         """report.json; ConfigError where the run has none."""
         try:
@@ -72,6 +77,8 @@ class RunFolder:
 
     def claim(self, resolved: str, *, fresh: bool) -> None:
         """Writes the experiment into a new folder, or checks that a begun run is the same experiment.
+
+        A run that was refused before its first step, for a wrong setting say, is begun with the experiment as it is now.
 
         Args:
             resolved: the experiment, resolved whole, as YAML.
@@ -86,7 +93,7 @@ class RunFolder:
                 number += 1
             with writing(self.path):
                 self.path.rename(self.path.with_name(f"{self.path.name}~{number}"))
-        if not self.begun:
+        if not self.begun or not self.trained:
             write_whole(self.experiment, resolved)
             return
         differing = differences(yaml.safe_load(self.experiment.read_text(encoding="utf-8")), yaml.safe_load(resolved))

@@ -32,7 +32,7 @@ PACKAGES = ("pipelines", *DOMAINS)
 LEFT_OUT = {".git", ".venv", "build", "dist", "runs", "node_modules", "__pycache__"}  # not of the project, or made by it
 DISTRIBUTIONS = {"yaml": "pyyaml", "sklearn": "scikit-learn", "PIL": "pillow", "tensorflow_datasets": "tensorflow-datasets",
                  "keras_tuner": "keras-tuner", "keras_rs": "keras-rs", "grpc": "grpcio"}
-OPTIONAL = {"keras_hub"}  # of extras; imported where they are needed, with a message where they are not there
+OPTIONAL = {"keras_hub", "starlette", "uvicorn"}  # of extras; imported where they are needed, with a message where they are not there
 HOSTS = ("pypi." + "org", "pythonhosted", "anaconda." + "org", "conda-" + "forge", "index-" + "url")
 
 

@@ -256,6 +256,16 @@ def test_another_experiment_in_the_folder_is_refused(tmp_path):
     assert all(np.array_equal(before[name], after[name]) for name in before)
 
 
+def test_a_run_that_was_refused_before_its_first_step_begins_with_the_experiment_as_mended(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.claim("task: a\nwrong: 1\n", fresh=False)
+    folder.claim("task: a\nwrong: 2\n", fresh=False)
+    assert folder.experiment.read_text() == "task: a\nwrong: 2\n"
+    folder.metrics.write_text("{}\n")
+    with pytest.raises(ConfigError, match="begun with another experiment"):
+        folder.claim("task: a\nwrong: 3\n", fresh=False)
+
+
 def test_fresh_moves_the_old_run_aside(tmp_path):
     first, second = {"epochs": 1}, {"epochs": 2}
     run(tmp_path / "run", train=first)
