@@ -56,23 +56,23 @@ def importance(dimensions: Sequence[Dimension], trials: Sequence[tuple[Mapping[s
         found = _rows(dimensions, settings)
         return found if len(levels) == 1 else np.column_stack([found, np.broadcast_to(length, len(found))])
 
-    def answers(settings: Sequence[Mapping[str, Any]]) -> np.ndarray:
-        return np.mean([forest.predict(rows(settings, length)) for length in levels], axis=0)
-
     forest = RandomForestRegressor(_TREES, min_samples_leaf=2, oob_score=True, random_state=seed, n_jobs=1)
     seen = rows([trials[place][0] for place in places], lengths)
     forest.fit(seen, scores)
     draw = np.random.default_rng(seed)
     sample = [_whole(dimensions, {}, draw) for _ in range(_DRAWN)]
-    variance = float(np.var(answers(sample)))
+    variance = float(np.var(np.mean([forest.predict(rows(sample, length)) for length in levels], axis=0)))
+    lots = np.random.default_rng(seed + 1).choice(levels, _DRAWN)  # a length for each of the sample: its mean is that over lengths
     shares = {}
     for dimension in dimensions:
-        there = [values for values in sample if dimension.name in values]  # elsewhere it does not matter, and cannot be changed
-        own = sorted((values[dimension.name] for values in there), key=lambda value: coordinates([dimension], {dimension.name: value}))
+        there = [number for number, values in enumerate(sample) if dimension.name in values]
+        rest = [number for number, values in enumerate(sample) if dimension.name not in values]  # there it does not matter
+        own = sorted((sample[number][dimension.name] for number in there),
+                     key=lambda value: coordinates([dimension], {dimension.name: value}))
         along = [own[round(place)] for place in np.linspace(0, len(own) - 1, _PLACES)] if own else []
-        rest = [values for values in sample if dimension.name not in values]
-        means = [float(answers([
-            *(_whole(dimensions, {**values, dimension.name: value}, draw) for values in there), *rest]).mean()) for value in along]
+        means = [float(forest.predict(rows([
+            *(_whole(dimensions, {**sample[number], dimension.name: value}, draw) for number in there),
+            *(sample[number] for number in rest)], lots[there + rest])).mean()) for value in along]
         shares[dimension.name] = min(1.0, float(np.var(means)) / variance) if means and variance > 0.0 else 0.0
     most = max(1.0, sum(shares.values()))  # estimates from a sample: together they may come to a little over the whole
     shares = {name: share / most for name, share in shares.items()}
