@@ -19,8 +19,6 @@ from pipelines.training.labels import class_weights, cross_entropy
 from speech import audio, det, show, speakers
 from speech.data import load_commands
 from speech.features import rounded
-from speech.files import find_recordings
-from speech.manifests import BadRow
 from speech.models import command_model
 from speech.settings import Commands
 from speech.sources import facts_of, waveform
@@ -192,21 +190,12 @@ class CommandTask(SpeechTask):
         samples = tf.cast(rounded(raw["samples"]) * 32768.0, tf.int16)
         return {"samples": tf.ensure_shape(placed(samples, raw["length"], self.window), [None, self.window])}
 
-    def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
+    def read_part(self, path: Path, start: float, duration: float | None) -> Iterator[tuple[str, dict[str, Any]]]:
         data = self.experiment.data
-        for part in find_recordings(inputs, data):
-            if isinstance(part, BadRow):
-                yield part.where, DataError(part.why)
-                continue
-            path, start, duration = part
-            name = part_name(path, start, duration)
-            try:
-                if duration is None and audio.header(path).seconds > self.longest:
-                    raise DataError(f"lasts over {self.longest:.0f} s; python -m speech.listen finds commands in long recordings")
-                found = audio.read(path, data.rate, channel=data.channel, start=start, duration=duration)
-                yield name, {"samples": found, "length": len(found)}
-            except DataError as error:
-                yield name, error
+        if duration is None and audio.header(path).seconds > self.longest:
+            raise DataError(f"lasts over {self.longest:.0f} s; python -m speech.listen finds commands in long recordings")
+        found = audio.read(path, data.rate, channel=data.channel, start=start, duration=duration)
+        yield part_name(path, start, duration), {"samples": found, "length": len(found)}
 
     def respond(self, answers: Tensors) -> Tensors:
         """label [batch] string, confidence [batch] float32, probabilities [batch, classes] float32."""

@@ -1,6 +1,9 @@
 """What speech.commands and speech.transcription share: from waveforms to features, and recordings as they arrive."""
 
+from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import tensorflow as tf
@@ -10,6 +13,8 @@ from pipelines.task import Splits, Task
 from speech import audio
 from speech.augment import Augmenter
 from speech.features import FrontEnd
+from speech.files import find_recordings
+from speech.manifests import BadRow
 from speech.settings import Commands, Transcription
 
 
@@ -48,6 +53,21 @@ class SpeechTask(Task):
 
     def raw_spec(self) -> dict[str, tf.TensorSpec]:
         return {"samples": tf.TensorSpec([None, None], tf.float32), "length": tf.TensorSpec([None], tf.int32)}
+
+    def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
+        for part in find_recordings(inputs, self.experiment.data):
+            if isinstance(part, BadRow):
+                yield part.where, DataError(part.why)
+                continue
+            try:
+                yield from self.read_part(*part)
+            except DataError as error:
+                path, start, duration = part
+                yield part_name(path, start, duration), error
+
+    @abstractmethod
+    def read_part(self, path: Path, start: float, duration: float | None) -> Iterator[tuple[str, dict[str, Any]]]:
+        """A recording, or the part of it from `start` for `duration` (s; None: to its end), as named raw examples. Raises DataError."""
 
     def take(self, sent: Any) -> dict[str, Any]:
         if not isinstance(sent, bytes):

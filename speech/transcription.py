@@ -1,6 +1,7 @@
 """Text per recording, by CTC: from samples to words, and how they are judged."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +11,12 @@ import tensorflow as tf
 
 from pipelines.data.lengths import Lengths, stacked
 from pipelines.data.source import Source, Tensors
-from pipelines.errors import DataError
 from pipelines.reports import intervals
 from pipelines.task import Judgement, Metric, Splits
 from speech import audio, ctc, show, speakers, wer
 from speech.data import load_transcripts
 from speech.features import rounded
-from speech.files import find_recordings
 from speech.long import pieces
-from speech.manifests import BadRow
 from speech.models import steps_of, stride_of, transcript_model
 from speech.settings import Transcription
 from speech.sources import facts_of
@@ -218,24 +216,15 @@ class TranscriptionTask(SpeechTask):
         samples = tf.cast(rounded(tf.where(own, raw["samples"], 0.0)) * 32768.0, tf.int16)
         return {"samples": samples, "length": lengths}
 
-    def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
+    def read_part(self, path: Path, start: float, duration: float | None) -> Iterator[tuple[str, dict[str, Any]]]:
         """Long recordings come in pieces, each named `file#t=start,end` in seconds."""
         data = self.experiment.data
-        for part in find_recordings(inputs, data):
-            if isinstance(part, BadRow):
-                yield part.where, DataError(part.why)
-                continue
-            path, start, duration = part
-            name = part_name(path, start, duration)
-            try:
-                whole = audio.read(path, data.rate, channel=data.channel, start=start, duration=duration)
-                parts = pieces(whole, data.rate, self.experiment.evaluate.piece)
-                for first, last in parts:
-                    begin, end = start + first / data.rate, start + last / data.rate
-                    named = name if len(parts) == 1 else f"{path}#t={begin:.2f},{end:.2f}"
-                    yield named, {"samples": whole[first:last], "length": last - first}
-            except DataError as error:
-                yield name, error
+        whole = audio.read(path, data.rate, channel=data.channel, start=start, duration=duration)
+        parts = pieces(whole, data.rate, self.experiment.evaluate.piece)
+        for first, last in parts:
+            begin, end = start + first / data.rate, start + last / data.rate
+            name = part_name(path, start, duration) if len(parts) == 1 else f"{path}#t={begin:.2f},{end:.2f}"
+            yield name, {"samples": whole[first:last], "length": last - first}
 
     def respond(self, answers: Tensors) -> Tensors:
         """text [batch] string, confidence [batch], words [batch, most] string, starts and ends [batch, most] float32, s."""
