@@ -5,13 +5,13 @@ An input that cannot be read or decoded is an answer with its error; the rest is
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from queue import Queue
 from threading import Thread
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -23,6 +23,8 @@ from pipelines.serving.load import LoadedRun
 from pipelines.serving.output import Prediction
 from pipelines.task import Read
 
+In = TypeVar("In")
+Out = TypeVar("Out")
 SIMILAR = 128  # examples of similar length answered together
 
 
@@ -64,11 +66,17 @@ class Predictor:
 
     def predict(self, inputs: list[str]) -> Iterator[Prediction]:
         """Answers in the order of the inputs; reads ahead a little, and holds no more than that."""
-        yield from self._answered(self._decoded(self.run.task.read(inputs)))
+        # Task.read goes on in this thread, decoding and answering in the pool
+        with ThreadPoolExecutor(self.workers) as pool:
+            source = iter(self.run.task.read(inputs))
+            chunks = iter(lambda: list(islice(source, self.chunk)), [])
+            decoded = in_order(pool, self._decode, chunks, ahead=2 * self.workers)
+            for answers in in_order(pool, self._answer, self._grouped(decoded), ahead=2):
+                yield from answers
 
     def together(self, read: list[Read]) -> list[Prediction]:
         """Answers what was read, in one batch."""
-        return list(self._answer([self._decode(read)])) if read else []
+        return self._answer([self._decode(read)]) if read else []
 
     def follow(self, inputs: list[str]) -> Iterator[Prediction]:
         """Answers inputs that come slowly: each as soon as it is there; as many together as wait already."""
@@ -96,22 +104,6 @@ class Predictor:
         if failure is not None:
             raise failure
 
-    def _decoded(self, read: Iterable[Read]) -> Iterator[Decoded]:
-        # Task.read goes on in this thread, decoding in the pool: as many chunks under way as there are workers, and as many waiting
-        source = iter(read)
-        with ThreadPoolExecutor(self.workers) as pool:
-            waiting: deque[Future[Decoded]] = deque()
-            try:
-                while True:
-                    while len(waiting) < 2 * self.workers and (chunk := list(islice(source, self.chunk))):
-                        waiting.append(pool.submit(self._decode, chunk))
-                    if not waiting:
-                        return
-                    yield waiting.popleft().result()
-            finally:
-                for future in waiting:
-                    future.cancel()
-
     def _decode(self, chunk: list[Read]) -> Decoded:
         errors = {place: reason(one[1]) for place, one in enumerate(chunk) if isinstance(one[1], Exception)}
         rows = {place: one[1] for place, one in enumerate(chunk) if not isinstance(one[1], Exception)}
@@ -134,30 +126,33 @@ class Predictor:
             return {}
         return {name: value.numpy() for name, value in self._receive(stacked(self.run.task, rows)).items()}
 
-    def _answered(self, chunks: Iterable[Decoded]) -> Iterator[Prediction]:
+    def _grouped(self, chunks: Iterable[Decoded]) -> Iterator[list[Decoded]]:
+        """Chunks that are answered together."""
         held: list[Decoded] = []
         for chunk in chunks:
             held.append(chunk)
             if sum(len(one.places) for one in held) >= self.batch or sum(len(one.names) for one in held) >= 8 * self.batch:
-                yield from self._answer(held)
+                yield held
                 held = []
-        yield from self._answer(held)
+        if held:
+            yield held
 
-    def _answer(self, chunks: list[Decoded]) -> Iterator[Prediction]:
+    def _answer(self, chunks: list[Decoded]) -> list[Prediction]:
         full = [chunk for chunk in chunks if chunk.places]
         answers: dict[str, np.ndarray] = {}
         if full:
             examples = {name: joined([chunk.examples[name] for chunk in full]) for name in full[0].examples}
             answers = self._answers(examples)
-        row = 0
+        made, row = [], 0
         for chunk in chunks:
             for place, (name, fields) in enumerate(zip(chunk.names, chunk.fields)):
                 if place in chunk.errors:
-                    yield Prediction(name, error=chunk.errors[place], fields=fields)
+                    made.append(Prediction(name, error=chunk.errors[place], fields=fields))
                 else:
                     values = {key: plain(value[row]) for key, value in answers.items()}
-                    yield Prediction(name, trimmed(values, self.run.task.details), fields=fields)
+                    made.append(Prediction(name, trimmed(values, self.run.task.details), fields=fields))
                     row += 1
+        return made
 
     def _answers(self, examples: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Where lengths differ, examples of similar length are answered together, so that little of it is padding."""
@@ -175,6 +170,22 @@ class Predictor:
                 parts.setdefault(name, []).append(found.numpy())
         back = np.argsort(order)
         return {name: joined(found)[back] for name, found in parts.items()}
+
+
+def in_order(pool: ThreadPoolExecutor, work: Callable[[In], Out], items: Iterable[In], *, ahead: int) -> Iterator[Out]:
+    """work(item) of each, in their order; at most `ahead` of them are under way or wait to be taken."""
+    source = iter(items)
+    waiting: deque[Future[Out]] = deque()
+    try:
+        while True:
+            for item in islice(source, ahead - len(waiting)):
+                waiting.append(pool.submit(work, item))
+            if not waiting:
+                return
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
 
 
 def _processors() -> int:
