@@ -113,19 +113,23 @@ def write_csv(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> 
 def write_jsonl(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> None:
     """An object for each input: `input` and the answers, or `input` and `error`; of a row of a table, its columns in place of `input`."""
     for one in predictions:
-        row: dict[str, Any] = {"input": _text(one.name)} if one.fields is None else dict(one.fields)
-        answer: dict[str, Any] = {}
-        if one.error is not None:
-            answer["error"] = _placed(one, list(row))
-        else:
-            answer = {name: _listed(one.values[name]) for name in (*shown.columns, *shown.details)}
-            if shown.top:
-                answer["top"] = [{"label": label, "probability": share} for label, share in shown.best(one.values)]
-            if shown.all and shown.vector:
-                answer[shown.vector] = dict(zip(shown.classes, np.asarray(one.values[shown.vector]).tolist()))
-        row |= dict(zip(_apart(list(answer), list(row)), answer.values()))
-        file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        file.write(json.dumps(as_object(one, shown), ensure_ascii=False) + "\n")
         file.flush()
+
+
+def as_object(one: Prediction, shown: Shown) -> dict[str, Any]:
+    """A prediction as JSON has it."""
+    row: dict[str, Any] = {"input": _text(one.name)} if one.fields is None else dict(one.fields)
+    answer: dict[str, Any] = {}
+    if one.error is not None:
+        answer["error"] = _placed(one, list(row))
+    else:
+        answer = {name: _listed(one.values[name]) for name in (*shown.columns, *shown.details)}
+        if shown.top:
+            answer["top"] = [{"label": label, "probability": share} for label, share in shown.best(one.values)]
+        if shown.all and shown.vector:
+            answer[shown.vector] = dict(zip(shown.classes, np.asarray(one.values[shown.vector]).tolist()))
+    return row | dict(zip(_apart(list(answer), list(row)), answer.values()))
 
 
 def write_table(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> None:

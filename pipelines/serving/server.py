@@ -11,7 +11,6 @@ An input that cannot be read has its error in the place of an answer. A client n
 import asyncio
 import base64
 import binascii
-import io
 import json
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import ConfigError, DataError
-from pipelines.serving.output import Prediction, Shown, write_jsonl
+from pipelines.serving.output import Prediction, Shown, as_object
 from pipelines.serving.predict import Predictor
 
 if TYPE_CHECKING:
@@ -140,10 +139,7 @@ def make_app(predictor: Predictor, *, limit: int = 64 * MEBI) -> "Starlette":
                     one.cancel()
             return JSONResponse({"error": "too many requests wait; try again in a second"}, status_code=503, headers={"Retry-After": "1"})
         found = [await asyncio.wrap_future(one) if isinstance(one, Future) else one for one in answers]
-        file = io.StringIO()
-        write_jsonl(found, shown, file)
-        rows = [json.loads(line) for line in file.getvalue().splitlines()]
-        return JSONResponse({"answers": rows})
+        return JSONResponse({"answers": [as_object(one, shown) for one in found]})
 
     routes = [Route("/", about), Route("/health", health), Route("/predict", predict, methods=["POST"])]
     return Starlette(routes=routes)

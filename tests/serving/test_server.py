@@ -69,12 +69,12 @@ def test_a_file_as_the_body_is_answered_as_it_was_judged(server, judged):
 @needs_extra
 def test_several_files_are_answered_in_their_order_and_a_broken_one_has_an_error(server, judged):
     images, _, probabilities = judged
-    parts = [("a.png", images[1]), ("half.png", images[0][:60]), ("b.png", images[2])]
+    parts = [("a.png", images[1]), ("half.png", images[0][:60]), ("b\u2028\u0085.png", images[2])]
     head = b'--limit\r\nContent-Disposition: form-data; name="file"; filename="%s"\r\n\r\n%s\r\n'
     body = b"".join(head % (name.encode(), data) for name, data in parts) + b"--limit--\r\n"
     status, found = post(server[0], body, "multipart/form-data; boundary=limit", "?probabilities=1")
     first, broken, last = found["answers"]
-    assert status == 200 and [one["input"] for one in found["answers"]] == ["a.png", "half.png", "b.png"]
+    assert status == 200 and [one["input"] for one in found["answers"]] == ["a.png", "half.png", "b\u2028\u0085.png"]
     assert set(broken) == {"input", "error"}
     assert np.abs(shares(first) - probabilities[1]).max() <= 1e-5 and np.abs(shares(last) - probabilities[2]).max() <= 1e-5
 
