@@ -1,5 +1,6 @@
 """What both models that answer with lists of items share: stored histories, the fallback, and the way to the best items."""
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import keras
@@ -12,7 +13,7 @@ from recsys.models.store import HistoryStore
 from recsys.protocol import TRAIN, VALIDATION
 
 
-class ListModel(keras.Model):
+class ListModel(keras.Model, ABC):
     """Learns from `positive` items, and otherwise answers with lists.
 
     Inputs when judged: user [batch] int32, history [batch, length] int32 (oldest first, 0 in front), seen and held [batch, any] int32.
@@ -41,17 +42,17 @@ class ListModel(keras.Model):
         self.store.fill(made.histories((TRAIN, VALIDATION)))
         self.popularity.assign(np.log(np.maximum(made.counts, 0.5) / max(1, made.counts.sum())).astype(np.float32))
 
+    @abstractmethod
     def learn(self, inputs: dict[str, tf.Tensor], training: bool) -> Any:
         """What the loss needs, from inputs with `positive`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def queries(self, users: tf.Tensor, history: tf.Tensor, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
         """(vectors [batch, width], whether anything is known of the user [batch] bool)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def catalogue(self) -> tuple[tf.Tensor, tf.Tensor]:
         """(vectors [1 + items, width], biases [1 + items]) of all items, float32."""
-        raise NotImplementedError
 
     def call(self, inputs: dict[str, tf.Tensor], training: bool = False) -> Any:
         if "positive" in inputs:
