@@ -4,6 +4,8 @@
 PYTHON ?= python3
 RUNS ?= runs
 ARGS ?=
+# A file's tests stay together: what they train is trained once. A process of its own takes up to 3 GB.
+ALL := --numprocesses=auto --maxprocesses=4 --dist=loadfile
 BIN := .venv/bin
 READY := .venv/ready
 IDENTITY := -c 'import os, sys; print(sys.version_info[:2], os.getcwd())'
@@ -16,7 +18,7 @@ $(shell exec 2>/dev/null; $(BIN)/python -c '' && [ "$$($(ASKED) $(IDENTITY))" = 
 
 help:
 	@echo "make demo    trains on 1,797 handwritten digits, and says where the report is"
-	@echo "make test    runs all tests; ARGS='-k resume' chooses"
+	@echo "make test    runs all tests, a process for each core up to four; ARGS='-k resume' chooses, in one process"
 	@echo "make lint    style and types"
 	@echo "make docs    writes docs/experiment.md from the schema"
 	@echo "make lock    writes requirements.lock for pyproject.toml; UPGRADE=--upgrade takes the newest versions"
@@ -29,7 +31,7 @@ demo: $(READY)
 	@$(BIN)/python -m vision.train vision/digits --runs "$(RUNS)"
 
 test: $(READY)
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest $(or $(ARGS),$(ALL))
 
 lint: $(READY)
 	@$(BIN)/python -m ruff check .

@@ -1,42 +1,32 @@
 """How a training goes, on the terminal: a bar with rate, time left and metrics, or plain lines where there is no terminal."""
 
-import os
-import sys
 import time
 from collections.abc import Mapping
 from typing import TextIO
 
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.live import Live
 from rich.text import Text
 
+from pipelines.monitoring.terminal import Terminal
 from pipelines.reports import words
 
 _LINE_SECONDS = 10.0  # between plain lines within an epoch
 _NARROWEST = 12  # of the bar, with the space after it, columns
 
 
-class Progress:
-    """Shows steps, and prints notes and epochs above them. A context manager; nothing is drawn before it is entered.
-
-    On a terminal a bar is kept up to date; elsewhere (a pipe, a file, CI) each note, each epoch, and every ten seconds
-    the state come as plain lines without colour. `quiet` shows warnings alone.
-    """
+class Progress(Terminal):
+    """Shows steps, and prints notes and epochs above them. Without a terminal the state comes as a plain line every ten seconds."""
 
     def __init__(self, total_steps: int, steps_per_epoch: int, quiet: bool = False, *, file: TextIO | None = None, bar: bool | None = None):
         """
         Args:
             total_steps: of the whole run.
             steps_per_epoch: of one epoch.
-            file: where to write; default: stderr, so that stdout stays for results.
-            bar: draw the bar; default: if `file` is a terminal that can, and CI is not set.
+            quiet, file, bar: see `Terminal`.
         """
-        self.total_steps, self.steps_per_epoch, self.quiet = total_steps, max(steps_per_epoch, 1), quiet
-        self._console = Console(file=file or sys.stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
-        able = self._console.is_terminal and not self._console.is_dumb_terminal and not os.environ.get("CI")
-        self._bar = able if bar is None else bar
-        self._live: Live | None = None
+        self.total_steps, self.steps_per_epoch = total_steps, max(steps_per_epoch, 1)
         self._state = _State(total_steps, self.steps_per_epoch)
+        super().__init__(self._state, quiet=quiet, file=file, bar=bar)
         self._said_at = time.monotonic()
 
     def update(self, step: int, examples_per_second: float, metrics: Mapping[str, float]) -> None:
@@ -54,30 +44,9 @@ class Progress:
         if not self.quiet:
             self._print(_epoch_text(epoch, -(-self.total_steps // self.steps_per_epoch), self._state.seconds(), metrics))
 
-    def note(self, text: str) -> None:
-        """A line that stays, above the bar."""
-        if not self.quiet:
-            self._print(text)
-
-    def warning(self, text: str) -> None:
-        """A line that stays and stands out; printed under `quiet` too."""
-        self._print(Text.assemble(("warning: ", "bold yellow"), text))
-
-    def __enter__(self) -> "Progress":
-        if self._bar and not self.quiet:
-            # What others print goes above the bar; but a stdout that is piped elsewhere must stay there.
-            self._live = Live(self._state, console=self._console, refresh_per_second=4, transient=True, redirect_stdout=sys.stdout.isatty())
-            self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._live:
-            self._live.stop()
-            self._live = None
-
     def _print(self, text: str | Text) -> None:
         self._said_at = time.monotonic()
-        self._console.print(text)
+        super()._print(text)
 
 
 class _State:

@@ -1,20 +1,17 @@
 """How a search goes, on the terminal: a line for each trial that ends, and one below with the best so far and the time left."""
 
-import os
-import sys
 import time
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from rich.console import Console
-from rich.live import Live
 from rich.text import Text
 
+from pipelines.monitoring.terminal import Terminal
 from pipelines.reports import words
 
 
-class SearchProgress:
-    """A context manager. On a terminal the last line is kept up to date; elsewhere there are plain lines only."""
+class SearchProgress(Terminal):
+    """A line for each trial that ends; below them, or where there is no terminal after each, how far the search is."""
 
     def __init__(self, objective: str, direction: str, total: int, *, quiet: bool = False, file: TextIO | None = None):
         """
@@ -22,22 +19,14 @@ class SearchProgress:
             objective: the metric, without split.
             direction: "max" or "min".
             total: trials at most.
+            quiet, file: see `Terminal`.
         """
-        self.objective, self.total, self.quiet = objective, total, quiet
+        super().__init__(self, quiet=quiet, file=file, refresh=2)
+        self.objective, self.total = objective, total
         self.sign = 1.0 if direction == "max" else -1.0
-        self._console = Console(file=file or sys.stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
-        self._live: Live | None = None
-        self._able = self._console.is_terminal and not self._console.is_dumb_terminal and not os.environ.get("CI")
         self.done, self.failed, self.running = 0, 0, 0
         self.best: tuple[float, int] | None = None
         self._left: tuple[float, float] | None = None
-
-    def note(self, text: str) -> None:
-        if not self.quiet:
-            self._console.print(text)
-
-    def warning(self, text: str) -> None:
-        self._console.print(Text.assemble(("warning: ", "bold yellow"), text))
 
     def known(self, number: int, value: float | None) -> None:
         """A trial that ended before, told without a line."""
@@ -80,17 +69,6 @@ class SearchProgress:
 
     def __rich__(self) -> Text:
         return Text(f"{self.line()}, {self.running} running", style="cyan")
-
-    def __enter__(self) -> "SearchProgress":
-        if self._able and not self.quiet:
-            self._live = Live(self, console=self._console, refresh_per_second=2, transient=True, redirect_stdout=sys.stdout.isatty())
-            self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._live:
-            self._live.stop()
-            self._live = None
 
 
 def shown(value: Any) -> str:
