@@ -7,6 +7,10 @@ from pydantic import Field
 from pipelines.config.schema import Data, Evaluate, Experiment, Section, Share, setting
 
 Count = Annotated[int, Field(ge=1)]
+TASTE = (
+    "add a linear map of the sum of the history's vectors to what the network foretells: long-term taste beside the latest items (after "
+    "FISSA, Lin et al. 2020)"
+)
 
 
 class InteractionData(Data):
@@ -95,6 +99,7 @@ class Sasrec(Section):
     depth: int = setting(1, "attention blocks", ge=1)
     heads: int = setting(1, "attention heads", ge=1)
     dropout: Share = setting(0.3, "dropout", unit="share")
+    taste: bool = setting(False, TASTE)
 
 
 class Gru(Section):
@@ -105,6 +110,7 @@ class Gru(Section):
     width: int = setting(64, "embedding size and units", ge=4)
     depth: int = setting(1, "recurrent layers", ge=1)
     dropout: Share = setting(0.3, "dropout", unit="share")
+    taste: bool = setting(False, TASTE)
 
 
 class Towers(Section):

@@ -36,12 +36,15 @@ class SequentialModel(ListModel):
         else:
             self.blocks = [keras.layers.GRU(width, return_sequences=True, name=f"gru_{number}") for number in range(settings.depth)]
         self.norm = keras.layers.LayerNormalization(epsilon=1e-6, name="norm")
+        if settings.taste:
+            self.taste_norm = keras.layers.LayerNormalization(epsilon=1e-6, name="taste_norm")
+            self.taste = keras.layers.Dense(width, use_bias=False, name="taste")
 
     def hidden(self, history: tf.Tensor, training: bool = False) -> tf.Tensor:
         """[batch, length, width]: after each item of the history, what comes next looks like."""
         there = history > 0
-        x = tf.cast(self.vectors(history), self.compute_dtype)
-        x *= tf.cast(there, x.dtype)[..., None]
+        vectors = tf.cast(self.vectors(history), self.compute_dtype)
+        x = vectors = vectors * tf.cast(there, vectors.dtype)[..., None]
         if isinstance(self.settings, Sasrec):
             x = x * float(self.settings.width) ** 0.5 + tf.cast(self.positions, x.dtype)
             length = self.settings.length
@@ -55,7 +58,12 @@ class SequentialModel(ListModel):
             x = self.dropout(x, training=training)
             for block in self.blocks:
                 x = block(x, training=training)
-        return self.norm(x)
+        x = self.norm(x)
+        if self.settings.taste:
+            # a sum is as good as a mean before the norm; float32, since it runs over the whole history
+            until = tf.cumsum(tf.cast(self.dropout(vectors, training=training), tf.float32), 1)
+            x += self.taste(self.taste_norm(until))
+        return x
 
     def learn(self, inputs: dict[str, tf.Tensor], training: bool) -> dict[str, tf.Tensor]:
         hidden = self.dropout(self.hidden(inputs["history"], training), training=training)

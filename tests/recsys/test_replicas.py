@@ -21,7 +21,7 @@ CASES = {
     "sequential": {
         "task": "recsys.sequential",
         "data": MADE,
-        "model": {"name": "gru", "length": 8, "width": 8, "dropout": 0.2},
+        "model": {"name": "gru", "length": 8, "width": 8, "dropout": 0.2, "taste": True},
         "loss": {"name": "sampled", "negatives": 20},
     },
     "retrieval": {
