@@ -293,7 +293,7 @@ SET_UP = ["-m venv --clear .venv", "-m pip install --requirement requirements.lo
 
 def test_set_up_is_done_once_and_again_when_the_lock_has_changed(checkout: Path) -> None:
     assert make(checkout, "setup", "PYTHON=./python") == (0, SET_UP)
-    assert make(checkout, "test") == (0, ["-m pytest"])
+    assert make(checkout, "test") == (0, ["-m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile"])
     assert make(checkout, "demo") == (0, ["-m vision.train vision/digits --runs runs"])
     later = (checkout / ".venv" / "ready").stat().st_mtime + 5
     os.utime(checkout / "requirements.lock", (later, later))

@@ -129,7 +129,11 @@ def test_two_towers_learn(tmp_path, loss):
 
 def test_the_full_softmax_and_attention_learn(tmp_path):
     _, report = trained(
-        tmp_path, "recsys/quickstart", "model={name: sasrec, length: 20, width: 16, heads: 2, taste: true}", "loss={name: full}", "train.epochs=4"
+        tmp_path,
+        "recsys/quickstart",
+        "model={name: sasrec, length: 20, width: 16, heads: 2, taste: true}",
+        "loss={name: full}",
+        "train.epochs=4",
     )
     rows = {row["of"]: row for row in report["tables"]["test/model_and_baselines"]}
     assert rows["model"]["ndcg@10"] > rows["popularity"]["ndcg@10"]
