@@ -129,6 +129,9 @@ class Task(ABC):
     def initialise(self, model: "keras.Model", batches: Iterator[tuple[Any, Any]]) -> None:  # noqa: B027
         """Sets weights that are computed from training examples as judged (inputs, targets), before step 0."""
 
+    def freeze(self, model: "keras.Model") -> None:  # noqa: B027
+        """Called once a run is loaded: its weights are final, and what follows from them alone may be computed once and kept."""
+
     @abstractmethod
     def loss(self, outputs: Any, targets: Any, training: bool) -> "tf.Tensor":
         """Loss of each example, [batch] float32, in graph. Smoothing and class weights only when training."""

@@ -130,6 +130,9 @@ class ListTask(Task):
             model.fill(self._catalogue)
         return model
 
+    def freeze(self, model: keras.Model) -> None:
+        model.freeze()
+
     def scores(self, outputs: Any, targets: Any) -> Tensors:
         """NDCG at the first cut-off of users; nothing while learning."""
         if "held" not in targets:

@@ -12,6 +12,7 @@ from pipelines.config.load import load
 from pipelines.runs import RunFolder
 from pipelines.training.run import Call, train
 from recsys.models.store import HistoryStore
+from recsys.models.towers import TowersModel
 from recsys.sequential import WindowSource
 from recsys.tasks import TASKS
 from tests.data.prepared import need
@@ -120,11 +121,14 @@ MADE = (
 
 
 @pytest.mark.parametrize("loss", ["{}", "{negatives: 20, hard: 10}"])
-def test_two_towers_learn(tmp_path, loss):
+def test_two_towers_learn(tmp_path, loss, monkeypatch):
     settings = ("train.epochs=8", "train.batch_size=256", "model.width=16", "model.dropout=0.0", "model.history=3", "data.validation=0.1")
-    _, report = trained(tmp_path, "recsys/movielens_retrieval", *MADE, f"loss={loss}", *settings)
+    run, report = trained(tmp_path, "recsys/movielens_retrieval", *MADE, f"loss={loss}", *settings)
     rows = {row["of"]: row for row in report["tables"]["test/model_and_baselines"]}
     assert rows["model"]["ndcg@10"] > 1.5 * rows["popularity"]["ndcg@10"]
+    monkeypatch.setattr(TowersModel, "item_tower", None)  # a request costs no tower of the items: once loaded, a run has their vectors
+    found = predicted(run, "u1")[0].values
+    assert len(found["items"]) == len(set(found["items"])) > 0 and not found["fallback"]
 
 
 def test_the_full_softmax_and_attention_learn(tmp_path):
