@@ -71,7 +71,7 @@ class ListModel(keras.Model, ABC):
             history, seen = inputs["history"], inputs["seen"]
             options = {"held": inputs["held"]} if "held" in inputs else {}
         vectors, known = self.queries(inputs["user"], history)
-        items, bias = self.frozen or self.catalogue()
+        items, bias = map(tf.convert_to_tensor, self.frozen or self.catalogue())
         popularity = tf.convert_to_tensor(self.popularity)
         answer = recommend(
             tf.cast(vectors, tf.float32), items, bias, known=known, popularity=popularity, seen=seen, k=self.k, chunk=self.chunk, **options

@@ -40,7 +40,7 @@ def recommend(
         items [batch, k] int32 (0 where there are no more), scores [batch, k] float32 (of such: 0), and with `held` loss [batch]: the mean
         over held-out items of -log softmax over all items.
     """
-    total, width = int(items.shape[0]), int(items.shape[1])
+    total = int(items.shape[0])
     chunk = min(chunk, total)
     chunks = -(-total // chunk)
     batch = tf.shape(queries)[0]
@@ -49,36 +49,36 @@ def recommend(
         asked = (similar > 0)[:, None]
         queries = tf.where(asked, tf.math.l2_normalize(vectors, -1), queries)
         seen = tf.concat([seen, similar[:, None]], 1)
-        inverse = tf.math.rsqrt(tf.reduce_sum(tf.square(items), -1) + 1e-12)
-    room = chunks * chunk - total
-    items = tf.reshape(tf.pad(items, [[0, room], [0, 0]]), [chunks, chunk, width])
-    numbers = tf.reshape(tf.range(chunks * chunk), [chunks, chunk])
-    biases, popular = (tf.reshape(tf.pad(value, [[0, room]]), [chunks, chunk]) for value in (bias, popularity))
-    inverses = tf.reshape(tf.pad(inverse, [[0, room]]), [chunks, chunk]) if similar is not None else None
+        inverse = tf.cond(
+            tf.reduce_any(asked), lambda: tf.math.rsqrt(tf.reduce_sum(tf.square(items), -1) + 1e-12), lambda: tf.ones([total])
+        )
     some_held = held if held is not None else tf.zeros([batch, 0], tf.int32)
 
     def step(turn: tf.Tensor, best: tf.Tensor, where: tf.Tensor, high: tf.Tensor, mass: tf.Tensor, own: tf.Tensor) -> Any:
-        dots = tf.matmul(queries, items[turn], transpose_b=True)
-        scores = dots + biases[turn]
-        if inverses is not None:
-            scores = tf.where(asked, dots * inverses[turn], scores)
+        # the last chunk begins earlier, so that all are of one size without a padded copy of the catalogue; what it has again does not count
+        first = tf.minimum(turn * chunk, total - chunk)
+        part = slice(first, first + chunk)
+        numbers = first + tf.range(chunk)
+        dots = tf.matmul(queries, items[part], transpose_b=True)
+        scores = dots + bias[part]
+        if similar is not None:
+            scores = tf.where(asked, dots * inverse[part], scores)
         lively = known[:, None] if similar is None else known[:, None] | asked
-        scores = tf.where(lively, scores, popular[turn])
-        first = turn * chunk
-        real = (numbers[turn] > 0) & (numbers[turn] < total)
+        scores = tf.where(lively, scores, popularity[part])
+        real = numbers >= tf.maximum(turn * chunk, 1)
         plain = tf.where(real, scores, NOTHING)
         if held is not None:
             top = tf.maximum(high, tf.reduce_max(plain, -1))
             mass = mass * tf.exp(high - top) + tf.reduce_sum(tf.exp(plain - top[:, None]), -1)
             high = top
-            inside = (some_held >= first) & (some_held < first + chunk)
+            inside = (some_held >= turn * chunk) & (some_held < first + chunk)
             found = tf.gather(plain, tf.clip_by_value(some_held - first, 0, chunk - 1), batch_dims=1)
             own = tf.where(inside, found, own)
         scores = _struck(plain, seen, first, chunk)
         if allow is not None:
             scores = tf.where(tf.reduce_any(allow > 0, -1, keepdims=True), _only(scores, allow, first, chunk), scores)
         both = tf.concat([best, scores], 1)
-        names = tf.concat([where, tf.broadcast_to(numbers[turn], tf.shape(scores))], 1)
+        names = tf.concat([where, tf.broadcast_to(numbers, tf.shape(scores))], 1)
         best, order = tf.math.top_k(both, k)
         return turn + 1, best, tf.gather(names, order, batch_dims=1), high, mass, own
 
