@@ -55,7 +55,7 @@ def recommend(
     some_held = held if held is not None else tf.zeros([batch, 0], tf.int32)
 
     def step(turn: tf.Tensor, best: tf.Tensor, where: tf.Tensor, high: tf.Tensor, mass: tf.Tensor, own: tf.Tensor) -> Any:
-        # the last chunk begins earlier, so that all are of one size without a padded copy of the catalogue; what it has again does not count
+        # the last chunk begins earlier: all are of one size without a padded copy of the catalogue; what it has again does not count
         first = tf.minimum(turn * chunk, total - chunk)
         part = slice(first, first + chunk)
         numbers = first + tf.range(chunk)
