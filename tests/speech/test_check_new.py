@@ -81,6 +81,7 @@ def test_new_for_every_form(tmp_path):
     assert found["classes"].data.rate == 8000 and found["texts"].data.rate == 16_000
     assert found["google"].data.test == "test" and found["google"].data.speaker_pattern == "/([0-9a-f]+)_nohash_"
     assert found["labels.csv"].data.label_key == "word" and found["labels.csv"].data.group_by == "speaker"
+    assert found["labels.csv"].frontend.normalize == "recording" and found["labels.csv"].augment.warp > 0 == found["classes"].augment.warp
     assert found["said.jsonl"].data.validation == "dev" and found["texts"].tokens.remove == ",."
     from speech.tasks import TASKS
 
