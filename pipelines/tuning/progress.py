@@ -40,6 +40,7 @@ class SearchProgress(Terminal):
         """A line for a trial; `left`: seconds that the search will still take, None while unknown."""
         value = result.get("value")
         self.known(number, value)
+        self.running = max(0, self.running - 1)
         self._left = None if left is None else (left, time.monotonic())
         setting = ", ".join(f"{name.rpartition('.')[2]} {shown(item)}" for name, item in values.items())
         if value is None:
@@ -57,7 +58,7 @@ class SearchProgress(Terminal):
         if self.best:
             value = words.number(float(self.best[0]), self.objective)
             parts.append(f"best {words.title(self.objective).lower()} {value} (trial {self.best[1]})")
-        if self._left:
+        if self._left and self.done < self.total:
             parts.append(f"about {words.duration(max(0.0, self._left[0] - (time.monotonic() - self._left[1])))} left")
         return ", ".join(parts)
 
@@ -68,7 +69,7 @@ class SearchProgress(Terminal):
             self._live.refresh()
 
     def __rich__(self) -> Text:
-        return Text(f"{self.line()}, {self.running} running", style="cyan")
+        return Text(self.line() + (f", {self.running} running" if self.running else ""), style="cyan")
 
 
 def shown(value: Any) -> str:
