@@ -101,7 +101,7 @@ def _lists(
         "  length: 100                 # latest items of a history that count",
         "  width: 64",
         "  dropout: 0.3",
-        "  taste: true                 # what was liked long ago counts beside the latest items",
+        "  taste: true                 # what these have in common counts beside the last ones",
         "loss: {name: sampled, negatives: 1000}",
         "train:",
         "  epochs: 20",

@@ -8,7 +8,7 @@ from pipelines.config.schema import Data, Evaluate, Experiment, Section, Share, 
 
 Count = Annotated[int, Field(ge=1)]
 TASTE = (
-    "add a linear map of the sum of the history's vectors to what the network foretells: long-term taste beside the latest items (after "
+    "add a linear map of the sum of the vectors of those `length` items to what the network foretells: taste beside what was last (after "
     "FISSA, Lin et al. 2020)"
 )
 

@@ -88,7 +88,7 @@ def _commands(path: Path, seen: Seen, rate: int, seconds: list[float]) -> str:
     most = max(seen.classes.values()) / min(seen.classes.values())
     window = min(3.0, max(0.5, round(seconds[int(0.98 * (len(seconds) - 1))] + 0.1, 1)))
     small = len(seen.files) < 5000
-    voices = seen.speakers and small  # few voices, and new ones are asked for: see configs/speech/spoken_digit_new_speaker.yaml
+    voices = seen.speakers and small  # little data, and new voices are asked for: see configs/speech/spoken_digit_new_speaker.yaml
     augment: list[Entry] = [("shift", 0.1, "s"), ("speed", 0.2 if voices else 0.1, ""),
                             ("noise", 0.5, "noise_folder takes noise of your own")]
     if voices:

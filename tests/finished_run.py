@@ -1,4 +1,4 @@
-"""One small run, trained once a session through the command line in a process of its own, for all tests that use a finished run."""
+"""One small run, trained once a process through the command line in a process of its own, for all tests that use a finished run."""
 
 import atexit
 import functools

@@ -7,14 +7,14 @@ from typing import TextIO
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from pipelines.monitoring.terminal import Terminal
+from pipelines.monitoring.screen import Screen
 from pipelines.reports import words
 
 _LINE_SECONDS = 10.0  # between plain lines within an epoch
 _NARROWEST = 12  # of the bar, with the space after it, columns
 
 
-class Progress(Terminal):
+class Progress(Screen):
     """Shows steps, and prints notes and epochs above them. Without a terminal the state comes as a plain line every ten seconds."""
 
     def __init__(self, total_steps: int, steps_per_epoch: int, quiet: bool = False, *, file: TextIO | None = None, bar: bool | None = None):
@@ -22,7 +22,7 @@ class Progress(Terminal):
         Args:
             total_steps: of the whole run.
             steps_per_epoch: of one epoch.
-            quiet, file, bar: see `Terminal`.
+            quiet, file, bar: see `Screen`.
         """
         self.total_steps, self.steps_per_epoch = total_steps, max(steps_per_epoch, 1)
         self._state = _State(total_steps, self.steps_per_epoch)

@@ -14,7 +14,6 @@ from pipelines.config.wording import listed
 from pipelines.errors import ConfigError, TrainingError
 from pipelines.serving.answers import class_names, respond
 from pipelines.serving.load import LoadedRun
-from pipelines.training.tables import all_variables
 
 SIGNATURE = "serving_default"
 
@@ -24,8 +23,7 @@ class Served(tf.Module):
 
     def __init__(self, run: LoadedRun, labels: Path | None):
         super().__init__(name="served")
-        # bare variables, so that nothing of Keras is in the saved object graph
-        self.values = [variable.value for variable in all_variables(run.model)]
+        self.values: list[tf.Variable] = []
         self.labels = tf.saved_model.Asset(str(labels)) if labels else None
         self._run = run
 
@@ -37,7 +35,9 @@ class Served(tf.Module):
     def signature(self) -> Any:
         """The function for raw_spec, traced."""
         specs = {name: tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in self._run.task.raw_spec().items()}
-        return self.answer.get_concrete_function(**specs)
+        made = self.answer.get_concrete_function(**specs)
+        self.values = list(made.variables)  # those that it reads, and bare ones, so that nothing of Keras is in the saved object graph
+        return made
 
 
 def export(run: LoadedRun, target: Path, *, replace: bool = False) -> Path:

@@ -77,7 +77,8 @@ def load_run(folder: RunFolder, *, where: Literal["auto", "cpu"] | int = "auto",
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ConfigError(f"{weights}: does not hold the weights of this experiment's model ({reason}); "
                           "the file is damaged, or was made by another version") from error
-    task.freeze(model)
+    with machine.strategy.scope():
+        task.freeze(model)
     return LoadedRun(task, model, experiment, folder, machine, judged)
 
 

@@ -6,11 +6,11 @@ from typing import Any, TextIO
 
 from rich.text import Text
 
-from pipelines.monitoring.terminal import Terminal
+from pipelines.monitoring.screen import Screen
 from pipelines.reports import words
 
 
-class SearchProgress(Terminal):
+class SearchProgress(Screen):
     """A line for each trial that ends; below them, or where there is no terminal after each, how far the search is."""
 
     def __init__(self, objective: str, direction: str, total: int, *, quiet: bool = False, file: TextIO | None = None):
@@ -19,7 +19,7 @@ class SearchProgress(Terminal):
             objective: the metric, without split.
             direction: "max" or "min".
             total: trials at most.
-            quiet, file: see `Terminal`.
+            quiet, file: see `Screen`.
         """
         super().__init__(self, quiet=quiet, file=file, refresh=2)
         self.objective, self.total = objective, total

@@ -32,7 +32,6 @@ class ListModel(keras.Model, ABC):
         super().__init__(name=name)
         self.items, self.users, self.length, self.k, self.chunk = items, users, length, min(k, items), chunk
         self.store = HistoryStore(users, events, name="histories")
-        self.frozen: tuple[tf.Variable, tf.Variable] | None = None
         self.popularity = self.add_weight(shape=(items + 1,), initializer="zeros", trainable=False, name="popularity", autocast=False)
 
     def get_config(self) -> dict[str, Any]:
@@ -56,9 +55,7 @@ class ListModel(keras.Model, ABC):
         """(vectors [1 + items, width], biases [1 + items]) of all items, float32."""
 
     def freeze(self) -> None:
-        """Keeps the catalogue as it is now: a request then costs no item's tower. For a model whose weights are final."""
-        vectors, bias = self.catalogue()
-        self.frozen = tf.Variable(vectors, trainable=False), tf.Variable(bias, trainable=False)
+        """Keeps what follows from the weights, which are final."""
 
     def call(self, inputs: dict[str, tf.Tensor], training: bool = False) -> Any:
         if "positive" in inputs:
@@ -71,7 +68,7 @@ class ListModel(keras.Model, ABC):
             history, seen = inputs["history"], inputs["seen"]
             options = {"held": inputs["held"]} if "held" in inputs else {}
         vectors, known = self.queries(inputs["user"], history)
-        items, bias = map(tf.convert_to_tensor, self.frozen or self.catalogue())
+        items, bias = map(tf.convert_to_tensor, self.catalogue())
         popularity = tf.convert_to_tensor(self.popularity)
         answer = recommend(
             tf.cast(vectors, tf.float32), items, bias, known=known, popularity=popularity, seen=seen, k=self.k, chunk=self.chunk, **options

@@ -382,7 +382,7 @@ def test_time_is_accounted_for(tmp_path, capsys):
     report = run(tmp_path / "quick", train={"epochs": 12})
     wall = time.perf_counter() - began
     seconds = report["time"]["seconds"]
-    assert wall - 1.5 < sum(seconds.values()) < 1.01 * wall  # writing the report is not in it
+    assert wall - max(1.5, 0.25 * wall) < sum(seconds.values()) < 1.01 * wall  # writing the report is not in it
     assert report["timing"]["train_seconds"] < wall - seconds["setup"]
     assert report["timing"]["input_wait_fraction"] < 0.05
     report = run(tmp_path / "slow", task=Slow, quiet=False, data={"workers": 1})

@@ -9,10 +9,10 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-Entered = TypeVar("Entered", bound="Terminal")
+Entered = TypeVar("Entered", bound="Screen")
 
 
-class Terminal:
+class Screen:
     """A context manager; nothing is drawn before it is entered. Writes plain lines without colour into a pipe, a file, or under CI.
 
     Args:
