@@ -5,7 +5,7 @@ for ranges also `scale: log` and `step`; `when: {other.setting: value}` where th
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,6 +70,12 @@ def dimensions(experiment: Experiment) -> list[Dimension]:
         ordered += ready
         left = [each for each in left if each not in ready]
     return ordered
+
+
+def current(experiment: Experiment, searched: Iterable[Dimension]) -> dict[str, Any]:
+    """The experiment's own values of searched settings; None where it has none, as of another model's."""
+    document = experiment.model_dump(mode="python")
+    return {one.name: _at(document, split(type(experiment), one.name)) for one in searched}
 
 
 def apply(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
@@ -340,7 +346,7 @@ def _is_tag(cls: type[Experiment], name: str) -> bool:
     return any(".".join(route) == name for setting in settings(cls) for route, _ in setting.variants)
 
 
-def _at(values: Any, route: tuple[str, ...]) -> Any:
+def _at(values: Any, route: Iterable[Any]) -> Any:
     for step in route:
         values = values.get(step) if isinstance(values, Mapping) else None
     return values

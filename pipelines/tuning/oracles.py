@@ -45,12 +45,21 @@ class _InMemory:
     """What all four share. Stands before Keras Tuner's class."""
 
     known: Mapping[str, Any] | None = None  # the places that the journal has for the trial being asked for again
+    first: Mapping[str, Any] | None = None  # the places of the first trial; None: drawn, as all others
+    trials: dict[str, Any]
 
     def save(self) -> None:
         """Nothing: the journal is what is kept."""
 
     def _save_trial(self, trial: Any) -> None:
         pass
+
+    def _random_values(self) -> dict[str, Any] | None:
+        if self.first is None or self.trials:
+            return super()._random_values()  # type: ignore[misc]
+        values = dict(self.first)
+        self._duplicate(values)  # type: ignore[attr-defined]  # so that it is not drawn again
+        return values
 
     def score_trial(self, trial: Any) -> None:
         """The score is given with the trial's end."""
@@ -76,7 +85,6 @@ class _Bayesian(_InMemory, oracles.BayesianOptimizationOracle):
     """Draws from (seed, trial) and fits anew each time, so that an answer depends on nothing but the trials before it; answers that
     the journal has are not computed again."""
 
-    trials: dict[str, Any]
     ongoing_trials: dict[str, Any]
 
     def populate_space(self, trial_id: str) -> dict[str, Any]:
@@ -108,7 +116,7 @@ class Oracle:
     """One search's oracle."""
 
     def __init__(self, algorithm: str, space: Any, *, objective: str, direction: str, trials: int, epochs: int, seed: int,
-                 drawn: int | None = None):
+                 drawn: int | None = None, first: Mapping[str, Any] | None = None):
         """
         Args:
             algorithm: random, bayesian, hyperband or grid.
@@ -119,6 +127,7 @@ class Oracle:
             epochs: of a whole training.
             seed: the same seed asks for the same trials.
             drawn: trials that a Bayesian search draws at random first; default: as `first_drawn`.
+            first: the places of the first trial, which is otherwise drawn; a grid has an order of its own.
         """
         self.algorithm, self.direction = algorithm, direction
         common: dict[str, Any] = {
@@ -135,6 +144,7 @@ class Oracle:
             self.keras = _Bayesian(max_trials=trials, num_initial_points=drawn, **common)
         else:
             self.keras = {"random": _Random, "grid": _Grid}[algorithm](max_trials=trials, **common)
+        self.keras.first = first
         self.keras._max_collisions = 100_000  # a small space is searched to its last point
         self.keras.verbose = 0
         self.failed: set[int] = set()

@@ -82,6 +82,31 @@ def decoded(dimensions: Sequence[Dimension], places: Mapping[str, Any]) -> dict[
     return found
 
 
+def placed(dimensions: Sequence[Dimension], values: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What an oracle would have chosen for the settings `values`, as `decoded` gives them back; None where the space does not hold them."""
+    found: dict[str, Any] = {}
+    seen: dict[str, Any] = {}
+    for dimension in dimensions:
+        if not active(dimension, seen):
+            continue
+        value: Any = values.get(dimension.name)
+        seen[dimension.name] = value
+        listed = values_of(dimension)
+        places: Sequence[Any]
+        if listed is not None:
+            places = [place for place, each in enumerate(listed) if _among(value, (each,))]
+        elif not dimension.takes(value):
+            return None
+        elif dimension.step is not None:
+            places = [place for place in range(steps(dimension) or 0) if math.isclose(value_at(dimension, place), value)]
+        else:
+            places = [int(value) if dimension.kind == "int" else float(value)]
+        if not places:
+            return None
+        found[dimension.name] = places[0]
+    return found
+
+
 def active(dimension: Dimension, values: Mapping[str, Any]) -> bool:
     """Whether a setting matters under the values of those before it."""
     return all(other in values and _among(values[other], wanted) for other, wanted in dimension.when.items())

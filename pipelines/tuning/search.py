@@ -14,7 +14,7 @@ from typing import Any
 
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment, Tune
-from pipelines.config.space import Dimension, dimensions
+from pipelines.config.space import Dimension, current, dimensions
 from pipelines.config.wording import did_you_mean
 from pipelines.errors import ConfigError, TrainingError
 from pipelines.files import write_json, write_whole
@@ -141,7 +141,8 @@ class _Search:
         direction = self.tune.direction or _direction(objective, result["own"])
         self.journal.add({"event": "begin", "objective": objective, "direction": direction, "precision": result["precision"],
                           "replicas": result["replicas"], "fingerprint": result["fingerprint"],
-                          "drawn": first_drawn(len(self.space), self.tune.trials), "elapsed": self.elapsed})
+                          "drawn": first_drawn(len(self.space), self.tune.trials),
+                          "first": points.placed(self.space, current(self.experiment, self.space)), "elapsed": self.elapsed})
         return self.journal.events[0]
 
     def _total(self) -> int:
@@ -157,7 +158,7 @@ class _Search:
 
         self.oracle = Oracle(self.tune.algorithm, points.hyperparameters(self.space), objective=self.objective, direction=self.direction,
                              trials=self.tune.trials, epochs=self.experiment.train.epochs, seed=self.tune.seed,
-                             drawn=self.journal.events[0].get("drawn"))
+                             drawn=self.journal.events[0].get("drawn"), first=self.journal.events[0].get("first"))
         self.plan = hyperband_plan(self.experiment.train.epochs) if self.tune.algorithm == "hyperband" else []
         if self.plan and self.tune.trials % len(self.plan):
             self.progress.note(f"A sweep of hyperband over {self.experiment.train.epochs} epochs is {len(self.plan)} trials; with "

@@ -127,3 +127,27 @@ def test_hyperband_goes_on_with_the_best_and_with_none_that_failed():
     assert not set(chosen) & {1, 2, 3, 4, 5}
     passed = sorted((score(one) for one in first_round if one.number > 5), reverse=True)
     assert sorted((score(by_number[number]) for number in chosen), reverse=True) == passed[:len(chosen)]
+
+
+@pytest.mark.parametrize("algorithm", ["random", "bayesian", "hyperband"])
+def test_the_first_trial_may_be_given_and_does_not_come_twice(algorithm):
+    space = [Dimension("depth", "int", low=1, high=12)] if algorithm == "random" else SPACE
+    first = points.placed(space, {"rate": 0.02, "kind": "b", "depth": 3})
+
+    def oracle():
+        return Oracle(algorithm, points.hyperparameters(space), objective="accuracy", direction="max", trials=12, epochs=9, seed=0,
+                      first=first)
+
+    journal: list = []
+    asked = drive(oracle(), workers=2, journal=journal)
+    assert asked[0].places == first and len(asked) == 12
+    assert [one.number for one in asked if one.places == first and one.goes_on is None] == [1]
+    again = oracle()
+    for kind, number, value in journal:
+        if kind == "start":
+            assert again.ask(value).number == number
+        else:
+            again.tell(number, value)
+    rest = drive(make(algorithm, space=space))  # those that are drawn are drawn as ever
+    if algorithm != "hyperband":
+        assert asked[1].places == rest[0].places or first == rest[0].places

@@ -74,3 +74,19 @@ def test_coordinates_are_even_in_the_setting():
     space = [NAME, WIDTHS, DEPTH, RATE]
     row = points.coordinates(space, {"model.name": "cnn", "model.widths": None, "train.learning_rate.peak": 1e-3})
     assert row[:2] == [0.0, 2.0] and math.isnan(row[2]) and row[3] == pytest.approx(math.log(1e-3))
+
+
+def test_placed_is_decoded_backwards():
+    space = [NAME, WIDTHS, DEPTH, FLAG, RATE, FINE]
+    for values in (
+        {"model.name": "cnn", "model.widths": [32, 64], "model.batch_norm": False, "train.learning_rate.peak": 0.003,
+         "model.dropout": 0.1234},
+        {"model.name": "residual", "model.widths": None, "model.depth": 2, "train.learning_rate.peak": 1e-4, "model.dropout": 0.5},
+    ):
+        assert points.decoded(space, points.placed(space, values)) == values
+    outside = {"model.name": "cnn", "model.widths": [32], "model.batch_norm": True, "train.learning_rate.peak": 0.003, "model.dropout": 0.1}
+    assert points.placed(space, outside) is not None
+    for name, value in (("model.name", "fast"), ("model.widths", [16]), ("model.batch_norm", 1), ("train.learning_rate.peak", 0.02),
+                        ("train.learning_rate.peak", None), ("model.dropout", 0.12345)):
+        assert points.placed(space, {**outside, name: value}) is None
+    assert points.placed([Dimension("a", "int", low=1, high=10**6)], {"a": 7}) == {"a": 7}
