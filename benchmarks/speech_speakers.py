@@ -1,6 +1,6 @@
 """Spoken digits with one speaker left out in turn, with and without augmentation: what a new voice may expect.
 
-python -m benchmarks.speech_speakers            # about 40 minutes on 2 cores; needs spoken_digit prepared
+python -m benchmarks.speech_speakers            # about an hour on 2 cores; needs spoken_digit prepared
 The recipe speech/spoken_digit_new_speaker, trained on all recordings of the other speakers (a tenth of them for validation, last weights
 kept) and judged once on all recordings of the one left out. Prints a line for each run, then means.
 """
