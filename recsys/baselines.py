@@ -16,8 +16,8 @@ USERS = 256  # scored at a time
 LARGEST = 12_000  # the smaller of users and items up to which EASE is solved
 CELLS = 1_500_000_000  # users x items (or items x items) of float32 that EASE may hold
 PAIRS = 10_000_000_000  # pairs of items with a user in common, each as often as it has one, up to which item_knn is fitted: minutes
-# histories [some, 1 + items] -> scores [some, 1 + items]; or the scores [1 + items] that are the same for all
-Scores = Callable[[sparse.csr_matrix], np.ndarray] | np.ndarray
+# histories [some, 1 + items] -> scores [some, 1 + items], sparse where most are 0 and none is less; or those [1 + items] of all users alike
+Scores = Callable[[sparse.csr_matrix], np.ndarray | sparse.csr_matrix] | np.ndarray
 
 
 def popularity(train: sparse.csr_matrix) -> np.ndarray:
@@ -48,7 +48,7 @@ def item_knn(train: sparse.csr_matrix, neighbours: int) -> Scores:
         block.eliminate_zeros()
         parts.append(block)
     similar = sparse.vstack(parts).T.tocsr()
-    return lambda rows: (rows.astype(np.float32) @ similar).toarray()
+    return lambda rows: rows.astype(np.float32) @ similar
 
 
 def ease_fits(train: sparse.csr_matrix) -> bool:
@@ -97,11 +97,8 @@ def top(scores: Scores, rows: sparse.csr_matrix, seen: sparse.csr_matrix | None,
         if order is not None:
             found.append(_first(order, rows[start : start + USERS].shape[0], part, k, len(allowed)))
             continue
-        values = np.asarray(scores(rows[start : start + USERS]), np.float32)  # type: ignore[operator]
-        values[:, ~allowed] = -np.inf
-        if part is not None:
-            values[np.repeat(np.arange(part.shape[0]), np.diff(part.indptr)), part.indices] = -np.inf
-        found.append(_top_of(values, k))
+        values = scores(rows[start : start + USERS])  # type: ignore[operator]
+        found.append((_top_of_sparse if sparse.issparse(values) else _top_of_dense)(values, part, k, allowed))
     return np.concatenate(found) if found else np.zeros((0, k), np.int32)
 
 
@@ -126,6 +123,33 @@ def _first(order: np.ndarray, users: int, seen: sparse.csr_matrix | None, k: int
     made = np.zeros((users, k), np.int32)
     made[user, rank[user, where] - 1] = head[where]
     return made
+
+
+def _top_of_sparse(values: sparse.csr_matrix, seen: sparse.csr_matrix | None, k: int, allowed: np.ndarray) -> np.ndarray:
+    """As `_top_of_dense`; users with `k` candidates above 0 cost what they have, not the catalogue."""
+    open_ = values.tocsr(copy=True)
+    open_.data[~allowed[open_.indices]] = 0.0
+    if seen is not None:
+        open_ = (open_ - open_.multiply(seen > 0)).tocsr()
+    open_.eliminate_zeros()
+    made = np.zeros((open_.shape[0], k), np.int32)
+    few = np.diff(open_.indptr) < k
+    for row in np.flatnonzero(~few):
+        start, stop = open_.indptr[row : row + 2]
+        items = open_.indices[start:stop]
+        made[row] = items[np.lexsort((items, -open_.data[start:stop]))[:k]]
+    if few.any():
+        made[few] = _top_of_dense(values[few].toarray(), seen[few] if seen is not None else None, k, allowed)
+    return made
+
+
+def _top_of_dense(values: np.ndarray, seen: sparse.csr_matrix | None, k: int, allowed: np.ndarray) -> np.ndarray:
+    """The `k` best of each row [rows, k] int32 among those that are allowed and not seen; of equal ones the lower place goes first."""
+    values = np.array(values, np.float32)
+    values[:, ~allowed] = -np.inf
+    if seen is not None:
+        values[np.repeat(np.arange(seen.shape[0]), np.diff(seen.indptr)), seen.indices] = -np.inf
+    return _top_of(values, k)
 
 
 def _top_of(values: np.ndarray, k: int) -> np.ndarray:

@@ -107,3 +107,31 @@ def test_the_sampler_draws_as_it_says():
     drawn = sampler.draw(20_000, tf.constant([1, 2])).numpy()
     np.testing.assert_allclose(np.bincount(drawn, minlength=4) / 20_000, sampler.shares, atol=0.015)
     np.testing.assert_allclose(sampler.log_share(tf.constant([1, 3])).numpy(), np.log([10 / 16, 5 / 16]), rtol=1e-5)
+
+
+@pytest.mark.parametrize("seen_too", [False, True])
+def test_sparse_scores_give_the_lists_of_dense_ones(seen_too):
+    from scipy import sparse
+
+    from recsys.baselines import top
+
+    rng = np.random.default_rng(3)
+    # quarters, so that there are ties; some users have fewer candidates than the list is long
+    scores = sparse.random(400, 90, 0.2, "csr", np.float32, rng, data_rvs=lambda n: rng.integers(1, 5, n) / 4)
+    seen = sparse.random(400, 90, 0.1, "csr", np.float32, rng) if seen_too else None
+    allowed = rng.random(90) < 0.9
+    allowed[0] = False
+    rows, begun = sparse.csr_matrix((400, 90), dtype=np.float32), []
+
+    def answered(dense):
+        def of(part):
+            start = sum(begun)
+            begun.append(part.shape[0])
+            found = scores[start : start + part.shape[0]]
+            return found.toarray() if dense else found
+
+        begun.clear()
+        return top(of, rows, seen, 10, allowed)
+
+    assert (np.diff(scores.indptr) < 10).any()
+    np.testing.assert_array_equal(answered(dense=False), answered(dense=True))

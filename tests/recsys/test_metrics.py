@@ -102,7 +102,7 @@ def test_item_knn_and_popularity():
     norms = np.linalg.norm(dense, axis=0)
     cosine = (dense.T @ dense) / np.outer(norms, norms)
     np.fill_diagonal(cosine, 0)
-    np.testing.assert_allclose(baselines.item_knn(x, 10)(x), dense @ cosine, atol=1e-6)
+    np.testing.assert_allclose(baselines.item_knn(x, 10)(x).toarray(), dense @ cosine, atol=1e-6)
     assert baselines.popularity(x).tolist() == [2, 2, 2, 1]
     lists = baselines.top(baselines.popularity(x), x, x, 3, np.array([False, True, True, True]))
     assert lists.tolist() == [[2, 3, 0], [3, 0, 0], [1, 0, 0]]
@@ -183,7 +183,7 @@ def test_item_knn_keeps_the_nearest_and_is_left_out_where_it_would_take_hours(mo
     cosine = (dense.T @ dense) / np.outer(norms, norms)
     np.fill_diagonal(cosine, 0)
     bound = np.sort(cosine, axis=1)[:, -4][:, None]
-    np.testing.assert_allclose(baselines.item_knn(x, 4)(x), dense @ np.where(cosine < bound - 1e-6, 0, cosine).T, atol=1e-5)
+    np.testing.assert_allclose(baselines.item_knn(x, 4)(x).toarray(), dense @ np.where(cosine < bound - 1e-6, 0, cosine).T, atol=1e-5)
     monkeypatch.setattr(baselines, "PAIRS", 10)
     basis = Basis(x, np.zeros(20), [])
     assert basis.scores("item_knn", RankedEvaluate()) is None and "item_knn is left out" in basis.notes[0]
