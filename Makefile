@@ -4,7 +4,7 @@
 PYTHON ?= python3
 RUNS ?= runs
 ARGS ?=
-# A file's tests stay together: what they train is trained once. A process of its own takes up to 3 GB.
+# A file's tests stay together: what they train is trained once. A process takes some 2 GB.
 ALL := --numprocesses=auto --maxprocesses=4 --dist=loadfile
 BIN := .venv/bin
 READY := .venv/ready

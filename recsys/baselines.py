@@ -127,17 +127,17 @@ def _first(order: np.ndarray, users: int, seen: sparse.csr_matrix | None, k: int
 
 def _top_of_sparse(values: sparse.csr_matrix, seen: sparse.csr_matrix | None, k: int, allowed: np.ndarray) -> np.ndarray:
     """As `_top_of_dense`; users with `k` candidates above 0 cost what they have, not the catalogue."""
-    open_ = values.tocsr(copy=True)
-    open_.data[~allowed[open_.indices]] = 0.0
+    left = values.tocsr(copy=True)
+    left.data[~allowed[left.indices]] = 0.0
     if seen is not None:
-        open_ = (open_ - open_.multiply(seen > 0)).tocsr()
-    open_.eliminate_zeros()
-    made = np.zeros((open_.shape[0], k), np.int32)
-    few = np.diff(open_.indptr) < k
+        left = (left - left.multiply(seen > 0)).tocsr()
+    left.eliminate_zeros()
+    made = np.zeros((left.shape[0], k), np.int32)
+    few = np.diff(left.indptr) < k
     for row in np.flatnonzero(~few):
-        start, stop = open_.indptr[row : row + 2]
-        items = open_.indices[start:stop]
-        made[row] = items[np.lexsort((items, -open_.data[start:stop]))[:k]]
+        start, stop = left.indptr[row : row + 2]
+        items = left.indices[start:stop]
+        made[row] = items[np.lexsort((items, -left.data[start:stop]))[:k]]
     if few.any():
         made[few] = _top_of_dense(values[few].toarray(), seen[few] if seen is not None else None, k, allowed)
     return made
