@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from pipelines.config.space import Dimension
+from pipelines.config.load import load
+from pipelines.config.space import Dimension, current, dimensions
 from pipelines.errors import ConfigError
 from pipelines.tuning import points
 from pipelines.tuning.oracles import Oracle
@@ -90,3 +91,11 @@ def test_placed_is_decoded_backwards():
                         ("train.learning_rate.peak", None), ("model.dropout", 0.12345)):
         assert points.placed(space, {**outside, name: value}) is None
     assert points.placed([Dimension("a", "int", low=1, high=10**6)], {"a": 7}) == {"a": 7}
+
+
+@pytest.mark.parametrize("name", ["vision/fashion_mnist_cnn", "speech/spoken_digit", "nlp/clinc_bag", "recsys/movielens_rating"])
+def test_a_shipped_space_holds_the_experiment_as_it_is(name):
+    experiment = load(name).experiment
+    searched = dimensions(experiment)
+    first = points.placed(searched, current(experiment, searched))
+    assert first is not None and points.decoded(searched, first) == current(experiment, searched)
