@@ -15,6 +15,7 @@ import typer
 from pipelines import commands
 from pipelines.errors import ConfigError, QuartetError
 from pipelines.shell import RUNS, Runs, quoted, reported, say, shown, tool
+from pipelines.startup import current_folder_last
 
 if TYPE_CHECKING:
     from pipelines.config.load import Loaded
@@ -253,6 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def train_main(domain: str, arguments: Sequence[str] | None = None) -> None:
     """`python -m DOMAIN.train`: `quartet train` for experiments of that domain; without CONFIG its quick start. Ends the process."""
+    current_folder_last()
     only = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     only.command()(train)
     only(sys.argv[1:] if arguments is None else list(arguments), obj=domain, prog_name=f"python -m {domain}.train")
@@ -260,10 +262,12 @@ def train_main(domain: str, arguments: Sequence[str] | None = None) -> None:
 
 def tune_main(domain: str, arguments: Sequence[str] | None = None) -> None:
     """`python -m DOMAIN.tune`: `quartet tune` for experiments of that domain. Ends the process."""
+    current_folder_last()
     only = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     only.command()(tune)
     only(sys.argv[1:] if arguments is None else list(arguments), obj=domain, prog_name=f"python -m {domain}.tune")
 
 
 if __name__ == "__main__":
+    current_folder_last()
     main()

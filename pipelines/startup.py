@@ -35,6 +35,18 @@ def start_tensorflow(*, devices: bool = True) -> None:
             tf.config.list_physical_devices()
 
 
+def current_folder_last() -> None:
+    """Moves the current folder, which `python -m` puts first on the path, to its end, or off it where this package is not in it.
+
+    A data set unpacked there as `tensorflow_datasets/`, or a file called `yaml.py`, would otherwise be imported in the library's place.
+    """
+    here = os.getcwd()
+    if sys.path and sys.path[0] in ("", here):
+        del sys.path[0]
+        if Path(here) == Path(__file__).resolve().parents[1] or Path(here) == Path(__file__).parents[1]:
+            sys.path.append(here)
+
+
 def worth_showing(line: str, *, nvidia: bool) -> bool:
     """Whether a line of TensorFlow's start-up says something to act on.
 

@@ -7,6 +7,7 @@ that does not fit is refused with the ways out: ArrayRecord (`records.py`), and 
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from pipelines.data.cache import free_memory
 from pipelines.data.files import TensorSource
 from pipelines.data.reasons import reason as words
 from pipelines.data.source import Tensors
+from pipelines.data.tfds_folder import check_folder, check_inside, read_json
 from pipelines.errors import DataError
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 MEMORY_SHARE = 0.5  # of the free memory that a split's encoded bytes may take
 PARSE = 1024  # records parsed at a time
+RECORD = 16  # bytes of a TFRecord beside its content
 GROUP = "\0group"  # among the values read, the one that is no field
 
 
@@ -49,6 +52,13 @@ class Prepared:
             if feature not in known:
                 raise DataError(f"{self.builder.info.full_name} has no feature {feature!r}; there are {listed(known, 'and')}"
                                 f"{did_you_mean(feature, known)}")
+        largest = max((os.stat(part.filename).st_size for part in self.shards), default=0)
+        for feature in self.fields.values():
+            shape = known[feature].get_serialized_info().shape if plain(known[feature]) else ()
+            values = math.prod(edge for edge in shape if edge is not None)
+            if values > largest:
+                raise DataError(f"{self.builder.info.full_name}: features.json states {values:,} values for each {feature}, more than its "
+                                "files have bytes; prepare the data set again")
 
     def __len__(self) -> int:
         return sum(part.take for part in self.shards)
@@ -173,7 +183,7 @@ def prepared(name: str, data_dir: str | Path | None = None) -> "tfds.core.Datase
     """The read-only builder of a data set that lies prepared on disk.
 
     Raises:
-        DataError: names the data directory, what is there, and how to prepare the data set.
+        DataError: names the data directory, what is there, and how to prepare the data set; or what in its folder is not trusted.
     """
     import tensorflow_datasets as tfds
 
@@ -188,6 +198,7 @@ def prepared(name: str, data_dir: str | Path | None = None) -> "tfds.core.Datase
         if version:
             versions = [path for path in versions if path.name == version]
         if versions:
+            check_folder(versions[-1])
             try:
                 return tfds.builder_from_directory(str(versions[-1]))
             except Exception as error:  # TFDS raises many kinds for a broken folder
@@ -234,8 +245,14 @@ def instructions(builder: "tfds.core.DatasetBuilder", split: str) -> list[Any]:
     except ValueError as error:
         raise DataError(f"{builder.info.full_name}: {split!r} is not a split in TFDS notation: {error}") from error
     for part in parts:
-        if not Path(part.filename).is_file():
-            raise DataError(f"{part.filename} is missing, though dataset_info.json beside it names it; prepare the data set again")
+        path = Path(part.filename)
+        check_inside(path, Path(builder.data_path))
+        if not path.is_file():
+            raise DataError(f"{path} is missing or no regular file, though dataset_info.json names it; prepare the data set again")
+        size, count = path.stat().st_size, part.examples_in_shard
+        if count < 0 or (builder.info.file_format.value == "tfrecord" and count * RECORD > size):
+            raise DataError(f"{path} has {size:,} bytes and cannot hold the {count:,} examples that dataset_info.json states; prepare the "
+                            "data set again")
     return parts
 
 
@@ -316,8 +333,9 @@ def _default_config(folder: Path) -> str:
         return ""
     configs = sorted({path.parent.parent.name for path in folder.glob("*/*/dataset_info.json")})
     try:
-        default = json.loads((folder / ".config" / "metadata.json").read_text(encoding="utf-8")).get("default_config_name")
-    except (OSError, ValueError):
+        stored = read_json(folder / ".config" / "metadata.json")
+        default = stored.get("default_config_name") if isinstance(stored, dict) else None
+    except (OSError, DataError):
         default = None
     if default in configs:
         return default

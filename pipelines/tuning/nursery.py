@@ -190,4 +190,7 @@ def die_with_parent(parent: int | None = None) -> None:
 
 
 if __name__ == "__main__":
+    from pipelines.startup import current_folder_last
+
+    current_folder_last()
     serve(sys.argv[1])

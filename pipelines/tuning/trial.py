@@ -202,8 +202,9 @@ class MedianRule(Hook):
 
 
 if __name__ == "__main__":
-    from pipelines.startup import start_tensorflow
+    from pipelines.startup import current_folder_last, start_tensorflow
 
+    current_folder_last()
     start_tensorflow()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     os._exit(main(sys.argv[1:]))
