@@ -19,6 +19,7 @@ from pipelines.data import order
 from pipelines.data.input import Feed, StreamFeed
 from pipelines.task import Task
 from pipelines.training.devices import Machine
+from pipelines.training.norm import norms, of_this_batch_alone, rising
 from pipelines.training.schedules import learning_rate
 from pipelines.training.tables import TableOptimizer, recorded, summed
 
@@ -63,6 +64,8 @@ class Step:
         self.average_of = {id(statistic): average for statistic, average in averages[len(weights):]}
         self.plan, self.feed, self.train, self.steps = plan, feed, train, steps
         self.score_names = score_names
+        self.norms = norms(model)
+        self.momentum = {id(statistic): layer.momentum for layer in self.norms for statistic in (layer.moving_mean, layer.moving_variance)}
         self.retrace()
 
     def retrace(self) -> None:
@@ -170,8 +173,8 @@ class Step:
         loss = totals[0] / count
         finite = tf.math.is_finite(norm) & tf.math.is_finite(loss)
         micro_batches = plan.replicas * plan.accumulation
-        statistics = [value / micro_batches for value in statistics]
         changed = [self.model.non_trainable_variables[i] for i in self._changed]
+        statistics = self._moved(changed, [value / micro_batches for value in statistics], replica, step)
 
         def update() -> tf.Tensor:
             self._update(replica, step, live, gradients, (rescale, norm), list(zip(changed, statistics)))
@@ -198,7 +201,7 @@ class Step:
             tf.cast(tf.random.experimental.stateless_fold_in(seed, number), value.dtype) if is_seed(variable) else value
             for number, (variable, value) in enumerate(zip(variables, state))
         ]
-        with tf.GradientTape() as tape, recorded(tape) as lookups:
+        with tf.GradientTape() as tape, recorded(tape) as lookups, of_this_batch_alone(self.norms):
             tape.watch(weights)
             outputs, after, penalties = self.model.stateless_call(weights, seeded, inputs, training=True, return_losses=True)
             losses = tf.cast(self.task.loss(outputs, targets, training=True), tf.float32) * mask
@@ -264,11 +267,16 @@ class Step:
         weights, slots = self.optimizer.stateless_apply(slots, clipped, weights)
         return weights, slots, self._nearer(averages, weights, step) if averages else []
 
+    def _moved(self, variables: list, values: list, replica: int, step: tf.Tensor) -> list:
+        """Moving batch statistics after a step whose batch had `values`; other statistics are those values already."""
+        return [
+            value if (momentum := self.momentum.get(id(variable))) is None else old + (value - old) * (1.0 - rising(momentum, step))
+            for variable, value, old in zip(variables, values, self._values(variables, replica))
+        ]
+
     def _nearer(self, averages: Sequence, values: Sequence, step: tf.Tensor) -> list:
         """The averages after one more step that ended with `values`."""
-        # the decay rises from 0.1 so that early weights are forgotten, as tf.train.ExponentialMovingAverage does
-        done = tf.cast(step, tf.float32)
-        decay = tf.minimum(self.train.ema, (1.0 + done) / (10.0 + done))
+        decay = rising(self.train.ema or 0.0, step)
         return [average + (tf.cast(value, tf.float32) - average) * (1.0 - decay) for average, value in zip(averages, values)]
 
     def _copy(self, variable: keras.Variable, replica: int) -> tf.Variable:

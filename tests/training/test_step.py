@@ -236,8 +236,8 @@ def test_statistics_move_once_a_step_by_the_mean_over_micro_batches():
     means = [activations[:24].mean((0, 1, 2)), activations[24:].mean((0, 1, 2))]
     variances = [activations[:24].var((0, 1, 2)), activations[24:].var((0, 1, 2))]
     run(session, 1)
-    np.testing.assert_allclose(norm.moving_mean, 0.01 * np.mean(means, 0), atol=1e-6)
-    np.testing.assert_allclose(norm.moving_variance, 0.99 + 0.01 * np.mean(variances, 0), atol=1e-5)
+    np.testing.assert_allclose(norm.moving_mean, 0.9 * np.mean(means, 0), atol=1e-6)
+    np.testing.assert_allclose(norm.moving_variance, 0.1 + 0.9 * np.mean(variances, 0), atol=1e-5)
 
 
 class _At:
@@ -360,3 +360,38 @@ def test_the_loss_scale_grows_again(monkeypatch):
     assert (float(carry.loss_scale), int(carry.good_steps)) == (2.0**15, 2)
     _, carry = run(session, 1, start=2, carry=carry)
     assert (float(carry.loss_scale), int(carry.good_steps)) == (2.0**16, 0)
+
+
+@pytest.mark.parametrize("train", [{}, {"ema": 0.9}, {"accumulation": 2}])
+def test_slow_batch_statistics_have_settled_after_a_short_training(train):
+    session = made(model="slow norm", train={"epochs": 6, "learning_rate": {"peak": 0.05, "schedule": "linear"}, **train})
+    step, _ = run(session, session.steps)
+    assert step == 30
+    norm = next(layer for layer in session.model.layers if isinstance(layer, keras.layers.BatchNormalization))
+    before = keras.Model(session.model.inputs, norm.input)
+    images = session.splits.train.arrays["image"]
+    activations = before.predict(images, verbose=0)
+    np.testing.assert_allclose(norm.moving_mean.numpy(), activations.mean((0, 1, 2)), rtol=0.03)
+    np.testing.assert_allclose(norm.moving_variance.numpy(), activations.var((0, 1, 2)), rtol=0.2)
+    assert norm.momentum == 0.999  # as it was built, for whoever trains the saved model on
+    averages = zip(session.averaged, session.averages)
+    judged = Evaluator(session.task, session.model, session.splits.train, machine=session.machine, batch=256,
+                       data=session.task.experiment.data, averages=averages).scores()
+    learned = np.mean(session.model(images, training=True).numpy().argmax(1) == session.splits.train.labels)
+    assert learned > 0.6 and judged["accuracy"] > learned - 0.05
+
+
+def test_the_first_step_keeps_nothing_of_the_initial_statistics_but_a_tenth():
+    """The decay rises from 0.1: after step t it is (1 + t) / (10 + t), up to the layer's own."""
+    session = made(model="slow norm", train={"learning_rate": {"peak": 1e-9, "schedule": "constant"}})
+    norm = next(layer for layer in session.model.layers if isinstance(layer, keras.layers.BatchNormalization))
+    before = keras.Model(session.model.inputs, norm.input)
+    mean = np.zeros(8)
+    for at in range(3):
+        numbers, _ = order.batch_numbers(session.plan, 0, tf.constant(at, tf.int64))
+        keys = order.example_keys(0, tf.constant(0, tf.int64), numbers)
+        inputs, _ = session.task.prepare(session.feed.gather(numbers, 0), keys=keys)
+        decay = (1 + at) / (10 + at)
+        mean = decay * mean + (1 - decay) * before(inputs).numpy().mean((0, 1, 2))
+        run(session, 1, start=at)
+        np.testing.assert_allclose(norm.moving_mean.numpy(), mean, rtol=1e-4)
