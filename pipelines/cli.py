@@ -64,7 +64,7 @@ def train(
 
     if folder.trained and not fresh:
         # what needs no TensorFlow is said without it: another experiment of that name, and the result of a finished run
-        folder.claim(resolved_yaml(loaded.experiment), fresh=False)
+        folder.claim(resolved_yaml(loaded.experiment))
         if folder.finished:
             typer.echo(closing(folder, folder.read_report()))
             return

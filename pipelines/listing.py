@@ -13,6 +13,7 @@ import yaml
 from pipelines.config.wording import listed, nearest
 from pipelines.errors import ConfigError
 from pipelines.files import finite
+from pipelines.inside import Linked, refuse_links
 from pipelines.reports import words
 from pipelines.runs import RunFolder
 from pipelines.task import Metric
@@ -130,7 +131,11 @@ def ordered(found: Sequence[Listed], by: Literal["date", "name", "metric", "dura
 
 
 def look(folder: RunFolder, experiment: str) -> Listed:
-    """How far a run is and what it came to; files that cannot be read count as not there."""
+    """How far a run is and what it came to; files that cannot be read count as not there, and in a run with links none is read."""
+    try:
+        refuse_links(folder.path)
+    except Linked as error:
+        return Listed(folder, experiment, "failed", str(error).removeprefix(f"{folder.path}/")[:_REASON])
     report = _json(folder.report / "report.json")
     told = _told(folder)
     if told is not None and told.get("status") == "failed":  # an order that runs has no result yet
@@ -187,8 +192,14 @@ def find_run(runs: Path, given: str) -> RunFolder:
     """The run that a person names: its folder, a path inside it, `vision/digits/default` below `runs`, or a name that only it has.
 
     Raises:
-        ConfigError: none, or several; says which there are.
+        ConfigError: none, or several; says which there are. Or something in it leads out of its folder.
     """
+    folder = _named(runs, given)
+    refuse_links(folder.path)
+    return folder
+
+
+def _named(runs: Path, given: str) -> RunFolder:
     path = Path(given).expanduser()
     if path.exists():
         for place in (path, *path.absolute().parents):

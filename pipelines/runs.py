@@ -14,6 +14,8 @@ import yaml
 
 from pipelines.errors import ConfigError
 from pipelines.files import write_whole, writing
+from pipelines.inside import flush, held, open_own, refuse_links
+from pipelines.staging import sweep_tree
 
 
 class Locked(ConfigError):
@@ -70,29 +72,35 @@ class RunFolder:
 
     def read_report(self) -> dict[str, Any]:
         """report.json; ConfigError where the run has none."""
+        refuse_links(self.path)
         try:
             return json.loads((self.report / "report.json").read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise ConfigError(f"{self.path}: the run is not finished (it has no report); the command that began it goes on") from None
 
-    def claim(self, resolved: str, *, fresh: bool) -> None:
-        """Writes the experiment into a new folder, or checks that a begun run is the same experiment.
-
-        A run that was refused before its first step, for a wrong setting say, is begun with the experiment as it is now.
+    @contextlib.contextmanager
+    def claimed(self, resolved: str, *, fresh: bool) -> Iterator[None]:
+        """Locks the folder for one experiment, as `locked` and `claim` do.
 
         Args:
             resolved: the experiment, resolved whole, as YAML.
             fresh: begin anew; what stands there is moved aside to <name>~1, <name>~2, ...
+        """
+        if fresh:
+            self.move_aside()
+        with self.locked():  # of a new folder: the lock taken to move the old one has moved with it
+            self.claim(resolved)
+            yield
+
+    def claim(self, resolved: str) -> None:
+        """Writes the experiment into a new folder, or checks that a begun run is the same experiment.
+
+        A run that was refused before its first step, for a wrong setting say, is begun with the experiment as it is now.
 
         Raises:
             ConfigError: another experiment stands there.
         """
-        if self.begun and fresh:
-            number = 1
-            while self.path.with_name(f"{self.path.name}~{number}").exists():
-                number += 1
-            with writing(self.path):
-                self.path.rename(self.path.with_name(f"{self.path.name}~{number}"))
+        refuse_links(self.path)
         if not self.begun or not self.trained:
             write_whole(self.experiment, resolved)
             return
@@ -102,23 +110,49 @@ class RunFolder:
             raise ConfigError(f"{self.path}: this run was begun with another experiment:\n{shown}\n"
                               "Give --name NEW for a new run, or --fresh to begin this one anew (the old one is moved aside).")
 
+    def move_aside(self) -> None:
+        """Renames the folder, if there is anything in it, to <name>~1, <name>~2, ...; what that is is not looked at.
+
+        Raises:
+            Locked: another process works in it.
+        """
+        if not self.path.is_dir() or all(path.name == ".lock" for path in self.path.iterdir()):
+            return
+        with self._lock_file(), writing(self.path):
+            number = 1
+            while os.path.lexists(self.path.with_name(f"{self.path.name}~{number}")):
+                number += 1
+            self.path.rename(self.path.with_name(f"{self.path.name}~{number}"))
+            flush(self.path.parent)
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Keeps a second process out of the folder; the system lets go of the lock when this one ends, however it ends.
 
+        What is in the folder is looked through before, and staging files of a process that was killed are removed.
+
         Raises:
             Locked: another process is training here.
+            Linked: something in the folder leads out of it.
             WriteError: the folder cannot be made or written to.
         """
+        with self._lock_file(), held(self.path):
+            sweep_tree(self.path)
+            yield
+
+    @contextlib.contextmanager
+    def _lock_file(self) -> Iterator[None]:
         lock = self.path / ".lock"
-        with contextlib.ExitStack() as held:
-            with writing(lock):
-                self.path.mkdir(parents=True, exist_ok=True)
-                file = held.enter_context(open(lock, "a+", encoding="ascii"))
-            if not _lock(file):
-                file.seek(0)
-                raise Locked(f"{self.path}: another process (number {file.read().strip() or 'unknown'}) is training here; "
-                             "wait for it, or give --name NEW")
+        with contextlib.ExitStack() as closing:
+            while True:
+                with writing(lock):
+                    file = closing.enter_context(os.fdopen(open_own(lock, os.O_RDWR), "r+", encoding="ascii", errors="replace"))
+                if not _lock(file):
+                    raise Locked(f"{self.path}: another process (number {file.read(20).strip() or 'unknown'}) is training here; "
+                                 "wait for it, or give --name NEW")
+                with contextlib.suppress(FileNotFoundError):
+                    if os.path.samestat(os.fstat(file.fileno()), os.stat(lock)):
+                        break  # else the folder was moved aside between the opening and the lock
             with writing(lock):  # past the buffer, which would be written once more on closing
                 os.ftruncate(file.fileno(), 0)
                 os.write(file.fileno(), str(os.getpid()).encode())

@@ -7,7 +7,6 @@ a kill in mid-writing leaves only a folder that the next writer removes.
 import hashlib
 import json
 import os
-import platform
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +22,9 @@ from pipelines.data.lengths import FlatSource, Lengths, free
 from pipelines.data.reasons import reason
 from pipelines.data.source import ArraySource, Source, Tensors
 from pipelines.errors import DataError
+from pipelines.files import whole_folder
+from pipelines.inside import opened
+from pipelines.staging import sweep
 
 Decode = Callable[[Tensors, Any], Tensors]  # (one raw example, key or None) -> one example of fixed shape
 
@@ -114,13 +116,10 @@ def _on_disk(source: Source, decode: Decode | None, spec: dict[str, tf.TensorSpe
     identity = f"{source.fingerprint()} {len(source)} {shapes} {_computation(source, decode)} {known}"
     target = folder / hashlib.sha256(identity.encode()).hexdigest()[:24]
     if not target.exists():
-        staging = folder / f".{target.name}.{platform.node()}.{os.getpid()}"
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            _sweep(folder)
-            shutil.rmtree(staging, ignore_errors=True)
-            staging.mkdir()
-            with ExitStack() as files:
+            with opened(folder) as place:
+                sweep(place)
+            with whole_folder(target) as staging, ExitStack() as files:
                 stored = {key: staging / (f"{key}.flat" if key in flat else f"{key}.npy") for key in spec}
                 open_files = {key: files.enter_context(open(path, "wb")) for key, path in stored.items()}
                 for key, file in open_files.items():
@@ -130,16 +129,10 @@ def _on_disk(source: Source, decode: Decode | None, spec: dict[str, tf.TensorSpe
                     for key, value in batch.items():
                         kept = _rows(batch, key, lengths) if lengths and key in flat else value
                         open_files[key].write(np.ascontiguousarray(kept).tobytes())
-                for file in open_files.values():
-                    file.flush()
-                    os.fsync(file.fileno())
-            staging.rename(target)
         except OSError as error:
             if not target.exists():  # else another process was faster
                 raise DataError(f"the disk cache {folder} cannot be written: {error.strerror or error}; free some space, name another "
                                 "data.cache_folder, or set data.cache: none") from error
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
     arrays = {key: np.load(target / f"{key}.npy", mmap_mode="r", allow_pickle=False) for key in spec if key not in flat}
     if lengths is None:
         return MappedSource(arrays, source)
@@ -153,24 +146,6 @@ def _header(file: BinaryIO, shape: tuple[int, ...], dtype: Any) -> None:
     # written as a file and not through a memory map: there a full disk would be a bus error
     description = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, description)
-
-
-def _sweep(folder: Path) -> None:
-    """Removes what processes of this machine left behind that were killed while they wrote."""
-    for left in folder.glob(f".*.{platform.node()}.*"):
-        owner = left.name.rpartition(".")[2]
-        if owner.isdigit() and not _alive(int(owner)):
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def _computation(source: Source, decode: Decode | None) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pipelines.files import finite, write_whole, writing
+from pipelines.files import append_whole, finite, open_to_append, write_whole, writing
 
 
 class MetricsLog:
@@ -19,19 +19,20 @@ class MetricsLog:
         OSError: as the system gives it, such as a full disk; what was written before stays readable.
     """
 
-    def __init__(self, path: Path | str, *, resume_step: int | None = None):
+    def __init__(self, path: Path | str, *, resume_step: int | None = None, unjudged: bool = False):
         """
         Args:
             path: the file; its folder is made.
             resume_step: the run goes on from here: lines with a later step, and a torn last line, are removed (the
                 file is rewritten whole). None for a new run, which begins an empty file.
+            unjudged: the epoch that ended at `resume_step` is judged again, so that its line goes, too.
         """
         self.path = Path(path)
         if resume_step is None or not self.path.exists():
             write_whole(self.path, "")
         else:
             rows, whole = _rows(self.path)
-            kept = [row for row in rows if row.get("step", 0) <= resume_step]
+            kept = [row for row in rows if row.get("step", 0) < resume_step + (not (unjudged and _of_epoch(row)))]
             if len(kept) < len(rows) or not whole:
                 write_whole(self.path, "".join(map(_line, kept)))
         self._file: BinaryIO | None = None
@@ -45,16 +46,8 @@ class MetricsLog:
         if "step" not in row:
             raise ValueError(f"a line of metrics needs its step, got {sorted(row)}")
         if self._file is None:
-            with writing(self.path):
-                self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115
-        line, size = _line(row).encode(), os.fstat(self._file.fileno()).st_size
-        try:
-            written = 0
-            while written < len(line):
-                written += self._file.write(line[written:])
-        except OSError:
-            os.ftruncate(self._file.fileno(), size)  # a full disk leaves no half line that the next would be glued to
-            raise
+            self._file = open_to_append(self.path)
+        append_whole(self._file, _line(row).encode())
 
     def close(self) -> None:
         """Flushes the lines to the disk and closes the file; a later `append` opens it again."""
@@ -98,6 +91,10 @@ def _rows(path: Path) -> tuple[list[dict[str, Any]], bool]:
             return rows, False
         rows.append(row)
     return rows, "\0" not in text and (not text or text.endswith("\n"))
+
+
+def _of_epoch(row: Mapping[str, Any]) -> bool:
+    return any(name.startswith("epoch/") for name in row)
 
 
 def _line(row: Mapping[str, Any]) -> str:

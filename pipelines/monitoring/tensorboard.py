@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipelines.files import write_whole
+from pipelines.inside import make
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -129,7 +130,6 @@ class Writer:
 
         def write() -> None:
             folder = self.folder / "projector"
-            folder.mkdir(parents=True, exist_ok=True)
             rows = "".join("\t".join(f"{value:.5g}" for value in row) + "\n" for row in np.asarray(vectors).tolist())
             write_whole(folder / f"{name}.tsv", rows.encode())
             write_whole(folder / f"{name}_names.tsv", "\n".join(lines) + "\n")
@@ -223,7 +223,7 @@ class Writer:
         import tensorflow as tf
         from tensorboard.compat.proto import event_pb2
 
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make(self.folder)
         # TensorBoard reads the files of a folder in order of their names; the serial keeps that order within a second.
         name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}.{next(_serial):06d}"
         self._records = tf.io.TFRecordWriter(str(self.folder / name))

@@ -16,6 +16,8 @@ from pipelines.config.load import from_dict
 from pipelines.config.schema import Experiment
 from pipelines.data.source import Source
 from pipelines.errors import ConfigError, DataError
+from pipelines.files import whole_folder
+from pipelines.inside import held
 from pipelines.reports.report import write_report
 from pipelines.runs import RunFolder
 from pipelines.serving.load import LoadedRun
@@ -82,11 +84,12 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
         notes.append(f"Judged in {run.machine.precision}; the run's own report is in {run.judged_precision}.")
     target = folder_for(run.folder, named if data is None else "-".join(filter(None, (data.stem, split))))
     timing = {"setup_seconds": setup, "evaluation_seconds": seconds, "examples_per_second": len(source) / seconds}
-    report = write_report(
-        target, task=experiment.task, experiment=run.name, run=run.folder.path.name, judgements={named: judgement}, timing=timing,
-        splits=replace(splits, facts=run.task.facts), settings=experiment,
-        run_folder=run.folder.path, notes=notes,
-        environment={**environment.facts(), **devices.describe(run.machine), "data": {named: source.fingerprint()}})
+    with held(run.folder.path), whole_folder(target) as staging:
+        report = write_report(
+            staging, task=experiment.task, experiment=run.name, run=run.folder.path.name, judgements={named: judgement}, timing=timing,
+            splits=replace(splits, facts=run.task.facts), settings=experiment,
+            run_folder=run.folder.path, notes=notes,
+            environment={**environment.facts(), **devices.describe(run.machine), "data": {named: source.fingerprint()}})
     return Evaluated(named, judgement, target, notes, report)
 
 

@@ -3,8 +3,6 @@ inside.
 It needs TensorFlow alone to run (and what Task.needs names): no Keras, none of this project. Its folder is written whole or not at all.
 """
 
-import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,8 @@ import tensorflow as tf
 
 from pipelines.config.wording import listed
 from pipelines.errors import ConfigError, TrainingError
+from pipelines.files import whole_folder
+from pipelines.inside import held
 from pipelines.serving.answers import class_names, respond
 from pipelines.serving.load import LoadedRun
 
@@ -46,37 +46,27 @@ def export(run: LoadedRun, target: Path, *, replace: bool = False) -> Path:
     Args:
         run: loaded on one device.
         target: the folder; its parent is made.
-        replace: what stands there may go.
+        replace: what stands there may go; it stands there whole until the new model does.
 
     Raises:
         ConfigError: something stands there.
         TrainingError: it cannot be written.
     """
     free(target, replace)
-    staging = target.with_name(f".{target.name}.part-{os.getpid()}")
     try:
-        shutil.rmtree(staging, ignore_errors=True)
-        staging.mkdir(parents=True)
-        classes = class_names(run.task, len(run.task.facts.get("classes") or ()))
-        labels = staging / "labels.txt" if classes else None
-        if labels and classes:
-            labels.write_text("".join(f"{' '.join(name.splitlines())}\n" for name in classes), encoding="utf-8")
-        module = Served(run, labels)
-        signature = module.signature()
-        tf.saved_model.save(module, str(staging), signatures={SIGNATURE: signature})
-        if labels:
-            labels.unlink()  # it now stands in assets/
-        (staging / "README.txt").write_text(readme(run, target, signature), encoding="utf-8")
-        _flush(staging)
-        old = target.with_name(f".{target.name}.old-{os.getpid()}")
-        if target.exists():
-            target.rename(old)
-        staging.rename(target)
-        shutil.rmtree(old, ignore_errors=True)
+        with held(run.folder.path), whole_folder(target, replace=replace) as staging:
+            classes = class_names(run.task, len(run.task.facts.get("classes") or ()))
+            labels = staging / "labels.txt" if classes else None
+            if labels and classes:
+                labels.write_text("".join(f"{' '.join(name.splitlines())}\n" for name in classes), encoding="utf-8")
+            module = Served(run, labels)
+            signature = module.signature()
+            tf.saved_model.save(module, str(staging), signatures={SIGNATURE: signature})
+            if labels:
+                labels.unlink()  # it now stands in assets/
+            (staging / "README.txt").write_text(readme(run, target, signature), encoding="utf-8")
     except (OSError, tf.errors.ResourceExhaustedError) as error:
         raise TrainingError(f"{target}: the model cannot be written: {getattr(error, 'strerror', None) or error}") from error
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
     return target
 
 
@@ -130,11 +120,3 @@ def _example(spec: Any) -> str:
 def _shape(spec: Any) -> str:
     sizes = ["batch", *("any" if size is None else str(size) for size in spec.shape[1:])]
     return f"[{', '.join(sizes)}] {spec.dtype.name}"
-
-
-def _flush(folder: Path) -> None:
-    """To the disk, so that after a power cut the renamed folder is whole."""
-    for place, _, names in os.walk(folder):
-        for name in names:
-            with open(os.path.join(place, name), "rb") as file:
-                os.fsync(file.fileno())

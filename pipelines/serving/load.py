@@ -14,6 +14,7 @@ import keras
 from pipelines.config.load import load
 from pipelines.config.schema import Experiment
 from pipelines.errors import ConfigError
+from pipelines.inside import refuse_links
 from pipelines.listing import require_model
 from pipelines.runs import RunFolder
 from pipelines.task import Task
@@ -56,8 +57,9 @@ def load_run(folder: RunFolder, *, where: Literal["auto", "cpu"] | int = "auto",
         precision: compute precision; None for the one that the run was judged in.
 
     Raises:
-        ConfigError: not a run, not finished, damaged, or made by another version.
+        ConfigError: not a run, not finished, damaged, made by another version, or with links that lead out of its folder.
     """
+    refuse_links(folder.path)
     require_model(folder)
     experiment = load(folder.experiment, check_paths=False).experiment
     facts, environment = _json(folder, "model/facts.json"), _json(folder, "environment.json")

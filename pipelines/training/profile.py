@@ -5,6 +5,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from pipelines.inside import make
 from pipelines.training.loop import Hook, Loop
 
 
@@ -37,7 +38,7 @@ class Profile(Hook):
     def _look(self, loop: Loop) -> None:
         if loop.step == self.first and not self.recording:
             try:
-                self.folder.mkdir(parents=True, exist_ok=True)
+                make(self.folder)
                 tf.profiler.experimental.start(str(self.folder))
                 self.recording = True
             except (tf.errors.OpError, OSError, RuntimeError) as error:

@@ -1,10 +1,8 @@
 """A run from experiment to report: assemble, resume, train, keep the best, save, judge once, report."""
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -15,7 +13,7 @@ from pipelines.config.schema import Experiment
 from pipelines.data.divide import Warned
 from pipelines.data.source import Source
 from pipelines.errors import TrainingError
-from pipelines.files import write_json
+from pipelines.files import whole_folder, write_json
 from pipelines.monitoring.meter import Meter
 from pipelines.monitoring.metrics_log import MetricsLog, read_rows
 from pipelines.monitoring.progress import Progress
@@ -81,13 +79,7 @@ def train(experiment: Experiment, folder: RunFolder, call: Call) -> dict[str, An
         Interrupted: by a signal; the state is saved.
     """
     began = time.perf_counter()
-    resolved = resolved_yaml(experiment)
-    if call.fresh:
-        with folder.locked():
-            folder.claim(resolved, fresh=True)
-    # locked anew: the lock taken above has moved aside with the old run
-    with folder.locked():
-        folder.claim(resolved, fresh=False)
+    with folder.claimed(resolved_yaml(experiment), fresh=call.fresh):
         if folder.finished:
             return folder.read_report()
         return _Run(experiment, folder, call, began).go()
@@ -302,16 +294,12 @@ class _Run:
 
 
 def save_model(model: keras.Model, task: Task, folder: RunFolder) -> None:
-    """Writes model/: the Keras model, and the facts from which the task is built again."""
-    folder.model.mkdir(parents=True, exist_ok=True)
-    staging = folder.model / ".model.part.keras"
+    """Writes model/, whole: the Keras model, and the facts from which the task is built again."""
     try:
-        model.save(staging)
-        os.replace(staging, folder.model / "model.keras")
-        write_json(folder.model / "facts.json", task.facts)
+        with whole_folder(folder.model, replace=True) as staging:
+            model.save(staging / "model.keras")
+            write_json(staging / "facts.json", task.facts)
     except OSError as error:
         raise TrainingError(
             f"{folder.model}: the model cannot be saved: {error.strerror or error}; free some space and start the same command again"
         ) from error
-    finally:
-        Path(staging).unlink(missing_ok=True)

@@ -25,8 +25,7 @@ def train_seeds(experiment: Experiment, folder: RunFolder, call: Call) -> dict[s
     Raises:
         QuartetError: as `train` does.
     """
-    with folder.locked():
-        folder.claim(resolved_yaml(experiment), fresh=call.fresh)
+    with folder.claimed(resolved_yaml(experiment), fresh=call.fresh):
         if folder.finished:
             return folder.read_report()
         reports = {}

@@ -11,7 +11,8 @@ import yaml
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.load import from_text
 from pipelines.errors import TrainingError
-from pipelines.files import write_json, write_whole
+from pipelines.files import write_json, write_whole, writing
+from pipelines.inside import flush
 from pipelines.runs import RunFolder, differences
 from pipelines.tuning.nursery import Nursery
 from pipelines.tuning.trials import Stopped, read_result
@@ -90,5 +91,7 @@ def set_aside(folder: Path, key: str, wanted: Mapping[str, Any]) -> None:
     number = 1
     while any(path.name == f"{key}~{number}" or path.name.startswith(f"{key}~{number}-seed") for path in there):
         number += 1
-    for path, ending in old:
-        path.rename(folder / f"{key}~{number}{ending}")
+    with writing(folder):
+        for path, ending in old:
+            path.rename(folder / f"{key}~{number}{ending}")
+        flush(folder)

@@ -21,7 +21,8 @@ from typing import Any
 import yaml
 
 from pipelines.errors import ConfigError
-from pipelines.files import finite, write_whole, writing
+from pipelines.files import append_whole, finite, open_to_append, write_whole, writing
+from pipelines.inside import refuse_links
 from pipelines.runs import Locked, RunFolder, differences
 
 # What may change when a search goes on: how far it goes and what is made of it, not what a trial is.
@@ -63,6 +64,7 @@ class SearchFolder:
         return (self.report / "search.json").exists()
 
     def read_report(self) -> dict[str, Any]:
+        refuse_links(self.path)
         return json.loads((self.report / "search.json").read_text(encoding="utf-8"))
 
     def run(self, name: str) -> RunFolder:
@@ -76,6 +78,7 @@ class SearchFolder:
         Raises:
             ConfigError: another search stands there, or a run, or one that has begun more trials than it shall have.
         """
+        refuse_links(self.path)
         if (self.path / "experiment.yaml").exists():
             raise ConfigError(f"{self.path}: there is a run of that name; give --name NEW")
         events = read_events(self.journal)[0]
@@ -106,10 +109,8 @@ class SearchFolder:
 
     def move_aside(self) -> None:
         """Renames the folder to <name>~1, <name>~2, ..."""
-        number = 1
-        while self.path.with_name(f"{self.path.name}~{number}").exists():
-            number += 1
-        self.path.rename(self.path.with_name(f"{self.path.name}~{number}"))
+        with _searching():
+            RunFolder(self.path).move_aside()
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -119,11 +120,17 @@ class SearchFolder:
             Locked: another process is searching here.
         """
         with contextlib.ExitStack() as held:
-            try:
+            with _searching():
                 held.enter_context(RunFolder(self.path).locked())
-            except Locked as error:
-                raise Locked(str(error).replace("is training here", "is searching here")) from None
             yield
+
+
+@contextlib.contextmanager
+def _searching() -> Iterator[None]:
+    try:
+        yield
+    except Locked as error:
+        raise Locked(str(error).replace("is training here", "is searching here")) from None
 
 
 class Journal:
@@ -137,18 +144,16 @@ class Journal:
         """
         self.path = path
         self.events, whole = read_events(path)
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open(path, "ab", buffering=0)  # noqa: SIM115
+        self._file = open_to_append(path)
         if whole < path.stat().st_size:
             os.ftruncate(self._file.fileno(), whole)
 
     def add(self, event: Mapping[str, Any]) -> None:
+        """Raises WriteError where the line cannot be written; the journal then ends with the line before."""
         line = (json.dumps(finite(dict(event)), ensure_ascii=False, allow_nan=False) + "\n").encode()
-        written = 0
-        while written < len(line):
-            written += self._file.write(line[written:])
-        os.fsync(self._file.fileno())
+        with writing(self.path):
+            append_whole(self._file, line)
+            os.fsync(self._file.fileno())
         self.events.append(json.loads(line))
 
     def close(self) -> None:

@@ -7,7 +7,6 @@ The chief keeps the journal and trains nothing itself unless --workers says so. 
 folder of runs; Keras Tuner's messages (gRPC, not encrypted: for a private network) carry the trial's number alone.
 """
 
-import json
 import os
 import signal
 import time
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import ConfigError, TrainingError
+from pipelines.files import write_json
+from pipelines.inside import refuse_links
 from pipelines.tuning.folder import SearchFolder
 from pipelines.tuning.nursery import Nursery
 
@@ -198,6 +199,7 @@ def work(folder: SearchFolder, domain: str, say: Any) -> None:
 def _trained(nursery: Nursery, folder: SearchFolder, number: str, stopped: list[int]) -> bool:
     """Runs a trial to its end; False where a signal came before."""
     order = _found(folder, f"*/{number}.order.json")
+    refuse_links(order.parent)
     nursery.start(number, [str(order)], log=str(order.parent / "log.txt"))
     told = False
     while not (ended := nursery.ended(0.5)):
@@ -210,7 +212,7 @@ def _trained(nursery: Nursery, folder: SearchFolder, number: str, stopped: list[
             return False
         from pipelines.tuning.trials import why_ended
 
-        result.write_text(json.dumps({"status": "failed", "reason": why_ended(ended[0][1], order.parent / "log.txt")}), encoding="utf-8")
+        write_json(result, {"status": "failed", "reason": why_ended(ended[0][1], order.parent / "log.txt")})
     return True
 
 

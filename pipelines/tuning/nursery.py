@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipelines.errors import TrainingError
+from pipelines.files import open_to_append
 
 FORKS = sys.platform == "linux"
 _POLL_SECONDS = 0.05
@@ -144,7 +145,7 @@ def _over(running: Mapping[int, tuple[str, Any]]) -> list[tuple[int, int]]:
 
 
 def _new(order: Mapping[str, Any]) -> tuple[int, Any]:
-    with open(order["log"], "ab") as log:
+    with open_to_append(order["log"]) as log:
         process = subprocess.Popen([sys.executable, "-m", "pipelines.tuning.trial", *order["arguments"]], stdin=subprocess.DEVNULL,
                                    stdout=log, stderr=log, env={**os.environ, **order["environment"]})
     return process.pid, process
@@ -159,9 +160,9 @@ def _fork(order: Mapping[str, Any], reports: Any) -> tuple[int, None]:
     try:
         die_with_parent(server)
         reports.close()
-        log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        log = open_to_append(order["log"])
         nothing = os.open(os.devnull, os.O_RDONLY)
-        for number, target in ((nothing, 0), (log, 1), (log, 2)):
+        for number, target in ((nothing, 0), (log.fileno(), 1), (log.fileno(), 2)):
             os.dup2(number, target)
         os.environ.update(order["environment"])
         sys.argv = ["pipelines.tuning.trial", *order["arguments"]]

@@ -47,9 +47,8 @@ def search(experiment: Experiment, folder: SearchFolder, name: str, *, workers: 
     """
     tune, space = prepared(experiment)
     resolved = resolved_yaml(experiment)
-    if fresh and folder.path.exists():
-        with folder.locked():
-            folder.move_aside()
+    if fresh:
+        folder.move_aside()
     with folder.locked():
         if folder.compared(resolved) and folder.finished:
             return folder.read_report()
@@ -289,8 +288,6 @@ class _Search:
         if self._result_file(trial).exists():  # it had ended, and the search was killed before it could say so
             self._end(trial, self._result(trial, 0))
             return False
-        folder = self._folder(trial)
-        folder.mkdir(parents=True, exist_ok=True)
         write_json(self._order_file(trial), {
             "kind": "trial", "experiment": "../../search.yaml", "folder": ".", "name": self.name, "values": trial.values,
             "title": f"{trial.setting:02d} {self.name} {self.folder.path.name}",

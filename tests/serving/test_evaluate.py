@@ -138,6 +138,21 @@ def test_a_split_that_new_data_lack(run, classes):
     assert done.exit_code == 1 and "has no split 'test'" in done.stderr
 
 
+def test_a_judging_whose_report_cannot_be_written_leaves_nothing(run, monkeypatch):
+    from pipelines.reports import report
+
+    before = sorted(path for path in (run / "report").rglob("*"))
+
+    def full(path, value):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(report, "write_json", full)
+        assert call(run, "--split", "train").exit_code != 0
+    assert sorted(path for path in (run / "report").rglob("*")) == before
+    assert call(run, "--split", "train").exit_code == 0 and (run / "report/train/figures").is_dir()
+
+
 def test_a_run_without_a_test_split_judges_validation(run, tmp_path):
     folder = finished_run.copy(tmp_path)
     text = (folder / "experiment.yaml").read_text()

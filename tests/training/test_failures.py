@@ -3,6 +3,9 @@
 import errno
 import os
 import resource
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +16,15 @@ from pipelines.data import order
 from pipelines.errors import ConfigError, DataError, QuartetError, TrainingError
 from pipelines.files import WriteError
 from pipelines.monitoring.metrics_log import MetricsLog
-from pipelines.runs import RunFolder
-from pipelines.training import state
+from pipelines.runs import Locked, RunFolder
+from pipelines.training import seeds, state
 from pipelines.training.evaluation import Evaluator
+from pipelines.training.run import Call
 from pipelines.training.step import Step
-from tests.training.runs import At, Killed, assert_same_outcome, checkpoint, interrupt, kill, killed, model_weights, rows, run, whole
-from tests.training.toy import ToyTask
+from tests.training.runs import At, Killed, assert_same_outcome, checkpoint, interrupt, kill, model_weights, rows, run, whole
+from tests.training.toy import ToyTask, experiment
 
+ROOT = Path(__file__).parent.parent.parent
 STEPS = 5  # an epoch of 200 examples in batches of 48
 
 
@@ -150,7 +155,7 @@ def test_interrupted_on_a_full_disk_is_an_error(tmp_path, monkeypatch):
 
 def test_best_weights_that_cannot_be_saved_leave_the_best_before(tmp_path, monkeypatch, capsys):
     values = {5: 0.5, 10: 0.9, 15: 0.6}
-    monkeypatch.setattr(Evaluator, "scores", lambda self: {"loss": 1.0, "accuracy": values[int(self.model.optimizer.iterations)]})
+    monkeypatch.setattr(Evaluator, "scores", lambda self, *_: {"loss": 1.0, "accuracy": values[int(self.model.optimizer.iterations)]})
     disk = Disk(monkeypatch)
     report = run(tmp_path, callbacks=[At({10: disk.fill, 11: disk.free})], quiet=False)
     assert report["timing"]["best_epoch"] == 3
@@ -179,10 +184,10 @@ def test_lines_that_cannot_be_written_end_nothing(tmp_path, monkeypatch, capsys)
 def test_a_full_disk_for_other_files_ends_in_plain_words_and_the_same_command_goes_on(tmp_path, monkeypatch, name):
     replace = os.replace
 
-    def full(source, target):
+    def full(source, target, **folders):
         if Path(target).name == name:
             raise OSError(errno.ENOSPC, "No space left on device")
-        replace(source, target)
+        replace(source, target, **folders)
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", full)
@@ -243,6 +248,24 @@ def test_a_folder_is_locked_while_training(tmp_path, fresh):
     assert found == (["refused"] if fresh else [])  # without --fresh it is finished, and nothing is trained
 
 
+def test_several_seeds_begun_anew_keep_their_lock(tmp_path, monkeypatch):
+    folder, found = RunFolder(tmp_path / "run"), []
+
+    def train(experiment, one, call):
+        with pytest.raises(Locked), folder.locked():
+            pass
+        found.append(one.path.name)
+        raise Killed
+
+    monkeypatch.setattr(seeds, "train", train)
+    for fresh in (False, True):
+        with pytest.raises(Killed):
+            seeds.train_seeds(experiment(seeds=2), folder, Call("toy/toy", ToyTask, fresh=fresh))
+    assert found == ["run-seed0"] * 2 and sorted(path.name for path in tmp_path.iterdir()) == ["run", "run~1"]
+    with folder.locked():
+        pass
+
+
 def test_another_experiment_in_the_folder_is_refused(tmp_path):
     with pytest.raises(Killed):
         run(tmp_path, callbacks=[At({7: kill})])
@@ -258,12 +281,12 @@ def test_another_experiment_in_the_folder_is_refused(tmp_path):
 
 def test_a_run_that_was_refused_before_its_first_step_begins_with_the_experiment_as_mended(tmp_path):
     folder = RunFolder(tmp_path / "run")
-    folder.claim("task: a\nwrong: 1\n", fresh=False)
-    folder.claim("task: a\nwrong: 2\n", fresh=False)
+    folder.claim("task: a\nwrong: 1\n")
+    folder.claim("task: a\nwrong: 2\n")
     assert folder.experiment.read_text() == "task: a\nwrong: 2\n"
     folder.metrics.write_text("{}\n")
     with pytest.raises(ConfigError, match="begun with another experiment"):
-        folder.claim("task: a\nwrong: 3\n", fresh=False)
+        folder.claim("task: a\nwrong: 3\n")
 
 
 def test_fresh_moves_the_old_run_aside(tmp_path):
@@ -337,12 +360,40 @@ def test_best_weights_that_are_gone_are_an_error(tmp_path):
         file.unlink()
     values = iter([0.0, 0.0])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Evaluator, "scores", lambda self: {"loss": 1.0, "accuracy": next(values)})
+        patch.setattr(Evaluator, "scores", lambda self, *_: {"loss": 1.0, "accuracy": next(values)})
         with pytest.raises(TrainingError, match=r"best-00001\.npz: not a readable checkpoint \(No such file or directory\)"):
             run(tmp_path)
 
 
-def test_nothing_half_is_left_by_kills(tmp_path):
-    killed(tmp_path, [3, 6, 9, 12])
-    files = [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()]
-    assert not [name for name in files if ".part" in name]
+KILLED_WRITING = """
+import os, signal, sys
+from pathlib import Path
+from tests.training.runs import At, run
+
+flush = os.fsync
+
+def fsync(descriptor):
+    if sys.argv[2] in os.readlink(f"/proc/self/fd/{descriptor}"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    flush(descriptor)
+
+os.fsync = fsync
+run(Path(sys.argv[1]), callbacks=[At()], train={"epochs": 1})
+"""
+
+
+@pytest.mark.parametrize("name", ["resume.npz", "best-00001.npz", "model.keras", "report.json"])
+def test_nothing_half_is_left_by_kills_in_the_middle_of_a_write(tmp_path, name):
+    """A process of its own is killed when it has written the file and not yet flushed it; the next clears up after it."""
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run([sys.executable, "-c", KILLED_WRITING, str(tmp_path / "run"), name], check=False, env=environment, cwd=ROOT)
+    assert done.returncode == -signal.SIGKILL
+
+    def parts():
+        return [path for path in (tmp_path / "run").rglob("*") if ".part" in path.name]
+
+    assert len(parts()) == 1 and not (tmp_path / "run" / "report" / "report.json").exists()
+    run(tmp_path / "run", callbacks=[At()], train={"epochs": 1})
+    assert not parts()
+    whole(tmp_path / "whole", train={"epochs": 1})
+    assert_same_outcome(tmp_path / "whole", tmp_path / "run")

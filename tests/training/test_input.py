@@ -17,6 +17,7 @@ from pipelines.data.files import FileSource
 from pipelines.data.input import DeviceFeed, Feed, PipelineFeed, make_feed
 from pipelines.data.source import ArraySource
 from pipelines.errors import DataError
+from pipelines.files import whole_folder
 
 EXAMPLES, SEED = 37, 5
 
@@ -206,6 +207,15 @@ def test_a_kill_while_writing_leaves_nothing_half(tmp_path):
     done = subprocess.run([*call, "30"], env=environment, capture_output=True, text=True, check=True)
     assert float(done.stdout) == 2 * sum(range(30))
     assert [path.name[0] != "." for path in caches(tmp_path)] == [True]  # and the next writer clears it away
+
+
+def test_a_cache_that_another_container_writes_is_left_alone(files, tmp_path):
+    """It may have the same host name and the same number of its process; its lock is what tells."""
+    with whole_folder(tmp_path / "quartet" / "another") as theirs:
+        (theirs / "x.npy").write_bytes(b"x")
+        feed(files, "disk", tmp_path, shuffle=False)
+        assert (theirs / "x.npy").read_bytes() == b"x"
+    assert (tmp_path / "quartet" / "another" / "x.npy").is_file()
 
 
 def test_a_full_disk_is_said(files, tmp_path, monkeypatch):

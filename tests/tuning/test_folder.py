@@ -1,11 +1,13 @@
 """The search's folder and journal: what a kill leaves, who may write, what may change."""
 
 import os
+import resource
 
 import pytest
 
-from pipelines.errors import ConfigError
-from pipelines.tuning.folder import Journal, SearchFolder, trial_name
+from pipelines.errors import ConfigError, QuartetError
+from pipelines.files import WriteError
+from pipelines.tuning.folder import Journal, SearchFolder, read_events, trial_name
 
 
 def test_a_torn_line_is_cut_off_and_a_damaged_one_is_an_error(tmp_path):
@@ -25,6 +27,22 @@ def test_a_torn_line_is_cut_off_and_a_damaged_one_is_an_error(tmp_path):
     path.write_bytes(whole.replace(b'"trial": 1', b'"trial"; 1'))
     with pytest.raises(ConfigError, match="line 2: not an event of a search; begin anew with --fresh"):
         Journal(path)
+
+
+def test_a_full_disk_leaves_the_journal_whole_and_is_said(tmp_path):
+    """The system itself refuses to write more."""
+    journal, before = Journal(tmp_path / "journal.jsonl"), resource.getrlimit(resource.RLIMIT_FSIZE)
+    journal.add({"event": "start", "trial": 1})
+    whole = journal.path.read_bytes()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 10, before[1]))
+    try:
+        with pytest.raises(WriteError, match=r"journal\.jsonl: cannot be written: the disk is full; free some space") as caught:
+            journal.add({"event": "start", "trial": 2})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert isinstance(caught.value, QuartetError) and journal.path.read_bytes() == whole and len(journal.events) == 1
+    journal.add({"event": "start", "trial": 2})
+    assert [event["trial"] for event in read_events(journal.path)[0]] == [1, 2]
 
 
 TEXT = "tune: {trials: 3, seed: 0}\ntrain: {epochs: 2}\n"

@@ -1,5 +1,8 @@
 """Chief and workers: who holds which trial over a restart, failures that the search must see, and a worker without a chief."""
 
+import errno
+import json
+import os
 import socket
 import threading
 import time
@@ -8,7 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from pipelines.errors import TrainingError
-from pipelines.tuning.machines import Chief, _Line
+from pipelines.files import WriteError
+from pipelines.tuning.folder import SearchFolder
+from pipelines.tuning.machines import Chief, _Line, _trained
 
 
 class Search:
@@ -88,6 +93,25 @@ def test_a_worker_does_not_wait_for_an_answer_once_it_is_to_stop(address):
     finally:
         search.lock.release()
         chief.close(wait=False)
+
+
+def test_a_workers_result_is_written_whole(tmp_path, monkeypatch):
+    """A trial whose process ended without a result: what the chief reads, maybe in this very moment, is all or nothing."""
+    order = tmp_path / "trials" / "07" / "7.order.json"
+    order.parent.mkdir(parents=True)
+    order.write_text("{}")
+    nursery = SimpleNamespace(start=lambda *_, **__: None, ended=lambda seconds: [("7", -9)])
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(WriteError):
+            _trained(nursery, SearchFolder(tmp_path), "7", [])
+    assert [path.name for path in order.parent.iterdir()] == ["7.order.json"]
+    assert _trained(nursery, SearchFolder(tmp_path), "7", [])
+    assert "killed by SIGKILL" in json.loads((order.parent / "7.result.json").read_text())["reason"]
 
 
 def _patiently(line):
