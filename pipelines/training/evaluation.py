@@ -1,6 +1,6 @@
 """Judging: every example answered exactly once, whatever the batch and the number of replicas."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import keras
@@ -41,24 +41,32 @@ class Evaluator:
         self._scores = tf.function(self._score_step, autograph=False)
         self._answers = tf.function(self._answer_step, autograph=False)
 
-    def scores(self) -> dict[str, float]:
-        """Mean of the loss and of each score over all examples; quick, for the end of an epoch. With the averages, if any."""
-        parts = self._collect(self._scores)
+    def scores(self, stop: Callable[[], bool] = lambda: False) -> dict[str, float] | None:
+        """Mean of the loss and of each score over all examples; quick, for the end of an epoch. With the averages, if any.
+
+        Args:
+            stop: asked before each batch; once it says yes, nothing is returned.
+        """
+        parts = self._collect(self._scores, stop)
+        if parts is None:
+            return None
         return {name: float(np.mean(values, dtype=np.float64)) for name, values in parts.items()}
 
     def answers(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """(answers, targets), each name -> array [examples, ...] in the order of the source, as served."""
-        parts = self._collect(self._answers)
+        parts = self._collect(self._answers) or {}
         answers = {name.partition("/")[2]: value for name, value in parts.items() if name.startswith("answer/")}
         targets = {name.partition("/")[2]: value for name, value in parts.items() if name.startswith("target/")}
         return answers, targets
 
-    def _collect(self, step_function: Any) -> dict[str, np.ndarray]:
+    def _collect(self, step_function: Any, stop: Callable[[], bool] = lambda: False) -> dict[str, np.ndarray] | None:
         steps = self.plan.steps_per_epoch
         iterator = self.feed.iterator(0, steps)
         results = []
         try:
             for step in range(steps):
+                if stop():
+                    return None
                 results.append(step_function(tf.constant(step, tf.int64), iterator))
             local = self.machine.strategy.experimental_local_results
             parts = [{name: [piece.numpy() for piece in local(value)] for name, value in result.items()} for result in results]

@@ -15,7 +15,7 @@ from pipelines.errors import ConfigError, TrainingError
 from pipelines.files import why
 from pipelines.training import state
 from pipelines.training.evaluation import Evaluator
-from pipelines.training.loop import Hook, Loop, means
+from pipelines.training.loop import Hook, Loop, Unjudged, means
 from pipelines.training.schedules import learning_rate
 from pipelines.training.step import Carry
 from pipelines.training.tables import Table
@@ -55,7 +55,9 @@ class Validation(Hook):
         loop.epoch_metrics.update({f"train/{name}": value for name, value in loop.train_metrics().items()})
         if self.evaluator and (loop.epoch % self.every == 0 or loop.step >= loop.steps):
             with loop.meter.part("evaluation"):
-                scores = self.evaluator.scores()
+                scores = self.evaluator.scores(lambda: loop.interrupted is not None)
+            if scores is None:
+                raise Unjudged
             loop.epoch_metrics.update({f"validation/{name}": value for name, value in scores.items()})
 
 
@@ -288,7 +290,10 @@ class Samples(Hook):
 
 
 class Checkpoint(Hook):
-    """Saves the whole state every `seconds`, at the end, and when interrupted. Stands last among the hooks."""
+    """Saves the whole state every `seconds`, at the end, and when interrupted. Stands last among the hooks.
+
+    Where a checkpoint is due at the end of an epoch, it is saved before the epoch is judged, which may take long, as well as after.
+    """
 
     def __init__(
         self,
@@ -303,7 +308,7 @@ class Checkpoint(Hook):
         """`identity`: what must not change over the life of a run, kept with each checkpoint (precision, data)."""
         self.folder, self.groups, self.seconds, self.say, self.identity, self.meter = folder, groups, seconds, say, identity, meter
         self.file = folder / "resume.npz"
-        self._saved_at, self._saved_step = time.perf_counter(), -1
+        self._saved_at, self._saved_step, self._saved_unjudged = time.perf_counter(), -1, False
 
     def load(self, loop: Loop) -> bool:
         """Restores the loop and its hooks from the last checkpoint; False where there is none."""
@@ -316,33 +321,41 @@ class Checkpoint(Hook):
             raise TrainingError(f"{self.file}: a checkpoint {what}; start anew with --fresh")
         loop.carry = Carry(*(tf.constant(carry[name]) for name in Carry._fields))
         loop.step, loop.seconds_before = about["step"], about["seconds"]
-        loop.stopping = about["stopping"]
+        loop.stopping, loop.unjudged = about["stopping"], about.get("unjudged", False)
         self.meter.restore(about["meter"])
         for hook in loop.hooks:
             if hook.name in about["hooks"]:
                 hook.restore(about["hooks"][hook.name])
                 prefix = f"{hook.name}/"
                 hook.restore_arrays({name.removeprefix(prefix): value for name, value in carry.items() if name.startswith(prefix)})
-        self._saved_step = loop.step
+        self._saved_step, self._saved_unjudged = loop.step, loop.unjudged
         return True
 
     def on_start(self, loop: Loop) -> None:
         self._saved_at = time.perf_counter()
 
+    def on_steps(self, loop: Loop) -> None:
+        if loop.unjudged and self._due():
+            self.save(loop)
+
     def on_rest(self, loop: Loop) -> None:
         done = loop.step >= loop.last or loop.stopping or loop.interrupted is not None
-        if done or time.perf_counter() - self._saved_at >= self.seconds:
+        if done or self._saved_unjudged or self._due():
             self.save(loop)
+
+    def _due(self) -> bool:
+        return time.perf_counter() - self._saved_at >= self.seconds
 
     def save(self, loop: Loop) -> None:
         """Writes the checkpoint. A full disk is said and keeps the one before; when interrupted, it is an error."""
-        if self._saved_step == loop.step:
+        if (self._saved_step, self._saved_unjudged) == (loop.step, loop.unjudged):
             return
         about = {
             **self.identity,
             "step": loop.step,
             "seconds": loop.seconds,
             "stopping": loop.stopping,
+            "unjudged": loop.unjudged,
             "meter": self.meter.state(),
             "hooks": {hook.name: hook.state() for hook in loop.hooks if hook.name},
         }
@@ -358,7 +371,7 @@ class Checkpoint(Hook):
                 raise TrainingError(message) from error
             self.say(message)
         else:
-            self._saved_step = loop.step
+            self._saved_step, self._saved_unjudged = loop.step, loop.unjudged
             self._prune(loop)
         self._saved_at = time.perf_counter()
 

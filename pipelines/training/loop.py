@@ -1,5 +1,6 @@
 """The loop: runs steps between the points at which some hook wants to look, and knows no feature itself."""
 
+import contextlib
 import signal
 import time
 from types import FrameType
@@ -25,6 +26,10 @@ class Interrupted(QuartetError):
     def __init__(self, number: int, message: str):
         super().__init__(message)
         self.exit_status = 128 + number
+
+
+class Unjudged(Exception):
+    """A signal came while an epoch was judged: its training is saved, and its judging begins anew when the run goes on."""
 
 
 class Hook:
@@ -57,7 +62,12 @@ class Hook:
         """After each call of some steps."""
 
     def on_epoch(self, loop: "Loop") -> None:
-        """After the last step of an epoch; `loop.epoch` epochs are done."""
+        """After the last step of an epoch; `loop.epoch` epochs are done. Called again, from the first hook on, by the process that
+        goes on with a run which ended in the midst of this.
+
+        Raises:
+            Unjudged: a signal came, and what is left of the epoch can wait.
+        """
 
     def on_rest(self, loop: "Loop") -> None:
         """Last of all at each stop, when the loop's state is whole."""
@@ -74,6 +84,7 @@ class Loop:
         epoch: epochs done.
         carry: what the last step left (sums since the epoch began, loss, gradient norm, ...).
         epoch_metrics: `train/...` and `validation/...` of the epoch just ended.
+        unjudged: the last step of an epoch is done, and what follows on it (validation, ...) is not.
         stopping: why training ends early, or None.
         until: step at which this process pauses, or None; the schedule is that of all `steps`, and a later process goes on from there.
     """
@@ -84,6 +95,7 @@ class Loop:
         self.step = 0
         self.carry: Carry = step.fresh()
         self.epoch_metrics: dict[str, float] = {}
+        self.unjudged = False
         self.stopping: str | None = None
         self.interrupted: int | None = None
         self.seconds_before = 0.0  # spent in training by the processes before this one
@@ -123,6 +135,8 @@ class Loop:
             pace = _Pace()
             feed = self.run_steps.feed
             iterator, ends = None, self.step
+            if self.unjudged:
+                self._rest()
             while self.step < self.last and not self.stopping and self.interrupted is None:
                 if self.step == ends:
                     ends = min(self.steps, (self.epoch + 1) * self.plan.steps_per_epoch) if feed.by_epoch else self.steps
@@ -136,15 +150,10 @@ class Loop:
                 seconds = time.perf_counter() - began
                 self.meter.step(seconds, float(self.carry.waited) - waited, self.step - before, self.plan.batch, first=pace.first)
                 pace.learn(self.step - before, seconds)
+                self.unjudged = self.step % self.plan.steps_per_epoch == 0 and self.step > before
                 for hook in self.hooks:
                     hook.on_steps(self)
-                if self.step % self.plan.steps_per_epoch == 0 and self.step > before:
-                    self.epoch_metrics = {}
-                    for hook in self.hooks:
-                        hook.on_epoch(self)
-                    self.carry = self.carry._replace(totals=tf.zeros_like(self.carry.totals))
-                for hook in self.hooks:
-                    hook.on_rest(self)
+                self._rest()
             if self.interrupted is None and not self.paused:
                 for hook in self.hooks:
                     hook.on_end(self)
@@ -158,6 +167,18 @@ class Loop:
     def train_metrics(self) -> dict[str, float]:
         """Mean loss and scores over the epoch so far, as training saw them (augmented, with dropout)."""
         return means(self.carry.totals.numpy(), self.run_steps.score_names)
+
+    def _rest(self) -> None:
+        """What follows on a call of some steps: at the end of an epoch its judging, and then the saving."""
+        if self.unjudged:
+            self.epoch_metrics = {}
+            with contextlib.suppress(Unjudged):
+                for hook in self.hooks:
+                    hook.on_epoch(self)
+                self.carry = self.carry._replace(totals=tf.zeros_like(self.carry.totals))
+                self.unjudged = False
+        for hook in self.hooks:
+            hook.on_rest(self)
 
     def _next_stop(self) -> int:
         epoch_end = (self.epoch + 1) * self.plan.steps_per_epoch

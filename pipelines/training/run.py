@@ -137,7 +137,7 @@ class _Run:
                 session.task.initialise(session.model, map(session.task.prepare, session.feed.judged(INITIAL_BATCH)))
                 for average, variable in zip(session.averages, session.averaged):
                     average.assign(variable.value)
-            log.log = MetricsLog(self.folder.metrics, resume_step=loop.step if resumed else None)
+            log.log = MetricsLog(self.folder.metrics, resume_step=loop.step if resumed else None, unjudged=loop.unjudged)
             if self.experiment.monitor.tensorboard:
                 log.writers = {
                     split: Writer(self.folder.tensorboard / split, resume_step=loop.step if resumed else None, on_failure=progress.warning)

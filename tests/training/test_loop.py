@@ -23,7 +23,7 @@ STEPS = 5  # an epoch of 200 examples in batches of 48
 
 def scripted(monkeypatch, values: list[float], name: str = "accuracy") -> None:
     """Validation gives these values, by epoch; judged by the weights' count of updates, so that a resume reads on."""
-    def scores(self):
+    def scores(self, *_):
         return {"loss": 1.0, "accuracy": 0.5, name: values[int(self.model.optimizer.iterations) // STEPS - 1]}
 
     monkeypatch.setattr(Evaluator, "scores", scores)
@@ -168,7 +168,7 @@ def test_watch_knows_its_direction(tmp_path, monkeypatch, watch, best):
     losses = {1: 0.9, 2: 0.8, 3: 0.1}
     values = {1: 0.2, 2: 0.7, 3: 0.6}
 
-    def scores(self):
+    def scores(self, *_):
         epoch = int(self.model.optimizer.iterations) // STEPS
         return {"loss": losses[epoch], "accuracy": values[epoch]}
 
