@@ -14,6 +14,7 @@ from pipelines.config.new import label_column
 from pipelines.config.wording import listed
 from pipelines.data.divide import ALIASES
 from pipelines.data.tables import PARQUET
+from pipelines.data.walk import PassedOver, files_of, folders_in
 from pipelines.errors import DataError
 
 TEXTS = ("text", "sentence", "review", "content", "message", "body", "query", "utterance", "document", "comment", "tweet", "description")
@@ -74,7 +75,7 @@ def role(name: str) -> str | None:
 def _folder(path: Path) -> Seen:
     splits = {role(folder.name): folder for folder in sorted(path.iterdir()) if folder.is_dir() and role(folder.name)}
     base = splits.get("train", path)
-    files = {folder.name: _text_files(folder) for folder in sorted(base.iterdir()) if folder.is_dir() and not folder.name.startswith(".")}
+    files = {folder.name: _text_files(folder) for folder in folders_in(base, PassedOver())}
     files = {name: found for name, found in files.items() if found}
     if len(files) < 2:
         raise DataError(f"{path}: needs a folder of .txt files for each of two or more classes, or name a table (CSV) of texts and labels")
@@ -90,7 +91,7 @@ def _folder(path: Path) -> Seen:
 
 
 def _text_files(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.rglob("*") if file.suffix.lower() in TEXT_FILES and not file.name.startswith("."))
+    return files_of(folder, TEXT_FILES)
 
 
 def _table(path: Path) -> Seen:

@@ -13,6 +13,7 @@ from nlp import tables
 from nlp.settings import TextData, text_keys
 from pipelines.config.wording import listed
 from pipelines.errors import DataError
+from pipelines.regular import other_kind
 from pipelines.task import Read
 
 NAMED = 60  # characters of a text by which it is called
@@ -37,6 +38,8 @@ def read_texts(inputs: list[str], data: TextData) -> Iterator[Read]:
             else:
                 with path.open("rb") as file:
                     yield from _lines(file, str(path), data.encoding)
+        elif (kind := other_kind(path)) and kind != "a folder":
+            yield given, DataError(f"is {kind}; only regular files are read, and - is standard input")
         elif path.suffix.lower() in tables.SUFFIXES and " " not in given:
             yield given, FileNotFoundError(2, "No such file", given)
         else:

@@ -19,6 +19,7 @@ from pipelines.config.wording import did_you_mean, listed, show
 from pipelines.data.divide import ALIASES
 from pipelines.data.tables import DELIMITERS, JSON_LINES, PARQUET
 from pipelines.errors import DataError
+from pipelines.regular import check_regular
 
 DELIMITED = (*DELIMITERS, ".txt")
 SUFFIXES = (*DELIMITED, *JSON_LINES, *PARQUET)
@@ -95,7 +96,8 @@ def records(path: Path, *, named: bool, delimiter: str | None = None, encoding: 
     """(0, names of the columns) first, then (line, list of fields) of each row; for a bad row (line, what is wrong with it, as text)."""
     suffix = path.suffix.lower()
     if not path.is_file():
-        raise DataError(f"{path} is not a file" if path.exists() else f"{path} does not exist")
+        check_regular(path)
+        raise DataError(f"{path} does not exist")
     if suffix in PARQUET:
         yield from _parquet(path)
     elif suffix in JSON_LINES:
@@ -116,9 +118,15 @@ def is_wide(encoding: str) -> bool:
     return codecs.lookup(encoding).name.startswith(("utf-16", "utf-32"))
 
 
+def content_of(path: Path) -> bytes:
+    """The bytes of a regular file. Raises DataError for a pipe or device, OSError as usual."""
+    check_regular(path)
+    return path.read_bytes()
+
+
 def is_utf8(path: Path) -> bool:
     """Whether all of a file is UTF-8, without NUL bytes."""
-    content = path.read_bytes()
+    content = content_of(path)
     try:
         return b"\0" not in content and content.decode("utf-8") is not None
     except UnicodeDecodeError:
@@ -132,7 +140,7 @@ def text_of(path: Path, encoding: str | None, lenient: bool = False) -> str:
     Raises:
         DataError: the bytes are not of that encoding; names the line and what may be meant.
     """
-    content = path.read_bytes()
+    content = content_of(path)
     try:
         name = mark_of(content) or codecs.lookup(encoding or "utf-8").name
     except LookupError:
@@ -154,7 +162,7 @@ def guessed_encoding(path: Path) -> str | None:
     Raises:
         DataError: it is not UTF-8, and nothing speaks for another one.
     """
-    content = path.read_bytes()
+    content = content_of(path)
     if mark_of(content):
         return None
     start = content[:4096]

@@ -74,7 +74,8 @@ def write_whole(path: Path | str, content: bytes | str | Callable[[BinaryIO], No
                 if callable(content):
                     content(file)
                 else:
-                    file.write(content.encode() if isinstance(content, str) else content)
+                    # a name that is not UTF-8, of a file that somebody gave, must not end a report
+                    file.write(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
                 file.flush()
                 os.fsync(file.fileno())
                 os.replace(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)

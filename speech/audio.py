@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from pipelines.errors import DataError
+from pipelines.regular import other_kind
 
 SUFFIXES = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".oga", ".aif", ".aiff", ".au", ".w64", ".caf")
 UNREAD = (".m4a", ".aac", ".wma", ".amr", ".webm", ".mp4", ".3gp")  # recordings too, so that they are named as bad and never passed over
@@ -33,6 +34,7 @@ def header(path: str | Path) -> Header:
     """Reads the header alone. Raises DataError."""
     import soundfile
 
+    _check_file(path)
     try:
         info = soundfile.info(os.fspath(path))
     except (soundfile.LibsndfileError, OSError, RuntimeError) as error:
@@ -56,6 +58,8 @@ def read(file: str | Path | bytes, rate: int, *, channel: str | int = "mean", st
     import soundfile
 
     place = Path(file) if isinstance(file, (str, Path)) else None
+    if place is not None:
+        _check_file(place)
     try:
         with soundfile.SoundFile(io.BytesIO(file) if isinstance(file, bytes) else os.fspath(file)) as sound:
             stored = sound.samplerate
@@ -108,13 +112,17 @@ def resampled_length(samples: int, stored: int, rate: int) -> int:
     return samples if stored == rate else max(1, round(samples * rate / stored))
 
 
+def _check_file(path: str | Path) -> None:
+    kind = other_kind(path)
+    if kind:
+        raise DataError(f"is {kind}; only regular files are read")
+
+
 def _why(path: Path | None, error: Exception) -> str:
     """What is wrong with a file that libsndfile does not read, in words for its owner."""
     if path is not None:
         if not path.exists():
             return "the file is not there"
-        if path.is_dir():
-            return "is a folder"
         if not os.access(path, os.R_OK):
             return "the file may not be read (permission denied)"
         if not path.stat().st_size:

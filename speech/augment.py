@@ -6,12 +6,12 @@ same in any batch.
 
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
 from pipelines.data import random
+from pipelines.data.walk import files_of
 from pipelines.errors import DataError
 from speech import audio
 from speech.settings import Augment
@@ -196,7 +196,7 @@ def read_noise(folder: str, rate: int) -> Noises:
     Raises:
         DataError: none there, one that cannot be read, or is silent.
     """
-    files = sorted(path for path in Path(folder).rglob("*") if path.suffix.lower() in audio.SUFFIXES)
+    files = files_of(folder, audio.SUFFIXES)
     if not files:
         raise DataError(f"augment.noise_folder: {folder} holds no recordings ({', '.join(audio.SUFFIXES)})")
     longest, made, cut = min(MOST, ALL / len(files)), [], 0

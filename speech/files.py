@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pipelines.data.tables import JSON_LINES, read_table
+from pipelines.data.walk import files_of
 from speech.audio import SUFFIXES, UNREAD
 from speech.manifests import AUDIO_COLUMNS, BadRow, is_lj, lj_rows, named_parts
 from speech.recorded import Part
@@ -28,9 +29,8 @@ def find_recordings(inputs: Sequence[str], data: SpeechData) -> Iterator[Part | 
     for text in inputs:
         path = Path(text)
         if path.is_dir():
-            for found in sorted(path.rglob("*")):
-                if found.suffix.lower() in (*SUFFIXES, *UNREAD) and not found.name.startswith("."):
-                    yield found, 0.0, None
+            for found in files_of(path, (*SUFFIXES, *UNREAD)):
+                yield found, 0.0, None
         elif path.suffix.lower() in MANIFESTS and path.is_file():
             yield from _manifest(path, data)
         elif not path.exists() and glob.has_magic(text):

@@ -10,6 +10,7 @@ from typing import Any
 from pipelines.config.wording import listed
 from pipelines.data.tables import column, read_table, row, values_of
 from pipelines.errors import DataError
+from pipelines.regular import check_regular, other_kind
 from speech import audio
 from speech.recorded import Part, file_lengths, files_fingerprint, files_loader, recordings
 from speech.settings import SpeechData, TranscriptData
@@ -80,9 +81,11 @@ def _named_files(path: Path, files: list[Part], said: list[str], splits: list[st
     missing = [number for number, (file, _, _) in enumerate(files) if not file.is_file()]
     if missing and data.on_bad_example == "stop":
         more = f" ({len(missing) - 1:,} more rows name missing files)" if len(missing) > 1 else ""
-        raise DataError(f"{row(path, missing[0])}: {files[missing[0]][0]} is not there{more}; relative paths start at the table's folder, "
+        what = other_kind(files[missing[0]][0]) or "not there"
+        raise DataError(f"{row(path, missing[0])}: {files[missing[0]][0]} is {what}{more}; relative paths start at the table's folder, "
                         f"{path.parent.resolve()}. Mend the row, or set data.on_bad_example: skip")
-    opened.skipped = [f"{files[number][0]}: not there ({path.name}, row {number + 1})" for number in missing]
+    opened.skipped = [f"{files[number][0]}: {other_kind(files[number][0]) or 'not there'} ({path.name}, row {number + 1})"
+                      for number in missing]
     gone = set(missing)
 
     def load(split: str) -> Recordings:
@@ -114,6 +117,7 @@ def is_lj(path: Path) -> bool:
     """Whether a table is LJSpeech's, which has no header and `|` between its columns."""
     if path.name != LJ:
         return False
+    check_regular(path)
     try:
         with open(path, encoding="utf-8-sig") as file:
             return file.readline().count("|") >= 1

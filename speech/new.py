@@ -10,6 +10,7 @@ from statistics import median
 from pipelines.config.new import Draft, Entry, section
 from pipelines.config.wording import listed
 from pipelines.data.divide import ALIASES
+from pipelines.data.walk import PassedOver, files_of, folders_in
 from pipelines.errors import DataError
 from speech import audio
 
@@ -133,7 +134,7 @@ def _transcription(path: Path, seen: Seen, rate: int, seconds: list[float]) -> s
 
 
 def _sounds(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in audio.SUFFIXES and not path.name.startswith("."))
+    return files_of(folder, audio.SUFFIXES)
 
 
 def _role(name: str) -> str | None:
@@ -157,7 +158,7 @@ def _folder(path: Path) -> Seen:
             raise DataError(f"{missing}: has no transcript beside it ({missing.with_suffix('.txt').name}), as the others have")
         texts = [file.with_suffix(".txt").read_text(encoding="utf-8-sig", errors="replace") for file in files]
         return Seen("folder", files, texts, splits=own)
-    classes = {entry.name: _sounds(entry) for entry in sorted(root.iterdir()) if entry.is_dir() and not entry.name.startswith((".", "_"))}
+    classes = {entry.name: _sounds(entry) for entry in folders_in(root, PassedOver()) if not entry.name.startswith("_")}
     classes = {name: found for name, found in classes.items() if found}
     if len(classes) < 2:
         raise DataError(f"{path}: needs a folder of recordings for each class, or a .txt with the transcript beside each recording; tables "

@@ -12,6 +12,7 @@ from pipelines.config.wording import listed
 from pipelines.data.divide import ALIASES, find
 from pipelines.data.records import RecordSource, tfds_source
 from pipelines.data.tfds import features, prepared
+from pipelines.data.walk import files_of
 from pipelines.errors import DataError
 from speech import audio, synthetic
 from speech.features import to_int16
@@ -190,10 +191,9 @@ def _folder(data: SpeechData, texts: bool) -> Opened:
 def _pieces(folder: Path, seconds: float) -> list[Part]:
     """Long recordings of noise cut into pieces of the model's length."""
     made: list[Part] = []
-    for path in sorted(folder.rglob("*")):
-        if path.suffix.lower() in audio.SUFFIXES:
-            whole = int(audio.header(path).seconds / seconds)
-            made += [(path, round(number * seconds, 6), seconds) for number in range(whole)]
+    for path in files_of(folder, audio.SUFFIXES):
+        whole = int(audio.header(path).seconds / seconds)
+        made += [(path, round(number * seconds, 6), seconds) for number in range(whole)]
     return made
 
 
@@ -203,8 +203,7 @@ def _transcribed_folder(root: Path, data: SpeechData) -> Opened:
     parts = {path.name: path for path in tops} if any(path.name.lower() in ALIASES["train"] for path in tops) else {"all": root}
 
     def load(split: str) -> Recordings:
-        paths = sorted(path for path in parts[split].rglob("*") if path.suffix.lower() in {*audio.SUFFIXES, *audio.UNREAD}
-                       and not path.name.startswith("."))
+        paths = files_of(parts[split], {*audio.SUFFIXES, *audio.UNREAD})
         if not paths:
             raise DataError(f"{parts[split]} holds no recordings ({', '.join(audio.SUFFIXES)})")
         texts = []

@@ -112,7 +112,7 @@ class Recordings(Source):
                           labels=self.labels if labels is None else labels, groups=self.groups)
 
     def name(self, number: int) -> str:
-        return self.facts.names[number]
+        return self.facts.names[number].encode("utf-8", "backslashreplace").decode("utf-8")  # of a file whose name is not UTF-8
 
     def fingerprint(self) -> str:
         if self._fingerprint is None:

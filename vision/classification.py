@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from pipelines.data.source import Source, Tensors
 from pipelines.errors import DataError
+from pipelines.regular import check_regular
 from pipelines.reports import classification, classification_figures, figures
 from pipelines.task import Judgement, Splits, Task
 from pipelines.training.labels import class_weights, cross_entropy
@@ -178,8 +179,9 @@ class Classification(Task):
     def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
         for path in find_images(inputs, self.read_notes.append):
             try:
+                check_regular(path)
                 yield str(path), {"image": Path(path).read_bytes()}
-            except OSError as error:
+            except (OSError, DataError) as error:
                 yield str(path), error
 
     def take(self, sent: Any) -> dict[str, Any]:

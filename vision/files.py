@@ -7,7 +7,7 @@ import glob
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from pipelines.data.walk import PassedOver, files_below
+from pipelines.data.walk import PassedOver, files_below, refuse_special
 from vision.headers import SUFFIXES
 
 MORE_SUFFIXES = (".jpe", ".jfif")
@@ -28,8 +28,6 @@ def counts(path: Path) -> bool:
     """Whether a file in a folder is taken for an image: by its ending, in whatever case, or else by its first bytes."""
     if path.suffix.lower() in ENDINGS:
         return True
-    if not path.is_file():  # a pipe would be waited for
-        return False
     try:
         with open(path, "rb") as file:
             return is_image(file.read(SNIFF))
@@ -38,14 +36,20 @@ def counts(path: Path) -> bool:
 
 
 def images_below(folder: Path, passed: PassedOver | None = None) -> list[Path]:
-    """The images in a folder, at any depth, sorted; what is no image is counted in `passed`."""
-    passed = passed or PassedOver()
+    """The images in a folder, at any depth, sorted; what is no image is counted in `passed`.
+
+    Raises:
+        DataError: without `passed`, where something that is no regular file is called like an image.
+    """
+    into = PassedOver() if passed is None else passed
     found = []
-    for path in files_below(folder, passed):
+    for path in files_below(folder, into):
         if counts(path):
             found.append(path)
         else:
-            passed.add(path)
+            into.add(path)
+    if passed is None:
+        refuse_special(into, ENDINGS)
     return sorted(found)
 
 
@@ -62,6 +66,8 @@ def find_images(inputs: Sequence[str], note: Callable[[str], None] = lambda text
             yield from images_below(path, passed)
             if passed.others:
                 note(f"{path}: passed over files that are no images: {passed.listed()}")
+            for special, kind in passed.special:
+                note(f"{special}: passed over, because it is {kind}")
         elif not path.exists() and glob.has_magic(text):
             yield from sorted(Path(found) for found in glob.glob(text, recursive=True) if Path(found).is_file())
         else:

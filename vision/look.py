@@ -19,6 +19,7 @@ from pipelines.config.wording import listed
 from pipelines.data.divide import ALIASES
 from pipelines.data.walk import PassedOver, folders_in, hidden
 from pipelines.errors import DataError
+from pipelines.regular import check_regular
 from vision.files import ENDINGS, counts, images_below
 from vision.headers import ENOUGH, SUFFIXES, Header, image_header
 
@@ -140,6 +141,7 @@ def _sizes(paths: Sequence[Path]) -> list[Header]:
     sample = paths[:: max(1, -(-len(paths) // _SAMPLE))]
     found = []
     for path in sample:
+        check_regular(path)
         try:
             with path.open("rb") as file:
                 header = image_header(file.read(ENOUGH))

@@ -17,6 +17,7 @@ from pipelines.data.source import ArraySource, Source
 from pipelines.data.tables import class_names, column, read_table, row, values_of
 from pipelines.data.tfds import TfdsSource, features, prepared
 from pipelines.errors import DataError
+from pipelines.regular import other_kind
 from vision.decode import pixels
 from vision.files import ENDINGS, is_image
 from vision.headers import image_header
@@ -116,9 +117,11 @@ def _table(data: ImageData) -> Opened:
         missing = [number for number, file in enumerate(files) if not file.is_file()]
         if missing and data.on_bad_example == "stop":
             more = f" ({len(missing) - 1:,} more rows name missing files)" if len(missing) > 1 else ""
-            raise DataError(f"{row(path, missing[0])}: {files[missing[0]]} is not there{more}; relative paths start at the table's "
+            what = other_kind(files[missing[0]]) or "not there"
+            raise DataError(f"{row(path, missing[0])}: {files[missing[0]]} is {what}{more}; relative paths start at the table's "
                             f"folder, {path.parent.resolve()}. Mend the row, or set data.on_bad_example: skip")
-        opened.skipped = [f"{files[number]}: not there ({path.name}, row {number + 1})" for number in missing]
+        opened.skipped = [f"{files[number]}: {other_kind(files[number]) or 'not there'} ({path.name}, row {number + 1})"
+                          for number in missing]
         parts[missing] = ""
         near = [file.parent.name for file in files] if by_folder else groups
 

@@ -17,6 +17,7 @@ from nlp.models.parts import PAD, Mask, MeanPool, logits
 from nlp.settings import Pretrained
 from nlp.tokens import Cut, Tokenizer
 from pipelines.errors import ConfigError
+from pipelines.regular import check_regular
 
 
 def hub() -> Any:
@@ -31,6 +32,10 @@ def hub() -> Any:
 
 def learn(settings: Pretrained) -> dict[str, Any]:
     """The facts: `backbone` (class and settings), `tokenizer` (class, settings and files in base64). Reads the preset."""
+    preset = Path(settings.preset)
+    for path in preset.iterdir() if preset.is_dir() else ():
+        if not path.is_dir():
+            check_regular(path, "model.preset", ConfigError)
     try:
         tokenizer = hub().tokenizers.Tokenizer.from_preset(settings.preset)
         backbone = hub().models.Backbone.from_preset(settings.preset, load_weights=False)

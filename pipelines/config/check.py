@@ -16,6 +16,7 @@ from pipelines.config.schema import Section
 from pipelines.config.suggest import suggest
 from pipelines.config.tree import Kind, Setting, Shape, annotation_of, default, find, shape
 from pipelines.config.wording import describe, did_you_mean, listed, nearest, pitfall, show, spell
+from pipelines.regular import other_kind
 
 Found = tuple[Route, str]
 
@@ -30,7 +31,7 @@ class Check:
 
     Attributes:
         problems: wrong keys, types and values: the experiment cannot be built.
-        missing: files and folders that are not there.
+        missing: files and folders that are not there, or are neither.
     """
 
     def __init__(self, cls: type[Section], values: dict[str, Any], overridden: Callable[[Route], bool] = lambda route: False):
@@ -107,8 +108,12 @@ class Check:
         """A text that names something outside the experiment: a file, a class of Keras."""
         if any(value in kind.choices for kind in setting.shape.kinds):
             return
-        if setting.extra("path") and not Path(value).expanduser().exists():
-            self.missing.append((route, not_there(Path(value).expanduser(), value)))
+        if setting.extra("path"):
+            path, kind = Path(value).expanduser(), other_kind(Path(value).expanduser())
+            if kind and kind != "a folder":
+                self.missing.append((route, f"{show(value, 200)} is {kind}; only regular files and folders are read"))
+            elif not kind and not path.exists():
+                self.missing.append((route, not_there(path, value)))
         module = setting.extra("names")
         names = keras_names(module) if module else ()
         if names and value.lower() not in {name.lower() for name in names}:

@@ -19,6 +19,7 @@ from yaml.scanner import Scanner
 
 from pipelines.config.problems import ExperimentError, Place, Problem, Route
 from pipelines.errors import ConfigError
+from pipelines.regular import check_regular
 
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -60,6 +61,7 @@ def scalar(text: str) -> Any:
 
 def read(path: Path, shown: str) -> Document:
     """Reads an experiment file. `shown` is how messages call it. Raises ConfigError for a file that cannot be read as YAML."""
+    check_regular(path, error=ConfigError)
     try:
         content = path.read_bytes()
     except OSError as error:

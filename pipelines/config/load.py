@@ -23,6 +23,7 @@ from pipelines.config.schema import Experiment
 from pipelines.config.tree import settings, split
 from pipelines.config.wording import did_you_mean, listed, nearest, show
 from pipelines.errors import ConfigError
+from pipelines.regular import other_kind
 
 __all__ = ["Loaded", "from_dict", "from_text", "load", "resolved_yaml", "shipped"]
 
@@ -159,6 +160,9 @@ def _locate(config: str | Path | None, domain: str | None) -> tuple[Path, str]:
         config = quick_start(domain)
     names, path = shipped(), Path(config).expanduser()
     given = str(config)
+    kind = other_kind(path)
+    if kind and kind != "a folder":
+        raise ConfigError(f"{given}: is {kind}, not a file; only regular files are read")
     if path.suffix in _SUFFIXES or path.is_file():
         if not path.is_file():
             raise ConfigError(f"{given}: {_no_file(path, names)}")

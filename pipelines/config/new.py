@@ -14,6 +14,7 @@ from pipelines.config.dump import inline
 from pipelines.config.load import from_text
 from pipelines.config.wording import did_you_mean, listed
 from pipelines.errors import ConfigError, DataError
+from pipelines.regular import check_regular
 
 Entry = tuple[str, object, str]  # setting, value, comment
 
@@ -84,6 +85,8 @@ def new(domain: str, data: str | Path, *, file: str = "experiment.yaml") -> str:
     path = Path(data).expanduser()
     if not path.exists():
         raise DataError(f"{not_there(path, str(data))}")
+    if not path.is_dir():
+        check_regular(path)
     made: Draft = module.draft(path)
     header = [made.title, f"  python -m {domain}.train {file}", *made.found, "Every setting: docs/experiment.md"]
     text = "".join(f"# {line}\n" for line in header) + made.body.strip() + "\n"

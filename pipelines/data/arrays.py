@@ -9,6 +9,7 @@ import numpy as np
 from pipelines.config.wording import did_you_mean, listed
 from pipelines.data.divide import ALIASES
 from pipelines.errors import DataError
+from pipelines.regular import check_regular
 
 POOL = "all"  # the one split of a file that has none
 
@@ -38,7 +39,8 @@ def read_npz(path: str | Path, roles: dict[str, str], short: dict[str, str], *, 
     """
     path = Path(path)
     if not path.is_file():
-        raise DataError(f"{path} is not a file" if path.exists() else f"{path} does not exist")
+        check_regular(path)
+        raise DataError(f"{path} does not exist")
     if not zipfile.is_zipfile(path):
         raise DataError(f"{path} is not a .npz file (a zip of .npy arrays, as numpy.savez writes it)")
     try:

@@ -13,6 +13,7 @@ from pipelines.data.divide import ALIASES
 from pipelines.data.files import FileSource
 from pipelines.data.walk import PassedOver, entries, files_below, folders_in, hidden
 from pipelines.errors import DataError
+from pipelines.regular import other_kind
 
 POOL = "all"  # the one split of a folder that has none
 SNIFF = 32  # bytes by which a file of unknown name is recognised
@@ -58,7 +59,7 @@ def read_folders(root: str | Path, *, key: str, suffixes: Collection[str], kind:
     def counts(path: Path) -> bool:
         if path.suffix.lower() in suffixes:
             return True
-        if sniff is not None and path.is_file():
+        if sniff is not None:
             try:
                 with open(path, "rb") as file:
                     if sniff(file.read(SNIFF)):
@@ -105,6 +106,7 @@ def read_folders(root: str | Path, *, key: str, suffixes: Collection[str], kind:
         notes.append(f"{root}: {ignored.hidden:,} hidden files or folders ignored")
     if ignored.others:
         notes.append(f"{root}: {sum(ignored.others.values()):,} files ignored that are no {kind}s{_list(ignored)}")
+    notes.extend(f"{path} is {kind}, which is not read" for path, kind in ignored.special)
     notes.extend(f"{place}: a link that leads back into its own parents is not followed" for place in ignored.loops)
     return Folders(splits, known, notes)
 
@@ -113,7 +115,9 @@ def _refuse_files(folder: Path, counts: Callable[[Path], bool], message: str, ig
     for entry in sorted(entries(folder), key=lambda entry: entry.name):
         if entry.is_dir():
             continue
-        if hidden(entry.name):
+        if kind := other_kind(entry.path):
+            ignored.special.append((folder / entry.name, kind))
+        elif hidden(entry.name):
             ignored.hidden += 1
         elif counts(folder / entry.name):
             raise DataError(f"{message} (such as {entry.name}); move them into class folders")

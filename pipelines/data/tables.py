@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from pipelines.config.wording import did_you_mean, listed
 from pipelines.errors import DataError
+from pipelines.regular import check_regular
 
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".psv": "|"}
 JSON_LINES = (".jsonl", ".ndjson")
@@ -64,7 +65,8 @@ def read_table(path: str | Path, *, text: Collection[str] = (), names: Sequence[
     path = Path(path)
     suffix = path.suffix.lower()
     if not path.is_file():
-        raise DataError(f"{path} is not a file" if path.exists() else f"{path} does not exist")
+        check_regular(path)
+        raise DataError(f"{path} does not exist")
     try:
         if suffix in DELIMITERS:
             table = _read_csv(path, DELIMITERS[suffix], text, names, left_out)

@@ -1,12 +1,16 @@
-"""The files and folders that a person put somewhere: hidden ones left out, links followed but never in a circle. Imports no TensorFlow."""
+"""The files and folders that a person put somewhere: hidden ones left out, links followed but never in a circle. Imports no TensorFlow.
+
+What is no regular file (a named pipe, a device, a link to one) is never given out: reading it might not end.
+"""
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipelines.errors import DataError
+from pipelines.regular import other_kind
 
 
 @dataclass
@@ -17,11 +21,13 @@ class PassedOver:
         hidden: files and folders whose name begins with a dot, and macOS's __MACOSX.
         others: ending -> files that do not count, as the caller finds.
         loops: links that lead back into a folder they stand in.
+        special: what is no regular file, each with what it is ("a named pipe").
     """
 
     hidden: int = 0
     others: Counter = field(default_factory=Counter)
     loops: list[str] = field(default_factory=list)
+    special: list[tuple[Path, str]] = field(default_factory=list)
 
     def add(self, path: Path) -> None:
         """Counts a file that does not count."""
@@ -40,7 +46,7 @@ def hidden(name: str) -> bool:
 
 
 def folders_in(folder: Path, passed: PassedOver) -> list[Path]:
-    """The visible folders directly in `folder`, links among them, sorted."""
+    """The visible folders directly in `folder`, links among them, sorted. Raises DataError for one whose name is not UTF-8."""
     found = []
     for entry in entries(folder):
         if not entry.is_dir():
@@ -48,12 +54,25 @@ def folders_in(folder: Path, passed: PassedOver) -> list[Path]:
         if hidden(entry.name):
             passed.hidden += 1
         else:
+            _check_name(entry.name, folder)
             found.append(folder / entry.name)
     return sorted(found)
 
 
+def _check_name(name: str, folder: Path) -> None:
+    """Raises DataError for a folder's name that is not UTF-8: as a class it could not be written into a report."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        shown = os.fsencode(name).decode("utf-8", "backslashreplace")
+        raise DataError(f"{folder}: the name of the folder {shown} is not UTF-8; rename it") from None
+
+
 def files_below(folder: Path, passed: PassedOver, above: frozenset = frozenset()) -> Iterator[Path]:
-    """Every visible file below `folder`, in no order; linked folders are entered unless they lead back into a folder they stand in."""
+    """Every visible file below `folder`, in no order; linked folders are entered unless they lead back into a folder they stand in.
+
+    A link to nothing is given out, too: whoever reads it says that it is not there.
+    """
     status = os.stat(folder)
     identity = (status.st_dev, status.st_ino)
     if identity in above:
@@ -64,8 +83,29 @@ def files_below(folder: Path, passed: PassedOver, above: frozenset = frozenset()
             passed.hidden += 1
         elif entry.is_dir():
             yield from files_below(folder / entry.name, passed, above | {identity})
+        elif not entry.is_file() and (kind := other_kind(entry.path)):
+            passed.special.append((folder / entry.name, kind))
         else:
             yield folder / entry.name
+
+
+def files_of(folder: str | Path, suffixes: Collection[str]) -> list[Path]:
+    """The visible files below `folder` with one of these endings (lower-case, with the dot), sorted.
+
+    Raises:
+        DataError: the folder holds something of such a name that is no regular file.
+    """
+    passed = PassedOver()
+    found = [path for path in files_below(Path(folder), passed) if path.suffix.lower() in suffixes]
+    refuse_special(passed, suffixes)
+    return sorted(found)
+
+
+def refuse_special(passed: PassedOver, suffixes: Collection[str]) -> None:
+    """Raises DataError where what is no regular file is called like a file that counts."""
+    for path, kind in passed.special:
+        if path.suffix.lower() in suffixes:
+            raise DataError(f"{path} is {kind}; remove it: only regular files are read")
 
 
 def entries(folder: Path) -> list[os.DirEntry]:

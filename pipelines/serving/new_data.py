@@ -17,6 +17,7 @@ from pipelines.data.divide import ALIASES
 from pipelines.data.source import Source, Tensors
 from pipelines.data.tables import SUFFIXES
 from pipelines.errors import ConfigError, DataError
+from pipelines.regular import check_regular
 from pipelines.serving.load import LoadedRun, without_pretrained
 from pipelines.task import Splits
 
@@ -56,6 +57,8 @@ def experiment_for(experiment: Experiment, facts: dict[str, Any], path: Path, sp
     """The run's experiment with other data, all of which (or whose split `split`) is one source."""
     if not path.exists():
         raise ConfigError(f"--data: {path} is not there")
+    if not path.is_dir():
+        check_regular(path, "--data", ConfigError)
     values = without_pretrained(experiment).model_dump(mode="python")
     data = values.get("data", {})
     if "path" not in data:

@@ -1,0 +1,122 @@
+"""Named pipes, devices and links to devices in the place of files: nothing waits for them, and each is named."""
+
+import faulthandler
+import os
+from pathlib import Path
+
+import pytest
+
+from nlp.reading import read_texts
+from nlp.settings import TextData
+from pipelines.config.load import from_dict, load
+from pipelines.config.new import new
+from pipelines.data.arrays import read_npz
+from pipelines.data.folders import read_folders
+from pipelines.data.tables import read_table
+from pipelines.errors import ConfigError, DataError
+from pipelines.files import write_json
+from speech import audio
+from speech.augment import read_noise
+from speech.files import find_recordings
+from speech.settings import CommandData
+from tests.hostile.files import endless, fifo
+from tests.speech.made import class_folders
+from tests.vision.made import folder
+from vision.files import find_images
+
+SPECIAL = {"a named pipe": fifo, "a device": endless}
+special = pytest.mark.parametrize("kind", SPECIAL)
+
+
+@pytest.fixture(autouse=True)
+def _never_waits():
+    """Ends the process where something waits at a pipe, since nothing else would."""
+    faulthandler.dump_traceback_later(300, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+def images(root: Path) -> Path:
+    return folder(root, {"cat": 6, "dog": 6})
+
+
+def sounds(root: Path) -> Path:
+    return class_folders(root, {"yes": 6, "no": 6})
+
+
+@special
+def test_folders_of_classes(kind, tmp_path):
+    path = SPECIAL[kind](images(tmp_path / "data") / "cat" / "x.png")
+    found = read_folders(tmp_path / "data", key="image", suffixes={".png"}, kind="image")
+    assert len(found.splits["all"]) == 12 and f"{path} is {kind}, which is not read" in found.notes
+    with pytest.raises(DataError, match=f"cat/x.png is {kind}"):
+        new("vision", tmp_path / "data")
+    notes: list[str] = []
+    assert len(list(find_images([str(tmp_path / "data")], notes.append))) == 12 and kind in notes[0]
+    loose = SPECIAL[kind](tmp_path / "data" / "y.png")
+    assert f"{loose} is {kind}, which is not read" in read_folders(tmp_path / "data", key="image", suffixes={".png"}, kind="image").notes
+
+
+@special
+def test_recordings(kind, tmp_path):
+    path = SPECIAL[kind](sounds(tmp_path / "data") / "yes" / "x.wav")
+    for read in (audio.header, lambda path: audio.read(path, 8000)):
+        with pytest.raises(DataError, match=f"is {kind}; only regular"):
+            read(path)
+    for walk in (lambda: new("speech", tmp_path / "data"), lambda: read_noise(str(tmp_path / "data"), 8000),
+                 lambda: list(find_recordings([str(tmp_path / "data")], CommandData(source="folder", path=str(tmp_path))))):
+        with pytest.raises(DataError, match=f"x.wav is {kind}"):
+            walk()
+
+
+@special
+@pytest.mark.parametrize("domain, name", [("vision", "t.csv"), ("speech", "t.csv"), ("nlp", "t.csv"), ("recsys", "t.jsonl"),
+                                          ("vision", "t.npz"), ("nlp", "t.parquet")])
+def test_new_of_a_table(kind, domain, name, tmp_path):
+    with pytest.raises(DataError, match=f"{name} is {kind}"):
+        new(domain, SPECIAL[kind](tmp_path / name))
+
+
+@special
+def test_tables_arrays_and_texts(kind, tmp_path):
+    table, arrays = SPECIAL[kind](tmp_path / "t.csv"), SPECIAL[kind](tmp_path / "t.npz")
+    with pytest.raises(DataError, match=f"t.csv is {kind}"):
+        read_table(table)
+    with pytest.raises(DataError, match=f"t.npz is {kind}"):
+        read_npz(arrays, {"image": "image"}, {}, settings={"image": "data.image_key"})
+    (name, error, *_), = read_texts([str(table)], TextData(source="table", path="x"))
+    assert name == str(table) and f"is {kind}" in str(error)
+
+
+@special
+def test_experiments_and_the_paths_in_them(kind, tmp_path):
+    path = SPECIAL[kind](tmp_path / "e.yaml")
+    with pytest.raises(ConfigError, match=f"e.yaml: is {kind}"):
+        load(str(path))
+    table = SPECIAL[kind](tmp_path / "t.csv")
+    with pytest.raises(ConfigError, match=rf"data.path: .*t.csv'? is {kind}"):
+        from_dict({"task": "vision.classification", "data": {"source": "table", "path": str(table)}, "model": {"name": "cnn"}})
+
+
+def test_links_to_files_are_files(tmp_path):
+    (tmp_path / "own").mkdir()
+    root = images(tmp_path / "data")
+    os.replace(root / "cat" / "000.png", tmp_path / "own" / "000.png")
+    (root / "cat" / "000.png").symlink_to(tmp_path / "own" / "000.png")
+    found = read_folders(root, key="image", suffixes={".png"}, kind="image")
+    assert len(found.splits["all"]) == 12 and not found.notes
+
+
+def test_a_class_folder_whose_name_is_not_utf8_is_refused_before_any_work(tmp_path):
+    for domain, root in (("vision", images(tmp_path / "images")), ("speech", sounds(tmp_path / "sounds"))):
+        made = next(path for path in root.iterdir())
+        os.rename(os.fsencode(made), os.fsencode(root) + b"/caf\xe9")
+        with pytest.raises(DataError, match=r"the name of the folder caf\\xe9 is not UTF-8; rename it"):
+            new(domain, root)
+        with pytest.raises(DataError, match=r"caf\\xe9 is not UTF-8"):
+            read_folders(root, key="image", suffixes={".png", ".wav"}, kind="file")
+
+
+def test_a_report_is_written_whatever_the_names_of_files(tmp_path):
+    write_json(tmp_path / "r.json", {"worst": os.fsdecode(b"caf\xe9.png")})
+    assert (tmp_path / "r.json").read_text() == '{\n  "worst": "caf\\udce9.png"\n}\n'
