@@ -7,14 +7,22 @@ import io
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from pipelines.errors import DataError
 from pipelines.regular import other_kind
+from speech.settings import MAX_SECONDS
 
 SUFFIXES = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".oga", ".aif", ".aiff", ".au", ".w64", ".caf")
 UNREAD = (".m4a", ".aac", ".wma", ".amr", ".webm", ".mp4", ".3gp")  # recordings too, so that they are named as bad and never passed over
+
+RATES = (1000, 768_000)  # Hz; from telephones to recorders of bats, and no header of 1 Hz, which would be resampled to hours
+CHANNELS = 64
+USUAL_RATE = 48_000  # Hz; of files of higher rates so much less is decoded at once
+STRETCH = 1 << 18  # samples of each channel decoded at a time
+CHUNKS = 1000  # of a WAV file that are looked through for its samples
 
 
 @dataclass(frozen=True)
@@ -30,20 +38,39 @@ class Header:
         return self.frames / self.rate
 
 
-def header(path: str | Path) -> Header:
-    """Reads the header alone. Raises DataError."""
+def header(file: str | Path | bytes) -> Header:
+    """Reads the header alone, of a path or of the bytes of a file. Raises DataError."""
     import soundfile
 
-    _check_file(path)
+    place = Path(file) if isinstance(file, (str, Path)) else None
+    if place is not None:
+        _check_file(place)
     try:
-        info = soundfile.info(os.fspath(path))
+        info = soundfile.info(io.BytesIO(file) if isinstance(file, bytes) else os.fspath(file))
     except (soundfile.LibsndfileError, OSError, RuntimeError) as error:
-        raise DataError(_why(Path(path), error)) from error
+        raise DataError(_why(place, error)) from error
     return Header(info.frames, info.samplerate, info.channels)
 
 
+def check_header(there: Header, longest: float, frames: int | None = None) -> None:
+    """Raises DataError where decoding what a header promises would take too much memory.
+
+    Args:
+        longest: s.
+        frames: samples a channel that are to be decoded; None: all.
+    """
+    frames = there.frames if frames is None else frames
+    if not RATES[0] <= there.rate <= RATES[1]:
+        raise DataError(f"its header says {there.rate:,} Hz; {RATES[0]:,} to {RATES[1]:,} Hz are read")
+    if there.channels > CHANNELS:
+        raise DataError(f"its header says {there.channels:,} channels; {CHANNELS} at most are read")
+    if frames > longest * min(there.rate, USUAL_RATE):
+        raise DataError(f"lasts {frames / there.rate:,.0f} s by its header, over the {longest * min(1, USUAL_RATE / there.rate):g} s that "
+                        "are decoded at once (data.max_seconds); cut it into parts")
+
+
 def read(file: str | Path | bytes, rate: int, *, channel: str | int = "mean", start: float = 0.0, duration: float | None = None,
-         ) -> np.ndarray:
+         longest: float = MAX_SECONDS) -> np.ndarray:
     """A recording, or a part of one, float32 [samples], full scale -1 to 1.
 
     Args:
@@ -51,9 +78,10 @@ def read(file: str | Path | bytes, rate: int, *, channel: str | int = "mean", st
         rate: samples a second of the result, Hz; another rate is resampled.
         channel: "mean" of the channels, or the number of one.
         start, duration: of the part, s; None: to the end.
+        longest: s that may be decoded.
 
     Raises:
-        DataError: no sound file, broken, empty, not finite, no such channel, or a part that is not there.
+        DataError: no sound file, broken, empty, not finite, too long by its header, no such channel, or a part that is not there.
     """
     import soundfile
 
@@ -63,6 +91,7 @@ def read(file: str | Path | bytes, rate: int, *, channel: str | int = "mean", st
     try:
         with soundfile.SoundFile(io.BytesIO(file) if isinstance(file, bytes) else os.fspath(file)) as sound:
             stored = sound.samplerate
+            check_header(Header(0, stored, sound.channels), longest)
             first = round(start * stored)
             if first:
                 if first >= sound.frames:
@@ -72,18 +101,56 @@ def read(file: str | Path | bytes, rate: int, *, channel: str | int = "mean", st
             if frames > sound.frames - first + round(0.05 * stored):
                 raise DataError(f"is to last from {start:g} to {start + (duration or 0):g} s, but the file lasts "
                                 f"{sound.frames / stored:g} s")
-            samples = sound.read(frames, dtype="float32", always_2d=True)
             expected = sound.frames - first if frames < 0 else min(frames, sound.frames - first)
+            check_header(Header(sound.frames, stored, sound.channels), longest, expected)
+            mono = _mono(sound, expected, channel)
     except (soundfile.LibsndfileError, OSError, RuntimeError) as error:
         raise DataError(_why(place, error)) from error
-    if not len(samples):
+    if not len(mono):
         raise DataError("holds no samples")
-    if len(samples) < expected - round(0.1 * stored):
-        raise DataError(f"breaks off: {len(samples) / stored:.2f} s of the {expected / stored:.2f} s that its header promises")
-    mono = one_channel(samples, channel)
+    promised = expected if duration is not None or start else max(expected, _promised(file))
+    if len(mono) < promised - round(0.1 * stored):
+        raise DataError(f"breaks off: {len(mono) / stored:.2f} s of the {promised / stored:.2f} s that its header promises")
     if not np.isfinite(mono).all():
         raise DataError("holds samples that are no finite numbers")
     return resampled(mono, stored, rate)
+
+
+def _mono(sound: Any, frames: int, channel: str | int) -> np.ndarray:
+    """The next `frames` of an open file, float32; a stretch at a time, so that many channels take no more memory than one."""
+    parts, left = [], frames
+    while left > 0:
+        samples = sound.read(min(STRETCH, left), dtype="float32", always_2d=True)
+        if not len(samples):
+            break
+        parts.append(one_channel(samples, channel))
+        left -= len(samples)
+    return np.concatenate(parts) if parts else np.zeros(0, np.float32)
+
+
+def _promised(file: str | Path | bytes) -> int:
+    """Samples a channel that the header of a WAV file promises, whatever is there; 0 for other files, and where it leaves them open.
+
+    libsndfile believes the file's size before its header.
+    """
+    with io.BytesIO(file) if isinstance(file, bytes) else open(file, "rb") as opened:
+        start = opened.read(12)
+        if start[:4] != b"RIFF" or start[8:] != b"WAVE":
+            return 0
+        block = 0
+        for _ in range(CHUNKS):
+            name, size = opened.read(4), int.from_bytes(opened.read(4), "little")
+            if name == b"data":
+                # of a recorder that wrote to a pipe, and so could not know
+                left_open = size == 0 or min(abs(size - (1 << 31)), (1 << 32) - size) <= 1 << 12
+                return 0 if left_open or not block else size // block
+            if len(name) < 4 or not name.strip(b"\0"):
+                return 0
+            content = opened.read(16) if name == b"fmt " else b""
+            if len(content) >= 14:
+                block = int.from_bytes(content[12:14], "little")
+            opened.seek(size + size % 2 - len(content), os.SEEK_CUR)
+    return 0
 
 
 def one_channel(samples: np.ndarray, channel: str | int) -> np.ndarray:

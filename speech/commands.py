@@ -194,7 +194,7 @@ class CommandTask(SpeechTask):
         data = self.experiment.data
         if duration is None and audio.header(path).seconds > self.longest:
             raise DataError(f"lasts over {self.longest:.0f} s; python -m speech.listen finds commands in long recordings")
-        found = audio.read(path, data.rate, channel=data.channel, start=start, duration=duration)
+        found = audio.read(path, data.rate, channel=data.channel, start=start, duration=duration, longest=data.max_seconds)
         yield part_name(path, start, duration), {"samples": found, "length": len(found)}
 
     def respond(self, answers: Tensors) -> Tensors:

@@ -123,6 +123,22 @@ def standard_input(rate: int) -> Iterator[np.ndarray]:
         yield np.frombuffer(content[:len(content) // 2 * 2], "<i2").astype(np.float32) / 32768.0
 
 
+def recording(file: Path, data: Any) -> Iterator[np.ndarray]:
+    """A file in stretches of at most data.max_seconds, float32 [samples] at the model's rate. Raises DataError."""
+    from speech import audio
+
+    at, end = 0.0, None
+    try:
+        while end is None or at < end:
+            end = audio.header(file).seconds if end is None else end
+            more = end - at > data.max_seconds
+            yield audio.read(file, data.rate, channel=data.channel, start=at, duration=data.max_seconds if more else None,
+                             longest=data.max_seconds)
+            at += data.max_seconds
+    except DataError as error:
+        raise DataError(f"{file}: {error}") from None
+
+
 def main(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run of speech.commands.", show_default=False)],
     file: Annotated[Path | None, typer.Argument(
@@ -143,12 +159,7 @@ def main(
         raise ConfigError(f"{run}: is a run of {loaded.experiment.task}; only speech.commands listens for commands")
     data = loaded.experiment.data
     if file is not None:
-        from speech.audio import read
-
-        try:
-            pieces: Iterable[np.ndarray] = [read(file, data.rate, channel=data.channel)]
-        except DataError as error:
-            raise DataError(f"{file}: {error}") from None
+        pieces: Iterable[np.ndarray] = recording(file, data)
     else:
         pieces = standard_input(data.rate)
     for found in stream(loaded, pieces, hop=hop, threshold=threshold, smooth=smooth):

@@ -95,7 +95,7 @@ def _named_files(path: Path, files: list[Part], said: list[str], splits: list[st
                  for file, start, duration in own]
         what = [said[number] for number in rows]
         facts = Facts(names, [os.path.relpath(file, path.parent) for file, _, _ in own], None if texts else what, what if texts else None,
-                      [speakers[number] for number in rows] if speakers else None, file_lengths(own, data.rate))
+                      [speakers[number] for number in rows] if speakers else None, file_lengths(own, data))
         return recordings(files_loader(own, data), facts, files_fingerprint(own, path.parent, data), data)
 
     opened.load = load

@@ -13,6 +13,7 @@ from pipelines.data.divide import ALIASES
 from pipelines.data.walk import PassedOver, files_of, folders_in
 from pipelines.errors import DataError
 from speech import audio
+from speech.settings import MAX_SECONDS
 
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 PATHS = ("audio", "path", "file", "filename", "audio_filepath", "wav")
@@ -207,7 +208,9 @@ def _headers(files: list[Path]) -> list[audio.Header]:
     problem: DataError | None = None
     for file in files[:: max(1, -(-len(files) // SAMPLE))]:
         try:
-            found.append(audio.header(file))
+            there = audio.header(file)
+            audio.check_header(there, MAX_SECONDS)
+            found.append(there)
         except DataError as error:
             problem = problem or DataError(f"{file}: {error}")
     if not found:

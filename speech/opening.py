@@ -62,6 +62,10 @@ def _tfds(data: SpeechData, texts: bool) -> Opened:
     stored = data.stored_rate or getattr(known[sound], "sample_rate", None) or STORED_RATES.get(builder.info.name)
     if not stored:
         raise DataError(f"data.stored_rate: {name} does not say at which rate it is recorded; set it")
+    try:
+        audio.check_header(audio.Header(0, int(stored), 1), data.max_seconds)
+    except DataError as error:
+        raise DataError(f"data.stored_rate: {name}: {error}") from error
     place = builder.info.full_name
 
     def load(split: str) -> Recordings:
@@ -103,6 +107,7 @@ def _tfds(data: SpeechData, texts: bool) -> Opened:
         """Stored samples, int16, at the model's rate."""
         if not len(own):
             raise DataError("holds no samples")
+        audio.check_header(audio.Header(len(own), int(stored), 1), data.max_seconds)
         return own if stored == data.rate else to_int16(audio.resampled(own / np.float32(32768.0), stored, data.rate))
 
     def _described(wave: Any, values: dict[str, Any], sizes: np.ndarray, split: str, fingerprint: str) -> Recordings:
@@ -173,12 +178,12 @@ def _folder(data: SpeechData, texts: bool) -> Opened:
         files: list[Part] = [(Path(source.paths[number]), 0.0, None) for number in keep]
         labels = [labels[number] for number in keep]
         if noise.is_dir() and len(keep) < len(source.paths):
-            pieces = _pieces(noise, getattr(data, "seconds", 1.0))
+            pieces = _pieces(noise, getattr(data, "seconds", 1.0), data.max_seconds)
             files += pieces
             labels += ["_silence_"] * len(pieces)
         names = [str(path) + (f"#t={start:g}" if start or duration else "") for path, start, duration in files]
         relative = [os.path.relpath(path, root) for path, _, _ in files]
-        facts = Facts(names, relative, labels, None, None, file_lengths(files, data.rate))
+        facts = Facts(names, relative, labels, None, None, file_lengths(files, data))
         if data.speaker_pattern and noise.is_dir():  # noise has no speaker: each piece is one of its own
             spoken = with_speakers(facts.of(range(len(keep))), data).speakers or []
             facts = replace(facts, speakers=[*spoken, *(name for name in names[len(keep):])])
@@ -188,11 +193,16 @@ def _folder(data: SpeechData, texts: bool) -> Opened:
     return Opened(str(root), sorted(found.splits), load, notes)
 
 
-def _pieces(folder: Path, seconds: float) -> list[Part]:
+def _pieces(folder: Path, seconds: float, longest: float) -> list[Part]:
     """Long recordings of noise cut into pieces of the model's length."""
     made: list[Part] = []
     for path in files_of(folder, audio.SUFFIXES):
-        whole = int(audio.header(path).seconds / seconds)
+        try:
+            there = audio.header(path)
+            audio.check_header(there, longest)
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from error
+        whole = int(there.seconds / seconds)
         made += [(path, round(number * seconds, 6), seconds) for number in range(whole)]
     return made
 
@@ -217,7 +227,7 @@ def _transcribed_folder(root: Path, data: SpeechData) -> Opened:
                 raise DataError(f"{beside}: is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8") from None
         files: list[Part] = [(path, 0.0, None) for path in paths]
         facts = Facts([str(path) for path in paths], [os.path.relpath(path, root) for path in paths], None, texts, None,
-                      file_lengths(files, data.rate))
+                      file_lengths(files, data))
         return recordings(files_loader(files, data), facts, files_fingerprint(files, root, data), data)
 
     return Opened(str(root), sorted(parts), load)

@@ -50,15 +50,15 @@ def files_loader(files: list[Part], data: SpeechData) -> Any:
     def load(number: int) -> np.ndarray:
         path, start, duration = files[number]
         try:
-            return to_int16(audio.read(path, data.rate, channel=data.channel, start=start, duration=duration))
+            return to_int16(audio.read(path, data.rate, channel=data.channel, start=start, duration=duration, longest=data.max_seconds))
         except DataError as error:
             raise DataError(str(error)) from None
 
     return load
 
 
-def file_lengths(files: list[Part], rate: int) -> np.ndarray:
-    """Samples at the model's rate from the headers alone, [files] int32; 0 where the header cannot be read."""
+def file_lengths(files: list[Part], data: SpeechData) -> np.ndarray:
+    """Samples at the model's rate from the headers alone, [files] int32; 0 where the header cannot be read, or promises too much."""
 
     def one(item: Part) -> int:
         path, start, duration = item
@@ -69,7 +69,11 @@ def file_lengths(files: list[Part], rate: int) -> np.ndarray:
         frames = found.frames - round(start * found.rate)
         if duration is not None:
             frames = min(frames, round(duration * found.rate))
-        return audio.resampled_length(frames, found.rate, rate) if frames > 0 else 0
+        try:
+            audio.check_header(found, data.max_seconds, frames)
+        except DataError:
+            return 0
+        return audio.resampled_length(frames, found.rate, data.rate) if frames > 0 else 0
 
     with ThreadPoolExecutor(8) as threads:
         return np.fromiter(threads.map(one, files), np.int32, len(files))

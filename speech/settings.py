@@ -8,6 +8,7 @@ from pydantic import Field
 from pipelines.config.schema import ClassificationLoss, Data, Evaluate, Experiment, Section, Share, setting
 
 Count = Annotated[int, Field(ge=1)]
+MAX_SECONDS = 600.0  # some 120 MB at 48 kHz, and as much again where it is resampled
 
 
 class SpeechData(Data):
@@ -25,6 +26,9 @@ class SpeechData(Data):
         None, "tfds: sample rate of the stored recordings, where the data set does not say it", unit="Hz", ge=1000, le=192_000)
     channel: Literal["mean"] | Annotated[int, Field(ge=0)] = setting(
         "mean", "recordings of several channels: their mean, or the number of one, from 0")
+    max_seconds: float = setting(
+        MAX_SECONDS, "a recording, or a part of one, longer than that by its header is refused undecoded, in training, judging and "
+        "serving alike; of files over 48 kHz proportionally less", unit="s", gt=0.0)
     audio_key: str | None = setting(
         None, "tfds feature or table column with the recordings; default: the first of audio, speech, path, file, audio_filepath, wav")
     label_key: str = setting("label", "tfds feature or table column with the class")

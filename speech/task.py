@@ -73,9 +73,9 @@ class SpeechTask(Task):
         if not isinstance(sent, bytes):
             raise DataError('send the bytes of a sound file; in JSON as {"b64": "..."}')
         data = self.experiment.data
-        found = audio.read(sent, data.rate, channel=data.channel)
-        if len(found) > self.longest * data.rate:
+        if audio.header(sent).seconds > self.longest:
             raise DataError(f"lasts over {self.longest:.0f} s; send it in parts")
+        found = audio.read(sent, data.rate, channel=data.channel, longest=data.max_seconds)
         return {"samples": found, "length": len(found)}
 
 

@@ -217,14 +217,22 @@ class TranscriptionTask(SpeechTask):
         return {"samples": samples, "length": lengths}
 
     def read_part(self, path: Path, start: float, duration: float | None) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Long recordings come in pieces, each named `file#t=start,end` in seconds."""
-        data = self.experiment.data
-        whole = audio.read(path, data.rate, channel=data.channel, start=start, duration=duration)
-        parts = pieces(whole, data.rate, self.experiment.evaluate.piece)
-        for first, last in parts:
-            begin, end = start + first / data.rate, start + last / data.rate
-            name = part_name(path, start, duration) if len(parts) == 1 else f"{path}#t={begin:.2f},{end:.2f}"
-            yield name, {"samples": whole[first:last], "length": last - first}
+        """Long recordings come in pieces, each named `file#t=start,end` in seconds; no more than data.max_seconds are in memory."""
+        data, piece = self.experiment.data, self.experiment.evaluate.piece
+        longest, at = max(data.max_seconds, 3 * piece), start
+        left = duration if duration is not None else audio.header(path).seconds - start
+        while True:
+            more = left > longest
+            whole = audio.read(path, data.rate, channel=data.channel, start=at, duration=longest if more else duration and left,
+                               longest=longest)
+            parts = pieces(whole, data.rate, piece)
+            for first, last in parts[:-1] if more else parts:  # the last is cut anew, with what follows
+                begin, end = at + first / data.rate, at + last / data.rate
+                name = part_name(path, start, duration) if at == start and len(parts) == 1 else f"{path}#t={begin:.2f},{end:.2f}"
+                yield name, {"samples": whole[first:last], "length": last - first}
+            if not more:
+                return
+            at, left = at + parts[-1][0] / data.rate, left - parts[-1][0] / data.rate
 
     def respond(self, answers: Tensors) -> Tensors:
         """text [batch] string, confidence [batch], words [batch, most] string, starts and ends [batch, most] float32, s."""

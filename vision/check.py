@@ -36,7 +36,7 @@ def check_images(experiment: ImageClassification, progress: Callable[[int, int],
 
     def load(split: str) -> Source:
         source = opened.load(split)
-        seen = examine(source, data.workers, progress)
+        seen = examine(source, data.workers, progress, data.max_pixels)
         found[id(source)] = seen
         pools.append(source)  # kept, so that ids stay theirs
         return without(source, seen.bad, lost) if skip else source  # what training divides

@@ -66,6 +66,7 @@ class Classification(Task):
             self.experiment.data.resize,
             crop_key=key if area else None,
             area=(area[0], area[1]) if area else None,
+            max_pixels=self.experiment.data.max_pixels,
         )
         return {"image": image, **({"label": tf.cast(raw["label"], tf.int32)} if "label" in raw else {})}
 
@@ -171,7 +172,9 @@ class Classification(Task):
     def receive(self, raw: Tensors) -> Tensors:
         """Encoded images [batch] string into uint8 [batch, height, width, channels]."""
         height, width = self.image_size
-        decode = partial(decode_image, size=self.image_size, channels=self.facts["channels"], resize=self.experiment.data.resize)
+        stored = self.experiment.data
+        decode = partial(decode_image, size=self.image_size, channels=self.facts["channels"], resize=stored.resize,
+                         max_pixels=stored.max_pixels)
         return {
             "image": tf.map_fn(decode, raw["image"], fn_output_signature=tf.TensorSpec([height, width, self.facts["channels"]], tf.uint8))
         }

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def load_images(experiment: ImageClassification) -> Splits:
     check_classes(parts, classes, opened.place)
     size, channels = image_shape(train, data, opened.place)
     numbers = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics", labels=train.labels)
-    mean, std = statistics(train, numbers, size, channels, data.resize)
+    mean, std = statistics(train, numbers, size, channels, data)
     facts: dict[str, Any] = {
         "classes": classes, "image_size": list(size), "channels": channels, "mean": mean, "std": std, "statistics_of": len(numbers),
         "class_counts": np.bincount(train.labels, minlength=len(classes)).tolist() if train.labels is not None else None,
@@ -112,19 +113,20 @@ def _remembered_bad(source: Source, data: ImageData) -> list[tuple[int, str]]:
     if source.spec["image"].dtype != tf.string:
         return []
     folder = Path(data.cache_folder or os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "quartet"
-    digest = hashlib.sha256(f"{source.fingerprint()} {len(source)} by content, tensorflow {tf.__version__}".encode()).hexdigest()[:24]
+    what = f"{source.fingerprint()} {len(source)} {data.max_pixels} by content, tensorflow {tf.__version__}"
+    digest = hashlib.sha256(what.encode()).hexdigest()[:24]
     kept = folder / f"unreadable-{digest}.json"
     try:
         stored = json.loads(kept.read_text(encoding="utf-8"))
         by_content = [(int(number), str(reason)) for number, reason in stored["content"]]
         again = [int(number) for number in stored["again"]]
     except (OSError, ValueError, TypeError, KeyError):
-        bad = find_bad(source, data.workers)
+        bad = find_bad(source, data.workers, data.max_pixels)
         again = [number for number, _ in bad if not is_there(source, number)]
         with contextlib.suppress(OSError):  # then it is found again next time
             write_json(kept, {"content": [one for one in bad if one[0] not in again], "again": again})
         return bad
-    still = find_bad(source.subset(again), data.workers) if again else []
+    still = find_bad(source.subset(again), data.workers, data.max_pixels) if again else []
     return sorted([*by_content, *((again[place], reason) for place, reason in still)])
 
 
@@ -185,7 +187,8 @@ def _file_header(path: str) -> tuple[int, int, int] | None:
         return None
 
 
-def statistics(source: Source, numbers: np.ndarray, size: tuple[int, int], channels: int, resize: str) -> tuple[list[float], list[float]]:
+def statistics(source: Source, numbers: np.ndarray, size: tuple[int, int], channels: int, data: ImageData,
+               ) -> tuple[list[float], list[float]]:
     """Mean and standard deviation of each channel over examples `numbers`, as the model sees them, 0..255; exact sums.
 
     Raises:
@@ -198,7 +201,8 @@ def statistics(source: Source, numbers: np.ndarray, size: tuple[int, int], chann
     def sums(part: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         images = source.gather(part)["image"]
         if not plain:
-            images = tf.map_fn(lambda raw: decode_image(raw, size, channels, resize), images, fn_output_signature=decoded)  # type: ignore[arg-type]
+            decode = partial(decode_image, size=size, channels=channels, resize=data.resize, max_pixels=data.max_pixels)
+            images = tf.map_fn(decode, images, fn_output_signature=decoded)
         wide = tf.cast(images, tf.int64)
         return tf.reduce_sum(wide, [0, 1, 2]), tf.reduce_sum(wide * wide, [0, 1, 2])
 
@@ -210,15 +214,15 @@ def statistics(source: Source, numbers: np.ndarray, size: tuple[int, int], chann
             total = [have + int(more) for have, more in zip(total, first.numpy())]
             squares = [have + int(more) for have, more in zip(squares, second.numpy())]
     except (tf.errors.OpError, UnicodeDecodeError) as error:
-        raise unreadable(source, numbers, error) from error
+        raise unreadable(source, numbers, error, data.max_pixels) from error
     count = len(numbers) * size[0] * size[1]
     mean = [value / count for value in total]
     return mean, [max(0, count * square - value * value) ** 0.5 / count for value, square in zip(total, squares)]
 
 
-def unreadable(source: Source, numbers: np.ndarray, error: Exception) -> DataError:
+def unreadable(source: Source, numbers: np.ndarray, error: Exception, max_pixels: int) -> DataError:
     """The error that names the first of `numbers` that cannot be read, and why."""
-    bad = examine(source.subset(numbers)).bad if source.spec["image"].dtype == tf.string else []
+    bad = examine(source.subset(numbers), max_pixels=max_pixels).bad if source.spec["image"].dtype == tf.string else []
     if not bad:
         return DataError(f"the images cannot be read: {error}")
     number, why = bad[0]

@@ -10,6 +10,8 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 
+from vision.limits import MAX_PIXELS, bmp_area, gif_area, jpeg_area, limited, png_area, webp_area
+
 Resize = Literal["crop", "pad", "squash"]
 
 JPEG, PNG, GIF, BMP, WEBP, OTHER = range(6)
@@ -23,7 +25,7 @@ rare = tf.function(autograph=False, experimental_attributes={"_noinline": True})
 
 @tf.autograph.experimental.do_not_convert
 def decode_image(raw: tf.Tensor, size: tuple[int, int], channels: int, resize: Resize = "crop", *,
-                 crop_key: tf.Tensor | None = None, area: tuple[float, float] | None = None) -> tf.Tensor:
+                 crop_key: tf.Tensor | None = None, area: tuple[float, float] | None = None, max_pixels: int = MAX_PIXELS) -> tf.Tensor:
     """One image as the model sees it, in graph.
 
     Args:
@@ -35,12 +37,13 @@ def decode_image(raw: tf.Tensor, size: tuple[int, int], channels: int, resize: R
         crop_key: int32 [2]; with `area`, a random part is cut out and brought to `size` (random-resized crop, Szegedy et al.
             2015); the part is a function of the key and the stored size alone. JPEG files are decoded in that part only.
         area: (low, high) share of the image's area.
+        max_pixels: most pixels of an encoded image; its header is looked at before it is decoded.
 
     Returns:
         uint8 [height, width, channels].
 
     Raises:
-        tf.errors.InvalidArgumentError: the bytes are no such image, or broken; also unequal channels.
+        tf.errors.InvalidArgumentError: the bytes are no such image, broken or of too many pixels; also unequal channels.
     """
     if raw.dtype != tf.string:
         image = _channels(raw, channels)
@@ -49,12 +52,12 @@ def decode_image(raw: tf.Tensor, size: tuple[int, int], channels: int, resize: R
             image, resize = image[top:top + height, left:left + width], "squash"
         return _resized(image, size, channels, resize)
     if crop_key is None or area is None:
-        return _resized(pixels(raw, channels), size, channels, resize)
-    return _resized(_cropped_pixels(raw, channels, area, crop_key), size, channels, "squash")
+        return _resized(pixels(raw, channels, max_pixels), size, channels, resize)
+    return _resized(_cropped_pixels(raw, channels, area, crop_key, max_pixels), size, channels, "squash")
 
 
 @tf.autograph.experimental.do_not_convert
-def pixels(image: tf.Tensor, channels: int) -> tf.Tensor:
+def pixels(image: tf.Tensor, channels: int, max_pixels: int = MAX_PIXELS) -> tf.Tensor:
     """An encoded image as it was stored, uint8 [h, w, channels], in graph.
 
     - JPEG: grey, YCbCr, CMYK; turned upright by the EXIF orientation in its first 64 kB; accurate integer DCT, as Pillow has it.
@@ -68,21 +71,27 @@ def pixels(image: tf.Tensor, channels: int) -> tf.Tensor:
     Args:
         image: scalar string.
         channels: 1 or 3.
+        max_pixels: see decode_image.
 
     Raises:
-        tf.errors.InvalidArgumentError: the bytes are no such image, or broken.
+        tf.errors.InvalidArgumentError: the bytes are no such image, broken, or of too many pixels.
     """
     kind, head = _kind(image)
-    return tf.switch_case(kind, {JPEG: lambda: _jpeg(image, head, channels), **_others(image, head, channels)})
+
+    def jpeg() -> tf.Tensor:
+        return _jpeg(limited(image, jpeg_area(image), max_pixels), head, channels)
+
+    return tf.switch_case(kind, {JPEG: jpeg, **_others(image, head, channels, max_pixels)})
 
 
-def _cropped_pixels(image: tf.Tensor, channels: int, area: tuple[float, float], key: tf.Tensor) -> tf.Tensor:
+def _cropped_pixels(image: tf.Tensor, channels: int, area: tuple[float, float], key: tf.Tensor, max_pixels: int) -> tf.Tensor:
     kind, head = _kind(image)
 
     def cut_jpeg() -> tf.Tensor:
         shape = tf.io.extract_jpeg_shape(image)
         window = tf.stack(_random_crop(shape[0], shape[1], area, key))
-        cut = tf.io.decode_and_crop_jpeg(image, window, channels=3, dct_method="INTEGER_ACCURATE")
+        whole = limited(image, tf.cast(shape[0], tf.int64) * tf.cast(shape[1], tf.int64), max_pixels)
+        cut = tf.io.decode_and_crop_jpeg(whole, window, channels=3, dct_method="INTEGER_ACCURATE")
         return _channels(_upright(cut, image, head), channels)
 
     def cut(decode):
@@ -93,17 +102,17 @@ def _cropped_pixels(image: tf.Tensor, channels: int, area: tuple[float, float], 
 
         return branch
 
-    others = {kind: cut(decode) for kind, decode in _others(image, head, channels).items()}
+    others = {kind: cut(decode) for kind, decode in _others(image, head, channels, max_pixels).items()}
     return tf.switch_case(kind, {JPEG: cut_jpeg, **others})
 
 
-def _others(image: tf.Tensor, head: tf.Tensor, channels: int) -> dict:
+def _others(image: tf.Tensor, head: tf.Tensor, channels: int, most: int) -> dict:
     """The branches other than JPEG. The rare ones are calls that are not inlined: dead operations cost time on every image."""
     return {
-        PNG: lambda: _png(image, head, channels),
-        GIF: lambda: _gif(image, channels),
-        BMP: lambda: _bmp(image, head, channels),
-        WEBP: lambda: _webp(image, head, channels),
+        PNG: lambda: _png(limited(image, png_area(head), most), head, channels),
+        GIF: lambda: _gif(limited(image, gif_area(head), most), channels),
+        BMP: lambda: _bmp(limited(image, bmp_area(head), most), head, channels),
+        WEBP: lambda: _webp(limited(image, webp_area(head), most), head, channels),
         OTHER: lambda: _refused(image, channels),
     }
 
@@ -191,7 +200,7 @@ def _refused(image: tf.Tensor, channels: int) -> tf.Tensor:
 
 def _on_white(image: tf.Tensor) -> tf.Tensor:
     """[h, w, 4] with alpha to [h, w, 3] on white, rounded."""
-    wide = tf.cast(image, tf.int32)
+    wide = tf.cast(image, tf.uint16)  # which holds 255 * 255 + 127
     alpha = wide[..., 3:]
     return tf.cast((wide[..., :3] * alpha + 255 * (255 - alpha) + 127) // 255, tf.uint8)
 

@@ -10,6 +10,8 @@ import tensorflow as tf
 from pipelines.data.reasons import reason as words
 from pipelines.data.source import Source
 from vision.decode import pixels
+from vision.headers import image_header
+from vision.limits import MAX_PIXELS, TOO_MANY
 
 MIX, WORD = 0x9E3779B97F4A7C15, 0xFFFFFFFFFFFFFFFF  # spreads height and width over 64 bits
 OTHERS = ((b"II*\0", "a TIFF image"), (b"MM\0*", "a TIFF image"), (b"\0\0\0\x0cJXL ", "a JPEG XL image"), (b"\xff\x0a", "a JPEG XL image"),
@@ -37,13 +39,15 @@ class Examined:
     bad: list[tuple[int, str]]
 
 
-def examine(source: Source, workers: int | None = None, progress: Callable[[int, int], None] | None = None) -> Examined:
+def examine(source: Source, workers: int | None = None, progress: Callable[[int, int], None] | None = None,
+            max_pixels: int = MAX_PIXELS) -> Examined:
     """Every example of a source: encoded images are decoded whole, arrays are only fingerprinted.
 
     Args:
         source: images, `image`.
         workers: parallel decoding calls; default: chosen by tf.data.
         progress: called now and then with (images read, images in all).
+        max_pixels: larger images are bad.
     """
     count = len(source)
     found = Examined(np.zeros(count, np.int32), np.zeros(count, np.int32), np.zeros(count, np.uint64), [])
@@ -59,7 +63,7 @@ def examine(source: Source, workers: int | None = None, progress: Callable[[int,
         return found
 
     def one(number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        image = pixels(source.gather(number[None])["image"][0], 3)
+        image = pixels(source.gather(number[None])["image"][0], 3, max_pixels)
         return tf.shape(image), tf.raw_ops.Fingerprint(data=tf.reshape(image, [1, -1]), method="farmhash64")[0]
 
     dataset = tf.data.Dataset.range(count).map(one, num_parallel_calls=workers or tf.data.AUTOTUNE, deterministic=True).prefetch(64)
@@ -86,9 +90,9 @@ def _cause(error: Exception) -> str:
     return re.sub(r"^Error in user-defined function .*? with iterator: \S+: ", "", words(error)).rstrip(".")
 
 
-def find_bad(source: Source, workers: int | None = None) -> list[tuple[int, str]]:
+def find_bad(source: Source, workers: int | None = None, max_pixels: int = MAX_PIXELS) -> list[tuple[int, str]]:
     """(number, reason) of every example that cannot be read, ascending. Arrays in memory have none."""
-    return [] if source.spec["image"].dtype != tf.string else examine(source, workers).bad
+    return [] if source.spec["image"].dtype != tf.string else examine(source, workers, max_pixels=max_pixels).bad
 
 
 def is_there(source: Source, number: int) -> bool:
@@ -112,6 +116,9 @@ def reason(source: Source, number: int, error: Exception) -> str:
         return words(error)
     if not content:
         return "the file is empty"
+    if TOO_MANY in str(error):
+        size = image_header(content)
+        return f"{size.width} x {size.height} px, and {_cause(error).rpartition(': ')[2]}" if size else _cause(error)
     for start, kind in OTHERS:
         if content.startswith(start):
             return f"{kind}, not a JPEG, PNG, BMP, GIF or WebP image"

@@ -7,6 +7,7 @@ from pydantic import Field
 from pipelines.config.schema import ClassificationLoss, Data, Evaluate, Experiment, Section, Share, setting
 
 Count = Annotated[int, Field(ge=1)]
+MAX_PIXELS = 64_000_000  # holds what cameras of 60 megapixels take; a decoding call then takes some 0.4 GB for JPEG
 
 
 class ImageData(Data):
@@ -28,6 +29,9 @@ class ImageData(Data):
     resize: Literal["crop", "pad", "squash"] = setting(
         "crop", "how other sizes are brought to image_size: crop the centre, pad, or squash; aspect is kept by the first two")
     channels: Literal[1, 3] | None = setting(None, "1 grey, 3 colour; default: the data's own")
+    max_pixels: int = setting(
+        MAX_PIXELS, "an image of more pixels by its header is refused before it is decoded, in training, judging and serving alike: each "
+        "image decoded at the same time takes 6 bytes of memory a pixel, with transparency 25", unit="px", ge=1)
 
 
 class Cnn(Section):

@@ -74,7 +74,7 @@ def _tfds(data: ImageData) -> Opened:
             raise DataError(f"{source.name(number)} has no label ({labels[number]}): split {split} of {builder.info.full_name} cannot be "
                             "judged; set data.test to another split, a share or null")
         opened.classes[:] = source.class_names("label") or [str(label) for label in range(max(int(labels.max()) + 1, len(opened.classes)))]
-        return as_arrays(source)
+        return as_arrays(source, data.max_pixels)
 
     if data.label_key in known and known[data.label_key].shape != ():
         raise DataError(f"data.label_key: feature {data.label_key} of {name} is not one label for each example: {known[data.label_key]}")
@@ -236,7 +236,7 @@ def to_uint8(images: np.ndarray, place: str) -> tuple[np.ndarray, str | None]:
     raise DataError(f"{place} holds whole numbers from {low} to {high}; pixels are 0..255, or uint16")
 
 
-def as_arrays(source: TfdsSource | RecordSource) -> Source:
+def as_arrays(source: TfdsSource | RecordSource, max_pixels: int) -> Source:
     """Decoded once where the data set states one size and the pixels fit in memory; else as it is."""
     shape = source.shape("image")
     if len(shape) != 3 or None in shape or shape[2] not in (1, 3):
@@ -247,7 +247,7 @@ def as_arrays(source: TfdsSource | RecordSource) -> Source:
     images = np.empty((len(source), height, width, channels), np.uint8)
 
     def decode(encoded: tf.Tensor) -> tf.Tensor:
-        return tf.ensure_shape(pixels(encoded, channels), [height, width, channels])
+        return tf.ensure_shape(pixels(encoded, channels, max_pixels), [height, width, channels])
 
     def batch(numbers: tf.Tensor) -> tf.Tensor:
         # an element of tf.data costs more than a small image: a batch of them is decoded in each call

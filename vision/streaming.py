@@ -76,7 +76,7 @@ def stream_images(data: ImageData) -> Splits:
 
 def _statistics(train: StreamSource, data: ImageData, size: tuple[int, int], channels: int) -> tuple[list[float], list[float], int]:
     def sums(example: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-        wide = tf.cast(decode_image(example["image"], size, channels, data.resize), tf.int64)
+        wide = tf.cast(decode_image(example["image"], size, channels, data.resize, max_pixels=data.max_pixels), tf.int64)
         return tf.reduce_sum(wide, [0, 1]), tf.reduce_sum(wide * wide, [0, 1])
 
     dataset = train.dataset(data.split_seed).take(STATISTICS).map(sums, num_parallel_calls=tf.data.AUTOTUNE)

@@ -75,10 +75,19 @@ def _names(there: list[str], roles: dict[str, str], short: dict[str, str], split
 
 
 def _load(file: np.lib.npyio.NpzFile, path: Path, names: dict[str, str]) -> Arrays:
-    values = {}
+    from pipelines.data.cache import free_memory
+
+    values, room = {}, free_memory()
     for role, name in names.items():
         try:
+            member = file.zip.NameToInfo.get(f"{name}.npy") if file.zip else None
+            room -= member.file_size if member else 0  # no more than that is unpacked
+            if room < 0:
+                raise MemoryError
             values[role] = file[name]
+        except MemoryError as error:
+            raise DataError(f"{path}: array {name!r} is larger, by its header, than the free memory; give the data as files and a table, "
+                            "which are read one by one") from error
         except ValueError as error:
             raise DataError(f"{path}: array {name!r} holds Python objects (or is no array), which would have to be unpickled, and that "
                             "can run code; save it as a plain numeric or text array") from error

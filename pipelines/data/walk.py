@@ -95,6 +95,8 @@ def files_of(folder: str | Path, suffixes: Collection[str]) -> list[Path]:
     Raises:
         DataError: the folder holds something of such a name that is no regular file.
     """
+    if not Path(folder).is_dir():
+        return []
     passed = PassedOver()
     found = [path for path in files_below(Path(folder), passed) if path.suffix.lower() in suffixes]
     refuse_special(passed, suffixes)

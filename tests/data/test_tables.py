@@ -53,7 +53,7 @@ def test_what_cannot_be_read_is_named_by_line(tmp_path, name, content, message):
 def test_no_such_file(tmp_path):
     with pytest.raises(DataError, match=r"absent.csv does not exist"):
         read_table(tmp_path / "absent.csv")
-    with pytest.raises(DataError, match="is not a file"):
+    with pytest.raises(DataError, match="is a folder; name a file"):
         read_table(tmp_path)
 
 

@@ -1,0 +1,153 @@
+"""Small files that would take all memory: refused by their headers, in every way in which they are read."""
+
+import io
+import struct
+import wave
+import zlib
+
+import numpy as np
+import pytest
+import soundfile
+import tensorflow as tf
+from PIL import Image
+
+from pipelines.data.arrays import read_npz
+from pipelines.errors import DataError
+from speech import audio
+from speech.listen import recording
+from speech.recorded import file_lengths, files_loader
+from speech.settings import CommandData
+from tests.speech.made import tone, write
+from tests.vision.made import encoded, picture
+from vision.decode import decode_image, pixels
+from vision.examine import examine
+from vision.headers import image_header
+
+KEY = tf.constant([1, 2])
+KINDS = ["JPEG", "PNG", "GIF", "BMP", "WEBP"]
+
+
+def promised(content: bytes, width: int, height: int) -> bytes:
+    """An image file whose header promises another size."""
+    data = bytearray(content)
+    if data[:2] == b"\xff\xd8":
+        at = next(place for place in range(2, len(data)) if data[place] == 0xFF and data[place + 1] in (0xC0, 0xC2))
+        struct.pack_into(">HH", data, at + 5, height, width)
+    elif data[:4] == b"\x89PNG":
+        struct.pack_into(">II", data, 16, width, height)
+        struct.pack_into(">I", data, 29, zlib.crc32(data[12:29]))
+    elif data[:4] == b"GIF8":
+        struct.pack_into("<HH", data, 6, width, height)
+    elif data[:2] == b"BM":
+        struct.pack_into("<ii", data, 18, width, -height)
+    else:
+        struct.pack_into("<HH", data, 26, width, height)
+    return bytes(data)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_image_of_too_many_pixels_is_not_decoded(kind):
+    content = encoded(picture(), kind)
+    width, height, _ = image_header(content)
+    decode = tf.function(lambda raw: decode_image(raw, (8, 8), 3, max_pixels=width * height))
+    crop = tf.function(lambda raw: decode_image(raw, (8, 8), 3, crop_key=KEY, area=(0.1, 1.0), max_pixels=width * height))
+    for way in (decode, crop):
+        assert way(tf.constant(content)).shape == (8, 8, 3)
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"too large: 864 pixels are allowed \(data.max_pixels\)"):
+            way(tf.constant(promised(content, width, height + 1)))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="64,000,000 pixels are allowed"):
+        pixels(tf.constant(promised(content, 16_000, 16_000)), 3)
+
+
+@pytest.mark.parametrize("lossless", [False, True])
+def test_every_kind_of_webp(lossless):
+    for mode in ("RGB", "RGBA"):
+        content = encoded(Image.fromarray(picture()).convert(mode), "WEBP", lossless=lossless)
+        assert pixels(tf.constant(content), 3, 24 * 36).shape == (24, 36, 3)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="pixels are allowed"):
+            pixels(tf.constant(content), 3, 24 * 36 - 1)
+
+
+def test_check_says_how_large_an_image_is(tmp_path):
+    from pipelines.data.files import FileSource
+
+    (tmp_path / "a.png").write_bytes(encoded(picture(), "PNG"))
+    (tmp_path / "b.jpg").write_bytes(promised(encoded(picture(), "JPEG"), 20_000, 20_000))
+    seen = examine(FileSource([tmp_path / "a.png", tmp_path / "b.jpg"], key="image"))
+    assert seen.bad == [(1, "20000 x 20000 px, and 64,000,000 pixels are allowed (data.max_pixels)")]
+
+
+def test_transparency_is_laid_on_white_exactly():
+    values = np.stack(np.meshgrid(np.arange(256), np.arange(256)), -1).astype(np.uint8)
+    image = values[..., [0, 0, 0, 1]]
+    got = pixels(tf.constant(encoded(Image.fromarray(image, "RGBA"), "PNG")), 1).numpy()[..., 0]
+    wide = image.astype(int)
+    assert np.array_equal(got, (wide[..., 0] * wide[..., 3] + 255 * (255 - wide[..., 3]) + 127) // 255)
+
+
+def wav(rate: int, samples: int, *, channels: int = 1, data_size: int | None = None) -> bytes:
+    """A WAV file of silence, whose header may promise another size."""
+    made = io.BytesIO()
+    with wave.open(made, "wb") as file:
+        file.setnchannels(channels)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(bytes(2 * samples * channels))
+    content = bytearray(made.getvalue())
+    if data_size is not None:
+        struct.pack_into("<I", content, 40, data_size)
+    return bytes(content)
+
+
+def flac(frames: int, **options) -> bytes:
+    """A FLAC file of a second of silence, whose header promises `frames`."""
+    made = io.BytesIO()
+    soundfile.write(made, np.zeros(8000, np.int16), 8000, format="FLAC", **options)
+    content = bytearray(made.getvalue())
+    content[21] = content[21] & 0xF0 | frames >> 32
+    struct.pack_into(">I", content, 22, frames & 0xFFFFFFFF)
+    return bytes(content)
+
+
+HOSTILE = {
+    "a header of 1 Hz": (wav(1, 100_000), "says 1 Hz; 1,000 to 768,000"),
+    "24 hours promised, 1 s there": (wav(16_000, 16_000, data_size=24 * 3600 * 32_000), "breaks off: 1.00 s of the 86400.00 s"),
+    "hours of silence": (wav(1000, 601_000), "lasts 601 s by its header, over the 600 s"),
+    "100 channels": (wav(8000, 100, channels=100), "says 100 channels; 64 at most"),
+    "2^36 samples": (flac((1 << 36) - 1), "by its header, over the 600 s"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_recordings(name, tmp_path):
+    content, words = HOSTILE[name]
+    path = tmp_path / "x.wav"
+    path.write_bytes(content)
+    data = CommandData(source="folder", path=str(tmp_path))
+    for read in (lambda: audio.read(content, 16_000), lambda: audio.read(path, 16_000), lambda: files_loader([(path, 0.0, None)], data)(0)):
+        with pytest.raises(DataError, match=words):
+            read()
+    assert file_lengths([(path, 0.0, None)], data)[0] in (0, 16_000)
+
+
+def test_a_recorder_that_wrote_to_a_pipe_is_believed():
+    for size in (0xFFFFFFFF, 0x7FFFF000, 0x80000000, 0xFFFFFFFF - 36):
+        assert len(audio.read(wav(8000, 8000, data_size=size), 8000)) == 8000
+
+
+def test_parts_of_long_files_are_read_and_long_files_in_stretches(tmp_path):
+    whole = tone(3.0)
+    path = write(tmp_path / "long.flac", whole)
+    data = CommandData(source="folder", path=str(tmp_path), rate=8000, max_seconds=0.7)
+    with pytest.raises(DataError, match=r"lasts 3 s by its header, over the 0\.7 s"):
+        files_loader([(path, 0.0, None)], data)(0)
+    assert len(files_loader([(path, 2.0, 0.5)], data)(0)) == 4000
+    assert np.array_equal(np.concatenate(list(recording(path, data))), audio.read(path, 8000))
+
+
+def test_an_array_of_a_few_kilobytes_that_fills_the_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("pipelines.data.cache.free_memory", lambda: 1_000_000)
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, image=np.zeros((2000, 32, 32), np.uint8), label=np.zeros(2000, np.int64))
+    with pytest.raises(DataError, match="array 'image' is larger, by its header, than the free memory"):
+        read_npz(path, {"image": "image", "label": "label"}, {}, settings={"image": "data.image_key", "label": "data.label_key"})
