@@ -110,7 +110,7 @@ def _others(image: tf.Tensor, head: tf.Tensor, channels: int, most: int) -> dict
     """The branches other than JPEG. The rare ones are calls that are not inlined: dead operations cost time on every image."""
     return {
         PNG: lambda: _png(limited(image, png_area(head), most), head, channels),
-        GIF: lambda: _gif(limited(image, gif_area(head), most), channels),
+        GIF: lambda: _gif(image, head, channels, most),
         BMP: lambda: _bmp(limited(image, bmp_area(head), most), head, channels),
         WEBP: lambda: _webp(limited(image, webp_area(head), most), head, channels),
         OTHER: lambda: _refused(image, channels),
@@ -133,7 +133,8 @@ def _jpeg(image: tf.Tensor, head: tf.Tensor, channels: int) -> tf.Tensor:
 
 
 @rare
-def _gif(image: tf.Tensor, channels: int) -> tf.Tensor:
+def _gif(image: tf.Tensor, head: tf.Tensor, channels: int, most: int) -> tf.Tensor:
+    image = limited(image, gif_area(image, head, most), most)
     return _channels(tf.ensure_shape(tf.io.decode_image(image, channels=3, expand_animations=False), [None, None, 3]), channels)
 
 

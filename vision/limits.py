@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from vision.settings import MAX_PIXELS as MAX_PIXELS
 
+FRAMES = 4  # times the pixels of an image that all frames of a GIF may have, at a byte each
 TOO_MANY = "pixels are allowed (data.max_pixels)"  # in every such message
 
 
@@ -32,9 +33,45 @@ def png_area(head: tf.Tensor) -> tf.Tensor:
     return _big(head, 16) * _big(head, 20)
 
 
-def gif_area(head: tf.Tensor) -> tf.Tensor:
-    """Of the screen, on which the frames are drawn."""
-    return _little(head, 6, 2) * _little(head, 8, 2)
+def gif_area(image: tf.Tensor, head: tf.Tensor, most: int) -> tf.Tensor:
+    """Of the screen or the largest frame, or what all frames together come to in memory, since the decoder reads every one.
+
+    Each frame states its own size, which need not fit the screen. Its header stands behind a byte of 0, or first; where none that may be
+    one is too large, nothing is. Else the file is walked through block by block.
+    """
+    data = tf.cast(tf.io.decode_raw(tf.strings.join([image, b"\0" * 16]), tf.uint8), tf.int64)
+    first = 13 + _colours(head[10])
+    places = tf.range(1, tf.size(data, tf.int64) - 15)
+    may_be = (data[1:-15] == 0x2C) & ((data[:-16] == 0) | (places == first))
+    at = tf.boolean_mask(places, may_be)
+    areas = (tf.gather(data, at + 5) + 256 * tf.gather(data, at + 6)) * (tf.gather(data, at + 7) + 256 * tf.gather(data, at + 8))
+    largest, total = tf.reduce_max(tf.concat([areas, [0]], 0)), tf.reduce_sum(areas)
+    suspicious = (largest > most) | (total > FRAMES * most)
+    frames = tf.cond(suspicious, lambda: _walked(data, first), lambda: tf.constant(0, tf.int64))
+    return tf.maximum(_little(head, 6, 2) * _little(head, 8, 2), frames)
+
+
+def _walked(data: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
+    """The largest frame's area, or the share of all that counts, of a GIF file's bytes (int64, 16 zeros behind them)."""
+    last = tf.size(data, tf.int64) - 16
+
+    def step(at: tf.Tensor, inside: tf.Tensor, going: tf.Tensor, largest: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        here = data[at:at + 10]
+        frame = ~inside & (here[0] == 0x2C)
+        area = tf.where(frame, (here[5] + 256 * here[6]) * (here[7] + 256 * here[8]), 0)
+        skip = tf.where(inside, here[0] + 1, tf.where(frame, 11 + _colours(here[9]), 2))
+        going = inside | frame | (here[0] == 0x21)
+        return tf.minimum(at + skip, last), ~inside | (here[0] > 0), going, tf.maximum(largest, area), total + area
+
+    zero, yes = tf.constant(0, tf.int64), tf.constant(True)
+    found = tf.while_loop(lambda at, inside, going, largest, total: going & (at < last), step, [first, ~yes, yes, zero, zero])
+    return tf.maximum(found[3], found[4] // FRAMES)
+
+
+def _colours(flags: tf.Tensor) -> tf.Tensor:
+    """Bytes of the table of colours that a GIF's flags announce, int64."""
+    flags = tf.cast(flags, tf.int64)
+    return tf.where(flags >= 128, 3 * tf.bitwise.left_shift(tf.constant(2, tf.int64), flags % 8), 0)
 
 
 def bmp_area(head: tf.Tensor) -> tf.Tensor:

@@ -68,6 +68,27 @@ def test_every_kind_of_webp(lossless):
             pixels(tf.constant(content), 3, 24 * 36 - 1)
 
 
+def test_frames_of_a_gif_that_are_larger_than_its_screen_or_too_many():
+    content = bytearray(encoded(picture(), "GIF"))
+    first = content.index(b"\x2c" + bytes(4) + struct.pack("<HH", 36, 24))
+    struct.pack_into("<HH", content, first + 5, 30_000, 30_000)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="pixels are allowed"):
+        pixels(tf.constant(bytes(content)), 3)
+    frames = [Image.fromarray(picture(seed)) for seed in range(10)]
+    moving = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    for most, fits in ((24 * 36 * 10 // 4, True), (24 * 36 * 10 // 4 - 1, False)):
+        if fits:
+            assert pixels(tf.constant(moving), 3, most).shape == (24, 36, 3)
+        else:
+            with pytest.raises(tf.errors.InvalidArgumentError, match="pixels are allowed"):
+                pixels(tf.constant(moving), 3, most)
+    # what only looks like a frame's header is none: within the data of a comment
+    comment = b"!\xfe\x0b\x00\x2c\0\0\0\0\xff\xff\xff\xff\0\0"
+    still = encoded(picture(), "GIF")
+    first = still.index(b"\x2c" + bytes(4) + struct.pack("<HH", 36, 24))
+    assert np.array_equal(pixels(tf.constant(still[:first] + comment + still[first:]), 3), pixels(tf.constant(still), 3))
+
+
 def test_check_says_how_large_an_image_is(tmp_path):
     from pipelines.data.files import FileSource
 
