@@ -31,7 +31,7 @@ class ImageData(Data):
     channels: Literal[1, 3] | None = setting(None, "1 grey, 3 colour; default: the data's own")
     max_pixels: int = setting(
         MAX_PIXELS, "an image of more pixels by its header is refused before it is decoded, in training, judging and serving alike: each "
-        "image decoded at the same time takes 6 bytes of memory a pixel, with transparency 25", unit="px", ge=1)
+        "image decoded at the same time takes 6 bytes of memory a pixel, with transparency 20", unit="px", ge=1)
 
 
 class Cnn(Section):
