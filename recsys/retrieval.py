@@ -6,6 +6,7 @@ import keras_rs
 import numpy as np
 import tensorflow as tf
 
+from pipelines.data.held import Held
 from pipelines.data.source import ArraySource, Source, Tensors
 from recsys.catalogue import Catalogue
 from recsys.features import unused
@@ -33,7 +34,7 @@ class RetrievalTask(ListTask):
         # train events stand first among those stored of a user
         at = stored.offsets[users] + np.arange(len(users)) - train.offsets[users]
         self._sampler = Sampler(made.counts, self.experiment.loss.power)
-        self._shares = (made.counts / max(1, made.counts.sum())).astype(np.float32)
+        self._shares = Held((made.counts / max(1, made.counts.sum())).astype(np.float32))
         arrays = {"user": users, "item": train.items, "at": at.astype(np.int64)}
         return ArraySource(arrays, title=made.log.place, fingerprint=f"{made.log.digest}-events-{len(users)}"), {}
 
@@ -55,7 +56,7 @@ class RetrievalTask(ListTask):
         items = tf.pad(items, [[0, -tf.size(items) % unit]])
         inputs = {"user": examples["user"], "positive": items, "at": examples["at"]}
         # how probably an item is in a batch: the rarer, the more its being there says
-        share = tf.minimum(tf.gather(tf.constant(self._shares), items), 1.0 - 1e-6)
+        share = tf.minimum(tf.gather(self._shares.tensor(), items), 1.0 - 1e-6)
         present = tf.math.log(tf.maximum(-tf.math.expm1(tf.cast(batch, tf.float32) * tf.math.log1p(-share)), 1e-12))
         correction = present if self.experiment.loss.correction else tf.zeros_like(present)
         targets = {

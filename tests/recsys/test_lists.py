@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from recsys.lookup import NO_ID, finder, ids_of
 from recsys.models.lists import recommend
-from recsys.sampling import Sampler
+from recsys.sampling import PLACES, Sampler, stops
 from recsys.users import packed, unpacked
 
 BATCH, ITEMS, WIDTH, K = 7, 53, 8, 6
@@ -107,6 +107,23 @@ def test_the_sampler_draws_as_it_says():
     drawn = sampler.draw(20_000, tf.constant([1, 2])).numpy()
     np.testing.assert_allclose(np.bincount(drawn, minlength=4) / 20_000, sampler.shares, atol=0.015)
     np.testing.assert_allclose(sampler.log_share(tf.constant([1, 3])).numpy(), np.log([10 / 16, 5 / 16]), rtol=1e-5)
+
+
+def test_every_item_of_a_large_catalogue_can_be_drawn():
+    """Ten million, some a million times as frequent as others: each has places of its own, in proportion to its share."""
+    counts = np.zeros(10_000_001, np.int64)
+    counts[1::1000] = 1_000_000
+    found = stops(Sampler(counts, 1.0).shares)
+    sizes = np.diff(found, prepend=0, append=PLACES)
+    assert len(sizes) == 10_000_000 and sizes.min() > 0
+    odds = counts[1:] + 1.0
+    assert np.abs(sizes / PLACES * odds.sum() / odds - 1.0).max() < 1e-4
+
+
+def test_draws_reach_both_ends_and_no_further():
+    for items in (1, 2, 5):
+        drawn = Sampler(np.zeros(items + 1, np.int64), 0.0).draw(500, tf.constant([3, 4])).numpy()
+        assert sorted(set(drawn)) == list(range(1, items + 1)) and drawn.dtype == np.int32
 
 
 @pytest.mark.parametrize("seen_too", [False, True])
