@@ -5,10 +5,12 @@ Logits are [batch, steps, tokens + 1] with the blank last. Found tokens are numb
 
 import tensorflow as tf
 
+from pipelines.training.compiling import for_xla
 
-def compiled() -> bool:
-    """Whether steps are compiled by XLA, which has none of TensorFlow's own operations for processors."""
-    return bool(tf.config.list_logical_devices("GPU"))
+
+def portable() -> bool:
+    """Whether what is traced now is compiled by XLA or runs on a GPU: TensorFlow's own operations are for processors alone."""
+    return for_xla() or bool(tf.config.list_logical_devices("GPU"))
 
 
 def loss(logits: tf.Tensor, steps: tf.Tensor, tokens: tf.Tensor, counts: tf.Tensor, *, xla: bool | None = None) -> tf.Tensor:
@@ -19,7 +21,7 @@ def loss(logits: tf.Tensor, steps: tf.Tensor, tokens: tf.Tensor, counts: tf.Tens
         steps: [batch] int32, each recording's own.
         tokens: [batch, most] int32, numbered from 0; anything behind the counts.
         counts: [batch] int32.
-        xla: which of two implementations; default: by the devices.
+        xla: which of two implementations; default: by what is traced.
     """
     most = tf.shape(tokens)[1]
     there = tf.range(most)[None] < counts[:, None]
@@ -28,7 +30,7 @@ def loss(logits: tf.Tensor, steps: tf.Tensor, tokens: tf.Tensor, counts: tf.Tens
     silent = possible & (counts == 0)  # written by blanks alone, for which the operations have no answer
     spoken = possible & (counts > 0)
     some = tf.where(spoken, counts, 1)
-    if compiled() if xla is None else xla:
+    if portable() if xla is None else xla:
         losses = tf.nn.ctc_loss(tf.where(there, tokens, 0), logits, some, tf.maximum(steps, 1), logits_time_major=False, blank_index=-1)
     else:
         labels = tf.RaggedTensor.from_tensor(tokens, lengths=some).to_sparse()
@@ -118,11 +120,11 @@ def errors(found: tf.Tensor, tokens: tf.Tensor, counts: tf.Tensor, *, xla: bool 
     Args:
         found: [batch, any] int32, from 1, filled up with 0.
         tokens: [batch, most] int32, from 0, anything behind the counts.
-        xla: which of two implementations; default: by the devices.
+        xla: which of two implementations; default: by what is traced.
     """
     most = tf.shape(tokens)[1]
     truth = tf.where(tf.range(most)[None] < counts[:, None], tokens + 1, 0)
-    if not (compiled() if xla is None else xla):
+    if not (portable() if xla is None else xla):
         return tf.edit_distance(tf.sparse.from_dense(found), tf.sparse.from_dense(truth), normalize=False)
     columns = tf.range(most + 1)[None]
     start = tf.tile(columns, [tf.shape(found)[0], 1])

@@ -14,6 +14,7 @@ from pipelines.files import whole_folder
 from pipelines.inside import held
 from pipelines.serving.answers import class_names, respond
 from pipelines.serving.load import LoadedRun
+from pipelines.training.compiling import without_cudnn
 
 SIGNATURE = "serving_default"
 
@@ -35,7 +36,8 @@ class Served(tf.Module):
     def signature(self) -> Any:
         """The function for raw_spec, traced."""
         specs = {name: tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in self._run.task.raw_spec().items()}
-        made = self.answer.get_concrete_function(**specs)
+        with without_cudnn(self._run.model):  # made on a GPU, it must run on a processor
+            made = self.answer.get_concrete_function(**specs)
         self.values = list(made.variables)  # those that it reads, and bare ones, so that nothing of Keras is in the saved object graph
         return made
 

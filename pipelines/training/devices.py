@@ -1,5 +1,6 @@
 """Which devices, precision and compiler a run uses, chosen once and recorded with the run."""
 
+import dataclasses
 import functools
 import os
 import platform
@@ -13,6 +14,7 @@ import tensorflow as tf
 from pipelines.config.schema import Train
 from pipelines.errors import ConfigError
 from pipelines.probe import FASTER
+from pipelines.training import compiling
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,20 @@ def prepare(train: Train, *, precision: str | None = None) -> Machine:
     keras.config.set_dtype_policy("float32" if chosen == "float32" else f"mixed_{chosen}")
     xla = train.xla == "on" or (train.xla == "auto" and on_gpu and not train.deterministic)
     return Machine(strategy, names, chosen, xla, tuple(notes))
+
+
+def for_model(machine: Machine, model: keras.Model) -> Machine:
+    """The machine as it trains this model: without XLA where a layer cannot be compiled, and that in its notes.
+
+    On a GPU such a layer is an LSTM or GRU that cuDNN computes in one call for all its time steps. Compiled in cuDNN's place would be a
+    loop of some small kernels for each time step, and the layer is most of such a model's work: so the layer stays and XLA goes.
+    """
+    layers = compiling.obstacles(model) if machine.xla else []
+    if not layers:
+        return machine
+    named = f"{', '.join(layers[:3])}{' and others' if len(layers) > 3 else ''}"
+    note = f"not compiled by XLA, which cannot compile a layer as this device computes it ({named}): train.xla has no effect here"
+    return dataclasses.replace(machine, xla=False, notes=(*machine.notes, note))
 
 
 @functools.cache

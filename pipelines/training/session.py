@@ -89,6 +89,7 @@ def assemble(
     decode = None if task.stored_decoded else task.decode
     with machine.strategy.scope():
         model = task.model()
+        machine = devices.for_model(machine, model)
         weights = list(model.trainable_variables)
         freezing = [Unfreeze(train.freeze, model)] if train.freeze else []
         optimizer = optimizers.make(train.optimizer, weights)

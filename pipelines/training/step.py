@@ -18,6 +18,7 @@ from pipelines.config.schema import Clip, Train
 from pipelines.data import order
 from pipelines.data.input import Feed, StreamFeed
 from pipelines.task import Task
+from pipelines.training import compiling
 from pipelines.training.devices import Machine
 from pipelines.training.norm import norms, of_this_batch_alone, rising
 from pipelines.training.schedules import learning_rate
@@ -70,9 +71,9 @@ class Step:
 
     def retrace(self) -> None:
         """Compiles anew, after layers were frozen or unfrozen."""
-        self._gradients = tf.function(self._gradients_of_micro_batch, jit_compile=self.machine.xla, autograph=False)
+        self._gradients = compiling.function(self._gradients_of_micro_batch, xla=self.machine.xla)
         # an update is a few passes over all weights; fused into one it costs half, on CPUs too. Muon's is matrix products.
-        fuse = self.machine.xla or (self.train.xla == "auto" and not self.train.deterministic and type(self.optimizer).__name__ != "Muon")
+        fuse = self.machine.xla or (self.train.xla != "off" and not self.train.deterministic and type(self.optimizer).__name__ != "Muon")
         self._apply = tf.function(self._apply_gradients, jit_compile=fuse, autograph=False)
         self._run = tf.function(self._run_steps, autograph=False)
         self._changed: list[int] = []

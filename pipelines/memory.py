@@ -1,0 +1,72 @@
+"""Memory that this process may still take, and the share of it that data may be kept in. Imports no TensorFlow."""
+
+import contextlib
+import os
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+SHARE = 0.25  # of free memory for all data that a machine's trainings keep
+WORKERS = "QUARTET_WORKERS"  # environment: trainings that share this machine, as a search says it to each of them
+
+_GROUPS = Path("/sys/fs/cgroup")
+_OWN = Path("/proc/self/cgroup")
+_held: dict[int, int] = {}  # id of what is kept -> its bytes
+
+
+def room() -> int:
+    """Bytes that this process may keep beside what it has kept: one budget for all of a run's data, and this process's part of it."""
+    held = sum(_held.values())
+    return max(0, int((free() + held) * SHARE) // workers() - held)
+
+
+def hold(owner: Any, size: int) -> None:
+    """Counts `size` bytes against the budget for as long as `owner` lives."""
+    _held[id(owner)] = size
+    weakref.finalize(owner, _held.pop, id(owner), None)
+
+
+def workers() -> int:
+    """Trainings that share this machine's memory, this one among them."""
+    with contextlib.suppress(ValueError):
+        return max(1, int(os.environ.get(WORKERS, "1")))
+    return 1
+
+
+def free() -> int:
+    """Bytes that this process may still take: the system's, or what is left of its control groups' limits, whichever is least."""
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    with contextlib.suppress(OSError, StopIteration, ValueError), open("/proc/meminfo", encoding="ascii") as file:
+        found = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
+    return max(0, min([found, *_left()]))
+
+
+def _left() -> Iterator[int]:
+    """Bytes left of the limit of each control group, version 1 or 2, that this process stands in."""
+    for folder in _groups():
+        for limit, used, cache in (("memory.max", "memory.current", "inactive_file"),
+                                   ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")):
+            with contextlib.suppress(OSError, ValueError):
+                most = int((folder / limit).read_text(encoding="ascii"))  # "max", no limit, is no number
+                taken = int((folder / used).read_text(encoding="ascii"))
+                with contextlib.suppress(OSError):  # pages of files count as used, and are given up when they are needed
+                    stat = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
+                    taken -= int(stat.get(cache, 0))
+                yield most - taken
+
+
+def _groups() -> Iterator[Path]:
+    """This process's control groups for memory and those around them, from the inside out."""
+    lines = []
+    with contextlib.suppress(OSError):
+        lines = [line.split(":", 2) for line in _OWN.read_text(encoding="utf-8").splitlines()]
+    roots = {_GROUPS: "/", _GROUPS / "memory": "/"}  # in a container they are its own, whatever its path outside
+    for _, controllers, path in (line for line in lines if len(line) == 3):
+        if not controllers:
+            roots[_GROUPS] = path
+        elif "memory" in controllers.split(","):
+            roots[_GROUPS / "memory"] = path
+    for root, path in roots.items():
+        inner = root / path.strip("/")
+        yield from (inner, *inner.parents[:len(inner.parts) - len(root.parts)])

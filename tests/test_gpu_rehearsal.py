@@ -1,0 +1,102 @@
+"""A rehearsal of GPUs on a processor: a step of every model is compiled by XLA, with the choices that Keras makes on a GPU.
+
+A GPU is rare where tests run, and what fails there fails at step 1 of everybody's training.
+"""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from typing import get_args
+
+import pytest
+import yaml
+
+from pipelines.config.domains import tasks
+from tests.finished_run import ROOT, environment
+from tests.nlp.test_pretrained import PRESET
+from tests.test_contract import MADE
+
+COMMANDS, TRANSCRIPTION = "speech/quickstart", "speech/yes_no_ctc"
+FEW, WORDS = ("data.limit=40",), "tokens={name: words}"
+SPOKEN = (*FEW, "data.source=synthetic", "data.name=null", "data.words=[]", "data.test_last=null", "data.test=0.2",
+          "tokens.unit=characters")
+RANKING = f"task: recsys.ranking{MADE}model: {{width: 4, hidden: [8]}}"
+RETRIEVAL = f"task: recsys.retrieval{MADE}model: {{name: towers, width: 8, history: 5}}"
+
+# task/model, and where a model has parts of its own further ones: (experiment, overrides)
+CASES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "vision.classification/cnn": ("vision/digits", (*FEW, "model={name: cnn, widths: [4, 4], hidden: 8, dropout: 0.2, batch_norm: true}",
+                                                    "augment={flip: true, shift: 1, erase: 2, mixup: 0.2}")),
+    "vision.classification/residual": ("vision/digits", (*FEW, "model={name: residual, depth: 1, widths: [4]}")),
+    "vision.classification/fast": ("vision/digits", (*FEW, "model={name: fast, widths: [8]}")),
+    "vision.classification/vit": ("vision/digits", (*FEW, "model={name: vit, depth: 1, width: 8, heads: 2}")),
+    "vision.classification/application": ("vision/digits", (*FEW, "data.image_size=32",
+                                                            "model={name: application, architecture: MobileNet}")),
+    "speech.commands/ds_cnn": (COMMANDS, (*FEW, "model={name: ds_cnn, width: 4, depth: 1}")),
+    "speech.commands/broadcast": (COMMANDS, (*FEW, "model={name: broadcast, width: 4, depth: [1, 1, 1, 1]}")),
+    "speech.transcription/quartz": (TRANSCRIPTION, (*SPOKEN, "model={name: quartz, width: 8, kernels: [3], repeat: 1, stride: 4}")),
+    "speech.transcription/conformer": (TRANSCRIPTION, (*SPOKEN, "model={name: conformer, width: 16, depth: 1, heads: 2, kernel: 3}")),
+    "nlp.classification/bag": ("nlp/quickstart", (*FEW, "tokens={name: hashed, buckets: 64}", "model={name: bag, width: 4, hidden: 4}")),
+    "nlp.classification/cnn": ("nlp/quickstart", (*FEW, WORDS, "model={name: cnn, width: 4, kernels: [2], filters: 4}")),
+    "nlp.classification/lstm": ("nlp/quickstart", (*FEW, WORDS, "model={name: lstm, width: 4, units: 4}")),
+    "nlp.classification/transformer": ("nlp/quickstart", (*FEW, WORDS, "model={name: transformer, width: 4, depth: 1, heads: 2}")),
+    "nlp.classification/pretrained": ("nlp/quickstart", (*FEW, "model={name: pretrained, preset: PRESET, limit: 8}")),
+    "recsys.sequential/sasrec": ("recsys/quickstart", ("model={name: sasrec, length: 5, width: 4, taste: true}",)),
+    "recsys.sequential/sasrec sampled": ("recsys/quickstart", ("model={name: sasrec, length: 5, width: 4}",
+                                                               "loss={name: sampled, negatives: 8}")),
+    "recsys.sequential/gru": ("recsys/quickstart", ("model={name: gru, length: 5, width: 4}",)),
+    "recsys.retrieval/towers": (RETRIEVAL, ("loss={negatives: 8, hard: 4}",)),
+    "recsys.ranking/dcn": (RANKING, ("model.name=dcn", "model.history=5")),
+    "recsys.ranking/dlrm": (RANKING, ("model.name=dlrm",)),
+}
+BY_CUDNN = {"nlp.classification/lstm", "recsys.sequential/gru"}
+
+
+def shipped() -> set[str]:
+    """task/model of every shipped experiment."""
+    found = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in sorted((ROOT / "configs").glob("*/*.yaml"))]
+    return {f"{one['task']}/{one['model'].get('name', 'towers')}" for one in found}
+
+
+def registered() -> set[str]:
+    """task/model of every model that an experiment may name."""
+    from pipelines.config.domains import experiment_class
+
+    found = set()
+    for task in tasks():
+        models = experiment_class(task).model_fields["model"].annotation
+        found |= {f"{task}/{get_args(model.model_fields['name'].annotation)[0]}" for model in get_args(models) or (models,)}
+    return found
+
+
+def test_every_model_is_rehearsed():
+    assert registered() == {name.partition(" ")[0] for name in CASES}
+    assert shipped() <= registered()
+
+
+@pytest.fixture(scope="module")
+def rehearsed(tmp_path_factory) -> dict[str, dict]:
+    """Name -> what came of it; all in one process, so that TensorFlow is imported once."""
+    folder, cases = tmp_path_factory.mktemp("rehearsal"), dict(CASES)
+    if all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text")):
+        subprocess.run([sys.executable, "-c", PRESET, str(folder)], check=True, capture_output=True, timeout=300, env=environment())
+    else:
+        del cases["nlp.classification/pretrained"]
+    given = json.dumps(cases).replace("PRESET", str(folder))
+    done = subprocess.run([sys.executable, "-m", "tests.rehearsal"], input=given, capture_output=True, encoding="utf-8", cwd=ROOT,
+                          timeout=900, check=False, env=environment())
+    assert done.returncode == 0, done.stderr[-3000:]
+    return {line["name"]: line for line in map(json.loads, done.stdout.splitlines())}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_step_is_compiled_or_known_not_to_be(rehearsed, name):
+    if name not in rehearsed:
+        pytest.skip("needs the extra `pretrained` (keras-hub, tensorflow-text): what it tests is not tested here")
+    found = rehearsed[name]
+    assert found["error"] is None, found["error"]
+    assert found["xla"] == (name not in BY_CUDNN)
+    if name in BY_CUDNN:
+        assert found["cudnn"] and "XLA" in found["note"]
+        assert not found["served with cudnn"]  # a processor must be able to run it
