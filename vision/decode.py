@@ -305,5 +305,21 @@ def _fit(image: tf.Tensor, size: tuple[int, int], resize: Resize) -> tf.Tensor:
 
 
 def _scaled(image: tf.Tensor, size: tuple[int, int] | tf.Tensor) -> tf.Tensor:
-    scaled = tf.image.resize(image, size, "bilinear", antialias=True)
-    return tf.cast(tf.clip_by_value(tf.round(scaled), 0.0, 255.0), tf.uint8)
+    """Antialiased bilinear, as tf.image.resize and Pillow have it: the rows, then the columns as rows of the transposed image.
+
+    In one operation TensorFlow walks the columns pixel by pixel, which takes more than twice the time.
+    """
+    down = _rows(image, size[0])
+    across = _rows(tf.transpose(down, [1, 0, 2]), size[1])
+    # the weights of a pixel sum to 1, so nothing leaves 0 .. 255
+    return tf.cast(tf.transpose(across, [1, 0, 2]) + 0.5, tf.uint8)
+
+
+def _rows(image: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
+    """[h, w, c] scaled to [count, w, c] float32. Each row is one wide pixel, so that it is added up as a vector."""
+    shape = tf.shape(image)
+    wide = tf.reshape(image, tf.stack([1, shape[0], 1, -1]))
+    scale = tf.stack([tf.cast(count / shape[0], tf.float32), 1.0])
+    scaled = tf.raw_ops.ScaleAndTranslate(images=wide, size=tf.stack([count, 1]), scale=scale, translation=tf.zeros([2]),
+                                          kernel_type="triangle", antialias=True)
+    return tf.reshape(scaled, tf.stack([count, shape[1], image.shape[2]]))
