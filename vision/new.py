@@ -3,6 +3,7 @@
 The choices are starting points that train in reasonable time on two cores; each says in a comment what else there is.
 """
 
+import math
 from pathlib import Path
 from statistics import median
 
@@ -10,10 +11,12 @@ from pipelines.config.new import Draft, Entry, section
 from pipelines.errors import DataError
 from vision.look import Seen, look
 
-_EDGES = (32, 48, 64, 96, 128, 160, 192, 224)  # px; sizes in use
-_SMALL = 64  # px, the largest edge for the models written for small images
-_UNEVEN = 5.0  # largest class over smallest from which the loss weighs classes
+_EDGES = (32, 48, 64, 96)  # px; sizes in use
+_SMALL, _LARGE = 64, 160  # px: images up to the first are seen as they are; from the second on, the model sees 96 px
+_UNEVEN = 5.0  # largest class over smallest from which it is said
 _FEWEST = 10  # images without which there is nothing to divide
+_PASSES = 1500.0  # epochs times the root of the number of images, so that steps grow with the root of the data
+_PIXELS = 4.5e8  # pixels of all epochs that `fast` trains on in some five minutes on two cores
 
 
 def draft(path: Path) -> Draft:
@@ -24,17 +27,15 @@ def draft(path: Path) -> Draft:
         raise DataError(f"{path}: {images} images are too few to train on and to judge by; give {_FEWEST} or more")
     size = _size(seen)
     grey = all(header.channels == 1 for header in seen.headers)
-    small = max(size) <= _SMALL
+    train = round(images * _left(seen))
     sections = [
         "task: vision.classification",
-        section("data", _data(seen, path, size, channels=1 if grey and small else 3)),
-        section("model", _model(small, size)),
-        section("train", _train(images)),
-        section("augment", _augment(seen, size, small)),
+        section("data", _data(seen, path, size, channels=1 if grey else 3)),
+        section("model", _model(size)),
+        section("train", _train(train, size)),
+        section("augment", _augment(seen, size)),
+        section("loss", _loss(seen)),
     ]
-    uneven = max(seen.counts.values()) / min(seen.counts.values())
-    if uneven >= _UNEVEN:
-        sections.append(section("loss", [("class_weights", "balanced", f"the largest class has {uneven:.0f} times the smallest")]))
     return Draft(f"Images of {path.name}: {len(seen.counts)} classes.", _found(seen, images), "\n".join(sections))
 
 
@@ -65,39 +66,69 @@ def _data(seen: Seen, path: Path, size: tuple[int, int], channels: int) -> list[
     return entries
 
 
+def _left(seen: Seen) -> float:
+    """The share of the images found that is trained on, by what `_data` proposes."""
+    return (1.0 if seen.test else 0.8) * (1.0 if seen.validation else 0.9)
+
+
 def _size(seen: Seen) -> tuple[int, int]:
-    """Height and width the model sees: the images' own where all are equal and small, else a usual square."""
+    """Height and width the model sees: the images' own where they are equal and small; larger ones reduced, of one shape where all are."""
     edges = {(header.height, header.width) for header in seen.headers}
-    if len(edges) == 1 and max(next(iter(edges))) <= _EDGES[-1]:
-        return next(iter(edges))
     short = median(min(header.height, header.width) for header in seen.headers)
-    edge = max((edge for edge in _EDGES if edge <= short), default=_EDGES[0])
+    most = _EDGES[-1] if short >= _LARGE else _SMALL
+    if len(edges) == 1:
+        height, width = next(iter(edges))
+        if max(height, width) <= most:
+            return height, width
+        factor = most / math.sqrt(height * width)  # as many pixels as the square has
+        return max(8, 8 * round(height * factor / 8)), max(8, 8 * round(width * factor / 8))
+    edge = max((edge for edge in _EDGES if edge <= min(short, most)), default=_EDGES[0])
     return edge, edge
 
 
-def _model(small: bool, size: tuple[int, int]) -> list[Entry]:
+def _model(size: tuple[int, int]) -> list[Entry]:
+    if min(size) < 5:
+        return [("name", "cnn", ""), ("widths", [64], "filters; each halves the size")]
+    name: Entry = ("name", "fast", "or residual, cnn, vit; or application with weights: imagenet, downloaded, better on few photos")
     if min(size) < 16:
-        return [("name", "cnn", "or residual, fast, vit, application")]
-    if small:
-        return [("name", "residual", "or cnn, fast, vit, application")]
-    return [("name", "application", "any network of keras.applications"),
-            ("architecture", "MobileNetV3Small", "or ResNet50, EfficientNetV2B0, ConvNeXtTiny, ..."),
-            ("weights", None, "null: from scratch; imagenet: downloaded by Keras, far better on few images")]
+        return [name, ("widths", [64, 128] if min(size) < 12 else [64, 128, 256], "filters of the stages, each of which halves the size")]
+    return [name]
 
 
-def _train(images: int) -> list[Entry]:
-    batch = 128 if images >= 4000 else 32 if images >= 300 else 8
-    epochs = 60 if images < 1000 else 40 if images < 10_000 else 20 if images < 100_000 else 10
-    return [("epochs", epochs, ""), ("batch_size", batch, "examples per update, over all devices"),
-            ("optimizer", {"name": "adamw", "weight_decay": 0.05}, ""),
-            ("learning_rate", {"peak": 0.001, "schedule": "cosine", "warmup": 0.1}, "")]
+def _train(images: int, size: tuple[int, int]) -> list[Entry]:
+    """Epochs by steps and by time: the fewer images, the more often each, within some five minutes on two cores."""
+    batch = 32 if images < 500 else 64 if images < 5000 else 128 if images < 20_000 else 256
+    often = _PASSES / math.sqrt(images)
+    affordable = _PIXELS / (size[0] * size[1] * images)
+    epochs = round(min(100.0, max(4.0, min(often, affordable))))
+    entries: list[Entry] = [
+        ("epochs", epochs, f"{epochs * -(-images // batch):,} steps; more is better, and takes longer"),
+        ("batch_size", batch, "examples per update, over all devices"),
+        ("optimizer", {"name": "adamw", "weight_decay": 0.05}, ""),
+        ("learning_rate", {"peak": 0.003, "schedule": "cosine", "warmup": 0.1}, ""),
+        ("ema", 0.99, "the average of the weights is judged and saved"),
+    ]
+    if epochs >= 10:
+        entries.append(("early_stopping", {"patience": max(5, epochs // 3)}, "epochs without a gain on validation"))
+    return entries
 
 
-def _augment(seen: Seen, size: tuple[int, int], small: bool) -> list[Entry]:
+def _augment(seen: Seen, size: tuple[int, int]) -> list[Entry]:
     # A mirrored 2 or b is no 2 or b.
     signs = all(len(name) == 1 or name.isdigit() for name in seen.counts) or any("left" in name.lower() for name in seen.counts)
     why = "mirroring changes digits, letters and sides" if signs and seen.source != "npz" else "false where left and right matter"
     flip: Entry = ("flip", not signs, why)
     if signs and seen.source == "npz":
         flip = ("flip", False, "true where the mirror image is of the same class")
-    return [flip, ("shift", max(1, min(size) // 8), "px")] if small else [flip, ("random_resized_crop", [0.35, 1.0], "share of the area")]
+    if max(size) > _SMALL and len({header[:2] for header in seen.headers}) > 1:
+        return [flip, ("random_resized_crop", [0.35, 1.0], "share of the area")]
+    return [flip, ("shift", max(1, min(size) // 10), "px")]
+
+
+def _loss(seen: Seen) -> list[Entry]:
+    entries: list[Entry] = [("label_smoothing", 0.1, "")]
+    uneven = max(seen.counts.values()) / min(seen.counts.values())
+    if uneven >= _UNEVEN:
+        why = f"the largest class has {uneven:.0f} times the smallest; balanced finds more of the small ones, and costs accuracy"
+        entries.append(("class_weights", "none", why))
+    return entries

@@ -14,6 +14,8 @@ from pipelines.config.load import from_text
 from pipelines.config.new import new
 from pipelines.errors import ConfigError, DataError
 from vision.headers import Header, image_header
+from vision.models import build
+from vision.new import _train
 from vision.settings import ImageClassification
 
 
@@ -76,8 +78,8 @@ def test_folder_of_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.chdir(tmp_path)
     experiment = written("pets")
     data = experiment.data
-    assert (data.source, data.path, data.validation, data.test, data.image_size, data.channels) == ("folder", "pets", 0.1, 0.2, 224, 3)
-    assert experiment.model.name == "application" and experiment.augment.flip
+    assert (data.source, data.path, data.validation, data.test, data.image_size, data.channels) == ("folder", "pets", 0.1, 0.2, 96, 3)
+    assert experiment.model.name == "fast" and experiment.augment.flip and experiment.augment.random_resized_crop
 
 
 def test_folder_with_splits(tmp_path: Path) -> None:
@@ -88,8 +90,40 @@ def test_folder_with_splits(tmp_path: Path) -> None:
     experiment = written(tmp_path)
     data = experiment.data
     assert (data.validation, data.test, data.image_size, data.channels) == ("val", "testing", 28, 1)
-    assert experiment.model.name == "residual" and not experiment.augment.flip  # digits have no mirror images
-    assert experiment.loss.class_weights == "balanced"
+    assert experiment.model.name == "fast" and not experiment.augment.flip  # digits have no mirror images
+    assert experiment.loss.class_weights == "none"  # one class has six times the other, which is said
+    assert "6 times the smallest" in new("vision", tmp_path)
+
+
+@pytest.mark.parametrize(("size", "count", "seen", "widths"), [
+    ((4, 9), 10, (9, 4), [64]),  # too small for a stage of `fast`
+    ((8, 8), 10, 8, [64, 128]),
+    ((20, 12), 10, [12, 20], [64, 128, 256]),
+    ((100, 100), 10, 64, [64, 128, 256]),
+    ((120, 90), 10, [56, 72], [64, 128, 256]),  # as many pixels as 64 x 64, of their own shape
+    ((320, 240), 10, [80, 112], [64, 128, 256]),
+])
+def test_size_and_network_for_it(tmp_path: Path, size: tuple[int, int], count: int, seen: int | list[int], widths: list[int]) -> None:
+    for name in ("one", "other"):
+        for number in range(count):
+            picture(tmp_path / f"{name}/{number}.png", *size, mode="L")
+    experiment = written(tmp_path)
+    assert (experiment.data.image_size, experiment.data.channels) == (list(seen) if isinstance(seen, tuple) else seen, 1)
+    assert experiment.model.widths == widths  # type: ignore[union-attr]
+    height, width = (seen, seen) if isinstance(seen, int) else seen
+    assert build(experiment.model, image_size=(height, width), channels=1, classes=2, mean=[90.0], std=[9.0]).output_shape == (None, 2)
+
+
+@pytest.mark.parametrize(("images", "edge", "steps", "seconds"), [
+    (100, 32, (200, 1000), 120), (1000, 32, (400, 1500), 120), (5000, 64, (600, 2500), 480), (20_800, 28, (800, 3000), 300),
+    (60_000, 32, (1000, 3000), 480),
+])
+def test_training_takes_minutes_for_few_and_for_many(images: int, edge: int, steps: tuple[int, int], seconds: int) -> None:
+    """`fast` trains on some 1.5 million pixels a second on two cores."""
+    settings = {name: value for name, value, _ in _train(images, (edge, edge))}
+    epochs, batch = settings["epochs"], settings["batch_size"]
+    assert steps[0] <= epochs * -(-images // batch) <= steps[1]
+    assert epochs * images * edge * edge / 1.5e6 <= seconds
 
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet"])
@@ -124,7 +158,7 @@ def test_npz(tmp_path: Path) -> None:
     experiment = written(path)
     data = experiment.data
     assert (data.source, data.image_key, data.label_key, data.test, data.image_size, data.channels) == ("npz", "x", "y", "test", 8, 1)
-    assert experiment.model.name == "cnn"
+    assert experiment.model.name == "fast" and experiment.model.widths == [64, 128]
     np.savez(path, train_images=images, train_labels=np.ones((30, 1)), val_images=images[:3], val_labels=np.ones((3, 1)))
     data = written(path).data
     assert (data.image_key, data.label_key, data.validation, data.test) == ("images", "labels", "val", 0.2)
