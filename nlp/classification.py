@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from nlp import data, judging, models, reading, tokens
+from nlp.facts import TextFacts
 from nlp.settings import Bag, Hashed, Pretrained, TextClassification, Words
 from pipelines.data.source import Source, Tensors
 from pipelines.task import Judgement, Read, Splits, Task
@@ -39,6 +40,7 @@ class Classification(Task):
     }
     sends = 'a text; in JSON a text or an object of columns such as {"text": "..."}'
     examples = {"text": "tf.constant(['a text, as it is'])"}
+    kept = TextFacts
     experiment: TextClassification
 
     @property
@@ -63,6 +65,12 @@ class Classification(Task):
         """What a rejected text is called."""
         reject = self.experiment.reject
         return (reject.label if reject else None) or "out_of_scope"
+
+    def unfit(self) -> str | None:
+        wanted = ("backbone", "tokenizer") if isinstance(self.experiment.model, Pretrained) else (
+            () if isinstance(self.experiment.cutting, Hashed) else ("vocabulary",))
+        missing = next((name for name in wanted if self.facts.get(name) is None), None)
+        return f"{missing}: field required" if missing else None
 
     @property
     def tokenizer(self) -> tokens.Tokenizer:

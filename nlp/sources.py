@@ -5,7 +5,6 @@ stops or is skipped as data.on_bad_example says.
 """
 
 import hashlib
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from nlp.settings import Reject, TextData, text_keys
 from pipelines.config.wording import show
 from pipelines.data import folders
 from pipelines.data.files import TensorSource
+from pipelines.data.fingerprint import of_files
 from pipelines.data.records import tfds_source
 from pipelines.data.source import Source, Tensors
 from pipelines.data.tables import class_names
@@ -308,9 +308,8 @@ def _rows(path: Path, data: TextData, labelled: bool = True) -> tuple[Rows, list
     labels = [_several(value, data) if data.labels == "many" else tables.title(value) for value in stored]
     splits = [tables.title(value) or "" for value in rest.pop(0)] if data.split_key is not None else None
     groups = [tables.title(value) or "" for value in rest.pop(0)] if data.group_by is not None else None
-    status = os.stat(path)
     settings = f"{wanted} {data.join!r} {data.header} {data.delimiter} {data.encoding} {data.labels}"
-    digest = hashlib.sha256(f"{path.name} {status.st_size} {status.st_mtime_ns} {settings}".encode()).hexdigest()[:16]
+    digest = hashlib.sha256(f"{of_files([path], path.parent, whole=True)} {settings}".encode()).hexdigest()[:16]
     bad = [(f"{path}:{line}", reason) for line, reason in table.bad]
     if splits is not None and (empty := next((number for number, part in enumerate(splits) if not part), None)) is not None:
         raise DataError(f"{table.place(empty)}: no value in column {data.split_key} (data.split_key)")

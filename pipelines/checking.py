@@ -12,8 +12,8 @@ from rich.progress import Progress
 
 from pipelines.config.domains import part
 from pipelines.config.schema import Experiment
-from pipelines.data.check import Check
-from pipelines.errors import ConfigError
+from pipelines.data.check import Check, Finding
+from pipelines.errors import ConfigError, QuartetError
 
 
 def check(experiment: Experiment) -> Check:
@@ -29,4 +29,22 @@ def check(experiment: Experiment) -> Check:
         raise ConfigError(f"the data of {experiment.task} cannot be checked in advance; the experiment itself is right")
     with Progress(console=Console(file=sys.stderr), transient=True, disable=not sys.stderr.isatty()) as bar:
         reading = bar.add_task("reading", total=None)
-        return found(experiment, lambda done, total: bar.update(reading, completed=done, total=total))
+        checked = found(experiment, lambda done, total: bar.update(reading, completed=done, total=total))
+    refused = None if checked.failed else refusal(experiment)
+    if refused is not None:
+        checked.findings.insert(0, Finding("error", f"training would stop before its first step: {refused}"))
+    return checked
+
+
+def refusal(experiment: Experiment) -> str | None:
+    """Why `train` refuses the experiment, asked of what `train` itself does before its first step; None where it begins."""
+    from pipelines.training.launch import task_class
+    from pipelines.training.session import prepare
+
+    # which precision is fastest need not be measured for this
+    precision = "float32" if experiment.train.precision == "auto" else None
+    try:
+        prepare(experiment, task_class(experiment.task), precision=precision)
+    except QuartetError as error:
+        return str(error)
+    return None

@@ -4,7 +4,6 @@ Exit status: 0 done, 1 failed, 2 wrong call or experiment, 128 + n ended by sign
 message on stderr; anything else is a defect and keeps its traceback.
 """
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,8 +13,9 @@ import typer
 
 from pipelines import commands
 from pipelines.errors import ConfigError, QuartetError
-from pipelines.shell import RUNS, Runs, quoted, reported, say, shown, tool
+from pipelines.shell import RUNS, Runs, echo, quoted, reported, say, shown, tool
 from pipelines.startup import current_folder_last
+from pipelines.terminal import json_text
 
 if TYPE_CHECKING:
     from pipelines.config.load import Loaded
@@ -66,7 +66,7 @@ def train(
         # what needs no TensorFlow is said without it: another experiment of that name, and the result of a finished run
         folder.claim(resolved_yaml(loaded.experiment))
         if folder.finished:
-            typer.echo(closing(folder, folder.read_report()))
+            echo(closing(folder, folder.read_report()))
             return
     from pipelines.startup import start_tensorflow
 
@@ -79,7 +79,7 @@ def train(
         if fresh and error.exit_status > 128:
             error.args = (f"{error}, without --fresh",)  # "the same command goes on from here" would begin anew with it
         raise
-    typer.echo(closing(folder, report))
+    echo(closing(folder, report))
 
 
 @reported
@@ -118,7 +118,7 @@ def tune(
         start(devices=False)
         return work(folder, loaded.experiment.task.partition(".")[0], say)
     if not fresh and folder.compared(resolved_yaml(loaded.experiment)) and folder.finished:
-        typer.echo(closing(folder, folder.read_report()), nl=False)
+        echo(closing(folder, folder.read_report()), end=False)
         return
     from pipelines.startup import start_tensorflow
 
@@ -126,7 +126,7 @@ def tune(
     count = workers if workers is not None else 0 if part == "chief" else 1
     if count == 0 and part != "chief":
         raise ConfigError("--workers: 0 is for the chief of a search on several machines (docs/tuning.md); give 1 or more")
-    typer.echo(closing(folder, search(loaded.experiment, folder, experiment, workers=count, fresh=fresh, quiet=quiet)), nl=False)
+    echo(closing(folder, search(loaded.experiment, folder, experiment, workers=count, fresh=fresh, quiet=quiet)), end=False)
 
 
 @reported
@@ -156,7 +156,7 @@ def check(
     found.render(console())
     target = output or runs / named(loaded) / "check.json"
     write_json(target, found.to_json())
-    typer.echo(f"findings     {shown(target)}")
+    echo(f"findings     {shown(target)}")
     if found.failed:
         raise typer.Exit(1)
 
@@ -174,9 +174,9 @@ def new(
     if output.exists():
         raise ConfigError(f"--output: {output} is there already; give another name, or remove it")
     write_whole(output, draft(domain, str(data), file=str(output)))
-    typer.echo(f"written      {shown(output)}")
+    echo(f"written      {shown(output)}")
     for what in ("check", "train"):
-        typer.echo(f"{what} it     {tool('quartet')} {what} {quoted(output)}")
+        echo(f"{what} it     {tool('quartet')} {what} {quoted(output)}")
 
 
 @reported
@@ -190,12 +190,12 @@ def schema(
     from pipelines.config.reference import json_schema
     from pipelines.files import write_whole
 
-    text = json.dumps(json_schema(task), indent=2, ensure_ascii=False) + "\n"
+    text = json_text(json_schema(task)) + "\n"
     if output is None:
-        typer.echo(text, nl=False)
+        echo(text, end=False)
         return
     write_whole(output, text)
-    typer.echo(f"written      {shown(output)}; on top of an experiment: # yaml-language-server: $schema={output}")
+    echo(f"written      {shown(output)}; on top of an experiment: # yaml-language-server: $schema={output}")
 
 
 @reported
@@ -207,7 +207,7 @@ def doctor(
     from pipelines import doctor as diagnosing
 
     findings = diagnosing.examine(runs)
-    typer.echo(json.dumps([vars(one) for one in findings], indent=2, ensure_ascii=False) if as_json else diagnosing.text(findings))
+    echo(json_text([vars(one) for one in findings]) if as_json else diagnosing.text(findings))
     if any(one.state == "broken" for one in findings):
         raise typer.Exit(1)
 

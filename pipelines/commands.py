@@ -1,6 +1,5 @@
 """The commands that use runs: evaluate, predict, export, report and runs. Imports no TensorFlow until a command needs it."""
 
-import json
 import sys
 import time
 from datetime import datetime
@@ -10,8 +9,10 @@ from typing import Annotated, get_args
 
 import typer
 
+from pipelines import stored
 from pipelines.errors import ConfigError, DataError
-from pipelines.shell import RUNS, Run, Runs, Settings, fail, quoted, reported, say, shown, tool
+from pipelines.shell import RUNS, Run, Runs, Settings, echo, fail, quoted, reported, say, shown, tool
+from pipelines.terminal import Shielded, json_text
 from pipelines.tuning.folder import SearchFolder
 
 Batch = Annotated[int | None, typer.Option(min=1, metavar="N", show_default="the task's", help="Inputs answered at a time.")]
@@ -75,8 +76,8 @@ def evaluate(
             for name, metric in found.judgement.metrics.items()]
     print_table([f"{found.split}, {words.counted(counts[0], 'example')}" if counts else found.split, "", "95 % interval"], rows, right=(1,))
     for note in found.notes:
-        typer.echo(note)
-    typer.echo(f"report       {shown(found.folder / 'report.html')}")
+        echo(note)
+    echo(f"report       {shown(found.folder / 'report.html')}")
 
 
 @reported
@@ -126,7 +127,7 @@ def predict(
     else:
         if hasattr(sys.stdout, "reconfigure"):  # a pipe may have another encoding than these formats
             sys.stdout.reconfigure(encoding="utf-8", errors="replace")
-        WRITERS[form](answers, visible, sys.stdout)
+        WRITERS[form](answers, visible, Shielded(sys.stdout) if sys.stdout.isatty() else sys.stdout)  # type: ignore[arg-type]
     seconds, total = time.perf_counter() - began, sum(counts.values())
     for note in predictor.run.task.read_notes:
         say(note)
@@ -187,9 +188,9 @@ def export(
     wanted = None if precision is Precision.judged else precision.value
     loaded = load_run(folder, where="cpu", precision=wanted)  # type: ignore[arg-type]
     save(loaded, target, replace=replace)
-    typer.echo(f"model        {shown(target)}, computing in {loaded.machine.precision}"
+    echo(f"model        {shown(target)}, computing in {loaded.machine.precision}"
                + ("" if loaded.machine.precision == loaded.judged_precision else f" (judged in {loaded.judged_precision})"))
-    typer.echo(f"how to use   {shown(target / 'README.txt')}")
+    echo(f"how to use   {shown(target / 'README.txt')}")
 
 
 @reported
@@ -212,7 +213,7 @@ def report(
         if target.exists() and not replace:
             raise ConfigError(f"--output: {target} is there already; give another name, or --replace to write over it")
         write_comparison([find_run(runs, name) for name in names], target)
-        typer.echo(f"compared     {shown(target)}")
+        echo(f"compared     {shown(target)}")
         return _opened(target, open_it)
     if output is not None:
         raise ConfigError("--output: is for several runs; the report of one stands in its folder")
@@ -222,18 +223,18 @@ def report(
             raise ConfigError(f"{search.path}: the search is not finished; the command that began it goes on")
         from pipelines.tuning.closing import closing
 
-        typer.echo(closing(search, search.read_report()), nl=False)
+        echo(closing(search, search.read_report()), end=False)
         return _opened(search.report / "report.html", open_it)
     folder = find_run(runs, names[0])
     found = folder.read_report()
     page = folder.report / "report.html"
-    typer.echo(headline(found))
+    echo(headline(found))
     for other in sorted(folder.report.glob("*/report.json")):
-        judged = json.loads(other.read_text(encoding="utf-8"))
-        typer.echo(f"{other.parent.name}: {headline(judged)}")
-    typer.echo(f"report       {shown(page)}")
+        judged = stored.read(other, stored.Report).model_dump()
+        echo(f"{other.parent.name}: {headline(judged)}")
+    echo(f"report       {shown(page)}")
     if folder.tensorboard.is_dir():
-        typer.echo(f"TensorBoard  {tool('tensorboard')} --logdir {quoted(folder.tensorboard)}")
+        echo(f"TensorBoard  {tool('tensorboard')} --logdir {quoted(folder.tensorboard)}")
     return _opened(page, open_it)
 
 
@@ -252,7 +253,8 @@ def list_all(
     match: Annotated[str | None, typer.Option(
         metavar="TEXT", show_default=False, help="Only runs whose name holds this, or matches it with * and ?.")] = None,
     state: Annotated[str | None, typer.Option(
-        metavar="STATE", show_default=False, help="Only finished, running or interrupted ones, or paused or failed trials.")] = None,
+        metavar="STATE", show_default=False,
+        help="Only finished, running, interrupted or damaged runs, or paused or failed trials.")] = None,
     sort: Annotated[Order, typer.Option(help="Newest, best and longest first.")] = Order.date,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
@@ -270,15 +272,15 @@ def list_all(
         raise ConfigError(f"--state: {state!r} is not one of {listed(get_args(State), 'and')}")
     found = in_order([one for one in list_runs(runs, match=match) if state in (None, one.state)], sort.value)
     if as_json:
-        typer.echo(json.dumps([one.as_json() for one in found], indent=2, ensure_ascii=False))
+        echo(json_text([one.as_json() for one in found]))
         return
     if not found:
-        typer.echo(f"no such runs in {runs}")
+        echo(f"no such runs in {runs}")
         return
     rows = []
     for one in found:
-        state_text = one.state if one.state == "finished" else f"{one.state} at {one.progress}" if one.progress.startswith("step") else (
-            f"{one.state}, {one.progress}")
+        state_text = one.state if one.state == "finished" else f"damaged: {one.progress}" if one.state == "damaged" else (
+            f"{one.state} at {one.progress}" if one.progress.startswith("step") else f"{one.state}, {one.progress}")
         rows.append([f"{one.experiment}/{one.name}" if one.experiment else one.name, state_text,
                      f"{one.metric[0]} {words.metric(one.metric[1], one.metric[0])}" if one.metric else "–",
                      words.duration(one.seconds) if one.seconds is not None else "–",
@@ -302,15 +304,15 @@ def compare(
     if as_json:
         from pipelines.files import finite
 
-        typer.echo(json.dumps(finite(comparing.as_json(found)), indent=2, ensure_ascii=False))
+        echo(json_text(finite(comparing.as_json(found))))
         return
     columns, rows = comparing.settings_table(found)
     if rows:
         print_table(columns, rows)
     else:
-        typer.echo("No setting differs.")
-    typer.echo("")
+        echo("No setting differs.")
+    echo("")
     columns, rows = comparing.metrics_table(found)
     print_table(columns, rows)
     for note in found.notes:
-        typer.echo(f"\n{note}")
+        echo(f"\n{note}")

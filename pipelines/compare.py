@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from pipelines.errors import ConfigError
 from pipelines.listing import metric_of
 from pipelines.reports import words
@@ -76,7 +74,7 @@ def compare(folders: Sequence[RunFolder]) -> Comparison:
     if len({folder.path.resolve() for folder in folders}) < 2:
         raise ConfigError("runs compare: give two or more different runs")
     reports = [folder.read_report() for folder in folders]
-    settings = [yaml.safe_load(folder.experiment.read_text(encoding="utf-8")) for folder in folders]
+    settings = [folder.read_settings() for folder in folders]
     environments = [_environment(folder) for folder in folders]
     names = [metric for report in reports for metric in report["metrics"]]
     leading = sorted(dict.fromkeys(names), key=lambda name: not name.startswith("test/"))
@@ -237,11 +235,7 @@ def _short(paths: Sequence[str]) -> list[str]:
 
 
 def _environment(folder: RunFolder) -> dict[str, Any]:
-    try:
-        found = json.loads(folder.environment.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    return folder.read_environment() if folder.environment.exists() else {}
 
 
 def _revision(environment: Mapping[str, Any]) -> dict[str, Any]:

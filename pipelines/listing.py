@@ -1,6 +1,6 @@
 """The runs of a folder: which there are, how far they are and what they came to. Reads files only; imports no TensorFlow."""
 
-import json
+import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,20 +8,20 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
+from pipelines import stored
 from pipelines.config.wording import listed, nearest
-from pipelines.errors import ConfigError
+from pipelines.errors import ConfigError, QuartetError
 from pipelines.files import finite
 from pipelines.inside import Linked, refuse_links
 from pipelines.reports import words
 from pipelines.runs import RunFolder
 from pipelines.task import Metric
 
-State = Literal["finished", "running", "interrupted", "paused", "failed"]  # the last two of a search's trials
+State = Literal["finished", "running", "interrupted", "paused", "failed", "damaged"]  # paused and failed: of a search's trials
 _TAIL = 1 << 16  # bytes of metrics.jsonl that hold its last lines
 _SHOWN = 8
-_REASON = 100  # characters of why a trial failed
+_LEAST_EPOCH = 1e-9  # part of an epoch that a line can stand for
+_REASON = 160  # characters of why a trial failed, or a run is damaged
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Listed:
 
     Attributes:
         experiment: `vision/digits`.
-        progress: how far an unfinished run is, in words; of a failed trial the reason.
+        progress: how far an unfinished run is, in words; of a failed trial and of a damaged run the reason.
         metric: (name with split, value): the leading one of the report, or the last of validation.
         seconds: of training so far.
         date: of the last thing written, seconds since 1970.
@@ -108,7 +108,7 @@ def list_runs(runs: Path, *, match: str | None = None) -> list[Listed]:
     for folder in run_folders(runs):
         name = folder.path.relative_to(runs).as_posix()
         if match is None or (fnmatchcase(name, match) if set(match) & set("*?[") else match in name):
-            found.append(look(folder, name.rpartition("/")[0]))
+            found.append(looked(folder, name.rpartition("/")[0]))
     return found
 
 
@@ -130,34 +130,47 @@ def ordered(found: Sequence[Listed], by: Literal["date", "name", "metric", "dura
     return sorted(found, key=rank)
 
 
+def looked(folder: RunFolder, experiment: str) -> Listed:
+    """As `look`; a run whose files are not what a run writes is damaged, and does not stop the others from being listed."""
+    try:
+        return look(folder, experiment)
+    except QuartetError as error:
+        reason = str(error).removeprefix(f"{folder.path}{os.sep}").splitlines()[0]
+        return Listed(folder, experiment, "damaged", reason[:_REASON], date=_date(folder.path))
+
+
 def look(folder: RunFolder, experiment: str) -> Listed:
-    """How far a run is and what it came to; files that cannot be read count as not there, and in a run with links none is read."""
+    """How far a run is and what it came to; what is not written yet counts as not there.
+
+    Raises:
+        ConfigError: a file that is not what a run writes.
+    """
     try:
         refuse_links(folder.path)
     except Linked as error:
         return Listed(folder, experiment, "failed", str(error).removeprefix(f"{folder.path}/")[:_REASON])
-    report = _json(folder.report / "report.json")
+    report = folder.read_report() if folder.finished else None
     told = _told(folder)
-    if told is not None and told.get("status") == "failed":  # an order that runs has no result yet
+    if told is not None and told.status == "failed":  # an order that runs has no result yet
         rows = last_rows(folder.metrics)
-        reason = (str(told.get("reason")).splitlines() or [""])[0][:_REASON]
+        reason = ((told.reason or "").splitlines() or [""])[0][:_REASON]
         date = max(_date(folder.metrics), _date(folder.experiment))
-        return Listed(folder, experiment, "failed", reason, _last_metric(rows), _checkpoint(folder).get("seconds"), date)
-    if report is not None and "metrics" in report:
-        seconds = report.get("timing", {}).get("train_seconds")
+        return Listed(folder, experiment, "failed", reason, _last_metric(rows), _checkpoint(folder).seconds, date)
+    if report is not None:
+        seconds = report["timing"].get("train_seconds")
         return Listed(folder, experiment, "finished", "", leading(report), seconds, _date(folder.report / "report.json"))
     state: State = "paused" if told is not None else "running" if running(folder) else "interrupted"
     rows = last_rows(folder.metrics)
     date = max(_date(folder.metrics), _date(folder.experiment), _date(folder.checkpoints / "resume.npz"))
-    settings = _settings(folder)
+    settings = folder.read_settings()
     seeds = settings.get("seeds")
     if isinstance(seeds, int) and seeds > 1:
         done = sum(RunFolder(path).finished for path in folder.path.parent.glob(f"{_escaped(folder.path.name)}-seed*"))
         return Listed(folder, experiment, state, f"{done} of {seeds} seeds done", date=date)
     checkpoint = _checkpoint(folder)
-    step = checkpoint.get("step") if state != "running" else (rows[-1]["step"] if rows else None)
+    step = checkpoint.step if state != "running" else (rows[-1]["step"] if rows else None)
     progress = _progress(step, _steps(rows, settings), state)
-    return Listed(folder, experiment, state, progress, _last_metric(rows), checkpoint.get("seconds"), date)
+    return Listed(folder, experiment, state, progress, _last_metric(rows), checkpoint.seconds, date)
 
 
 def running(folder: RunFolder) -> bool:
@@ -231,12 +244,14 @@ def require_model(folder: RunFolder) -> None:
         return
     if any(folder.path.glob("*.order.json")):
         raise ConfigError(f"{folder.path}: this is a trial of a search, which keeps no model; train the search's best.yaml")
-    found = look(folder, folder.path.parent.name)
+    found = looked(folder, folder.path.parent.name)
     seeds = sorted(path.name for path in folder.path.parent.glob(f"{_escaped(folder.path.name)}-seed*") if (path / "model").is_dir())
     if seeds:
         raise ConfigError(f"{folder.path}: this is the report over several seeds; their models are in {listed(seeds, 'and')} beside it")
     if found.state == "finished":
         raise ConfigError(f"{folder.path}: the run is finished, and its model/ is gone")
+    if found.state == "damaged":
+        raise ConfigError(f"{folder.path}: the run has no model, and is damaged: {found.progress}")
     how = {"running": "is still training", "interrupted": "was interrupted; the command that began it goes on"}[found.state]
     raise ConfigError(f"{folder.path}: the run has no model: it {how} ({found.progress or 'nothing is saved yet'})")
 
@@ -253,12 +268,8 @@ def last_rows(path: Path) -> list[dict[str, Any]]:
         return []
     rows = []
     for line in lines:
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(row, dict) and isinstance(row.get("step"), int):
-            rows.append(row)
+        with contextlib.suppress(ConfigError):
+            rows.append(stored.parsed(line, stored.Row, str(path)).model_dump(exclude_unset=True))
     return rows
 
 
@@ -272,7 +283,7 @@ def _steps(rows: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> in
     """Steps of the whole run: a line says how many epochs its step is."""
     train = settings.get("train")
     epochs = train.get("epochs") if isinstance(train, dict) else None
-    row = next((row for row in reversed(rows) if row.get("epoch")), None)
+    row = next((row for row in reversed(rows) if (row.get("epoch") or 0) > _LEAST_EPOCH), None)
     return round(row["step"] / row["epoch"]) * epochs if row and isinstance(epochs, int) else None
 
 
@@ -285,39 +296,22 @@ def _last_metric(rows: Sequence[Mapping[str, Any]]) -> tuple[str, Metric] | None
     return None
 
 
-def _checkpoint(folder: RunFolder) -> dict[str, Any]:
+def _checkpoint(folder: RunFolder) -> stored.Checkpointed:
     """What resume.npz says about itself, without its arrays."""
-    import zipfile
+    file = folder.checkpoints / "resume.npz"
+    if not file.exists():
+        return stored.Checkpointed()
+    from pipelines import npz
 
-    import numpy as np
-
-    try:
-        with np.load(folder.checkpoints / "resume.npz", allow_pickle=False) as stored:
-            return json.loads(stored["about"].tobytes())
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
-        return {}
+    with npz.opened(file) as arrays:
+        return arrays.json("about", stored.Checkpointed)
 
 
-def _told(folder: RunFolder) -> dict[str, Any] | None:
+def _told(folder: RunFolder) -> stored.Outcome | None:
     """What came of the last order that a search gave for a trial: it has ended, or pauses; None while it has not, and for other runs."""
     numbers = [int(path.name.partition(".")[0]) for path in folder.path.glob("*.order.json") if path.name.partition(".")[0].isdigit()]
-    return _json(folder.path / f"{max(numbers)}.result.json") if numbers else None
-
-
-def _settings(folder: RunFolder) -> dict[str, Any]:
-    try:
-        found = yaml.safe_load(folder.experiment.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _json(path: Path) -> dict[str, Any] | None:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
+    result = folder.path / f"{max(numbers)}.result.json" if numbers else None
+    return stored.read(result, stored.Outcome) if result and result.exists() else None
 
 
 def _date(path: Path) -> float:

@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -10,8 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from pipelines import stored
+from pipelines.config.document import parse, read
+from pipelines.config.dump import resolved_yaml
+from pipelines.config.load import load
+from pipelines.config.wording import show
 from pipelines.errors import ConfigError
 from pipelines.files import write_whole, writing
 from pipelines.inside import flush, held, open_own, refuse_links
@@ -53,6 +55,10 @@ class RunFolder:
         return self.path / "model"
 
     @property
+    def facts(self) -> Path:
+        return self.model / "facts.json"
+
+    @property
     def report(self) -> Path:
         return self.path / "report"
 
@@ -71,12 +77,19 @@ class RunFolder:
         return self.finished or self.metrics.exists() or (self.checkpoints / "resume.npz").exists()
 
     def read_report(self) -> dict[str, Any]:
-        """report.json; ConfigError where the run has none."""
+        """report.json; ConfigError where the run has none, or one that is not what a run writes."""
         refuse_links(self.path)
-        try:
-            return json.loads((self.report / "report.json").read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise ConfigError(f"{self.path}: the run is not finished (it has no report); the command that began it goes on") from None
+        if not self.finished:
+            raise ConfigError(f"{self.path}: the run is not finished (it has no report); the command that began it goes on")
+        return stored.read(self.report / "report.json", stored.Report).model_dump()
+
+    def read_settings(self) -> dict[str, Any]:
+        """experiment.yaml as plain values; ConfigError where it cannot be read."""
+        return read(self.experiment, str(self.experiment)).values
+
+    def read_environment(self) -> dict[str, Any]:
+        """environment.json; ConfigError where it is not there or not what a run writes."""
+        return stored.read(self.environment, stored.Environment).model_dump()
 
     @contextlib.contextmanager
     def claimed(self, resolved: str, *, fresh: bool) -> Iterator[None]:
@@ -104,11 +117,10 @@ class RunFolder:
         if not self.begun or not self.trained:
             write_whole(self.experiment, resolved)
             return
-        differing = differences(yaml.safe_load(self.experiment.read_text(encoding="utf-8")), yaml.safe_load(resolved))
+        differing, why = changes(self.experiment, resolved)
         if differing:
-            shown = "\n".join(f"  {name}: {there} there, {here} now" for name, there, here in differing[:10])
-            raise ConfigError(f"{self.path}: this run was begun with another experiment:\n{shown}\n"
-                              "Give --name NEW for a new run, or --fresh to begin this one anew (the old one is moved aside).")
+            raise ConfigError(f"{self.path}: this run was begun with another experiment:\n{shown_changes(differing)}\n"
+                              f"Give --name NEW for a new run, or --fresh to begin this one anew (the old one is moved aside).{why}")
 
     def move_aside(self) -> None:
         """Renames the folder, if there is anything in it, to <name>~1, <name>~2, ...; what that is is not looked at.
@@ -203,6 +215,29 @@ def name_of(overrides: Sequence[str]) -> str:
     # two settings may end in the same word, and long names are cut: the hash keeps such runs apart
     clash = len({part.partition("=")[0] for part in parts}) < len(parts) or len(text) > 60
     return f"{text[:60]}-{hashlib.sha256(' '.join(overrides).encode()).hexdigest()[:6]}" if clash else text
+
+
+def changes(file: Path, resolved: str) -> tuple[list[tuple[str, Any, Any]], str]:
+    """What differs between the experiment in a file and one resolved whole, and why the file is no experiment of this version, if so.
+
+    The file may be of an earlier version: a setting that it lacks has its default. Of one that this version does not take, the
+    settings are compared as they stand.
+    """
+    here, there = parse(resolved, "the experiment").values, read(file, str(file)).values
+    found = differences(there, here)
+    if not found:
+        return [], ""
+    try:
+        whole = resolved_yaml(load(file, check_paths=False).experiment)
+    except ConfigError as error:
+        return found, f"\nThis version does not take that experiment as it stands:\n{error}"
+    return differences(parse(whole, str(file)).values, here), ""
+
+
+def shown_changes(found: Sequence[tuple[str, Any, Any]], most: int = 10) -> str:
+    """A line for each setting that differs."""
+    more = f"\n  and {len(found) - most} more" if len(found) > most else ""
+    return "\n".join(f"  {name}: {show(there)} there, {show(here)} now" for name, there, here in found[:most]) + more
 
 
 def differences(there: Any, here: Any, name: str = "") -> list[tuple[str, Any, Any]]:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from pipelines.errors import QuartetError
-from pipelines.terminal import printable
+from pipelines.terminal import lines, printable
 
 RUNS = Path("runs")
 Runs = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Folder of all runs.")]
@@ -43,7 +43,12 @@ def reported(command: Command) -> Command:
 
 def fail(message: str) -> None:
     """A message in red on stderr; without colour where that is no terminal."""
-    typer.secho("\n".join(printable(line) for line in message.splitlines()), fg=typer.colors.RED, err=True)
+    typer.secho(lines(message), fg=typer.colors.RED, err=True)
+
+
+def echo(text: str, *, end: bool = True) -> None:
+    """A result on stdout; control characters in it as escapes. `end`: with a line's end."""
+    typer.echo(lines(text), nl=end)
 
 
 def say(message: str) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from pipelines.config.schema import Experiment
 from pipelines.data.source import Source, Tensors
+from pipelines.facts import Facts
 from pipelines.monitoring.sparingly import Sparingly
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class Task(ABC):
     decode_batch: Any = None  # a method, raw examples [batch] to what `decode` gives for each, padded with zeros: where that is much faster
     stored_decoded: ClassVar[bool] = False  # sources hold examples as decode() gives them, so that it is not called for each of them
     mixes: ClassVar[str | None] = None  # what of the loss takes in the other examples of the micro-batch ("The softmax over the ...")
+    kept: ClassVar[type[Facts]] = Facts  # what the facts must be to be taken from a file
     random_decode: bool = False  # decode() draws from its key when training, so its results are not cached
 
     def __init__(self, experiment: Experiment, facts: dict[str, Any] | None = None):
@@ -93,6 +95,10 @@ class Task(ABC):
         self.facts = facts or {}
         self.read_notes: list[str] = []  # what `read` has to say besides its inputs, such as how many files of a folder are none
         self.drawing = Sparingly()  # for pictures in `show` and `show_epoch`; texts and numbers cost little and come each epoch
+
+    def unfit(self) -> str | None:
+        """Why facts that are sound by themselves (`kept`) do not belong to this experiment; None where they do."""
+        return None
 
     @abstractmethod
     def splits(self) -> Splits:

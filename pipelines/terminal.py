@@ -1,8 +1,15 @@
-"""Tables for the terminal: as wide as it is, and in whole lines where the output goes to a file or another program."""
+"""What reaches the terminal: text in which nothing moves the cursor, and tables as wide as it is, in whole lines where the output goes
+to a file or another program.
 
+Names of files, classes, runs and metrics are other people's text, and a terminal takes control characters as commands: everything is
+written through `shell.echo`, `say` and `fail`, the tables here, and `monitoring.screen`.
+"""
+
+import json
 import sys
+import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import TextIO
+from typing import Any, Literal, TextIO
 
 from rich import box
 from rich.console import Console
@@ -23,9 +30,10 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right:
         file: default: standard output.
     """
     out = console(file)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", show_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=printable(title) if title else title, title_justify="left", show_edge=False)
     for number, column in enumerate(columns):
-        table.add_column(Text(column), justify="right" if number in right else "left", overflow="fold", no_wrap=not out.is_terminal)
+        justify: Literal["right", "left"] = "right" if number in right else "left"
+        table.add_column(Text(printable(column)), justify=justify, overflow="fold", no_wrap=not out.is_terminal)
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
     out.print(table)
@@ -42,4 +50,33 @@ def console(file: TextIO | None = None) -> Console:
 def printable(text: str) -> str:
     """Text in which nothing moves the cursor: line breaks and control characters as escapes, unreadable bytes of file names as `?`."""
     text = text.encode("utf-8", "replace").decode("utf-8")
-    return "".join(char if char.isprintable() or char == " " else char.encode("unicode_escape").decode() for char in text)
+    return text if text.isprintable() else "".join(char if _harmless(char) else char.encode("unicode_escape").decode() for char in text)
+
+
+def lines(text: str) -> str:
+    """`printable`, but for the ends of lines."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def json_text(value: Any) -> str:
+    """JSON for programs and for the screen: letters as they are, control characters as JSON escapes them."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return "".join(char if char == "\n" or _harmless(char) else json.dumps(char)[1:-1] for char in text)
+
+
+class Shielded:
+    """A text file in front of a terminal: what is written arrives as `lines` has it, tabs as they are."""
+
+    def __init__(self, file: TextIO):
+        self._file = file
+
+    def write(self, text: str) -> int:
+        self._file.write("\t".join(map(lines, text.split("\t"))))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def _harmless(char: str) -> bool:
+    return char.isprintable() or unicodedata.category(char) == "Zs"

@@ -13,6 +13,7 @@ from pipelines.errors import DataError
 from pipelines.task import Judgement, Splits, Task
 from recsys import data
 from recsys.catalogue import Catalogue
+from recsys.facts import ListFacts
 from recsys.judged_lists import judge_lists
 from recsys.lookup import finder, id_dtype, ids_of, missing
 from recsys.models.base import ListModel
@@ -44,6 +45,7 @@ class ListTask(Task):
     }
     sends = 'a request: a user\'s id, or an object such as {"user": 42} or {"history": [1, 2], "exclude_seen": true}'
     stored_decoded = True
+    kept: ClassVar[type[ListFacts]] = ListFacts
     experiment: Sequential | Retrieval
 
     def __init__(self, experiment: Any, facts: dict[str, Any] | None = None):

@@ -13,6 +13,7 @@ from pipelines.task import Judgement, Splits, Task
 from pipelines.training.tables import Table
 from recsys import biases, data, features, judged_ratings
 from recsys.catalogue import Catalogue
+from recsys.facts import RankingFacts
 from recsys.lookup import finder, id_dtype, missing
 from recsys.models.ranking import ALL, BEFORE, RankingModel
 from recsys.protocol import NAMES, TRAIN
@@ -48,6 +49,8 @@ class RankingTask(Task):
     sends = 'a request: an object such as {"user": 42, "item": 7}, with whatever else the run reads, or the text user,item'
     stored_decoded = True
     experiment: Experiment
+
+    kept = RankingFacts
 
     def __init__(self, experiment: Experiment, facts: dict[str, Any] | None = None):
         super().__init__(experiment, facts)

@@ -5,7 +5,6 @@ that messages can name them. 10 million rows of CSV take seconds and fit 4 GB.
 """
 
 import hashlib
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.config.wording import did_you_mean, listed
+from pipelines.data.fingerprint import of_files
 from pipelines.data.tables import DELIMITERS, NAMED, LeftOut, column, read_table, rows
 from pipelines.errors import DataError
 from recsys.settings import InteractionData
@@ -355,5 +355,4 @@ def _tfds_digest(data: InteractionData) -> str:
 
 
 def _file_digest(path: Path) -> str:
-    about = os.stat(path)
-    return hashlib.sha256(f"{path.name} {about.st_size} {about.st_mtime_ns}".encode()).hexdigest()[:16]
+    return of_files([path], path.parent)

@@ -8,6 +8,7 @@ import tensorflow as tf
 from pipelines.data.source import Source, Tensors
 from pipelines.errors import DataError
 from recsys.catalogue import Catalogue
+from recsys.facts import WindowFacts
 from recsys.list_task import ListTask
 from recsys.models.sequential import SequentialModel
 from recsys.protocol import TRAIN
@@ -65,6 +66,7 @@ class WindowSource(Source):
 class SequentialTask(ListTask):
     """recsys.sequential. Further facts: `targets_per_window`."""
 
+    kept = WindowFacts
     experiment: Sequential
 
     @property

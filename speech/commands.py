@@ -18,6 +18,7 @@ from pipelines.task import Judgement, Splits
 from pipelines.training.labels import class_weights, cross_entropy
 from speech import audio, det, show, speakers
 from speech.data import load_commands
+from speech.facts import CommandFacts
 from speech.features import rounded
 from speech.models import command_model
 from speech.settings import Commands
@@ -33,6 +34,8 @@ SHOWN = 6  # recordings in TensorBoard each epoch
 
 class CommandTask(SpeechTask):
     """speech.commands. Facts: `classes`, `class_counts`, `mean`, `std`, `speakers` of train (see speech.data)."""
+
+    kept = CommandFacts
 
     watch = ("accuracy", "max")
     meanings = {

@@ -73,7 +73,7 @@ def open_connected(data: TranscriptData) -> Opened:
                       np.array([sum(one.gaps) + int(lengths[list(one.parts)].sum()) for one in strings], np.int32))
         identity = f"connected 1 {pool.fingerprint()} {data.split_seed} {split} {counts[split]} {data.digits} {data.gap} {data.snr} " \
                    f"{sorted(data.test_speakers)} {share} {data.rate}"
-        return Recordings(lambda number: _joined(strings[number], pool), facts, identity)
+        return Recordings(lambda number: _joined(strings[number], pool), facts, identity, stamp=pool.stamp())
 
     notes = [f"strings of {data.digits[0]} to {data.digits[1]} digits joined from recordings of {single.place}; the test split is of "
              f"{listed(data.test_speakers, 'and')}, whom train does not have; validation strings are of train's speakers, made of "

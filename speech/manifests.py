@@ -12,7 +12,7 @@ from pipelines.data.tables import column, read_table, row, values_of
 from pipelines.errors import DataError
 from pipelines.regular import check_regular, other_kind
 from speech import audio
-from speech.recorded import Part, file_lengths, files_fingerprint, files_loader, recordings
+from speech.recorded import Part, file_lengths, files_fingerprint, files_loader, files_stamp, recordings
 from speech.settings import SpeechData, TranscriptData
 from speech.sources import Facts, Opened, Recordings
 
@@ -96,7 +96,7 @@ def _named_files(path: Path, files: list[Part], said: list[str], splits: list[st
         what = [said[number] for number in rows]
         facts = Facts(names, [os.path.relpath(file, path.parent) for file, _, _ in own], None if texts else what, what if texts else None,
                       [speakers[number] for number in rows] if speakers else None, file_lengths(own, data))
-        return recordings(files_loader(own, data), facts, files_fingerprint(own, path.parent, data), data)
+        return recordings(files_loader(own, data), facts, files_fingerprint(own, path.parent, data), data, files_stamp(own))
 
     opened.load = load
     return opened

@@ -17,7 +17,7 @@ from pipelines.errors import DataError
 from speech import audio, synthetic
 from speech.features import to_int16
 from speech.manifests import AUDIO_COLUMNS, open_table
-from speech.recorded import Part, file_lengths, files_fingerprint, files_loader, groups_of, recordings, with_speakers
+from speech.recorded import Part, file_lengths, files_fingerprint, files_loader, files_stamp, groups_of, recordings, with_speakers
 from speech.settings import SpeechData, TranscriptData
 from speech.sources import Facts, Opened, Recordings
 
@@ -187,8 +187,9 @@ def _folder(data: SpeechData, texts: bool) -> Opened:
         if data.speaker_pattern and noise.is_dir():  # noise has no speaker: each piece is one of its own
             spoken = with_speakers(facts.of(range(len(keep))), data).speakers or []
             facts = replace(facts, speakers=[*spoken, *(name for name in names[len(keep):])])
-            return Recordings(files_loader(files, data), facts, files_fingerprint(files, root, data), groups=groups_of(facts, data))
-        return recordings(files_loader(files, data), facts, files_fingerprint(files, root, data), data)
+            return Recordings(files_loader(files, data), facts, files_fingerprint(files, root, data), groups=groups_of(facts, data),
+                              stamp=files_stamp(files))
+        return recordings(files_loader(files, data), facts, files_fingerprint(files, root, data), data, files_stamp(files))
 
     return Opened(str(root), sorted(found.splits), load, notes)
 
@@ -228,7 +229,7 @@ def _transcribed_folder(root: Path, data: SpeechData) -> Opened:
         files: list[Part] = [(path, 0.0, None) for path in paths]
         facts = Facts([str(path) for path in paths], [os.path.relpath(path, root) for path in paths], None, texts, None,
                       file_lengths(files, data))
-        return recordings(files_loader(files, data), facts, files_fingerprint(files, root, data), data)
+        return recordings(files_loader(files, data), facts, files_fingerprint(files, root, data), data, files_stamp(files))
 
     return Opened(str(root), sorted(parts), load)
 

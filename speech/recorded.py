@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.data.fingerprint import of_files, times
 from pipelines.errors import DataError
 from speech import audio
 from speech.features import to_int16
@@ -80,19 +81,18 @@ def file_lengths(files: list[Part], data: SpeechData) -> np.ndarray:
 
 
 def files_fingerprint(files: list[Part], root: Path, data: SpeechData) -> str:
-    """Names, sizes and times of change of the files, and what is made of them."""
-    parts = [f"{data.rate} {data.channel}"]
-    for path, start, duration in files:
-        try:
-            status = os.stat(path)
-            said = f"{status.st_size} {status.st_mtime_ns}"
-        except OSError:
-            said = "missing"
-        parts.append(f"{os.path.relpath(path, root)} {start} {duration} {said}")
-    return "\n".join(parts)
+    """What identifies the files (`pipelines.data.fingerprint`), and what is made of them."""
+    names = {path: os.path.relpath(path, root) for path, _, _ in files}
+    parts = [f"{names[path]} {start} {duration}" for path, start, duration in files]
+    return "\n".join([f"{data.rate} {data.channel}", of_files(list(names), names=list(names.values())), *parts])
 
 
-def recordings(load: Any, facts: Facts, fingerprint: str, data: SpeechData) -> Recordings:
+def files_stamp(files: list[Part]) -> str:
+    """See Source.stamp."""
+    return times(list(dict.fromkeys(path for path, _, _ in files)))
+
+
+def recordings(load: Any, facts: Facts, fingerprint: str, data: SpeechData, stamp: str = "") -> Recordings:
     """Recordings with speakers and groups as the settings say."""
     facts = with_speakers(facts, data)
-    return Recordings(load, facts, fingerprint, groups=groups_of(facts, data))
+    return Recordings(load, facts, fingerprint, groups=groups_of(facts, data), stamp=stamp)

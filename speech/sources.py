@@ -50,11 +50,12 @@ class Recordings(Source):
         fingerprint: see Source; must tell the rate and the channel, too.
         fields: further values by name, [examples, ...].
         labels, groups: see Source; labels also stand in the examples, as `label` int64.
+        stamp: see Source.
     """
 
     def __init__(self, load: Callable[[int], np.ndarray], facts: Facts, fingerprint: str, *, fields: Mapping[str, np.ndarray] | None = None,
-                 labels: np.ndarray | None = None, groups: np.ndarray | None = None):
-        self.load, self.facts, self._identity = load, facts, fingerprint
+                 labels: np.ndarray | None = None, groups: np.ndarray | None = None, stamp: str = ""):
+        self.load, self.facts, self._identity, self._stamp = load, facts, fingerprint, stamp
         self.labels = None if labels is None else np.asarray(labels, np.int64)
         self.groups = groups
         self.lengths = facts.lengths
@@ -97,22 +98,25 @@ class Recordings(Source):
         load = self.load
         return Recordings(lambda number: load(int(numbers[number])), self.facts.of(numbers), f"{self._identity}\n{chosen}",
                           fields={name: value[numbers] for name, value in self.fields.items() if name != "label"}, labels=pick(self.labels),
-                          groups=pick(self.groups))
+                          groups=pick(self.groups), stamp=self._stamp)
 
     def said(self, texts: list[str]) -> "Recordings":
         """The same recordings with other transcripts."""
         digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()
         return Recordings(self.load, replace(self.facts, texts=texts), f"{self._identity}\n{digest}", fields=self.fields,
-                          labels=self.labels, groups=self.groups)
+                          labels=self.labels, groups=self.groups, stamp=self._stamp)
 
     def also(self, *, labels: np.ndarray | None = None, fields: Mapping[str, np.ndarray] | None = None) -> "Recordings":
         """The same recordings with class numbers, or with further values."""
         own = {name: value for name, value in self.fields.items() if name != "label"}
         return Recordings(self.load, self.facts, self._identity, fields={**own, **(fields or {})},
-                          labels=self.labels if labels is None else labels, groups=self.groups)
+                          labels=self.labels if labels is None else labels, groups=self.groups, stamp=self._stamp)
 
     def name(self, number: int) -> str:
         return self.facts.names[number].encode("utf-8", "backslashreplace").decode("utf-8")  # of a file whose name is not UTF-8
+
+    def stamp(self) -> str:
+        return self._stamp
 
     def fingerprint(self) -> str:
         if self._fingerprint is None:

@@ -35,6 +35,11 @@ class SpeechTask(Task):
         rate = experiment.data.rate
         self.front_end, self.augmenter = FrontEnd(experiment.frontend, rate), Augmenter(experiment.augment, rate)
 
+    def unfit(self) -> str | None:
+        width = self.front_end.width
+        wrong = next((name for name in ("mean", "std") if len(self.facts[name]) != width), None)
+        return f"{wrong}: {len(self.facts[wrong])} numbers for {width} bands of the features" if wrong else None
+
     def begun(self, made: Splits) -> Splits:
         """The splits, with what is to be said of the noise; where a training begins it is read now. Raises DataError as read_noise."""
         noises = None if self.facts else self.augmenter.noises  # a finished run may do without

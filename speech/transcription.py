@@ -15,6 +15,7 @@ from pipelines.reports import intervals
 from pipelines.task import Judgement, Metric, Splits
 from speech import audio, ctc, show, speakers, wer
 from speech.data import load_transcripts
+from speech.facts import TranscriptFacts
 from speech.features import rounded
 from speech.long import pieces
 from speech.models import steps_of, stride_of, transcript_model
@@ -37,6 +38,7 @@ BLANK = (
 class TranscriptionTask(SpeechTask):
     """speech.transcription. Facts: `unit`, `tokens`, `most_tokens`, `mean`, `std`, `speakers` (see speech.data.load_transcripts)."""
 
+    kept = TranscriptFacts
     watch = ("token_error_rate", "min")
     length = "length"
     details = ("words", "starts", "ends")

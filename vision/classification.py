@@ -17,6 +17,7 @@ from pipelines.task import Judgement, Splits, Task
 from pipelines.training.labels import class_weights, cross_entropy
 from vision import augment, data, models
 from vision.decode import decode_image
+from vision.facts import ImageFacts
 from vision.files import find_images
 from vision.settings import ImageClassification
 
@@ -38,6 +39,7 @@ class Classification(Task):
     }
     sends = 'the bytes of an image file; in JSON {"b64": "..."}'
     examples = {"image": "tf.constant([open('example', 'rb').read()])"}
+    kept = ImageFacts
     experiment: ImageClassification
 
     @property

@@ -113,7 +113,7 @@ def _remembered_bad(source: Source, data: ImageData) -> list[tuple[int, str]]:
     if source.spec["image"].dtype != tf.string:
         return []
     folder = Path(data.cache_folder or os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "quartet"
-    what = f"{source.fingerprint()} {len(source)} {data.max_pixels} by content, tensorflow {tf.__version__}"
+    what = f"{source.fingerprint()} {source.stamp()} {len(source)} {data.max_pixels} by content, tensorflow {tf.__version__}"
     digest = hashlib.sha256(what.encode()).hexdigest()[:24]
     kept = folder / f"unreadable-{digest}.json"
     try:

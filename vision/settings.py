@@ -8,6 +8,7 @@ from pipelines.config.schema import ClassificationLoss, Data, Evaluate, Experime
 
 Count = Annotated[int, Field(ge=1)]
 MAX_PIXELS = 64_000_000  # holds what cameras of 60 megapixels take; a decoding call then takes some 0.4 GB for JPEG
+Pixels = Annotated[int, Field(ge=1, le=16_384)]
 
 
 class ImageData(Data):
@@ -24,7 +25,7 @@ class ImageData(Data):
     image_key: str = setting("image", "tfds feature, table column or npz array with the images (npz: also <key>_train, <key>_test)")
     label_key: str = setting("label", "tfds feature, table column or npz array with the labels")
     split_key: str | None = setting(None, "table: column that says train, validation or test")
-    image_size: Count | Annotated[list[Count], Field(min_length=2, max_length=2)] | None = setting(
+    image_size: Pixels | Annotated[list[Pixels], Field(min_length=2, max_length=2)] | None = setting(
         None, "height and width the model sees, one number or [height, width]; default: the data's own where all are equal", unit="px")
     resize: Literal["crop", "pad", "squash"] = setting(
         "crop", "how other sizes are brought to image_size: crop the centre, pad, or squash; aspect is kept by the first two")

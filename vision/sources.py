@@ -1,6 +1,5 @@
 """Where images and labels lie - digits, TFDS, folders, tables, .npz - opened as the data's own splits, nothing divided yet."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from pipelines.data import arrays, folders
 from pipelines.data.cache import free_memory
 from pipelines.data.digits import CLASSES, digits
 from pipelines.data.files import FileSource, TensorSource
+from pipelines.data.fingerprint import of_files
 from pipelines.data.records import RecordSource, tfds_source
 from pipelines.data.source import ArraySource, Source
 from pipelines.data.tables import class_names, column, read_table, row, values_of
@@ -109,8 +109,7 @@ def _table(data: ImageData) -> Opened:
             rows = np.flatnonzero(parts == split)
             with tf.device("CPU:0"):
                 values = {"image": tf.constant([content[row] for row in rows]), "label": tf.constant(codes[rows])}
-            status = os.stat(path)
-            return TensorSource(values, title=f"{path} {split}", fingerprint=f"{status.st_size}-{status.st_mtime_ns}-{split}",
+            return TensorSource(values, title=f"{path} {split}", fingerprint=f"{of_files([path], path.parent, whole=True)}-{split}",
                                 labels=codes[rows], groups=np.array(groups)[rows] if groups else None)
     else:
         files = _paths(images, path, data.image_key)

@@ -14,6 +14,7 @@ from pipelines.task import Splits
 from vision.decode import decode_image
 from vision.settings import ImageData
 
+PEEKED = 32  # examples of each of three shards whose label is looked at before training
 STATISTICS = 2_000  # examples of train behind mean and deviation
 
 
@@ -57,6 +58,8 @@ def stream_images(data: ImageData) -> Splits:
     classes = train.class_names("label")
     if not classes:
         raise DataError(f"{place}: feature {data.label_key} names no classes; streaming needs a ClassLabel feature")
+    for source in sources.values():
+        _labelled(source, len(classes))
     height, width, stored = train.shape("image")
     wanted = data.image_size
     if wanted is None and (height is None or width is None):
@@ -72,6 +75,16 @@ def stream_images(data: ImageData) -> Splits:
     }
     validation, test = sources.get("validation"), sources.get("test")
     return Splits(train=train, validation=validation, test=test, facts=facts, notes=tuple(notes))  # type: ignore[arg-type]
+
+
+def _labelled(source: StreamSource, classes: int) -> None:
+    """Raises DataError for a split without labels, as the test split of many a challenge is: of some examples the label is looked at."""
+    for number, example in enumerate(source.peek(PEEKED)):
+        label = int(example["label"])
+        if not 0 <= label < classes:
+            raise DataError(f"{source.title()} has no labels: one of its examples (the {number + 1}. of those looked at) has {label}; it "
+                            "cannot be learned from or judged. Set data.test (or data.validation) to a split with labels, or to a share "
+                            "such as 0.1 of train; data.test: null for none")
 
 
 def _statistics(train: StreamSource, data: ImageData, size: tuple[int, int], channels: int) -> tuple[list[float], list[float], int]:

@@ -19,6 +19,7 @@ from pipelines.config.wording import describe, did_you_mean, listed, nearest, pi
 from pipelines.regular import other_kind
 
 Found = tuple[Route, str]
+LARGEST = 2**63  # of whole numbers; no tensor has a size or an index beyond
 
 
 class Check:
@@ -66,6 +67,8 @@ class Check:
         allowed = shape(annotation)
         if value is None and allowed.nullable:
             return
+        if isinstance(value, int) and abs(value) >= LARGEST:
+            return self._wrong(route, f"{show(value)} is larger than any number that a setting can be")
         if allowed.sections and value is None:
             value = {}
             keep(value)

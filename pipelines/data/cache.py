@@ -113,7 +113,7 @@ def _on_disk(source: Source, decode: Decode | None, spec: dict[str, tf.TensorSpe
     flat = free(spec)
     shapes = ",".join(f"{key}:{value.dtype.name}{list(value.shape)}" for key, value in sorted(spec.items()))
     known = json.dumps(facts or {}, sort_keys=True, default=str)
-    identity = f"{source.fingerprint()} {len(source)} {shapes} {_computation(source, decode)} {known}"
+    identity = f"{source.fingerprint()} {source.stamp()} {len(source)} {shapes} {_computation(source, decode)} {known}"
     target = folder / hashlib.sha256(identity.encode()).hexdigest()[:24]
     if not target.exists():
         try:

@@ -105,7 +105,7 @@ class Check:
         self._render_classes(console)
         for name, facts in self.splits.items():
             if facts["common"]:
-                console.print(Text(f"{name}: " + ", ".join(f"{count:,} x {kind}" for kind, count in facts["common"])))
+                console.print(Text(f"{name}: " + ", ".join(f"{count:,} x {printable(kind)}" for kind, count in facts["common"])))
         console.print()
         if not self.findings:
             console.print(Text("Nothing to mend.", "green"))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from pipelines.data import fingerprint
 from pipelines.data.source import Source, Tensors
 
 
@@ -56,17 +57,13 @@ class FileSource(Source):
     def name(self, number: int) -> str:
         return os.fsencode(self.paths[number]).decode("utf-8", "backslashreplace")
 
+    def stamp(self) -> str:
+        return fingerprint.times(self.paths)
+
     def fingerprint(self) -> str:
-        """Hash of every file's path below the root, size and time of change, and of the labels."""
+        """Hash of every file's path below the root, of sizes and content (see `fingerprint`), and of the labels."""
         if self._fingerprint is None:
-            digest = hashlib.sha256()
-            for path in self.paths:
-                digest.update(os.fsencode(path.removeprefix(self._root)))
-                try:
-                    status = os.stat(path)
-                    digest.update(f"\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
-                except OSError:
-                    digest.update(b"\0missing\0")
+            digest = hashlib.sha256(fingerprint.of_files(self.paths, self._root or None).encode())
             for name, value in sorted(self._fields.items()):
                 digest.update(name.encode() + np.ascontiguousarray(value).tobytes())
             self._fingerprint = digest.hexdigest()[:16]

@@ -45,7 +45,11 @@ class Source(ABC):
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """A short hash that changes when the data do; cheap (names, sizes, times), not a full read."""
+        """A short hash that changes when the data do, and not when they are copied; cheap: names, sizes, content sampled."""
+
+    def stamp(self) -> str:
+        """What is asked besides before something is taken out of a cache: times of change, where the content was sampled."""
+        return ""
 
     def subset(self, numbers: Sequence[int] | np.ndarray) -> "Source":
         """The source that holds just `numbers`, in that order."""
@@ -144,6 +148,9 @@ class Subset(Source):
 
     def name(self, number: int) -> str:
         return self.base.name(int(self.numbers[number]))
+
+    def stamp(self) -> str:
+        return self.base.stamp()
 
     def fingerprint(self) -> str:
         import hashlib

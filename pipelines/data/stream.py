@@ -6,7 +6,7 @@ in a new process with exactly the examples that would have followed. Such a chec
 `window` encoded examples. What is not: a shuffle wider than the window and the order of the shards, or reading by number.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,11 @@ class StreamSource(Prepared, Source):
         window_seed = int(draws(1, seed, f"window {epoch}")[0] >> 1)
         records = self._stored(order, self.readers).shuffle(self.window, seed=window_seed, reshuffle_each_iteration=False)
         return records.skip(start).map(self._parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+
+    def peek(self, count: int) -> Iterator[Tensors]:
+        """Up to `count` raw examples of the first, of the middle and of the last shard."""
+        for number in sorted({0, len(self.shards) // 2, len(self.shards) - 1}):
+            yield from self._stored([number], 1).take(count).map(self._parse)
 
     def gather(self, numbers: tf.Tensor) -> Tensors:
         """A few examples by their number in stored order, for a report; each costs the reading of its shard up to there. Eager only."""

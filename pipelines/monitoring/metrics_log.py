@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from pipelines import stored
+from pipelines.errors import ConfigError
 from pipelines.files import append_whole, finite, open_to_append, write_whole, writing
 
 
@@ -68,7 +70,7 @@ def read_rows(path: Path | str) -> list[dict[str, Any]]:
     """The lines of a metrics.jsonl as dicts, in order; empty where there is no file. A torn last line is left out.
 
     Raises:
-        ValueError: a line before the last is no JSON object: the file is damaged; names file and line.
+        ConfigError: a line before the last is none of metrics: the file is damaged; names file and line.
     """
     path = Path(path)
     return _rows(path)[0] if path.exists() else []
@@ -76,20 +78,17 @@ def read_rows(path: Path | str) -> list[dict[str, Any]]:
 
 def _rows(path: Path) -> tuple[list[dict[str, Any]], bool]:
     """The rows, and whether nothing but them stands in the file."""
-    text = path.read_bytes().decode("utf-8", errors="replace")
+    text = stored.read_bytes(path).decode("utf-8", errors="replace")
     # A crash of the machine can leave zeros where a line was to be.
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip("\0 \r")]
     rows: list[dict[str, Any]] = []
     for number, line in lines:
         try:
-            row = json.loads(line)
-            if not isinstance(row, dict):
-                raise ValueError("not an object")
-        except ValueError as error:
+            rows.append(stored.parsed(line, stored.Row, f"{path}, line {number}").model_dump(exclude_unset=True))
+        except ConfigError:
             if number != lines[-1][0]:
-                raise ValueError(f"{path}, line {number}: not a line of metrics: {line[:80]!r}") from error
+                raise
             return rows, False
-        rows.append(row)
     return rows, "\0" not in text and (not text or text.endswith("\n"))
 
 

@@ -9,6 +9,8 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from pipelines.terminal import lines
+
 Entered = TypeVar("Entered", bound="Screen")
 
 
@@ -35,11 +37,11 @@ class Screen:
     def note(self, text: str) -> None:
         """A line that stays, above the last."""
         if not self.quiet:
-            self._print(text)
+            self._print(lines(text))
 
     def warning(self, text: str) -> None:
         """A line that stays and stands out; printed under `quiet` too."""
-        self._print(Text.assemble(("warning: ", "bold yellow"), text))
+        self._print(Text.assemble(("warning: ", "bold yellow"), lines(text)))
 
     def __enter__(self: Entered) -> Entered:
         if self._bar and not self.quiet:

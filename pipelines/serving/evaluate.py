@@ -3,7 +3,6 @@
 The training report is never touched: each judging has a folder of its own in report/.
 """
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -123,10 +122,7 @@ def own_split(run: LoadedRun, split: str | None) -> tuple[Source, Splits, str]:
 
 def changed_data(folder: RunFolder, splits: Splits) -> list[str]:
     """A note for each split whose examples are not those of the training any more."""
-    try:
-        known = json.loads(folder.environment.read_text(encoding="utf-8")).get("data") or {}
-    except (OSError, ValueError):
-        return []
+    known = folder.read_environment()["data"]
     sources = {name: getattr(splits, name) for name in SPLITS}
     changed = [name for name, source in sources.items() if source is not None and name in known and source.fingerprint() != known[name]]
     if not changed:

@@ -3,7 +3,6 @@
 So no code that a run brings is executed: YAML is read safely, facts.json is JSON, and of model.keras only the weights.
 """
 
-import json
 import warnings
 import zipfile
 from dataclasses import dataclass
@@ -17,9 +16,12 @@ from pipelines.errors import ConfigError
 from pipelines.inside import refuse_links
 from pipelines.listing import require_model
 from pipelines.runs import RunFolder
+from pipelines.stored import read
 from pipelines.task import Task
 from pipelines.training import devices
 from pipelines.training.launch import task_class
+from pipelines.training.tables import all_variables
+from pipelines.training.weights import bounded, not_finite
 
 Precision = Literal["float32", "bfloat16", "float16"]
 
@@ -43,8 +45,8 @@ class LoadedRun:
     @property
     def name(self) -> str:
         """The experiment's, as the report has it."""
-        report = json.loads((self.folder.report / "report.json").read_text(encoding="utf-8")) if self.folder.finished else {}
-        return str(report.get("experiment", self.experiment.task))
+        report = self.folder.read_report() if self.folder.finished else {}
+        return report.get("experiment") or self.experiment.task
 
 
 def load_run(folder: RunFolder, *, where: Literal["auto", "cpu"] | int = "auto", precision: Precision | None = None,
@@ -62,13 +64,16 @@ def load_run(folder: RunFolder, *, where: Literal["auto", "cpu"] | int = "auto",
     refuse_links(folder.path)
     require_model(folder)
     experiment = load(folder.experiment, check_paths=False).experiment
-    facts, environment = _json(folder, "model/facts.json"), _json(folder, "environment.json")
-    judged = environment.get("precision")
-    if judged not in ("float32", "bfloat16", "float16"):
+    kind = task_class(experiment.task)
+    facts = read(folder.facts, kind.kept).model_dump(exclude_unset=True, by_alias=True)
+    judged = folder.read_environment()["precision"]
+    if judged is None:
         raise ConfigError(f"{folder.environment}: says no precision that the run was judged in")
     machine = devices.prepare(experiment.train.model_copy(update={"devices": where}), precision=precision or judged)
-    task = task_class(experiment.task)(without_pretrained(experiment), facts)
-    with machine.strategy.scope():
+    task = kind(without_pretrained(experiment), facts)
+    if (unfit := task.unfit()) is not None:
+        raise ConfigError(f"{folder.facts}: {unfit}; the file is damaged, or belongs to another experiment")
+    with machine.strategy.scope(), bounded(str(folder.path)):
         model = task.model()
     weights = folder.model / "model.keras"
     try:
@@ -79,6 +84,10 @@ def load_run(folder: RunFolder, *, where: Literal["auto", "cpu"] | int = "auto",
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ConfigError(f"{weights}: does not hold the weights of this experiment's model ({reason}); "
                           "the file is damaged, or was made by another version") from error
+    wrong = not_finite(all_variables(model))
+    if wrong is not None:
+        raise ConfigError(f"{weights}: {wrong}: its answers would mean nothing; train the run anew (--fresh), at a lower "
+                          "train.learning_rate.peak where the loss grew")
     with machine.strategy.scope():
         task.freeze(model)
     return LoadedRun(task, model, experiment, folder, machine, judged)
@@ -91,13 +100,3 @@ def without_pretrained(experiment: Experiment) -> Experiment:
         return experiment
     return experiment.model_copy(update={"model": model.model_copy(update={"weights": None})})
 
-
-def _json(folder: RunFolder, name: str) -> dict[str, Any]:
-    path = folder.path / name
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path}: cannot be read ({error})") from None
-    if not isinstance(found, dict):
-        raise ConfigError(f"{path}: is not what a run writes there")
-    return found

@@ -9,6 +9,7 @@ import numpy as np
 
 from pipelines.config.schema import Train
 from pipelines.reports.words import lower_is_better
+from pipelines.stored import Record
 from pipelines.training.loop import Hook, Loop
 
 BATCH_METHODS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
@@ -24,6 +25,9 @@ class KerasCallbacks(Hook):
     """
 
     name = "callbacks"
+
+    class Kept(Record):
+        callbacks: list[Any]
 
     def __init__(self, callbacks: list[keras.callbacks.Callback], model: keras.Model, train: Train, steps_per_epoch: int):
         self.callbacks, self.model = callbacks, model
@@ -70,11 +74,13 @@ class KerasCallbacks(Hook):
                 if saved is not None:
                     callback.set_state(saved)
                 continue
-            for name, value in (saved or {}).items():
-                setattr(callback, name, value)
+            for name, value in (saved if isinstance(saved, dict) else {}).items():
+                if _settable(callback, name):
+                    setattr(callback, name, value)
             for name in dict.fromkeys(key.split("/")[1] for key in self._saved_arrays if key.startswith(f"{place}/")):
                 keys = sorted(key for key in self._saved_arrays if key.startswith(f"{place}/{name}/"))
-                setattr(callback, name, [self._saved_arrays[key] for key in keys])
+                if _settable(callback, name):
+                    setattr(callback, name, [self._saved_arrays[key] for key in keys])
 
     def on_steps(self, loop: Loop) -> None:
         if self.batches:
@@ -111,6 +117,13 @@ def _overrides(callback: keras.callbacks.Callback, name: str) -> bool:
 def _public(callback: keras.callbacks.Callback) -> dict[str, Any]:
     settings = {*inspect.signature(type(callback).__init__).parameters, "params", "model"}
     return {name: value for name, value in vars(callback).items() if not name.startswith("_") and name not in settings}
+
+
+def _settable(callback: keras.callbacks.Callback, name: str) -> bool:
+    """Whether a checkpoint may set an attribute: not a method, nor what the person gave."""
+    settings = {*inspect.signature(type(callback).__init__).parameters, "params", "model"}
+    return name.isidentifier() and not name.startswith("_") and name not in settings and (
+        not callable(getattr(type(callback), name, None)))
 
 
 def _plain(callback: keras.callbacks.Callback) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import tensorflow as tf
 from pipelines.config.schema import Freeze, Train
 from pipelines.errors import ConfigError, TrainingError
 from pipelines.files import why
+from pipelines.stored import Count, Record, checked
 from pipelines.training import state
 from pipelines.training.evaluation import Evaluator
 from pipelines.training.loop import Hook, Loop, Unjudged, means
@@ -65,6 +66,12 @@ class KeepBest(Hook):
     """Keeps the weights of the best epoch on the watched metric, and stops early when asked to."""
 
     name = "best"
+
+    class Kept(Record):
+        best: float | None
+        epoch: Count
+        last_gain: Count
+        reference: float | None
 
     def __init__(self, folder: Path, watch: str, direction: str, groups: dict[str, list[keras.Variable]], train: Train,
                  say: Callable[[str], None]):
@@ -159,6 +166,9 @@ class Log(Hook):
 
     name = "log"
 
+    class Kept(Record):
+        totals: list[float]
+
     def __init__(self, *, every: int, log: Any, writers: dict[str, Any], progress: Any):
         self.every, self.log, self.writers, self.progress = every, log, writers, progress
         self.totals: list[float] = []
@@ -176,7 +186,7 @@ class Log(Hook):
 
     def on_start(self, loop: Loop) -> None:
         self._when, self._step, self._waited = time.perf_counter(), loop.step, float(loop.carry.waited)
-        self.totals = self.totals or [0.0] * len(loop.carry.totals)
+        self.totals = self.totals if len(self.totals) == len(loop.carry.totals) else [0.0] * len(loop.carry.totals)
 
     def on_steps(self, loop: Loop) -> None:
         now = loop.meter.summary()
@@ -314,18 +324,24 @@ class Checkpoint(Hook):
         """Restores the loop and its hooks from the last checkpoint; False where there is none."""
         if not self.file.exists():
             return False
-        carry, about = state.load(self.file, self.groups)
-        missing = {*Carry._fields} - {*carry} | {"step", "seconds", "stopping", "meter", "hooks"} - {*about}
-        if missing or carry["totals"].shape != loop.carry.totals.shape:
-            what = f"without {', '.join(sorted(missing))}" if missing else "of a task with other scores"
-            raise TrainingError(f"{self.file}: a checkpoint {what}; start anew with --fresh")
+        like = {name: value.numpy() for name, value in loop.carry._asdict().items()}
+        states: dict[str, dict[str, Any]] = {}
+
+        def accept(about: state.About) -> None:
+            if about.step > loop.steps:
+                raise TrainingError(f"{self.file}: is of step {about.step:,} of {loop.steps:,}; start anew with --fresh")
+            for hook in loop.hooks:
+                if hook.name in about.hooks:
+                    states[hook.name] = checked(about.hooks[hook.name], hook.Kept, f"{self.file}: hooks.{hook.name}").model_dump()
+
+        carry, about = state.load(self.file, self.groups, carry=like, schema=state.About, accept=accept)
         loop.carry = Carry(*(tf.constant(carry[name]) for name in Carry._fields))
-        loop.step, loop.seconds_before = about["step"], about["seconds"]
-        loop.stopping, loop.unjudged = about["stopping"], about.get("unjudged", False)
-        self.meter.restore(about["meter"])
+        loop.step, loop.seconds_before = about.step, about.seconds
+        loop.stopping, loop.unjudged = about.stopping, about.unjudged
+        self.meter.restore(about.meter.model_dump())
         for hook in loop.hooks:
-            if hook.name in about["hooks"]:
-                hook.restore(about["hooks"][hook.name])
+            if hook.name in states:
+                hook.restore(states[hook.name])
                 prefix = f"{hook.name}/"
                 hook.restore_arrays({name.removeprefix(prefix): value for name, value in carry.items() if name.startswith(prefix)})
         self._saved_step, self._saved_unjudged = loop.step, loop.unjudged

@@ -12,6 +12,7 @@ import tensorflow as tf
 from pipelines.data.order import Plan
 from pipelines.data.reasons import reason
 from pipelines.errors import QuartetError, TrainingError
+from pipelines.stored import Record
 from pipelines.training.step import Carry, Step
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Hook:
     """Something that happens during training. The order of the hooks is the order of their calls."""
 
     name = ""  # under which its state is saved; empty: it has none
+    Kept: type[Record] = Record  # what `state` gives, by which a checkpoint is checked before `restore` takes it
 
     def state(self) -> dict[str, Any]:
         """JSON values from which `restore` makes this hook what it is now."""

@@ -11,6 +11,7 @@ import numpy as np
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment
 from pipelines.data.divide import Warned
+from pipelines.data.fingerprint import VERSION
 from pipelines.data.source import Source
 from pipelines.errors import TrainingError
 from pipelines.files import whole_folder, write_json
@@ -95,17 +96,18 @@ class _Run:
 
     def go(self) -> dict[str, Any]:
         checkpoint = self.folder.checkpoints / "resume.npz"
-        identity = state.peek(checkpoint) if checkpoint.exists() else {}
+        identity = state.peek(checkpoint, state.Identity) if checkpoint.exists() else None
         trial = self.call.trial
         with self.meter.part("setup"):
             before = time.perf_counter() - self.began
-            chosen = identity.get("precision") or (trial.precision if trial else None)
+            chosen = identity.precision if identity else trial.precision if trial else None
             session = assemble(self.experiment, self.call.task_class, precision=chosen)
             fingerprint = {
                 "train": session.splits.train.fingerprint(),
                 **({"validation": session.splits.validation.fingerprint()} if session.splits.validation else {}),
             }
-            if identity and identity["data"] != fingerprint:
+            unlike = identity is not None and identity.fingerprints != VERSION
+            if identity and not unlike and identity.data != fingerprint:
                 raise TrainingError(
                     f"{self.folder.path}: the data are not those that this run was begun with (files added, removed or changed); "
                     "restore them, or begin anew with --fresh"
@@ -114,6 +116,9 @@ class _Run:
         assembled = time.perf_counter()
         with Progress(session.steps, session.plan.steps_per_epoch, self.call.quiet) as progress:
             insight.describe(session, self.call.name, progress.note)
+            if unlike:
+                self._warn(progress)("The run was begun by an earlier version, which knew its data by the files' times: whether they have "
+                                     "changed since is not known.")
             for note in session.splits.notes:
                 if isinstance(note, Warned) and not trial:
                     progress.warning(note)
@@ -125,7 +130,7 @@ class _Run:
                 session.state_groups,
                 seconds=self.experiment.train.checkpoint_seconds,
                 say=progress.warning,
-                identity={"precision": session.machine.precision, "data": fingerprint},
+                identity={"precision": session.machine.precision, "data": fingerprint, "fingerprints": VERSION},
                 meter=self.meter,
             )
             until = trial.epochs * session.plan.steps_per_epoch if trial and trial.epochs else None

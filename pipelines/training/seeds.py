@@ -4,7 +4,6 @@ An interrupted command, given again, goes on with the seed that is not finished.
 """
 
 import gc
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -58,7 +57,7 @@ def joint_report(experiment: Experiment, folder: RunFolder, call: Call, reports:
         if all(isinstance(value, (int, float)) for value in values):
             timing[name] = sum(values) if name.endswith("_seconds") else sum(values) / len(values)
     first = seed_folder(folder, experiment.train.seed)
-    environment = json.loads(first.environment.read_text(encoding="utf-8"))
+    environment = first.read_environment()
     write_json(folder.environment, environment)
     note = (f"Metrics are means over {len(seeds)} seeds, each trained anew on the same splits; in brackets the mean of their intervals, "
             "which tell of the number of examples, not of the seeds. Seconds are those of all seeds together. "

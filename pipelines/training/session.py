@@ -13,12 +13,15 @@ from pipelines.data.input import Feed, make_feed
 from pipelines.data.lengths import Lengths
 from pipelines.data.order import Plan
 from pipelines.errors import ConfigError, DataError
+from pipelines.files import finite
 from pipelines.reports.words import lower_is_better
+from pipelines.stored import checked
 from pipelines.task import Splits, Task
 from pipelines.training import devices, optimizers
 from pipelines.training.hooks import Unfreeze
 from pipelines.training.step import Step, find_scores, statistics_of
 from pipelines.training.tables import TableOptimizer, all_variables, tables_of
+from pipelines.training.weights import bounded
 
 
 @dataclass
@@ -60,14 +63,29 @@ def plan_batches(train: Train, examples: int, replicas: int) -> Plan:
     return Plan(examples, train.batch_size, replicas, accumulation_of(train, replicas))
 
 
-def assemble(
+@dataclass
+class Prepared:
+    """What a training begins with, before its data are decoded."""
+
+    task: Task
+    splits: Splits
+    machine: devices.Machine
+    plan: Plan
+    model: keras.Model
+    weights: list[keras.Variable]
+    freezing: list[Unfreeze]
+    score_names: list[str]
+    watch: tuple[str, str]
+
+
+def prepare(
     experiment: Experiment,
     task_class: type[Task],
     *,
     precision: str | None = None,
     facts: dict[str, Any] | None = None,
-) -> Session:
-    """Builds the whole training.
+) -> Prepared:
+    """Divides the data and builds the model: all that a training can be refused for before its first step. `check` does it, too.
 
     Args:
         experiment: checked settings.
@@ -82,16 +100,31 @@ def assemble(
     task = task_class(experiment, facts)
     splits = task.splits()
     task.facts = splits.facts
+    checked(finite(splits.facts), task.kept, f"{experiment.task}, what was learned of the data", "a run with it could not be loaded")
     if not len(splits.train):
         raise DataError("the training split holds no examples")
+    for name, source in (("validation", splits.validation), ("test", splits.test)):
+        if source is not None and (why := task.cannot_judge(source)) is not None:
+            raise DataError(f"data.{name}: {why}")
     plan = plan_batches(train, len(splits.train), machine.replicas)
-    steps = plan.steps_per_epoch * train.epochs
-    decode = None if task.stored_decoded else task.decode
-    with machine.strategy.scope():
+    with machine.strategy.scope(), bounded("model"):
         model = task.model()
         machine = devices.for_model(machine, model)
         weights = list(model.trainable_variables)
         freezing = [Unfreeze(train.freeze, model)] if train.freeze else []
+    # what is wrong whatever the data is said before they are all decoded
+    score_names = find_scores(task, model, decoded_spec(splits.train, None if task.stored_decoded else task.decode))
+    return Prepared(task, splits, machine, plan, model, weights, freezing, score_names, watched(train, task, score_names, splits))
+
+
+def assemble(experiment: Experiment, task_class: type[Task], *, precision: str | None = None, facts: dict[str, Any] | None = None,
+             ) -> Session:
+    """Builds the whole training. Arguments and errors as those of `prepare`."""
+    train, begun = experiment.train, prepare(experiment, task_class, precision=precision, facts=facts)
+    task, splits, machine, plan, model, weights = begun.task, begun.splits, begun.machine, begun.plan, begun.model, begun.weights
+    steps = plan.steps_per_epoch * train.epochs
+    decode = None if task.stored_decoded else task.decode
+    with machine.strategy.scope(), bounded("train.optimizer"):
         optimizer = optimizers.make(train.optimizer, weights)
         model.optimizer = optimizer
         # from numbers: given the tf.Variable of a weight, a keras.Variable would take that itself, not its value
@@ -100,9 +133,6 @@ def assemble(
         averages = [
             keras.Variable(variable.numpy(), trainable=False, dtype="float32", name=f"{variable.name}_average") for variable in averaged
         ]
-    # what is wrong whatever the data is said before they are all decoded
-    score_names = find_scores(task, model, decoded_spec(splits.train, decode))
-    watch = watched(train, task, score_names, splits)
     feed = make_feed(
         splits.train,
         decode,
@@ -128,9 +158,10 @@ def assemble(
         feed=feed,
         train=train,
         steps=steps,
-        score_names=score_names,
+        score_names=begun.score_names,
     )
-    return Session(task, splits, machine, plan, steps, feed, model, optimizer, weights, averaged, averages, tables, step, freezing, watch)
+    return Session(task, splits, machine, plan, steps, feed, model, optimizer, weights, averaged, averages, tables, step, begun.freezing,
+                   begun.watch)
 
 
 def watched(train: Train, task: Task, scores: list[str], splits: Splits) -> tuple[str, str]:

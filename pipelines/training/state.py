@@ -4,20 +4,46 @@ A checkpoint is one .npz without pickled objects: weights, optimizer values, ave
 JSON of every hook. It is written beside its target and renamed, so that a kill leaves the old one or the new.
 """
 
-import contextlib
 import json
-import zipfile
-import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import keras
 import numpy as np
+from pydantic import Field
 
-from pipelines.data.reasons import reason
-from pipelines.errors import TrainingError
+from pipelines import npz
+from pipelines.errors import ConfigError, TrainingError
 from pipelines.files import finite, write_whole
+from pipelines.stored import Count, Name, Record, Schema, Text
+
+
+class Metered(Record):
+    """What the meter had counted."""
+
+    seconds: dict[Name, Annotated[float, Field(ge=0)]]
+    examples: Count
+    steps: Count
+
+
+class Identity(Record):
+    """What must not change over the life of a run."""
+
+    precision: Literal["float32", "bfloat16", "float16"]
+    data: dict[Name, Text]
+    fingerprints: Count = 1  # how those of `data` were made (pipelines.data.fingerprint)
+
+
+class About(Identity):
+    """What a checkpoint says of itself."""
+
+    step: Count
+    seconds: Annotated[float, Field(ge=0)]
+    stopping: Text | None
+    unjudged: bool = False
+    meter: Metered
+    hooks: dict[Name, dict[str, Any]]
 
 
 def save(path: Path, groups: dict[str, list[keras.Variable]], carry: dict[str, np.ndarray], about: dict[str, Any]) -> None:
@@ -42,44 +68,66 @@ def save(path: Path, groups: dict[str, list[keras.Variable]], carry: dict[str, n
     write_whole(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
 
 
-def load(path: Path, groups: dict[str, list[keras.Variable]]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Puts a checkpoint's values into the variables; returns (carry, about).
+def load(path: Path, groups: dict[str, list[keras.Variable]], *, carry: Mapping[str, np.ndarray] | None = None,
+         schema: type[Schema] = Record, accept: Callable[[Schema], None] = lambda about: None,  # type: ignore[assignment]
+         ) -> tuple[dict[str, np.ndarray], Schema]:
+    """Puts a checkpoint's values into the variables, once all of it is known to fit; returns (carry, about).
+
+    Args:
+        carry: arrays of the types and shapes that the carry must have; others in it are returned as they are.
+        schema: of what the file says about itself.
+        accept: looks at that before anything is assigned; raises where it does not fit.
 
     Raises:
         TrainingError: the file is damaged, or belongs to another model.
     """
-    with _opened(path) as stored:
-        values = dict(stored)
-        about = json.loads(values["about"].tobytes())
-    for group, variables in groups.items():
-        count = sum(name.startswith(f"{group}/") for name in values)
-        if count != len(variables):
-            raise TrainingError(f"{path}: holds {count} values of {group}, this model has {len(variables)}; start anew with --fresh")
-        for number, variable in enumerate(variables):
-            value = values[f"{group}/{number:04d}"]
-            if value.shape != tuple(variable.shape):
-                raise TrainingError(
-                    f"{path}: {variable.path} is {list(value.shape)} there and {list(variable.shape)} here; start anew with --fresh"
-                )
-            variable.assign(value)
-    carry = {name.partition("/")[2]: value for name, value in values.items() if name.startswith("carry/")}
-    return carry, about
+    wanted: dict[str, keras.Variable] = {
+        f"{group}/{number:04d}": variable for group, variables in groups.items() for number, variable in enumerate(variables)}
+    with npz.opened(path) as stored:
+        about = _about(stored, schema, accept)
+        for group, variables in groups.items():
+            count = sum(name.startswith(f"{group}/") for name in stored.names)
+            if count != len(variables):
+                raise TrainingError(f"{path}: holds {count} values of {group}, this model has {len(variables)}; start anew with --fresh")
+        for name, variable in wanted.items():
+            _fits(stored, name, variable.path, _dtype(variable), tuple(variable.shape))
+        for name, like in (carry or {}).items():
+            _fits(stored, f"carry/{name}", name, like.dtype, like.shape)
+        values = {name: stored.read(name) for name in wanted}  # all are whole before the first is taken
+        carried = {name.partition("/")[2]: stored.read(name) for name in stored.names if name.startswith("carry/")}
+    for name, variable in wanted.items():
+        variable.assign(values.pop(name))
+    return carried, about
 
 
-def peek(path: Path) -> dict[str, Any]:
-    """The JSON of a checkpoint, without its arrays.
+def peek(path: Path, schema: type[Schema]) -> Schema:
+    """What a checkpoint says about itself, without its arrays.
 
     Raises:
         TrainingError: the file is damaged.
     """
-    with _opened(path) as stored:
-        return json.loads(stored["about"].tobytes())
+    with npz.opened(path) as stored:
+        return _about(stored, schema)
 
 
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _about(stored: npz.Arrays, schema: type[Schema], accept: Callable[[Schema], None] = lambda about: None) -> Schema:
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            yield stored
-    except (OSError, ValueError, EOFError, KeyError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
-        raise TrainingError(f"{path}: not a readable checkpoint ({reason(error)}); start anew with --fresh") from error
+        about = stored.json("about", schema)
+        accept(about)
+        return about
+    except ConfigError as error:
+        raise npz.Damaged(stored.path, str(error).removeprefix(f"{stored.path}: ")) from None
+
+
+def _fits(stored: npz.Arrays, name: str, called: str, dtype: Any, shape: tuple[int, ...]) -> None:
+    if name not in stored.names:
+        raise TrainingError(f"{stored.path}: a checkpoint without {called}; start anew with --fresh")
+    there = stored.header(name)
+    if there.shape != shape:
+        raise TrainingError(f"{stored.path}: {called} is {list(there.shape)} there and {list(shape)} here; start anew with --fresh")
+    if there.dtype != dtype:
+        raise TrainingError(f"{stored.path}: {called} is {there.dtype} there and {dtype} here; start anew with --fresh")
+
+
+def _dtype(variable: keras.Variable) -> np.dtype[Any]:
+    return np.dtype(keras.backend.standardize_dtype(variable.dtype))

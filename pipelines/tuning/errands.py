@@ -6,14 +6,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from pipelines.config.dump import resolved_yaml
+from pipelines.config.dump import to_yaml
 from pipelines.config.load import from_text
 from pipelines.errors import TrainingError
 from pipelines.files import write_json, write_whole, writing
 from pipelines.inside import flush
-from pipelines.runs import RunFolder, differences
+from pipelines.runs import RunFolder, changes
 from pipelines.tuning.nursery import Nursery
 from pipelines.tuning.trials import Stopped, read_result
 
@@ -60,7 +58,7 @@ def repeat(folder: Path, key: str, text: str, name: str, run: Callable[[Path], d
         TrainingError: training failed.
     """
     file = folder / f"{key}.order.yaml"
-    set_aside(folder, key, yaml.safe_load(resolved_yaml(from_text(text, file=str(file)).experiment)))
+    set_aside(folder, key, from_text(text, file=str(file)).experiment.model_dump(mode="python"))
     write_whole(file, text)
     order = folder / f"{key}.order.json"
     write_json(order, {"kind": "train", "experiment": file.name, "folder": key, "name": name})
@@ -86,7 +84,7 @@ def set_aside(folder: Path, key: str, wanted: Mapping[str, Any]) -> None:
         expected = dict(wanted)
         if found[1]:
             expected |= {"seeds": 1, "train": {**wanted["train"], "seed": int(found[2])}}
-        if differences(yaml.safe_load(RunFolder(path).experiment.read_text(encoding="utf-8")), expected):
+        if changes(RunFolder(path).experiment, to_yaml(expected))[0]:
             old.append((path, found[1] or ""))
     number = 1
     while any(path.name == f"{key}~{number}" or path.name.startswith(f"{key}~{number}-seed") for path in there):

@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from pipelines import stored
+from pipelines.config.document import parse
 from pipelines.errors import ConfigError
 from pipelines.files import append_whole, finite, open_to_append, write_whole, writing
 from pipelines.inside import refuse_links
-from pipelines.runs import Locked, RunFolder, differences
+from pipelines.runs import Locked, RunFolder, changes, shown_changes
+from pipelines.tuning.stored import SearchReport
 
 # What may change when a search goes on: how far it goes and what is made of it, not what a trial is.
 _MAY_CHANGE = {"tune.trials", "tune.minutes", "tune.seeds", "tune.compare"}
@@ -64,8 +65,9 @@ class SearchFolder:
         return (self.report / "search.json").exists()
 
     def read_report(self) -> dict[str, Any]:
+        """search.json; ConfigError where it is not what a search writes."""
         refuse_links(self.path)
-        return json.loads((self.report / "search.json").read_text(encoding="utf-8"))
+        return stored.read(self.report / "search.json", SearchReport).model_dump(exclude_unset=True)
 
     def run(self, name: str) -> RunFolder:
         return RunFolder(self.path / name)
@@ -84,14 +86,12 @@ class SearchFolder:
         events = read_events(self.journal)[0]
         if not self.begun or not events:  # nothing was done yet
             return False
-        here = yaml.safe_load(resolved)
-        differing = differences(yaml.safe_load(self.search.read_text(encoding="utf-8")), here)
+        differing, why = changes(self.search, resolved)
         wrong = [each for each in differing if each[0] not in _MAY_CHANGE]
         if wrong:
-            shown = "\n".join(f"  {name}: {there} there, {here} now" for name, there, here in wrong[:10])
-            raise ConfigError(f"{self.path}: this search was begun with another experiment:\n{shown}\n"
-                              "Give --name NEW for a new search, or --fresh to begin this one anew (the old one is moved aside).")
-        started, trials = sum(event["event"] == "start" for event in events), here["tune"]["trials"]
+            raise ConfigError(f"{self.path}: this search was begun with another experiment:\n{shown_changes(wrong)}\n"
+                              f"Give --name NEW for a new search, or --fresh to begin this one anew (the old one is moved aside).{why}")
+        started, trials = sum(event["event"] == "start" for event in events), parse(resolved, "the experiment").values["tune"]["trials"]
         if started > trials:
             raise ConfigError(f"tune.trials: {trials}, and {self.path} has begun {started} trials; set tune.trials: {started} or more, or "
                               "give --name NEW for a new search")
@@ -170,14 +170,14 @@ def read_events(path: Path) -> tuple[list[dict[str, Any]], int]:
         ConfigError: the file is damaged before its last line.
     """
     events: list[dict[str, Any]] = []
-    content = path.read_bytes() if path.exists() else b""
+    content = stored.read_bytes(path) if path.exists() else b""
     whole = 0
     for number, line in enumerate(content.splitlines(keepends=True), 1):
         try:
             event = json.loads(line)
-            if not line.endswith(b"\n") or not isinstance(event, dict):
+            if not line.endswith(b"\n") or not isinstance(event, dict) or not isinstance(event.get("event"), str):
                 raise ValueError("torn")
-        except ValueError:
+        except (ValueError, RecursionError):
             if whole + len(line) < len(content):
                 raise ConfigError(f"{path}, line {number}: not an event of a search; begin anew with --fresh") from None
             break

@@ -26,6 +26,7 @@ from pipelines.tuning.folder import Journal, SearchFolder, trial_name
 from pipelines.tuning.machines import Chief, role
 from pipelines.tuning.nursery import Nursery
 from pipelines.tuning.progress import SearchProgress
+from pipelines.tuning.stored import check_events
 from pipelines.tuning.trials import Stopped, Trial, best_of, read_result, time_left
 
 GIVE_UP = 10  # trials that failed before any succeeded: then the experiment is wrong, not the setting
@@ -54,6 +55,7 @@ def search(experiment: Experiment, folder: SearchFolder, name: str, *, workers: 
             return folder.read_report()
         journal = Journal(folder.journal)
         try:
+            check_events(journal.events, str(journal.path))
             return _Search(experiment, tune, space, folder, name, workers, journal, quiet).run()
         finally:
             journal.close()

@@ -25,6 +25,7 @@ from pipelines.files import write_json
 from pipelines.listing import metric_of
 from pipelines.monitoring.metrics_log import read_rows
 from pipelines.runs import Locked, RunFolder
+from pipelines.stored import Record
 from pipelines.training.launch import launch, task_class
 from pipelines.training.loop import Hook, Interrupted, Loop
 from pipelines.training.run import Call, Trial, train
@@ -133,7 +134,7 @@ def logged(folder: RunFolder, epoch: int | None, key: str) -> dict[str, dict[str
     Args:
         epoch: whose weights are judged; None for the last.
     """
-    values = {row["epoch"]: row[key] for row in read_rows(folder.metrics) if key in row}
+    values = {row["epoch"]: row[key] for row in read_rows(folder.metrics) if key in row and "epoch" in row}
     chosen = max(values, default=None) if epoch is None else epoch
     return {key: {"value": values[chosen]}} if chosen in values else {}
 
@@ -173,6 +174,9 @@ class MedianRule(Hook):
 
     name = "median"
 
+    class Kept(Record):
+        best: float | None
+
     def __init__(self, objective: str, direction: str, peers: Sequence[Path]):
         self.key, self.sign = f"validation/{objective}", 1.0 if direction == "max" else -1.0
         self.curves = [curve for curve in (self._curve(path) for path in peers) if curve]
@@ -198,7 +202,7 @@ class MedianRule(Hook):
                              f"the median of {len(others)} trials before it")
 
     def _curve(self, path: Path) -> dict[float, float]:
-        return {row["epoch"]: row[self.key] * self.sign for row in read_rows(path) if row.get(self.key) is not None}
+        return {row["epoch"]: row[self.key] * self.sign for row in read_rows(path) if row.get(self.key) is not None and "epoch" in row}
 
 
 if __name__ == "__main__":

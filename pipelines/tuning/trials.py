@@ -1,13 +1,14 @@
 """The trials of a search as it knows them: what came of each, the best, and how long the rest will take. Imports no TensorFlow."""
 
-import json
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipelines import stored
 from pipelines.errors import QuartetError, TrainingError
+from pipelines.tuning.stored import Result
 
 _SIGNALS = {signal.SIGKILL: "most likely the system ran out of memory; a smaller model or batch, or fewer --workers"}
 
@@ -63,11 +64,15 @@ def best_of(trials: Sequence[Trial], sign: float, logs: Path) -> Trial:
 
 
 def read_result(file: Path, status: int, log: Path) -> dict[str, Any]:
-    """What a process left as its result, or why it left none. `status`: its exit status, negative for a signal."""
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    """What a process left as its result, or why it left none. `status`: its exit status, negative for a signal.
+
+    Raises:
+        ConfigError: it is not what a process leaves.
+    """
+    if not file.exists():
         return {"status": "failed", "reason": why_ended(status, log)}
+    found = stored.read(file, Result).model_dump(exclude_unset=True)
+    return {**found, "reason": found.get("reason") or "no reason is given"} if found["status"] == "failed" else found
 
 
 def why_ended(status: int, log: Path) -> str:

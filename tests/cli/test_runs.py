@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines import cli
+from pipelines.config.load import load, resolved_yaml
 from pipelines.errors import ConfigError
 from pipelines.files import write_json, write_whole
 from pipelines.listing import find_run, list_runs, ordered, require_model
@@ -78,7 +79,9 @@ def test_damaged_files_do_not_stop_the_list(runs):
     (runs / "vision/digits/best/report/report.json").write_text("{")
     (runs / "vision/digits/cut/checkpoints/resume.npz").write_bytes(b"PK")
     (runs / "vision/other/begun/experiment.yaml").write_text("a: [")
-    assert states(runs)["best"][0] == "interrupted" and states(runs)["cut"] == ("interrupted", "before the first checkpoint")
+    assert [states(runs)[name][0] for name in ("best", "worse", "cut", "begun")] == ["damaged", "finished", "damaged", "damaged"]
+    with pytest.raises(ConfigError, match=r"is damaged: checkpoints/resume.npz: not a readable checkpoint"):
+        require_model(RunFolder(runs / "vision/digits/cut"))
 
 
 def test_a_joint_run_says_how_many_seeds_are_done(runs):
@@ -159,3 +162,19 @@ def test_a_foreign_folder_is_no_run(runs, tmp_path_factory):
     foreign = tmp_path_factory.mktemp("foreign")
     with pytest.raises(ConfigError, match=r"is no run: it has no experiment.yaml"):
         find_run(runs, str(foreign))
+
+
+def test_a_run_of_an_earlier_version_goes_on(tmp_path):
+    """A setting that it had not is at its default; one that is no more is named."""
+    resolved = resolved_yaml(load("vision/digits", ["train.epochs=3"]).experiment)
+    folder = RunFolder(tmp_path / "run")
+    without = "".join(line for line in resolved.splitlines(keepends=True) if not line.startswith("  checkpoint_seconds: 60.0"))
+    assert without != resolved
+    write_whole(folder.experiment, without)
+    write_whole(folder.metrics, '{"step": 1}\n')
+    folder.claim(resolved)
+    with pytest.raises(ConfigError, match=r"\n  train.checkpoint_seconds: 60.0 there, 5.0 now\nGive --name"):
+        folder.claim(resolved.replace("checkpoint_seconds: 60.0", "checkpoint_seconds: 5.0"))
+    write_whole(folder.experiment, without.replace("train:\n", "train:\n  turbo: 3\n"))
+    with pytest.raises(ConfigError, match=r"train.turbo: 3 there, null now(.|\n)*does not take(.|\n)*train.turbo: no such setting"):
+        folder.claim(resolved)

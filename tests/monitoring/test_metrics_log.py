@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 
+from pipelines.errors import ConfigError
 from pipelines.monitoring.metrics_log import MetricsLog, read_rows
 
 
@@ -57,7 +58,7 @@ def test_a_torn_last_line_is_left_out_and_never_glued_to_the_next(tmp_path, torn
 def test_a_damaged_line_in_the_middle_is_named(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1}\n{"st\n{"step": 3}\n')
-    with pytest.raises(ValueError, match=r"metrics.jsonl, line 2"):
+    with pytest.raises(ConfigError, match=r"metrics.jsonl, line 2"):
         read_rows(path)
 
 

@@ -274,7 +274,7 @@ def test_another_experiment_in_the_folder_is_refused(tmp_path):
         run(tmp_path, train={"epochs": 4, "ema": 0.9})
     assert "begun with another experiment" in str(caught.value)
     assert "train.epochs: 3 there, 4 now" in str(caught.value)
-    assert "train.ema: None there, 0.9 now" in str(caught.value)
+    assert "train.ema: null there, 0.9 now" in str(caught.value)
     after, _ = checkpoint(tmp_path)
     assert all(np.array_equal(before[name], after[name]) for name in before)
 

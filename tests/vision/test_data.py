@@ -379,6 +379,14 @@ def test_tfds_without_labels_in_test(tmp_path):
     assert load(source="tfds", name="made", data_dir=str(tmp_path), test=0.2).facts["classes"] == ["0", "1"]
 
 
+def test_tfds_streamed_without_labels_in_test(tmp_path):
+    """Refused before training, though labels of a stream are not read ahead."""
+    prepare(tmp_path, negative=True)
+    with pytest.raises(DataError, match=r"made/test has no labels: one of its examples .* has -1; .*data.test: null"):
+        load(source="tfds", name="made", data_dir=str(tmp_path), streaming=True)
+    assert load(source="tfds", name="made", data_dir=str(tmp_path), streaming=True, test=0.2).facts["classes"] == ["0", "1"]
+
+
 def test_tfds_streamed(tmp_path):
     prepare(tmp_path)
     splits = load(source="tfds", name="made", data_dir=str(tmp_path), streaming=True)

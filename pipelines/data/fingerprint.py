@@ -1,0 +1,76 @@
+"""A short hash of files by which a run knows its data again: names, sizes and content, and no times, so that a copy is the same data.
+
+Up to `WHOLE` bytes all content is read. Of more, `CHUNKS` pieces of `CHUNK` bytes are, spread evenly: over the files, which are chosen
+by their names, and within each. So what changes a file's size, adds, removes or renames a file is always seen; a change that keeps
+every size is seen for certain in small data alone, and in large data as likely as it touches a piece that is read.
+"""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pipelines.stored import open_regular
+
+VERSION = 2  # of how all fingerprints are made; those of different versions cannot be compared
+WHOLE = 64 << 20  # bytes
+CHUNK, CHUNKS = 64 << 10, 256
+
+
+def of_files(paths: Sequence[str | Path], root: str | Path | None = None, *, names: Sequence[str] | None = None,
+             whole: bool = False) -> str:
+    """The hash of some files, in their order. A file that is not there counts as such, one that cannot be read by its size alone.
+
+    Args:
+        root: a folder above them, on which the hash does not depend.
+        names: what the files are called; default: their paths below `root`.
+        whole: all content is read, however much there is.
+    """
+    digest, begin = hashlib.sha256(), os.path.join(os.fspath(root), "") if root is not None else ""
+    called = [os.fsencode(name) for name in (names or [os.fspath(path).removeprefix(begin) for path in paths])]
+    sizes: list[int] = []
+    for name, path in zip(called, paths):
+        try:
+            sizes.append(os.stat(path).st_size)
+        except OSError:
+            sizes.append(-1)
+        digest.update(b"%d %s\0%d\0" % (len(name), name, sizes[-1]))
+    if whole or sum(size for size in sizes if size > 0) <= WHOLE:
+        for path, size in zip(paths, sizes):
+            _read(digest, path, size, None)
+        return digest.hexdigest()[:16]
+    # by name, so that the choice is the same wherever the data lie
+    chosen = sorted(range(len(paths)), key=lambda number: hashlib.sha256(called[number]).digest())[:CHUNKS]
+    pieces = max(1, CHUNKS // max(1, len(chosen)))
+    for number in sorted(chosen):
+        _read(digest, paths[number], sizes[number], pieces)
+    return digest.hexdigest()[:16]
+
+
+def times(paths: Sequence[str | Path]) -> str:
+    """A hash of the files' times of change: of two states of one folder on one machine it tells more than their content sampled."""
+    digest = hashlib.sha256()
+    for path in paths:
+        try:
+            digest.update(b"%d\0" % os.stat(path).st_mtime_ns)
+        except OSError:
+            digest.update(b"missing\0")
+    return digest.hexdigest()[:16]
+
+
+def _read(digest: Any, path: str | Path, size: int, pieces: int | None) -> None:
+    """Adds a file's content: whole, or so many pieces, the first at its begin and the last at its end (one: in its middle)."""
+    if size <= 0:
+        return
+    try:
+        with open_regular(path) as file:
+            if pieces is None or size <= pieces * CHUNK:
+                while content := file.read(1 << 20):
+                    digest.update(content)
+                return
+            for piece in range(pieces):
+                file.seek((size - CHUNK) * piece // (pieces - 1) if pieces > 1 else (size - CHUNK) // 2)
+                digest.update(file.read(CHUNK))
+    except OSError:
+        digest.update(b"unread")
