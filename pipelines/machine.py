@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pipelines import memory
 from pipelines.environment import DISTRIBUTION, version
 
 PROBE_SECONDS = 300.0
@@ -63,7 +64,7 @@ def gather(runs: Path) -> Machine:
         pci=len(_nvidia_on_bus()), module=_module(), smi=None if smi is None else smi[1], smi_works=smi is not None and smi[0] == 0,
         variables={name: value for name, value in os.environ.items()
                    if name in (*HIDING, "LD_LIBRARY_PATH") or name.startswith(("TF_", "XLA_", "OMP_", "KERAS_"))},
-        processor=_model(), cores=_cores(), flags=_flags(), memory=_memory(), disks=_disks(runs), prepared=_prepared(),
+        processor=_model(), cores=_cores(), flags=_flags(), memory=memory.free(), disks=_disks(runs), prepared=_prepared(),
         tools={name: shutil.which(name) is not None or Path(sys.executable).with_name(name).exists() for name in ("tensorboard", "git")})
     if machine.pci or machine.module or machine.smi:
         machine.missing = _missing()
@@ -177,21 +178,6 @@ def _flags() -> set[str]:
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _memory() -> int | None:
-    """Bytes free to this process, within its control group."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration, ValueError):
-        return None
-    try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
-        used = int(Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii"))
-        return free if limit == "max" else min(free, int(limit) - used)
-    except (OSError, ValueError):
-        return free
 
 
 def _disks(runs: Path) -> dict[str, tuple[str, int | None]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 SHARE = 0.25  # of free memory for all data that a machine's trainings keep
 WORKERS = "QUARTET_WORKERS"  # environment: trainings that share this machine, as a search says it to each of them
+UNKNOWN = 4 << 30  # bytes, where the system does not say
 
 _GROUPS = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
@@ -36,7 +37,9 @@ def workers() -> int:
 
 def free() -> int:
     """Bytes that this process may still take: the system's, or what is left of its control groups' limits, whichever is least."""
-    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    found = UNKNOWN
+    with contextlib.suppress(OSError, ValueError):
+        found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     with contextlib.suppress(OSError, StopIteration, ValueError), open("/proc/meminfo", encoding="ascii") as file:
         found = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
     return max(0, min([found, *_left()]))

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from pipelines import memory
 from pipelines.data import arrays, folders
-from pipelines.data.cache import free_memory
 from pipelines.data.digits import CLASSES, digits
 from pipelines.data.files import FileSource, TensorSource
 from pipelines.data.fingerprint import of_files
@@ -241,7 +241,7 @@ def as_arrays(source: TfdsSource | RecordSource, max_pixels: int) -> Source:
     if len(shape) != 3 or None in shape or shape[2] not in (1, 3):
         return source
     height, width, channels = (int(edge) for edge in shape)  # type: ignore[arg-type]
-    if len(source) * height * width * channels > free_memory() * ARRAY_SHARE:
+    if len(source) * height * width * channels > memory.free() * ARRAY_SHARE:
         return source
     images = np.empty((len(source), height, width, channels), np.uint8)
 

@@ -55,7 +55,8 @@ class Data(Section):
     on_bad_example: Literal["stop", "skip"] = setting(
         "stop", "stop at the first unreadable example and name it, or skip it and count it in the report")
     cache: Literal["auto", "memory", "disk", "none"] = setting(
-        "auto", "where decoded examples are kept: auto takes memory if they fit a quarter of it, else disk if there is room, else none")
+        "auto", "where decoded examples are kept: auto takes memory while all of the data fit a quarter of it, else disk if there is room, "
+                "else none")
     cache_folder: str | None = setting(None, "folder of the disk cache; default: the user's cache folder")
     workers: int | None = setting(None, "parallel decoding calls; default: chosen by tf.data", ge=1)
 

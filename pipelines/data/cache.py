@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import tensorflow as tf
 
+from pipelines import memory
 from pipelines.config.schema import Data
 from pipelines.data.lengths import FlatSource, Lengths, free
 from pipelines.data.reasons import reason
@@ -52,23 +53,27 @@ def cached(source: Source, decode: Decode | None, data: Data, *, facts: Mapping[
     folder = Path(data.cache_folder or os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "quartet"
     where = data.cache
     if where == "auto":
-        if size <= free_memory() // 4:
+        if size <= memory.room():
             where = "memory"
         else:
             where = "disk" if size * 1.5 < shutil.disk_usage(_existing(folder)).free * 0.5 else "none"
     if where == "none":
         return None
-    if where == "memory" and lengths:
-        return _flat_in_memory(source, decode, spec, lengths, data.workers)
     if where == "memory":
-        arrays = {key: np.empty((len(source), *value.shape), value.dtype.as_numpy_dtype) for key, value in spec.items()}
-        done = 0
-        for batch in _decoded(source, decode, data.workers):
-            for key, value in batch.items():
-                arrays[key][done:done + len(value)] = value
-            done += len(value)
-        return _in_memory(source, arrays)
+        kept = _flat_in_memory(source, decode, spec, lengths, data.workers) if lengths else _whole(source, decode, spec, data.workers)
+        memory.hold(kept, kept.nbytes)
+        return kept
     return _on_disk(source, decode, spec, folder, data.workers, facts, lengths)
+
+
+def _whole(source: Source, decode: Decode | None, spec: dict[str, tf.TensorSpec], workers: int | None) -> ArraySource:
+    arrays = {key: np.empty((len(source), *value.shape), value.dtype.as_numpy_dtype) for key, value in spec.items()}
+    done = 0
+    for batch in _decoded(source, decode, workers):
+        for key, value in batch.items():
+            arrays[key][done:done + len(value)] = value
+        done += len(value)
+    return _in_memory(source, arrays)
 
 
 SAMPLE = 256  # examples from which the room for entries of free length is guessed
@@ -234,20 +239,6 @@ def nbytes(spec: dict[str, tf.TensorSpec], examples: int) -> int:
     """Bytes of the entries of fixed shape of `examples` decoded examples."""
     fixed = [value for name, value in spec.items() if name not in free(spec)]
     return examples * sum(int(np.prod(value.shape.as_list(), dtype=np.int64)) * value.dtype.size for value in fixed)
-
-
-def free_memory() -> int:
-    """Bytes of memory that this process may still take: the system's or the control group's, whichever is less."""
-    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            available = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
-        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
-        if limit != "max":
-            available = min(available, int(limit) - int(Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii")))
-    except (OSError, StopIteration, ValueError):
-        pass
-    return max(0, available)
 
 
 def _existing(folder: Path) -> Path:

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pipelines import gpus
+from pipelines import gpus, memory
 from pipelines.config.schema import Data
 from pipelines.data import order
-from pipelines.data.cache import Decode, bad_example, cached, decoded_spec, free_memory, readable, unreadable
+from pipelines.data.cache import Decode, bad_example, cached, decoded_spec, readable, unreadable
 from pipelines.data.lengths import FlatSource, Lengths, fit, stacked
 from pipelines.data.source import ArraySource, Source, Tensors
 from pipelines.data.stream import StreamSource
 from pipelines.errors import DataError
 
-DEVICE_SHARE = 0.25  # of a device's free memory that data may take
+DEVICE_SHARE = 0.25  # of a GPU's free memory that data may take
 
 
 class Feed:
@@ -122,6 +122,8 @@ class DeviceFeed(Feed):
         for device in devices:
             with tf.device(device):
                 self._copies.append(kept.tensors())
+        if not devices[0].startswith("GPU"):
+            memory.hold(self, kept.nbytes * len(devices))
         self.said = f"{len(kept):,} examples ({readable(kept.nbytes)}) held on the device"
 
     def gather(self, numbers: tf.Tensor, replica: int) -> Tensors:
@@ -272,7 +274,7 @@ def make_feed(source: Source, decode: Decode | None, *, plan: order.Plan, seed: 
 def _device_room(devices: tuple[str, ...]) -> int:
     """Bytes that data may take on each device."""
     if not devices[0].startswith("GPU"):
-        return int(free_memory() * DEVICE_SHARE) // len(devices)
+        return memory.room() // len(devices)
     try:
         # the smallest card decides; what is free is its size less what this process holds
         sizes = [gpus.memory(int(name.partition(":")[2]))[0] for name in devices]

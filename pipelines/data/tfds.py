@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from pipelines import memory
 from pipelines.config.wording import did_you_mean, listed
-from pipelines.data.cache import free_memory
 from pipelines.data.files import TensorSource
 from pipelines.data.reasons import reason as words
 from pipelines.data.source import Tensors
@@ -118,7 +118,7 @@ class TfdsSource(Prepared, TensorSource):
 
     def _guard(self, memory_limit: int | None) -> None:
         size = sum(os.stat(part.filename).st_size * part.take // max(part.examples_in_shard, 1) for part in self.shards)
-        limit = memory_limit if memory_limit is not None else int(free_memory() * MEMORY_SHARE)
+        limit = memory_limit if memory_limit is not None else int(memory.free() * MEMORY_SHARE)
         if size > limit:
             raise DataError(
                 f"{self.builder.info.full_name}: split {self.split} takes {size / 1e9:.2f} GB, more than the {limit / 1e9:.2f} GB "

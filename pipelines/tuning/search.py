@@ -18,6 +18,7 @@ from pipelines.config.space import Dimension, current, dimensions
 from pipelines.config.wording import did_you_mean
 from pipelines.errors import ConfigError, TrainingError
 from pipelines.files import write_json, write_whole
+from pipelines.memory import WORKERS
 from pipelines.tuning import points
 from pipelines.tuning.best import best_yaml, repeated_yaml
 from pipelines.tuning.devices import worker_devices
@@ -300,7 +301,7 @@ class _Search:
 
     def _start(self, trial: Trial, worker: int) -> None:
         self.nursery.start(str(trial.number), [str(self._order_file(trial))], log=str(self._folder(trial) / "log.txt"),
-                           environment=worker_devices(worker, self.workers, self.experiment))
+                           environment={**worker_devices(worker, self.workers, self.experiment), WORKERS: str(self.workers)})
 
     def _end(self, trial: Trial, result: dict[str, Any]) -> None:
         if trial.number in self.started:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from pipelines import memory
 from pipelines.config.schema import Data
 from pipelines.data import cache, order
 from pipelines.data.files import FileSource
@@ -133,7 +134,7 @@ def test_judging_draws_nothing_and_keeps_the_stored_order(files, tmp_path):
 
 def test_auto_takes_memory_then_disk_then_nothing(files, tmp_path, monkeypatch):
     assert feed(files, "auto", tmp_path).on_device
-    monkeypatch.setattr(cache, "free_memory", lambda: 100)
+    monkeypatch.setattr(memory, "free", lambda: 100)
     made = feed(files, "auto", tmp_path)
     assert "on disk" in made.said
     usage = type("Usage", (), {"free": 1000})
