@@ -144,7 +144,7 @@ def assemble(experiment: Experiment, task_class: type[Task], *, precision: str |
         strategy=machine.strategy,
         devices=machine.devices,
         facts=task.facts,
-        lengths=Lengths.of(task),
+        lengths=Lengths.of(task, few=machine.xla),
     )
     step = Step(
         task=task,

@@ -97,6 +97,25 @@ def test_rows_by_hand_are_padded_as_the_step_pads_them():
     assert stacked(rows, spec, RULE)["values"].shape == (3, max(4, -(-int(LENGTHS[:3].max()) // 4) * 4), 2)
 
 
+def test_few_lengths_hold_all_and_change_nothing_but_padding():
+    """XLA compiles a step for each length that comes."""
+    few, rule = Lengths("length", unit=4, few=True), Lengths("length", unit=4)
+    graph = tf.function(few.rounded)
+    lengths = range(560)  # 35 s in sixteenths, the unit a quarter
+    sizes = [int(graph(tf.constant(length))) for length in lengths]
+    assert sizes == [few.padded(length) for length in lengths]
+    assert all(size % 4 == 0 and rule.padded(length) <= size <= max(1.3 * rule.padded(length), 4) for length, size in zip(lengths, sizes))
+    assert len({size for length, size in zip(lengths, sizes) if length > 20}) <= 16 and len(set(sizes)) <= 20
+
+    plan, numbers = order.Plan(len(LENGTHS), 16), tf.range(16, dtype=tf.int64)
+    machine = prepare(Train(devices="cpu", precision="float32"))
+    one, other = (make_feed(source(), decode, plan=plan, seed=3, shuffle=True, random_decode=False, data=Data(cache="memory"),
+                            strategy=machine.strategy, devices=machine.devices, lengths=each).gather(numbers, 0) for each in (rule, few))
+    cut, padded = one["values"].numpy(), other["values"].numpy()
+    assert padded.shape[1] == few.padded(int(LENGTHS[:16].max())) > cut.shape[1]
+    assert np.array_equal(padded[:, :cut.shape[1]], cut) and not padded[:, cut.shape[1]:].any()
+
+
 def test_results_of_different_lengths_are_joined_with_zeros():
     whole = joined([np.ones((2, 3)), np.ones((1, 5))])
     assert whole.shape == (3, 5) and whole.sum() == 11
