@@ -75,9 +75,9 @@ def _names(there: list[str], roles: dict[str, str], short: dict[str, str], split
 
 
 def _load(file: np.lib.npyio.NpzFile, path: Path, names: dict[str, str]) -> Arrays:
-    from pipelines.data.cache import free_memory
+    from pipelines import memory
 
-    values, room = {}, free_memory()
+    values, room = {}, memory.free()
     for role, name in names.items():
         try:
             member = file.zip.NameToInfo.get(f"{name}.npy") if file.zip else None
