@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import keras
 import tensorflow as tf
 
-from pipelines.data.cache import free_memory
+from pipelines import memory
 from pipelines.errors import ConfigError
 from pipelines.reports import words
 
@@ -24,7 +24,7 @@ def bounded(what: str) -> Iterator[None]:
     Raises:
         ConfigError: at the first that is too much, before it takes any memory.
     """
-    limit, total, count = free_memory(), 0, 0
+    limit, total, count = memory.free(), 0, 0
     make = keras.Variable.__init__
 
     def counted(self: keras.Variable, initializer: object, shape: tuple[int, ...] | None = None, dtype: str | None = None,

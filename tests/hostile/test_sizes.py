@@ -167,7 +167,7 @@ def test_parts_of_long_files_are_read_and_long_files_in_stretches(tmp_path):
 
 
 def test_an_array_of_a_few_kilobytes_that_fills_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("pipelines.data.cache.free_memory", lambda: 1_000_000)
+    monkeypatch.setattr("pipelines.memory.free", lambda: 1_000_000)
     path = tmp_path / "a.npz"
     np.savez_compressed(path, image=np.zeros((2000, 32, 32), np.uint8), label=np.zeros(2000, np.int64))
     with pytest.raises(DataError, match="array 'image' is larger, by its header, than the free memory"):
