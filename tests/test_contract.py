@@ -234,14 +234,6 @@ def test_the_run_predicts(trained, tmp_path):
     assert made and all(one.error is None and one.values for one in made)
 
 
-def test_the_sample_is_answered(trained):
-    """What `serve` warms up with."""
-    from pipelines.serving.predict import Predictor
-
-    run = trained[1]
-    assert all(one.error is None for one in Predictor(run).together([("sample", run.task.sample())] * 2))
-
-
 def test_what_a_client_sends_is_taken_as_what_a_person_gives(trained, tmp_path):
     case, run, _, splits = trained
     given = case.inputs(tmp_path, splits)

@@ -82,7 +82,7 @@ class Predictor:
     def warm_up(self) -> None:
         """Answers an example alone and in a full batch, so that what TensorFlow prepares at a first call is there for the first input."""
         sample = ("warm-up", self.run.task.sample())
-        with suppress(tf.errors.OpError):  # then the first input pays for it, or has the same error
+        with suppress(tf.errors.OpError, TypeError, ValueError):  # then the first input pays for it, or has the same error
             for count in (1, self.batch):
                 self.together([sample] * count)
 
