@@ -7,9 +7,9 @@ import numpy as np
 
 from pipelines.config.schema import Experiment
 from pipelines.data.check import Check, Finding
-from recsys.data import load, pairs_once, repeated
+from recsys.data import load, repetitions_of
 from recsys.features import unused
-from recsys.protocol import NAMES, TEST, TRAIN, VALIDATION, in_time, when
+from recsys.protocol import NAMES, TEST, TRAIN, VALIDATION, in_time, repeating, when
 from recsys.reading import Log, read_log
 from recsys.settings import InteractionData
 
@@ -36,7 +36,7 @@ def check_interactions(experiment: Experiment, progress: Callable[[int, int], No
         findings += _repetitions(log)
         findings += _few(log)
     findings += _times(log, data)
-    made, notes = load(lenient, pairs_once=pairs_once(experiment))
+    made, notes = load(lenient, repetitions=repetitions_of(experiment))
     findings += _cold(made.items, made.users, made.parts, made.log)
     findings += _leaks(made.log, made.parts, data)
     findings.append(Finding("note", notes[0]))
@@ -93,13 +93,13 @@ def _repetitions(log: Log) -> list[Finding]:
                 tuple(log.name(int(number)) for number in np.sort(later)[:20]),
             )
         )
-    gone = repeated(log)
+    gone = repeating(log)
     more = int(gone.sum()) - len(later)
     if more > 0:
         found.append(
             Finding(
                 "warning" if more / len(log) >= MANY else "note",
-                f"{more:,} further events are followed by another of the same user and item; where each pair counts once, the last does",
+                f"{more:,} further events follow another of the same user and item, and are no new item of that user",
             )
         )
     return found

@@ -8,17 +8,18 @@ from pipelines.config.schema import Experiment
 from pipelines.data.split import draws
 from pipelines.errors import DataError
 from recsys.catalogue import Catalogue, catalogue
-from recsys.protocol import NAMES, TRAIN, divided, in_time
+from recsys.protocol import LEFT_OUT, NAMES, TRAIN, Repetitions, divided
 from recsys.reading import Log, read_log
 from recsys.settings import ImplicitData, InteractionData
 
 
-def load(data: InteractionData, known: dict[str, Any] | None = None, *, pairs_once: bool = True) -> tuple[Catalogue, list[str]]:
+def load(data: InteractionData, known: dict[str, Any] | None = None, *, repetitions: Repetitions = "left out",
+         ) -> tuple[Catalogue, list[str]]:
     """(the catalogue; notes for the report).
 
     Args:
         known: facts of a finished run, for other data that it is judged on.
-        pairs_once: of several events of one user with one item only the last counts.
+        repetitions: what becomes of further events of one user with one item, see `protocol.divided`.
 
     Raises:
         DataError: names file, row and remedy.
@@ -29,10 +30,9 @@ def load(data: InteractionData, known: dict[str, Any] | None = None, *, pairs_on
         notes.append(f"{log.left_out:,} rows were left out as unreadable (on_bad_example: skip)")
     if isinstance(data, ImplicitData):
         log = _positive(log, data, notes)
-    if pairs_once and log.users is not None and log.items is not None:
-        log = _once(log, notes)
-    log = _frequent(log, data, notes)
-    parts, said = divided(log, data)
+    parts, said = divided(log, data, repetitions)
+    if np.any(parts == LEFT_OUT):
+        log, parts = log.take(parts != LEFT_OUT), parts[parts != LEFT_OUT]
     if data.limit is not None and np.sum(parts == TRAIN) > data.limit:
         train = np.flatnonzero(parts == TRAIN)
         gone = train[np.argsort(draws(len(train), data.split_seed, "limit"), kind="stable")[data.limit :]]
@@ -40,6 +40,7 @@ def load(data: InteractionData, known: dict[str, Any] | None = None, *, pairs_on
         keep[gone] = False
         log, parts = log.take(keep), parts[keep]
         notes.append(f"train limited to {data.limit:,} of {len(train):,} events (data.limit)")
+    log, parts = _frequent(log, parts, data, notes)
     made = catalogue(log, parts, data, known)
     cold = {name: int(np.sum(made.items[parts == number] == 0)) for number, name in enumerate(NAMES) if number != TRAIN}
     for name, count in cold.items():
@@ -48,9 +49,12 @@ def load(data: InteractionData, known: dict[str, Any] | None = None, *, pairs_on
     return made, [*said, *notes]
 
 
-def pairs_once(experiment: Experiment) -> bool:
-    """Whether of several events of one user with one item only the last counts: not of clicks."""
-    return getattr(getattr(experiment, "loss", None), "name", None) != "click"
+def repetitions_of(experiment: Experiment) -> Repetitions:
+    """What becomes of further events of one user with one item: clicks all count; a rating is of what the user has not rated; lists may
+    hold what the user had (evaluate.exclude_seen: false) or are of new items alone."""
+    if getattr(getattr(experiment, "loss", None), "name", None) == "click":
+        return "count"
+    return "left out" if getattr(experiment.evaluate, "exclude_seen", True) else "judged once"
 
 
 def _positive(log: Log, data: ImplicitData, notes: list[str]) -> Log:
@@ -66,42 +70,23 @@ def _positive(log: Log, data: ImplicitData, notes: list[str]) -> Log:
     return log.take(keep)
 
 
-def repeated(log: Log) -> np.ndarray:
-    """[n] bool: a later event of the same user with the same item is there."""
-    assert log.users is not None and log.items is not None and log.item_ids is not None
-    order = in_time(log)
-    pair = log.users[order].astype(np.int64) * len(log.item_ids) + log.items[order]
-    _, first = np.unique(pair[::-1], return_index=True)
-    gone = np.ones(len(log), bool)
-    gone[order[len(order) - 1 - first]] = False
-    return gone
-
-
-def _once(log: Log, notes: list[str]) -> Log:
-    gone = repeated(log)
-    if not gone.any():
-        return log
-    notes.append(
-        f"{int(gone.sum()):,} of {len(log):,} events ({gone.mean():.0%}) are followed by another of the same user and item, "
-        "and left out: the last one counts"
-    )
-    return log.take(~gone)
-
-
-def _frequent(log: Log, data: InteractionData, notes: list[str]) -> Log:
-    """Without users and items of too few events; once each, items first."""
+def _frequent(log: Log, parts: np.ndarray, data: InteractionData, notes: list[str]) -> tuple[Log, np.ndarray]:
+    """Without users and items of too few events in train; once each, items first. What is held out does not count."""
     for of, least in (("item", data.min_item_events), ("user", data.min_user_events)):
         numbers = log.items if of == "item" else log.users
         if least <= 1 or numbers is None:
             continue
-        counts = np.bincount(numbers)
+        counts = np.bincount(numbers[parts == TRAIN], minlength=int(numbers.max(initial=0)) + 1)
         keep = counts[numbers] >= least
         if not keep.all():
-            notes.append(f"{int(np.sum((counts > 0) & (counts < least))):,} {of}s with fewer than {least} events left out")
-            log = log.take(keep)
-    if not len(log):
-        raise DataError(f"{log.place}: nothing is left after data.min_user_events and data.min_item_events")
-    return log
+            held = [f"{np.sum(~keep & (parts == number)):,} {NAMES[number]}" for number in (1, 2) if np.any(~keep & (parts == number))]
+            gone = len(np.unique(numbers[~keep]))
+            notes.append(f"{gone:,} {of}s with fewer than {least} events in train left out"
+                         + (f", and with them {' and '.join(held)} events, which are not judged" if held else ""))
+            log, parts = log.take(keep), parts[keep]
+    if not np.any(parts == TRAIN):
+        raise DataError(f"{log.place}: nothing is left to train on after data.min_user_events and data.min_item_events")
+    return log, parts
 
 
 def part_sizes(parts: np.ndarray) -> dict[str, int]:

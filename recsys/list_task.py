@@ -81,7 +81,7 @@ class ListTask(Task):
 
     def splits(self) -> Splits:
         settings = self.experiment
-        made, notes = data.load(settings.data, self.facts or None)
+        made, notes = data.load(settings.data, self.facts or None, repetitions=data.repetitions_of(settings))
         log = made.log
         if made.user_ids is None or made.item_ids is None or not len(made.item_ids):
             raise DataError(f"{log.place}: recommending needs users and items (data.user_key, data.item_key)")

@@ -84,7 +84,7 @@ class RankingTask(Task):
 
     def splits(self) -> Splits:
         settings = self.experiment.data
-        made, notes = data.load(settings, self.facts or None, pairs_once=data.pairs_once(self.experiment))
+        made, notes = data.load(settings, self.facts or None, repetitions=data.repetitions_of(self.experiment))
         log = made.log
         if log.ratings is None:
             raise DataError(f"{log.place}: ranking needs the column of the rating or click (data.rating_key)")

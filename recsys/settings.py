@@ -39,8 +39,8 @@ class InteractionData(Data):
     list_separator: str = setting("|", "what divides the values of a list in CSV and TSV", min_length=1)
     list_length: int = setting(8, "most values of a list that count", unit="values", ge=1)
     min_count: int = setting(1, "times that a category must occur in train to be known", unit="events", ge=1)
-    min_user_events: int = setting(1, "users with fewer events are left out", unit="events", ge=1)
-    min_item_events: int = setting(1, "items with fewer events are left out", unit="events", ge=1)
+    min_user_events: int = setting(1, "users with fewer events in train are left out, of validation and test, too", unit="events", ge=1)
+    min_item_events: int = setting(1, "items with fewer events in train are left out, of validation and test, too", unit="events", ge=1)
     protocol: Literal["leave_last_out", "time", "random"] = setting(
         "leave_last_out",
         "leave_last_out: each user's last event is test, the one before validation; time: the latest share of all "

@@ -64,6 +64,77 @@ def test_repeated_pairs_count_once_and_are_said(tmp_path):
     assert len(made.log) == 11 and any("11 of 22 events (50%)" in note for note in notes)
 
 
+AGAIN = """user,item,rating,time
+1,a,1,10
+1,b,2,20
+1,a,3,30
+1,c,4,40
+1,b,5,50
+1,d,4,60
+1,a,5,70
+2,a,3,15
+2,b,3,25
+2,c,2,65
+2,d,2,80
+"""
+
+
+def of_user(made, user=1):
+    """(part, item, rating) of one user's events in the order of time."""
+    own = np.flatnonzero(made.log.user_ids.values[made.log.users] == user)
+    order = own[np.argsort(made.log.times[own])]
+    return [(int(made.parts[k]), str(made.log.item_ids.values[made.log.items[k]]), float(made.log.ratings[k])) for k in order]
+
+
+def test_no_train_event_goes_for_what_returns_later(tmp_path):
+    """The last new item is held out; a and b, which return after it, stay in train as they were before it."""
+    path = table(tmp_path, AGAIN)
+    made, notes = load(experiment(path).data)
+    assert of_user(made) == [(TRAIN, "b", 2.0), (TRAIN, "a", 3.0), (VALIDATION, "c", 4.0), (TEST, "d", 4.0)]
+    assert "last event with a new item" in notes[0] and any("3 of 11 events (27%) repeat a user and item" in note for note in notes)
+    # the test period has nothing new of user 1 but d
+    made, _ = load(experiment(path, data={"protocol": "time", "test": 0.4, "validation": 0.0}).data)
+    assert of_user(made) == [(TRAIN, "b", 2.0), (TRAIN, "a", 3.0), (TRAIN, "c", 4.0), (TEST, "d", 4.0)]
+    named = AGAIN.replace("time\n", "time,part\n").replace("0\n", "0,train\n").replace("5\n", "5,train\n").replace("70,train", "70,test")
+    made, _ = load(experiment(table(tmp_path, named, "own.csv"), data={"split_key": "part"}).data)
+    assert (TRAIN, "a", 3.0) in of_user(made) and not any(part == TEST for part, _, _ in of_user(made))
+
+
+def test_what_comes_later_changes_no_earlier_part(tmp_path):
+    """With a cut in time, the parts before it are the same whatever is behind it."""
+    settings = {"split_key": "part", "min_item_events": 2, "min_user_events": 2}
+    lines = [f"{line},{'train' if int(line.split(',')[3]) < 45 else 'test'}" for line in AGAIN.splitlines()[1:]]
+    found = []
+    for rows in (lines, lines[:-1], [line for line in lines if line.endswith("train")] + ["1,a,5,99,test", "2,c,5,98,test"]):
+        text = "\n".join(["user,item,rating,time,part", *rows]) + "\n"
+        made, _ = load(experiment(table(tmp_path, text), data=settings).data)
+        found.append([(k, item, rating) for k in (1, 2) for part, item, rating in of_user(made, k) if part == TRAIN])
+    assert found[0] == found[1] == found[2] and [item for _, item, _ in found[0]] == ["b", "a", "a", "b"]
+
+
+def test_where_seen_items_are_candidates_repetitions_are_events(tmp_path):
+    from recsys.data import repetitions_of
+
+    lenient = experiment(table(tmp_path, AGAIN + "1,e,1,71\n1,e,1,72\n"), data={"protocol": "time", "test": 0.3, "validation": 0.0},
+                         evaluate={"exclude_seen": False})
+    made, _ = load(lenient.data, repetitions=repetitions_of(lenient))
+    own = of_user(made)
+    assert [item for part, item, _ in own if part == TRAIN] == ["a", "b", "a", "c", "b", "d"]
+    assert [item for part, item, _ in own if part == TEST] == ["a", "e"]  # e is judged once
+
+
+def test_least_events_are_counted_on_train_alone(tmp_path):
+    """a, c and d have three events each, of which train has one: what is held out must not keep them in."""
+    made, _ = load(experiment(table(tmp_path)).data)
+    assert np.sum(made.parts == TEST) == 3
+    made, notes = load(experiment(table(tmp_path), data={"min_item_events": 2}).data)
+    train = made.log.item_ids.values[made.log.items[made.parts == TRAIN]]
+    assert set(train.tolist()) == {"b"}
+    assert any("3 items with fewer than 2 events in train left out, and with them" in note and "test events" in note for note in notes)
+    with pytest.raises(DataError, match=r"nothing is left to train on after data\.min_user_events"):
+        load(experiment(table(tmp_path), data={"min_user_events": 40}).data)
+
+
 def test_positive_from(tmp_path):
     made, notes = load(experiment(table(tmp_path), data={"positive_from": 3.0}).data)
     assert made.log.ratings.min() >= 3.0 and any("3 of 11 are lower" in note for note in notes)
