@@ -178,18 +178,19 @@ def _folder(data: SpeechData, texts: bool) -> Opened:
         files: list[Part] = [(Path(source.paths[number]), 0.0, None) for number in keep]
         labels = [labels[number] for number in keep]
         if noise.is_dir() and len(keep) < len(source.paths):
-            pieces = _pieces(noise, getattr(data, "seconds", 1.0), data.max_seconds)
-            files += pieces
-            labels += ["_silence_"] * len(pieces)
+            cut = _pieces(noise, getattr(data, "seconds", 1.0), data.max_seconds)
+            files += cut
+            labels += ["_silence_"] * len(cut)
+        recording = {path: number for number, path in enumerate(dict.fromkeys(path for path, _, _ in files[len(keep):]))}
+        pieces = np.array([-1] * len(keep) + [recording[path] for path, _, _ in files[len(keep):]], np.int64) if recording else None
         names = [str(path) + (f"#t={start:g}" if start or duration else "") for path, start, duration in files]
         relative = [os.path.relpath(path, root) for path, _, _ in files]
         facts = Facts(names, relative, labels, None, None, file_lengths(files, data))
-        if data.speaker_pattern and noise.is_dir():  # noise has no speaker: each piece is one of its own
+        if data.speaker_pattern:  # noise has no speaker: each recording of it is one of its own
             spoken = with_speakers(facts.of(range(len(keep))), data).speakers or []
-            facts = replace(facts, speakers=[*spoken, *(name for name in names[len(keep):])])
-            return Recordings(files_loader(files, data), facts, files_fingerprint(files, root, data), groups=groups_of(facts, data),
-                              stamp=files_stamp(files))
-        return recordings(files_loader(files, data), facts, files_fingerprint(files, root, data), data, files_stamp(files))
+            facts = replace(facts, speakers=[*spoken, *relative[len(keep):]])
+        return Recordings(files_loader(files, data), facts, files_fingerprint(files, root, data), groups=groups_of(facts, data),
+                          pieces=pieces, stamp=files_stamp(files))
 
     return Opened(str(root), sorted(found.splits), load, notes)
 

@@ -49,15 +49,15 @@ class Recordings(Source):
         facts: of every recording.
         fingerprint: see Source; must tell the rate and the channel, too.
         fields: further values by name, [examples, ...].
-        labels, groups: see Source; labels also stand in the examples, as `label` int64.
+        labels, groups, pieces: see Source; labels also stand in the examples, as `label` int64.
         stamp: see Source.
     """
 
     def __init__(self, load: Callable[[int], np.ndarray], facts: Facts, fingerprint: str, *, fields: Mapping[str, np.ndarray] | None = None,
-                 labels: np.ndarray | None = None, groups: np.ndarray | None = None, stamp: str = ""):
+                 labels: np.ndarray | None = None, groups: np.ndarray | None = None, pieces: np.ndarray | None = None, stamp: str = ""):
         self.load, self.facts, self._identity, self._stamp = load, facts, fingerprint, stamp
         self.labels = None if labels is None else np.asarray(labels, np.int64)
-        self.groups = groups
+        self.groups, self.pieces = groups, pieces
         self.lengths = facts.lengths
         self.fields = {**(fields or {}), **({} if self.labels is None else {"label": self.labels})}
         self.spec = {"samples": tf.TensorSpec([None], tf.int16), "length": tf.TensorSpec([], tf.int32),
@@ -98,19 +98,19 @@ class Recordings(Source):
         load = self.load
         return Recordings(lambda number: load(int(numbers[number])), self.facts.of(numbers), f"{self._identity}\n{chosen}",
                           fields={name: value[numbers] for name, value in self.fields.items() if name != "label"}, labels=pick(self.labels),
-                          groups=pick(self.groups), stamp=self._stamp)
+                          groups=pick(self.groups), pieces=pick(self.pieces), stamp=self._stamp)
 
     def said(self, texts: list[str]) -> "Recordings":
         """The same recordings with other transcripts."""
         digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()
         return Recordings(self.load, replace(self.facts, texts=texts), f"{self._identity}\n{digest}", fields=self.fields,
-                          labels=self.labels, groups=self.groups, stamp=self._stamp)
+                          labels=self.labels, groups=self.groups, pieces=self.pieces, stamp=self._stamp)
 
     def also(self, *, labels: np.ndarray | None = None, fields: Mapping[str, np.ndarray] | None = None) -> "Recordings":
         """The same recordings with class numbers, or with further values."""
         own = {name: value for name, value in self.fields.items() if name != "label"}
         return Recordings(self.load, self.facts, self._identity, fields={**own, **(fields or {})},
-                          labels=self.labels if labels is None else labels, groups=self.groups, stamp=self._stamp)
+                          labels=self.labels if labels is None else labels, groups=self.groups, pieces=self.pieces, stamp=self._stamp)
 
     def name(self, number: int) -> str:
         return self.facts.names[number].encode("utf-8", "backslashreplace").decode("utf-8")  # of a file whose name is not UTF-8

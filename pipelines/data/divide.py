@@ -4,13 +4,14 @@ Shares are drawn by data.split_seed alone. What was decided is said in notes, fo
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from pipelines.config.schema import Data
 from pipelines.config.wording import did_you_mean, listed
 from pipelines.data.source import Source
-from pipelines.data.split import choose, hold_out
+from pipelines.data.split import choose, hold_out, hold_out_pieces
 from pipelines.errors import DataError
 
 ALIASES = {"train": ("train", "training"), "validation": ("validation", "val", "valid", "dev"), "test": ("test", "testing")}
@@ -135,7 +136,11 @@ def _held_out(source: Source, share: float, purpose: str, data: Data, notes: lis
     groups = source.groups if data.group_by else None
     if data.group_by and groups is None:
         raise DataError(f"data.group_by: {data.group_by}: these data have no such groups")
-    split = hold_out(share, count=len(source), seed=data.split_seed, purpose=purpose, labels=source.labels, groups=groups)
+    how_drawn: dict[str, Any] = {"seed": data.split_seed, "purpose": purpose, "labels": source.labels}
+    if groups is None and source.pieces is not None and np.any(source.pieces >= 0):
+        split = hold_out_pieces(share, source.pieces, **how_drawn)
+    else:
+        split = hold_out(share, count=len(source), groups=groups, **how_drawn)
     how = f"grouped by {data.group_by}" if data.group_by else "stratified" if source.labels is not None else "at random"
     notes.append(f"{purpose}: {len(split.held):,} of {len(source):,} examples held out, {how}, split_seed {data.split_seed}")
     notes.extend(split.notes)

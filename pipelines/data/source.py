@@ -23,6 +23,8 @@ class Source(ABC):
         arrays: name -> array [examples, ...] where everything lies in memory already, else None.
         labels: int array [examples], class of each example, where the data has classes, else None.
         groups: array [examples] of str, group of each example (data.group_by), else None.
+        pieces: int array [examples], of those that are pieces of longer recordings, in order, the number of the recording, else -1; what
+            is held out of them is whole recordings or the ends of all, never pieces from between. None: there are no such examples.
         lengths: int array [examples], length of each decoded example where it is known without decoding, else None.
     """
 
@@ -30,6 +32,7 @@ class Source(ABC):
     arrays: dict[str, np.ndarray] | None = None
     labels: np.ndarray | None = None
     groups: np.ndarray | None = None
+    pieces: np.ndarray | None = None
     lengths: np.ndarray | None = None
 
     @abstractmethod
@@ -129,6 +132,7 @@ class Subset(Source):
         self.spec = base.spec
         self.labels = None if base.labels is None else base.labels[numbers]
         self.groups = None if base.groups is None else base.groups[numbers]
+        self.pieces = None if base.pieces is None else base.pieces[numbers]
         self.lengths = None if base.lengths is None else base.lengths[numbers]
         self._map = None
         self._tf = tf

@@ -52,6 +52,38 @@ def hold_out(
     return Split(np.setdiff1d(np.arange(count), held), held, notes)
 
 
+def hold_out_pieces(share: float, pieces: np.ndarray, *, seed: int, purpose: str, labels: np.ndarray | None = None) -> Split:
+    """As `hold_out`, where some examples are pieces of longer recordings, of which neighbours are alike.
+
+    Of enough recordings whole ones are held out; of fewer the end of each, so that both sides have every recording but no piece between
+    two of the other side.
+
+    Args:
+        pieces: [count], the recording of each example, -1 for an example by itself; pieces of a recording stand in its order.
+    """
+    own, tied = np.flatnonzero(pieces < 0), np.flatnonzero(pieces >= 0)
+    recordings, codes, counts = np.unique(pieces[tied], return_inverse=True, return_counts=True)
+    size = max(1, int(np.floor(share * len(tied) + 0.5)))
+    if len(recordings) > 1 and share * len(recordings) >= 1:
+        order = np.argsort(draws(len(recordings), seed, f"{purpose} recordings"), kind="stable")
+        before = np.cumsum(counts[order]) - counts[order]
+        chosen = np.zeros(len(recordings), bool)
+        chosen[order[before + counts[order] / 2 <= size]] = True
+        chosen[order[0]], chosen[order[-1]] = True, False
+        mask, how = chosen[codes], f"whole ones ({chosen.sum()})"
+    else:
+        quotas = _quotas(size, counts, 1, draws(len(counts), seed, f"{purpose} recordings"))
+        ordered = np.lexsort((np.arange(len(codes)), codes))
+        rank = np.empty(len(codes), np.int64)  # of each piece within its recording
+        rank[ordered] = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
+        mask, how = rank >= (counts - quotas)[codes], "the end of each"
+    rest = hold_out(share, count=len(own), seed=seed, purpose=purpose, labels=None if labels is None else labels[own]) if len(own) else (
+        Split(np.zeros(0, np.int64), np.zeros(0, np.int64)))
+    note = f"{purpose}: of {len(recordings)} long recordings that are cut into pieces {how}, {int(mask.sum()):,} of {len(tied):,} pieces"
+    return Split(np.sort(np.concatenate([own[rest.kept], tied[~mask]])), np.sort(np.concatenate([own[rest.held], tied[mask]])),
+                 (*rest.notes, note))
+
+
 def choose(size: int, *, count: int, seed: int, purpose: str, labels: np.ndarray | None = None) -> np.ndarray:
     """`size` of `count` examples, each class in its share: int64, ascending. All of them where size >= count."""
     if size >= count:

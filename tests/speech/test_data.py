@@ -54,6 +54,30 @@ def test_keywords_and_silence_as_in_speech_commands(tmp_path):
         splits(COMMANDS, lines.replace("'yes'", "'yess'"))
 
 
+@pytest.mark.parametrize(("files", "more"), [(3, ""), (20, ""), (6, "; speaker_pattern: '(\\w)_'; group_by: speaker")])
+def test_noise_of_one_file_stands_on_one_side_or_at_the_files_end(tmp_path, files, more):
+    class_folders(tmp_path, {"yes": 12, "no": 12})
+    for number in range(files):
+        write(tmp_path / "_background_noise_" / f"hum{number:02}.wav", tone(10.0, hertz=50 + number))
+    made = splits(COMMANDS, f"source: folder; path: {tmp_path}; test: 0.2; validation: 0.2{more}")
+    starts = []  # of each split: file -> seconds at which its pieces begin
+    for source in (made.train, made.validation, made.test):
+        own: dict[str, list[float]] = {}
+        for name, label in zip(facts_of(source).names, source.labels):
+            if made.facts["classes"][label] == "_silence_":
+                path, _, start = name.partition("#t=")
+                own.setdefault(path, []).append(float(start))
+        starts.append(own)
+    train, validation, test = starts
+    assert train and (more or (validation and test))
+    if files == 3:
+        for path, first in train.items():
+            assert max(first) < min(validation[path]) <= max(validation[path]) < min(test[path])
+        assert any("the end of each" in note for note in made.notes)
+    else:
+        assert not set(train) & set(validation) and not set(train) & set(test) and not set(validation) & set(test)
+
+
 def manifest(tmp_path, name: str = "m.jsonl", **changes):
     for number in range(12):
         write(tmp_path / "clips" / f"{number}.wav", tone(1.0, seed=number))
