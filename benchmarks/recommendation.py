@@ -202,7 +202,7 @@ def judging(folder: Path) -> None:
     settings, began = one.task.experiment, time.perf_counter()
     batch = batch_size(settings.evaluate, settings.train.batch_size)
     evaluator = Evaluator(one.task, one.model, one.splits.test, machine=one.machine, batch=batch, data=settings.data)
-    answers, targets = evaluator.answers()
+    answers, targets = evaluator.judged()
     lists = time.perf_counter() - began
     print(f"{len(one.splits.test):,} users x {ITEMS:,} items, width {WIDTH}: lists in {lists:.0f} s", flush=True)
     began = time.perf_counter()

@@ -11,7 +11,8 @@ from nlp import data, judging, models, reading, tokens
 from nlp.facts import TextFacts
 from nlp.settings import Bag, Hashed, Pretrained, TextClassification, Words
 from pipelines.data.source import Source, Tensors
-from pipelines.task import Judgement, Read, Splits, Task
+from pipelines.reports.units import units_of
+from pipelines.task import Condensed, Judgement, Read, Splits, Task
 from pipelines.training.labels import class_weights, cross_entropy
 
 if TYPE_CHECKING:
@@ -167,20 +168,26 @@ class Classification(Task):
     def targets(self, examples: Tensors) -> Tensors:
         return {"label": examples["label"]}
 
+    def condense(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> Condensed:
+        """Of several labels a text all is kept, as the source has all labels of every text."""
+        return (answers if self.many else judging.condensed(answers["probabilities"], targets["label"])), targets
+
     def choose(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> dict[str, Any]:
         if self.many:
             return {"threshold": judging.label_threshold(answers["probabilities"], targets["label"])}
         if self.experiment.reject is None:
             return {}
-        return {"threshold": judging.reject_threshold(answers["probabilities"], targets["label"], self.experiment.reject.accept)}
+        threshold = judging.reject_threshold(answers["confidence"], answers["predicted"], targets["label"], len(self.classes),
+                                             self.experiment.reject.accept)
+        return {"threshold": threshold}
 
     def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
-        settings = self.experiment.evaluate
+        settings, units = self.experiment.evaluate, units_of(source, self.experiment.data.group_by)
         if self.many:
             return judging.judge_many(answers["probabilities"], targets["label"], self.classes, source, settings,
-                                      self.facts.get("threshold"))
+                                      self.facts.get("threshold"), units)
         threshold = self.facts.get("threshold") if self.experiment.reject else None
-        return judging.judge_one(answers["probabilities"], targets["label"], self.classes, source, settings, threshold)
+        return judging.judge_one(answers, targets["label"], self.classes, source, settings, threshold, units)
 
     def explain(self, model: keras.Model, judgement: Judgement, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray],
                 source: Source) -> None:

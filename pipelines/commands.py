@@ -74,7 +74,9 @@ def evaluate(
     counts = [metric.n for metric in found.judgement.metrics.values() if metric.n]
     rows = [[words.title(name), words.number(metric.value, name), words.bounds(metric.low, metric.high, name)]
             for name, metric in found.judgement.metrics.items()]
-    print_table([f"{found.split}, {words.counted(counts[0], 'example')}" if counts else found.split, "", "95 % interval"], rows, right=(1,))
+    units = next((words.drawn(metric) for metric in found.judgement.metrics.values() if metric.low is not None), "examples")
+    interval = "95 % interval" + ("" if units == "examples" else f", drawn by {units}")
+    print_table([f"{found.split}, {words.counted(counts[0], 'example')}" if counts else found.split, "", interval], rows, right=(1,))
     for note in found.notes:
         echo(note)
     echo(f"report       {shown(found.folder / 'report.html')}")

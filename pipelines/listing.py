@@ -50,7 +50,7 @@ class Listed:
 
     def as_json(self) -> dict[str, Any]:
         """Everything, with plain values."""
-        metric = {"name": self.metric[0], **vars(self.metric[1])} if self.metric else None
+        metric = {"name": self.metric[0], **self.metric[1].as_json()} if self.metric else None
         return finite({"run": str(self.folder.path), "experiment": self.experiment, "name": self.name, "state": self.state,
                        "progress": self.progress, "metric": metric, "seconds": self.seconds, "date": self.date})
 
@@ -65,7 +65,8 @@ def leading(report: Mapping[str, Any]) -> tuple[str, Metric] | None:
 def metric_of(stored: Mapping[str, Any]) -> Metric:
     """A metric as report.json holds it; null there is not a number."""
     value, low, high = (None if stored.get(name) is None else float(stored[name]) for name in ("value", "low", "high"))
-    return Metric(float("nan") if value is None else value, low, high, stored.get("n"))
+    value = float("nan") if value is None else value
+    return Metric(value, low, high, stored.get("n"), stored.get("unit") or "example", stored.get("units"))
 
 
 def headline(report: Mapping[str, Any]) -> str:
@@ -78,6 +79,8 @@ def headline(report: Mapping[str, Any]) -> str:
     text = f"{split} {words.title(base).lower()} {words.metric(metric, name)}"
     if metric.n:
         text += f" on {words.counted(metric.n, 'example')}"
+        if metric.low is not None and metric.units is not None and metric.unit != "example":
+            text += f", drawn by {words.drawn(metric)}"
     spread = (report.get("spread") or {}).get(name)
     if spread and spread["n"] > 1:
         text += f"; mean of {spread['n']} seeds, spread {words.number(spread['std'], name)}"

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 Read = tuple[str, dict[str, Any] | Exception] | tuple[str, dict[str, Any] | Exception, dict[str, Any]]
 
 
+# answers and targets, each name -> array [examples, ...]
+Condensed = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
+
+
 @dataclass(frozen=True)
 class Splits:
     """The data of one run. Nothing in `facts` was learned from validation or test."""
@@ -41,12 +45,26 @@ class Splits:
 
 @dataclass(frozen=True)
 class Metric:
-    """A number with its 95 % interval and the number of examples behind it."""
+    """A number with its 95 % interval and the number of examples behind it.
+
+    Attributes:
+        unit: what the interval draws: "example", or the name of a group of them ("speaker").
+        units: how many of those there are; None: as many as examples.
+        drawn: [resamples], the metric on each resample: of two models judged on the same examples these are paired.
+    """
 
     value: float
     low: float | None = None
     high: float | None = None
     n: int | None = None
+    unit: str = "example"
+    units: int | None = None
+    drawn: np.ndarray | None = field(default=None, repr=False, compare=False)
+
+    def as_json(self) -> dict[str, Any]:
+        """What report.json holds of it."""
+        return {"value": self.value, "low": self.low, "high": self.high, "n": self.n, "unit": self.unit,
+                "units": self.n if self.units is None else self.units}
 
 
 @dataclass
@@ -166,9 +184,16 @@ class Task(ABC):
         """Why a source cannot be judged, with the remedy; None where it can. Asked before anything is answered."""
         return None
 
+    def condense(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> Condensed:
+        """What is kept of a batch of answers and targets until all examples are answered: what `choose`, `judge` and `explain` need.
+
+        It should not grow with the number of classes: all the probabilities of a million examples and classes fit no memory.
+        """
+        return answers, targets
+
     @abstractmethod
     def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
-        """Everything the report says about one split. Rows of answers and targets are in the order of `source`."""
+        """Everything the report says about one split. Rows of answers and targets, condensed, are in the order of `source`."""
 
     def choose(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> dict[str, Any]:
         """Facts that are chosen after training by the answers for validation, such as a threshold. They are saved with the model."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from pipelines.reports.intervals import mean as mean_of
 from pipelines.reports.intervals import resampled_sums, share
+from pipelines.reports.units import Units
 from pipelines.task import Judgement, Metric
 from recsys import baselines, metrics
 from recsys.judged_ratings import thirds, verdict
@@ -15,6 +16,7 @@ from recsys.users import UserSource
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+USERS = Units("user")  # an example is a user
 SHOWN = 10  # items of a sample user's list in the report
 
 
@@ -53,11 +55,13 @@ def judge_lists(
         for metric in ("ndcg", "hit_rate", "mrr", *(["recall", "map"] if several else [])):
             of = values["model"][k][metric]
             made.metrics[f"{metric}@{k}"] = (
-                share(of > 0, resamples=settings.bootstrap) if metric == "hit_rate" else mean_of(of, resamples=settings.bootstrap)
+                share(of > 0, resamples=settings.bootstrap, units=USERS)
+                if metric == "hit_rate"
+                else mean_of(of, resamples=settings.bootstrap, units=USERS)
             )
     events = int(basis.counts.sum())
-    made.metrics[f"coverage@{lead}"] = Metric(metrics.coverage(lists, lead, items), None, None, len(lists))
-    made.metrics[f"novelty@{lead}"] = mean_of(metrics.novelty(lists, lead, basis.counts, events), resamples=settings.bootstrap)
+    made.metrics[f"coverage@{lead}"] = Metric(metrics.coverage(lists, lead, items), None, None, len(lists), USERS.name)
+    made.metrics[f"novelty@{lead}"] = mean_of(metrics.novelty(lists, lead, basis.counts, events), resamples=settings.bootstrap, units=USERS)
     made.tables["model_and_baselines"] = [
         _row(name, values[name][lead], names[name], lead, settings, basis.counts, items, events) for name in names
     ]

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pipelines.reports.intervals import interval, resampled_sums
 from pipelines.reports.intervals import mean as mean_of
-from pipelines.reports.intervals import resampled_sums
+from pipelines.reports.units import EXAMPLES, Units, grouped
 from pipelines.task import Judgement, Metric
 
 if TYPE_CHECKING:
@@ -38,14 +39,15 @@ class Foretold:
 def judge_ratings(foretold: Foretold, *, resamples: int = 1000) -> Judgement:
     """RMSE and MAE of ratings."""
     said, true, baselines, users = foretold.said, foretold.true, foretold.baselines, foretold.users
+    units = EXAMPLES if users is None else grouped(users, "user")
     errors = {"model": said - true, **{name: value - true for name, value in baselines.items()}}
     made = Judgement()
-    made.metrics["rmse"] = _rmse(errors["model"], users, resamples)
-    made.metrics["mae"] = mean_of(np.abs(errors["model"]), groups=users, resamples=resamples)
-    made.metrics["mse"] = mean_of(errors["model"] ** 2, groups=users, resamples=resamples)
+    made.metrics["rmse"] = _rmse(errors["model"], units, resamples)
+    made.metrics["mae"] = mean_of(np.abs(errors["model"]), units=units, resamples=resamples)
+    made.metrics["mse"] = mean_of(errors["model"] ** 2, units=units, resamples=resamples)
     rows = []
     for name, error in errors.items():
-        rmse, mae = _rmse(error, users, resamples), mean_of(np.abs(error), groups=users, resamples=resamples)
+        rmse, mae = _rmse(error, units, resamples), mean_of(np.abs(error), units=units, resamples=resamples)
         rows.append(
             {
                 "of": name,
@@ -61,7 +63,7 @@ def judge_ratings(foretold: Foretold, *, resamples: int = 1000) -> Judgement:
     if baselines:
         best = min(baselines, key=lambda name: float(np.mean(errors[name] ** 2)))
         table = np.stack([errors["model"] ** 2, errors[best] ** 2, np.ones(len(true))], 1)
-        sums = resampled_sums(table, resamples=resamples, groups=users)
+        sums = resampled_sums(table, resamples=resamples, units=units)
         drawn = np.sqrt(sums[:, 0] / sums[:, 2]) - np.sqrt(sums[:, 1] / sums[:, 2])
         made.notes.append(verdict("RMSE", made.metrics["rmse"].value, best, float(np.sqrt(np.mean(errors[best] ** 2))), drawn, lower=True))
     made.tables["by_group"] = [
@@ -81,25 +83,26 @@ def judge_ratings(foretold: Foretold, *, resamples: int = 1000) -> Judgement:
 def judge_clicks(foretold: Foretold, *, resamples: int = 1000) -> Judgement:
     """AUC, log loss and calibration of probabilities of clicks."""
     said, true, baselines, users = foretold.said, foretold.true, foretold.baselines, foretold.users
+    units = EXAMPLES if users is None else grouped(users, "user")
     made = Judgement()
     answers = {"model": said, **baselines}
     losses = {name: log_losses(value, true) for name, value in answers.items()}
     low, value, high = auc(said, true, users)
-    made.metrics["auc"] = Metric(value, low, high, len(true))
-    made.metrics["log_loss"] = mean_of(losses["model"], groups=users, resamples=resamples)
+    made.metrics["auc"] = Metric(value, low, high, len(true), units.name, None if units.of is None else units.count(len(true)))
+    made.metrics["log_loss"] = mean_of(losses["model"], units=units, resamples=resamples)
     rows = calibration(said, true)
     off = sum(row["count"] * abs(row["said"] - row["true"]) for row in rows) / len(true)
     made.metrics["calibration_error"] = Metric(float(off), None, None, len(true))
     table = []
     for name, answer in answers.items():
-        loss = mean_of(losses[name], groups=users, resamples=resamples)
+        loss = mean_of(losses[name], units=units, resamples=resamples)
         table.append(
             {"of": name, "auc": auc(answer, true)[1], "log_loss": loss.value, "log_loss_low": loss.low, "log_loss_high": loss.high}
         )
     made.tables["model_and_baselines"] = table
     if baselines:
         best = min(baselines, key=lambda name: losses[name].mean())
-        sums = resampled_sums(np.stack([losses["model"] - losses[best], np.ones(len(true))], 1), resamples=resamples, groups=users)
+        sums = resampled_sums(np.stack([losses["model"] - losses[best], np.ones(len(true))], 1), resamples=resamples, units=units)
         made.notes.append(
             verdict("log loss", float(losses["model"].mean()), best, float(losses[best].mean()), sums[:, 0] / sums[:, 1], lower=True)
         )
@@ -196,11 +199,9 @@ def verdict(metric: str, value: float, best: str, theirs: float, drawn: np.ndarr
     )
 
 
-def _rmse(errors: np.ndarray, users: np.ndarray | None, resamples: int) -> Metric:
-    from pipelines.reports.intervals import interval
-
+def _rmse(errors: np.ndarray, units: Units, resamples: int) -> Metric:
     table = np.stack([errors**2, np.ones(len(errors))], 1)
-    return interval(table, lambda sums: np.sqrt(sums[:, 0] / sums[:, 1]), groups=users, resamples=resamples)
+    return interval(table, lambda sums: np.sqrt(sums[:, 0] / sums[:, 1]), units=units, resamples=resamples)
 
 
 def _calibration_figure(rows: list[dict[str, Any]], x: str, y: str) -> "Figure":

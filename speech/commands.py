@@ -12,9 +12,10 @@ import tensorflow as tf
 from pipelines.config.wording import did_you_mean, listed
 from pipelines.data.source import Source, Tensors
 from pipelines.errors import ConfigError, DataError
-from pipelines.reports import classification, classification_figures
-from pipelines.reports.intervals import interval_by_index
-from pipelines.task import Judgement, Splits
+from pipelines.reports import classification, classifier
+from pipelines.reports.intervals import resampled_by_counts
+from pipelines.reports.units import Units
+from pipelines.task import Condensed, Judgement, Splits
 from pipelines.training.labels import class_weights, cross_entropy
 from speech import audio, det, show, speakers
 from speech.data import load_commands
@@ -28,7 +29,8 @@ from speech.task import SpeechTask, part_name
 if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
 
-MISTAKES_LISTED, PICTURES = 20, 12
+PICTURES = 12  # mistakes shown as spectrograms
+WHOLE = 64  # classes up to which each stands as the keyword once, for which all probabilities are kept
 SHOWN = 6  # recordings in TensorBoard each epoch
 
 
@@ -104,28 +106,29 @@ class CommandTask(SpeechTask):
     def targets(self, examples: Tensors) -> Tensors:
         return {"label": examples["label"]}
 
+    @property
+    def _columns(self) -> list[int]:
+        """Classes whose probabilities are kept for every recording: all of a few, of many the keyword's."""
+        if len(self.classes) <= WHOLE:
+            return list(range(len(self.classes)))
+        chosen = self._chosen(self.classes)
+        return [] if chosen is None else [self.classes.index(chosen)]
+
+    def condense(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> Condensed:
+        return classification.condensed(answers["probabilities"], targets["label"], self._columns), targets
+
     def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
         settings = self.experiment.evaluate
-        answered = classification.classified(answers["probabilities"], targets["label"], self.classes)
+        answered = classification.of_condensed(answers, targets["label"], self.classes, self._columns)
         known = facts_of(source)
-        made = Judgement(
-            metrics=classification.metrics(answered, resamples=settings.bootstrap),
-            tables={
-                "per_class": classification.per_class(answered),
-                "per_speaker": speakers.accuracy_by_speaker(answered.hits, known.speakers),
-                "worst_confusions": classification.worst_confusions(answered),
-                "worst_mistakes": classification.mistakes_table(answered, min(settings.worst, MISTAKES_LISTED), source.name),
-            },
-            notes=[classification.baseline_note(answered)],
-        )
-        said = speakers.heard_before(known.speakers, self.facts.get("speakers") or [])
+        heard = self.facts.get("speakers") or []
+        units = speakers.units(source, known.speakers, heard, self.experiment.data.group_by)
+        made = classifier.judgement(answered, settings, units, source.name)
+        made.tables["per_speaker"] = speakers.accuracy_by_speaker(answered.hits, known.speakers)
+        said = speakers.heard_before(known.speakers, heard)
         if said:
             made.notes.append(said)
-        matrix = classification.confusion_matrix(answered.labels, answered.predicted, len(self.classes))
-        made.figures["confusion"] = classification_figures.confusion(matrix, self.classes)
-        made.figures["reliability"] = classification_figures.reliability(
-            classification.reliability(answered), error=made.metrics["calibration_error"].value)
-        self._keyword(made, answered)
+        self._keyword(made, answered, units)
         worst = classification.worst_mistakes(answered, min(settings.worst, PICTURES))
         if worst:
             waves = tf.stack([placed(*_batch(waveform(source, mistake.number)), self.window)[0] for mistake in worst])
@@ -146,28 +149,33 @@ class CommandTask(SpeechTask):
                               f"{did_you_mean(keyword, classes)}")
         return keyword
 
-    def _keyword(self, made: Judgement, answered: classification.Classified) -> None:
+    def _keyword(self, made: Judgement, answered: classification.Classified, units: Units) -> None:
         """The DET curve for one keyword, and each class's equal error rate."""
-        present = [number for number in range(len(self.classes)) if 0 < np.sum(answered.labels == number) < len(answered.labels)]
+        if not answered.columns:
+            made.notes.append(f"No DET curve: of more than {WHOLE} classes it is drawn for evaluate.keyword alone.")
+        scores = answered.columns
+        present = [number for number in scores if 0 < np.sum(answered.labels == number) < len(answered.labels)]
         if not present:
             return
-        rates = {number: det.equal_error_rate(answered.probabilities[:, number], answered.labels == number) for number in present}
+        rates = {number: det.equal_error_rate(scores[number], answered.labels == number) for number in present}
         chosen = self._chosen(self.classes)
-        sure = {number: float(answered.probabilities[answered.labels == number, number].mean()) for number in present}
+        sure = {number: float(scores[number][answered.labels == number].mean()) for number in present}
         hardest = sorted(present, key=lambda number: (-rates[number], sure[number]))
         main = self.classes.index(chosen) if chosen is not None else hardest[0]
         shown = [number for number in dict.fromkeys([main, *hardest]) if number in rates][:4]
         curves = {f"{self.classes[number]}, EER {100 * rates[number]:.1f} %":
-                  det.det_curve(answered.probabilities[:, number], answered.labels == number)[1:] for number in shown}
+                  det.det_curve(scores[number], answered.labels == number)[1:] for number in shown}
         made.figures["det"] = det.figure(curves)
         hits = answered.labels == main
 
-        def rate(numbers: np.ndarray) -> float:
-            return det.equal_error_rate(answered.probabilities[numbers, main], hits[numbers])
-
         if main not in rates:
             return
-        made.metrics["keyword_eer"] = interval_by_index(rate, len(hits), resamples=min(200, self.experiment.evaluate.bootstrap))
+
+        def rate(counts: np.ndarray) -> np.ndarray:
+            return det.equal_error_rates(scores[main], hits, counts)
+
+        resamples = min(200, self.experiment.evaluate.bootstrap)
+        made.metrics["keyword_eer"] = resampled_by_counts(rate, len(hits), resamples=resamples, width=6, units=units)
         made.tables["keyword"] = [{"class": self.classes[number], "eer": rates[number]} for number in hardest]
         made.notes.append(f"The keyword of the DET curve is {self.classes[main]!r}"
                           + (" (evaluate.keyword)" if chosen else ", the hardest one; evaluate.keyword chooses") + ".")

@@ -34,11 +34,26 @@ def det_curve(scores: np.ndarray, is_keyword: np.ndarray) -> tuple[np.ndarray, n
 
 def equal_error_rate(scores: np.ndarray, is_keyword: np.ndarray) -> float:
     """Where false alarms and misses are alike: the mean of the two at the threshold where they are nearest; NaN where one kind lacks."""
-    if np.all(is_keyword) or not np.any(is_keyword):
-        return float("nan")
-    _, alarms, misses = det_curve(scores, is_keyword)
-    best = int(np.argmin(np.abs(alarms - misses)))
-    return float((alarms[best] + misses[best]) / 2)
+    return float(equal_error_rates(scores, is_keyword, np.ones((1, len(scores))))[0])
+
+
+def equal_error_rates(scores: np.ndarray, is_keyword: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """`equal_error_rate`, [m], where recording k occurs counts[m, k] times."""
+    order = np.argsort(scores, kind="stable")
+    ranked, keyword = np.asarray(scores)[order], np.asarray(is_keyword, bool)[order]
+    first = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1])) if len(ranked) else np.zeros(0, np.int64)
+    edges = np.append(first, len(ranked))  # recordings that score below each threshold
+
+    def below(own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        seen = np.pad(np.cumsum(counts[:, order] * own, axis=1), [(0, 0), (1, 0)])
+        return seen[:, edges], seen[:, -1:]
+
+    (missed, keywords), (refused, others) = below(keyword), below(~keyword)
+    misses, alarms = missed / np.maximum(keywords, 1), 1.0 - refused / np.maximum(others, 1)
+    best = np.argmin(np.abs(alarms - misses), axis=1)
+    rows = np.arange(len(counts))
+    known = (keywords[:, 0] > 0) & (others[:, 0] > 0)
+    return np.where(known, (alarms[rows, best] + misses[rows, best]) / 2, np.nan)
 
 
 def figure(curves: dict[str, tuple[np.ndarray, np.ndarray]], *, title: str = "One keyword against all else") -> "Figure":

@@ -1,11 +1,13 @@
-"""Results by speaker: a table, and what to say of speakers that train has heard, too."""
+"""Results by speaker: a table, what intervals draw, and what to say of speakers that train has heard, too."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from pipelines.data.source import Source
 from pipelines.reports.intervals import wilson
+from pipelines.reports.units import Units, grouped, units_of
 
 
 def accuracy_by_speaker(hits: np.ndarray, speakers: Sequence[str] | None) -> list[dict[str, Any]]:
@@ -18,6 +20,13 @@ def accuracy_by_speaker(hits: np.ndarray, speakers: Sequence[str] | None) -> lis
     order = np.lexsort((names, right / count))
     return [{"speaker": str(names[k]), "recordings": int(count[k]), "accuracy": float(right[k] / count[k]), "accuracy_low": float(low[k]),
              "accuracy_high": float(high[k])} for k in order]
+
+
+def units(source: Source, speakers: Sequence[str] | None, known: Sequence[str], group_by: str | None) -> Units:
+    """What intervals draw: groups (data.group_by); without them whole speakers, where none judged is among those `known` from train."""
+    if source.groups is None and speakers is not None and known and not set(speakers) & set(known):
+        return grouped(np.array(speakers), "speaker")
+    return units_of(source, group_by)
 
 
 def heard_before(judged: Sequence[str] | None, known: Sequence[str]) -> str | None:

@@ -122,10 +122,12 @@ class TranscriptionTask(SpeechTask):
         said = [normalized(text, self.experiment.tokens) for text in known.texts or ()]
         written = self.texts(answers["tokens"])
         counted = wer.count(said, written)
-        made = Judgement(metrics=wer.metrics(counted, resamples=settings.bootstrap))
+        known_speakers = self.facts.get("speakers") or []
+        units = speakers.units(source, known.speakers, known_speakers, self.experiment.data.group_by)
+        made = Judgement(metrics=wer.metrics(counted, resamples=settings.bootstrap, units=units), notes=units.notes())
         rate = self._token_errors(answers, targets, said)
         if rate is not None:
-            made.metrics["token_error_rate"] = intervals.mean(rate, resamples=settings.bootstrap)
+            made.metrics["token_error_rate"] = intervals.mean(rate, resamples=settings.bootstrap, units=units)
         made.tables["per_speaker"] = wer.per_speaker(counted, known.speakers)
         made.tables["per_word"] = wer.per_word(counted)
         worst = wer.worst(counted, min(settings.worst, WORST))
@@ -139,7 +141,7 @@ class TranscriptionTask(SpeechTask):
         errors = counted.table.sum(0)
         made.notes.append(f"{int(counted.words.sum()):,} words in {seconds:,.0f} s: {errors[1]:,} substituted, {errors[2]:,} deleted, "
                           f"{errors[3]:,} inserted; {settings.search} search.")
-        heard = speakers.heard_before(known.speakers, self.facts.get("speakers") or [])
+        heard = speakers.heard_before(known.speakers, known_speakers)
         if heard:
             made.notes.append(heard)
         if written and not any(written):

@@ -5,12 +5,13 @@ Errors are counted by jiwer (the least substitutions, insertions and deletions t
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from pipelines.reports.intervals import interval, wilson
+from pipelines.reports.units import EXAMPLES, Units
 from pipelines.task import Metric
 
 GAP = "*"  # stands for a word that is not there, in alignments
@@ -85,15 +86,15 @@ def _distance(first: list[str], second: list[str]) -> int:
     return found.substitutions + found.deletions + found.insertions
 
 
-def metrics(counted: Counted, *, resamples: int = 1000, seed: int = 0) -> dict[str, Metric]:
-    """Rates over all words with 95 % bootstrap intervals, drawn by utterance.
+def metrics(counted: Counted, *, resamples: int = 1000, seed: int = 0, units: Units = EXAMPLES) -> dict[str, Metric]:
+    """Rates over all words with 95 % bootstrap intervals, drawn by utterance or by groups of them.
 
     wer                 (substitutions + deletions + insertions) / words said
     cer                 the same of characters, blanks among them
     substitution_share, deletion_share, insertion_share    of words said
     sentence_accuracy   share of utterances without an error
 
-    Where nothing is wrong, or all, the interval is Wilson's.
+    Where nothing is wrong, or all, the interval is Wilson's: as if words were independent, or by groups.
     """
     table = counted.table.astype(np.float64)
     values = np.column_stack([table, counted.words, counted.errors, counted.errors == 0, np.ones(len(table))])
@@ -105,11 +106,12 @@ def metrics(counted: Counted, *, resamples: int = 1000, seed: int = 0) -> dict[s
 
     found = {}
     for name, (top, bottom) in columns.items():
-        metric = interval(values, ratio(top, bottom), resamples=resamples, seed=seed)
+        metric = interval(values, ratio(top, bottom), resamples=resamples, seed=seed, units=units)
         total, all_of = float(values[:, top].sum()), float(values[:, bottom].sum())
-        if metric.low is None and all_of and total in (0.0, all_of):  # nothing to draw from: Wilson's, as if words were independent
-            low, high = wilson(total, all_of)
-            metric = Metric(metric.value, float(low), float(high), metric.n)
+        if metric.low is None and all_of and total in (0.0, all_of):  # nothing to draw from
+            size = all_of if metric.units is None else metric.units
+            low, high = wilson(size * total / all_of, size)
+            metric = replace(metric, low=float(low), high=float(high))
         found[name] = metric
     return found
 

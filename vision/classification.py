@@ -12,8 +12,9 @@ import tensorflow as tf
 from pipelines.data.source import Source, Tensors
 from pipelines.errors import DataError
 from pipelines.regular import check_regular
-from pipelines.reports import classification, classification_figures, figures
-from pipelines.task import Judgement, Splits, Task
+from pipelines.reports import classification, classifier, figures
+from pipelines.reports.units import units_of
+from pipelines.task import Condensed, Judgement, Splits, Task
 from pipelines.training.labels import class_weights, cross_entropy
 from vision import augment, data, models
 from vision.decode import decode_image
@@ -23,8 +24,6 @@ from vision.settings import ImageClassification
 
 if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
-
-MISTAKES_LISTED = 20
 
 
 class Classification(Task):
@@ -127,22 +126,13 @@ class Classification(Task):
     def targets(self, examples: Tensors) -> Tensors:
         return {"label": examples["label"]}
 
+    def condense(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> Condensed:
+        return classification.condensed(answers["probabilities"], targets["label"]), targets
+
     def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
         settings = self.experiment.evaluate
-        answered = classification.classified(answers["probabilities"], targets["label"], self.classes)
-        bins = classification.reliability(answered)
-        made = Judgement(
-            metrics=classification.metrics(answered, resamples=settings.bootstrap),
-            tables={
-                "per_class": classification.per_class(answered, resamples=settings.bootstrap),
-                "worst_confusions": classification.worst_confusions(answered),
-                "worst_mistakes": classification.mistakes_table(answered, min(settings.worst, MISTAKES_LISTED), source.name),
-            },
-            notes=[classification.baseline_note(answered)],
-        )
-        matrix = classification.confusion_matrix(answered.labels, answered.predicted, len(self.classes))
-        made.figures["confusion"] = classification_figures.confusion(matrix, self.classes)
-        made.figures["reliability"] = classification_figures.reliability(bins, error=made.metrics["calibration_error"].value)
+        answered = classification.of_condensed(answers, targets["label"], self.classes)
+        made = classifier.judgement(answered, settings, units_of(source, self.experiment.data.group_by), source.name)
         worst = classification.worst_mistakes(answered, settings.worst)
         if worst:
             images = self.images(source, [mistake.number for mistake in worst])

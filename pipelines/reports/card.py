@@ -66,10 +66,11 @@ def _results(metrics: Mapping[str, Mapping[str, Any]]) -> list[Block]:
     rows = []
     for name, stored in metrics.items():
         value = float("nan") if stored["value"] is None else float(stored["value"])
+        metric = Metric(value, stored.get("low"), stored.get("high"), stored.get("n"), stored.get("unit") or "example", stored.get("units"))
         split, base = words.split_name(name)
-        rows.append([words.title(base), split, words.metric(Metric(value, stored.get("low"), stored.get("high")), name),
-                     f"{stored['n']:,}" if stored.get("n") else "–"])
-    return [Table(("metric", "split", "value and 95 % interval", "examples"), rows, (False, False, True, True))]
+        rows.append([words.title(base), split, words.metric(metric, name),
+                     f"{stored['n']:,}" if stored.get("n") else "–", words.drawn(metric) if stored.get("low") is not None else "–"])
+    return [Table(("metric", "split", "value and 95 % interval", "examples", "drawn by"), rows, (False, False, True, True, True))]
 
 
 def _limits(content: Mapping[str, Any]) -> list[str]:

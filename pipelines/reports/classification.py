@@ -1,17 +1,20 @@
 """How a classifier did: metrics with intervals, tables and mistakes, from class probabilities and labels alone.
 
 Knows nothing of what was classified: images, sounds and texts are judged alike. Definitions stand with each
-function, agree with scikit-learn where it has them, and every metric is resampled on the same examples.
+function, agree with scikit-learn where it has them, and every metric is resampled on the same units.
+Of an answer only what is needed here is kept (`condensed`, batch by batch), so that memory grows with the examples and
+not with the examples x classes; confusions are counted by pairs that occur.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from pipelines.errors import TrainingError
-from pipelines.reports.intervals import bounds, interval_of_confusion, resampled_sums, wilson
+from pipelines.reports.intervals import certain, measured, resampled, wilson
+from pipelines.reports.units import EXAMPLES, Units
 from pipelines.task import Metric
 
 BINS = 15  # of the calibration error, as in Guo et al. 2017
@@ -40,23 +43,27 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Classified:
-    """Answers beside the truth, checked once; all that follows is computed from it.
+    """Answers beside the truth; all that follows is computed from it.
 
     Attributes:
-        probabilities: [n, classes] float32, rows summing to 1.
         labels: [n] int64.
         predicted: [n] int64, the most probable class, the first of equals.
         confidence: [n] float64, its probability.
-        losses: [n] float64, nats.
-        classes: names, one for each column.
+        probability: [n] float64, of the true class.
+        ranks: [n] int64, of the true class, 0 for the first; of equal probabilities the lower class number goes first.
+        losses: [n] float64, log loss in nats: -log p(true), p no smaller than float32's epsilon (1.2e-7, so at most 15.9).
+        classes: names.
+        columns: class number -> [n] its probabilities, of the classes that were asked for.
     """
 
-    probabilities: np.ndarray
     labels: np.ndarray
     predicted: np.ndarray
     confidence: np.ndarray
+    probability: np.ndarray
+    ranks: np.ndarray
     losses: np.ndarray
     classes: tuple[str, ...]
+    columns: Mapping[int, np.ndarray] = field(default_factory=dict)
 
     @property
     def hits(self) -> np.ndarray:
@@ -64,57 +71,82 @@ class Classified:
         return self.predicted == self.labels
 
 
-def classified(probabilities: np.ndarray, labels: np.ndarray, classes: Sequence[str] | None = None) -> Classified:
-    """Checks shapes and values and finds what is predicted.
+def condensed(probabilities: np.ndarray, labels: np.ndarray, columns: Sequence[int] = ()) -> dict[str, np.ndarray]:
+    """What is kept of a batch of answers: name -> [batch] or [batch, columns].
 
     Args:
-        probabilities: [n, classes], from a softmax.
-        labels: [n], true class numbers.
-        classes: names; default: the numbers.
+        probabilities: [batch, classes], from a softmax.
+        labels: [batch]; of a label that is none of the classes, `probability` is 0.
+        columns: classes whose probabilities are kept for every example.
 
     Raises:
-        TrainingError: the model's answers are not finite.
-        ValueError: shapes do not fit, a label is outside the classes, or rows are not probabilities.
+        ValueError: shapes do not fit, or rows are not probabilities.
     """
     probabilities, labels = np.asarray(probabilities), np.asarray(labels)
     if probabilities.ndim != 2 or labels.shape != probabilities.shape[:1]:
         raise ValueError(f"probabilities [n, classes] and labels [n] expected, got {probabilities.shape} and {labels.shape}")
     n, count = probabilities.shape
-    names = tuple(str(name) for name in classes) if classes is not None else tuple(str(number) for number in range(count))
-    if len(names) != count:
-        raise ValueError(f"{len(names)} class names for {count} columns of probabilities")
-    finite = np.isfinite(probabilities).all(axis=1)
+    sums = probabilities.sum(axis=1, dtype=np.float64)
+    finite = np.isfinite(sums)
+    if (n and (probabilities.min(axis=1)[finite] < -1e-6).any()) or (np.abs(sums[finite] - 1) > 1e-2).any():
+        raise ValueError("rows of probabilities must not be negative and must sum to 1; were these logits?")
+    rows, known = np.arange(n), (labels >= 0) & (labels < count)
+    at = np.where(known, labels, 0)
+    true = np.where(known, probabilities[rows, at], 0)
+    predicted = probabilities.argmax(axis=1) if n else np.zeros(0, np.int64)
+    ranks = (probabilities > true[:, None]).sum(axis=1)
+    equal = probabilities == true[:, None]
+    for row in np.flatnonzero(equal.sum(axis=1) > 1):
+        ranks[row] += equal[row, :at[row]].sum()
+    return {"predicted": predicted, "confidence": probabilities[rows, predicted], "probability": true, "rank": ranks, "finite": finite,
+            "columns": probabilities[:, list(columns)]}
+
+
+def classified(probabilities: np.ndarray, labels: np.ndarray, classes: Sequence[str] | None = None) -> Classified:
+    """All answers at once.
+
+    Args:
+        probabilities: [n, classes], from a softmax; the probabilities of every class are kept.
+        labels: [n], true class numbers.
+        classes: names; default: the numbers.
+
+    Raises:
+        TrainingError, ValueError: as `condensed` and `of_condensed`; a wrong number of names.
+    """
+    columns = range(np.shape(probabilities)[-1])
+    answers = condensed(probabilities, labels, columns)
+    names = classes if classes is not None else [str(number) for number in columns]
+    if len(names) != len(columns):
+        raise ValueError(f"{len(names)} class names for {len(columns)} columns of probabilities")
+    return of_condensed(answers, labels, names, columns)
+
+
+def of_condensed(answers: Mapping[str, np.ndarray], labels: np.ndarray, classes: Sequence[str], columns: Sequence[int] = ()) -> Classified:
+    """Answers as `condensed` leaves them, checked once.
+
+    Raises:
+        TrainingError: the model's answers are not finite.
+        ValueError: a label is outside the classes.
+    """
+    names, finite, n = tuple(str(name) for name in classes), answers["finite"], len(labels)
     if not finite.all():
         raise TrainingError(f"the model's probabilities are not finite for {n - int(finite.sum())} of {n} examples (the first is example "
                             f"{int(np.argmin(finite))}): its weights hold NaN or infinity, or its outputs overflow in this precision")
-    labels = labels.astype(np.int64)
-    if n and not (labels.min() >= 0 and labels.max() < count):
-        raise ValueError(f"labels from {labels.min()} to {labels.max()} do not fit {count} classes")
-    if n and (probabilities.min() < -1e-6 or np.abs(probabilities.sum(axis=1, dtype=np.float64) - 1).max() > 1e-2):
-        raise ValueError("rows of probabilities must not be negative and must sum to 1; were these logits?")
-    predicted = probabilities.argmax(axis=1) if n else np.zeros(0, np.int64)
-    rows = np.arange(n)
-    return Classified(probabilities, labels, predicted, probabilities[rows, predicted].astype(np.float64),
-                      losses(probabilities, labels), names)
+    labels = np.asarray(labels).astype(np.int64)
+    if n and not (labels.min() >= 0 and labels.max() < len(names)):
+        raise ValueError(f"labels from {labels.min()} to {labels.max()} do not fit {len(names)} classes")
+    probability = answers["probability"].astype(np.float64)
+    return Classified(labels, answers["predicted"].astype(np.int64), answers["confidence"].astype(np.float64), probability,
+                      answers["rank"].astype(np.int64), -np.log(np.clip(probability, np.finfo(np.float32).eps, 1.0)), names,
+                      {int(number): answers["columns"][:, place] for place, number in enumerate(columns)})
 
 
-def losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Log loss of each example, [n] float64, nats: -log p(true), p no smaller than float32's epsilon (1.2e-7, so at most 15.9)."""
-    p = probabilities[np.arange(len(labels)), labels].astype(np.float64)
-    return -np.log(np.clip(p, np.finfo(np.float32).eps, 1.0))
+def confusions(answers: Classified) -> Any:
+    """Counts of the pairs that occur: a sparse matrix [classes, classes] int64, rows true, columns predicted."""
+    from scipy.sparse import csr_matrix
 
-
-def ranks(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Rank of the true class in each row, [n] int64, 0 for the first; of equal probabilities the lower class number goes first."""
-    count = probabilities.shape[1]
-    true = probabilities[np.arange(len(labels)), labels][:, None]
-    before = np.arange(count)[None, :] < labels[:, None]
-    return ((probabilities > true) | ((probabilities == true) & before)).sum(axis=1)
-
-
-def confusion_matrix(labels: np.ndarray, predicted: np.ndarray, count: int) -> np.ndarray:
-    """[classes, classes] int64: rows true, columns predicted."""
-    return np.bincount(labels * count + predicted, minlength=count * count).reshape(count, count)
+    count = len(answers.classes)
+    return csr_matrix((np.ones(len(answers.labels), np.int64), (answers.labels, answers.predicted)), shape=(count, count))
 
 
 def bin_numbers(confidence: np.ndarray, bins: int = BINS) -> np.ndarray:
@@ -122,8 +154,8 @@ def bin_numbers(confidence: np.ndarray, bins: int = BINS) -> np.ndarray:
     return np.minimum(np.searchsorted(np.arange(1, bins + 1) / bins, confidence, side="left"), bins - 1)
 
 
-def metrics(answers: Classified, *, resamples: int = 1000, seed: int = 0) -> dict[str, Metric]:
-    """The metrics of a classifier with 95 % bootstrap intervals, all over the same resamples.
+def metrics(answers: Classified, *, resamples: int = 1000, seed: int = 0, units: Units = EXAMPLES) -> dict[str, Metric]:
+    """The metrics of a classifier with 95 % bootstrap intervals, all over the same resamples, of examples or of whole groups of them.
 
     accuracy            share of examples whose most probable class is the true one
     top5_accuracy       share whose true class is among the five most probable; only with more than 5 classes
@@ -140,15 +172,13 @@ def metrics(answers: Classified, *, resamples: int = 1000, seed: int = 0) -> dic
     if n == 0:
         return {}
     values, statistics = _table(answers)
-    drawn = resampled_sums(values, resamples=resamples, seed=seed)
+    drawn = resampled(values, statistics, resamples=resamples, seed=seed, units=units)
     once = np.asarray(values.sum(axis=0), np.float64).reshape(1, -1)
     found = {}
     for name, statistic in statistics.items():
-        value = float(statistic(once)[0])
-        low, high = bounds(statistic(drawn), value, kind="basic" if name == "calibration_error" else "percentile")
-        if name in ("accuracy", "top5_accuracy") and value in (0.0, 1.0):
-            low, high = (float(bound) for bound in wilson(value * n, n))
-        found[name] = Metric(value, low, high, n)
+        kind: Any = "basic" if name == "calibration_error" else "percentile"
+        metric = measured(float(statistic(once)[0]), drawn[name], n, units, kind=kind)
+        found[name] = certain(metric) if name in ("accuracy", "top5_accuracy") else metric
     return found
 
 
@@ -156,10 +186,13 @@ def _table(answers: Classified) -> tuple[Any, dict[str, Callable[[np.ndarray], n
     """Per-example values [n, k] (sparse) and the metrics as functions of their sums [m, k]."""
     from scipy.sparse import csc_matrix, hstack
 
-    n, count = answers.probabilities.shape
+    n, several = len(answers.labels), len(answers.classes) > TOP
     hits = answers.hits.astype(np.float64)
     bins = bin_numbers(answers.confidence)
     rows = np.arange(n)
+    # classes that are neither true nor predicted anywhere take no part
+    seen, numbers = np.unique(np.concatenate([answers.labels, answers.predicted]), return_inverse=True)
+    labels, predicted, count = numbers[:n], numbers[n:], len(seen)
 
     def placed(columns: np.ndarray, width: int, data: np.ndarray | None = None) -> Any:
         return csc_matrix((np.ones(n) if data is None else data, (rows, columns)), shape=(n, width))
@@ -167,10 +200,10 @@ def _table(answers: Classified) -> tuple[Any, dict[str, Callable[[np.ndarray], n
     parts = {
         "hit": csc_matrix(hits[:, None]), "loss": csc_matrix(answers.losses[:, None]), "one": csc_matrix(np.ones((n, 1))),
         "gap": placed(bins, BINS, hits - answers.confidence),
-        "right": placed(answers.labels, count, hits), "true": placed(answers.labels, count), "said": placed(answers.predicted, count),
+        "right": placed(labels, count, hits), "true": placed(labels, count), "said": placed(predicted, count),
     }
-    if count > TOP:
-        parts["top"] = csc_matrix((ranks(answers.probabilities, answers.labels) < TOP).astype(np.float64)[:, None])
+    if several:
+        parts["top"] = csc_matrix((answers.ranks < TOP).astype(np.float64)[:, None])
     where, at = {}, 0
     for name, part in parts.items():
         where[name] = slice(at, at + part.shape[1])
@@ -187,50 +220,22 @@ def _table(answers: Classified) -> tuple[Any, dict[str, Callable[[np.ndarray], n
         return (2 * sums[:, where["right"]] / np.maximum(seen, 1)).sum(axis=1) / (seen > 0).sum(axis=1)
 
     statistics = {"accuracy": mean_of("hit")}
-    if count > TOP:
+    if several:
         statistics["top5_accuracy"] = mean_of("top")
     statistics |= {"macro_f1": macro_f1, "log_loss": mean_of("loss"), "calibration_error": calibration}
     return hstack(list(parts.values()), format="csr"), statistics
 
 
-def per_class(answers: Classified, *, resamples: int = 1000) -> list[dict[str, Any]]:
-    """A row for each class: class, support (true examples), precision, recall and f1, each with its 95 % interval as `_low` and `_high`.
-
-    Intervals are Wilson's for precision and recall, the bootstrap's for f1. Precision is None for a class never predicted, recall for one
-    without examples, f1 for both, and so are their intervals.
-    """
-    matrix = confusion_matrix(answers.labels, answers.predicted, len(answers.classes))
-    right, support, said = matrix.diagonal(), matrix.sum(axis=1), matrix.sum(axis=0)
-    rows = []
-    for k, name in enumerate(answers.classes):
-        row: dict[str, Any] = {"class": name, "support": int(support[k])}
-        for measure, count in (("precision", said[k]), ("recall", support[k])):
-            low, high = (float(bound) for bound in wilson(right[k], count)) if count else (None, None)
-            row |= {measure: float(right[k] / count) if count else None, f"{measure}_low": low, f"{measure}_high": high}
-        # what a resample does to this class, and to all the others together
-        rest = len(answers.labels) - support[k] - said[k] + right[k]
-        one = np.array([[right[k], support[k] - right[k]], [said[k] - right[k], rest]])
-        f1 = interval_of_confusion(one, _f1_of_the_first, resamples=resamples) if support[k] + said[k] else Metric(float("nan"))
-        rows.append({**row, "f1": f1.value if support[k] + said[k] else None, "f1_low": f1.low, "f1_high": f1.high})
-    return rows
-
-
-def _f1_of_the_first(matrices: np.ndarray) -> np.ndarray:
-    """[m, 2, 2] counts, rows true, columns predicted -> [m]; NaN where the class is neither true nor predicted."""
-    seen = matrices[:, 0].sum(axis=1) + matrices[:, :, 0].sum(axis=1)
-    return np.where(seen > 0, 2 * matrices[:, 0, 0] / np.maximum(seen, 1), np.nan)
-
-
 def worst_confusions(answers: Classified, limit: int = 20) -> list[dict[str, Any]]:
     """The pairs most often confused: true, predicted, count, and share of the true class's examples; most frequent first."""
-    matrix = confusion_matrix(answers.labels, answers.predicted, len(answers.classes))
-    support = matrix.sum(axis=1)
-    wrong = matrix.copy()
-    np.fill_diagonal(wrong, 0)
-    order = np.argsort(-wrong, axis=None, kind="stable")[:limit]
-    pairs = [(int(cell) // len(matrix), int(cell) % len(matrix)) for cell in order]
-    return [{"true": answers.classes[true], "predicted": answers.classes[said], "count": int(wrong[true, said]),
-             "share": float(wrong[true, said] / support[true])} for true, said in pairs if wrong[true, said]]
+    count = len(answers.classes)
+    wrong = ~answers.hits
+    pairs, times = np.unique(answers.labels[wrong] * count + answers.predicted[wrong], return_counts=True)
+    support = np.bincount(answers.labels, minlength=count)
+    order = np.argsort(-times, kind="stable")[:limit]
+    return [{"true": answers.classes[true], "predicted": answers.classes[predicted], "count": int(number),
+             "share": float(number / support[true])}
+            for true, predicted, number in zip(pairs[order] // count, pairs[order] % count, times[order])]
 
 
 def reliability(answers: Classified, bins: int = BINS) -> list[dict[str, Any]]:
@@ -259,7 +264,7 @@ def worst_mistakes(answers: Classified, limit: int) -> list[Mistake]:
     # The loss is cut off at float32's epsilon; the confidence in the wrong class orders those beyond it.
     order = np.lexsort((wrong, -answers.confidence[wrong], -answers.losses[wrong]))[:limit]
     return [Mistake(int(i), int(answers.labels[i]), int(answers.predicted[i]), float(answers.confidence[i]),
-                    float(answers.probabilities[i, answers.labels[i]]), float(answers.losses[i])) for i in wrong[order]]
+                    float(answers.probability[i]), float(answers.losses[i])) for i in wrong[order]]
 
 
 def mistakes_table(answers: Classified, limit: int, name: Callable[[int], str] | None = None) -> list[dict[str, Any]]:

@@ -1,9 +1,10 @@
-"""Figures of a classifier: the confusion matrix, for ten classes or a thousand, and the reliability diagram."""
+"""Figures of a classifier: the confusion matrix, for ten classes or a hundred thousand, and the reliability diagram."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import coo_matrix
 
 from pipelines.reports.figures import BLUE, FAINT, GREY, INK, RED, SKY, new_figure, shortened, style
 
@@ -14,25 +15,31 @@ if TYPE_CHECKING:
 _WRITTEN = 20  # classes up to which every cell carries its number
 _NAMED = 45  # classes up to which every row carries its name
 _CELLS = 250  # cells a side beyond which neighbours are drawn as one
+_DRAWN = 1000  # classes up to which there is a matrix at all
 
 
-def confusion(matrix: np.ndarray, classes: Sequence[str], *, title: str = "Confusion matrix", listed: int = 20) -> "Figure":
+def confusion(matrix: Any, classes: Sequence[str], *, title: str = "Confusion matrix", listed: int = 20) -> "Figure":
     """Where each true class (row) was put (column), as shares of the row.
 
     Up to 20 classes every cell has its share in percent; beyond, colours are stretched so that single confusions show, and
     the most frequent confusions are listed beside the matrix. Above 250 classes neighbouring cells are drawn as one, by
-    their largest share.
+    their largest share; above 1,000 there is the list alone.
 
     Args:
-        matrix: [classes, classes] counts, rows true, columns predicted.
+        matrix: [classes, classes] counts, rows true, columns predicted; sparse or dense.
     """
-    matrix = np.asarray(matrix, np.float64)
+    pairs = coo_matrix(matrix)
     count = len(classes)
-    if matrix.shape != (count, count):
-        raise ValueError(f"a confusion matrix [{count}, {count}] expected for {count} classes, got {matrix.shape}")
-    totals = matrix.sum(axis=1, keepdims=True)
-    shares = matrix / np.maximum(totals, 1)
+    if pairs.shape != (count, count):
+        raise ValueError(f"a confusion matrix [{count}, {count}] expected for {count} classes, got {pairs.shape}")
     with style():
+        if count > _DRAWN:
+            figure = new_figure(6.5, 6)
+            _listed(figure.subplots(), pairs, classes, listed)
+            return figure
+        cells = pairs.toarray().astype(np.float64)
+        totals = cells.sum(axis=1, keepdims=True)
+        shares = cells / np.maximum(totals, 1)
         if count <= _WRITTEN:
             side = max(3.4, 0.5 * count + 1.6)
             figure = new_figure(side + 0.7, side)
@@ -42,7 +49,7 @@ def confusion(matrix: np.ndarray, classes: Sequence[str], *, title: str = "Confu
             figure = new_figure(11.5, 7)
             axis, beside = figure.subplots(1, 2, width_ratios=[1.75, 1])
             _dense(figure, axis, shares, classes)
-            _listed(beside, matrix, shares, classes, listed)
+            _listed(beside, pairs, classes, listed)
         axis.set_title(title)
         axis.set_xlabel("predicted")
         axis.set_ylabel("true")
@@ -128,23 +135,26 @@ def _dense(figure: "Figure", axis: "Axes", shares: np.ndarray, classes: Sequence
     bar.outline.set_visible(False)
 
 
-def _listed(axis: "Axes", matrix: np.ndarray, shares: np.ndarray, classes: Sequence[str], limit: int) -> None:
-    wrong = matrix.copy()
-    np.fill_diagonal(wrong, 0)
-    order = [cell for cell in np.argsort(-wrong, axis=None, kind="stable")[:limit] if wrong.flat[cell] > 0]
+def _listed(axis: "Axes", matrix: Any, classes: Sequence[str], limit: int) -> None:
+    totals = np.asarray(matrix.sum(axis=1)).ravel()
+    off = matrix.tocsr().tocoo()  # pairs that occur several times are one
+    wrong = off.row != off.col
+    rows, columns, numbers = off.row[wrong], off.col[wrong], off.data[wrong]
+    order = np.lexsort((columns, rows, -numbers))[:limit]
+    order = order[numbers[order] > 0]
     axis.set_title("Most frequent confusions")
     axis.grid(visible=False)
-    if not order:
+    if not len(order):
         axis.set_axis_off()
         axis.text(0, 0.98, "none", transform=axis.transAxes, va="top", color=GREY)
         return
-    pairs = [divmod(int(cell), len(classes)) for cell in order]
-    counts = [wrong[i, j] for i, j in pairs]
+    pairs, counts = list(zip(rows[order], columns[order])), numbers[order].tolist()
     axis.barh(range(len(pairs)), counts, color=SKY, height=0.72)
     axis.set_ylim(max(len(pairs), 12) - 0.4, -0.6)
     axis.set_yticks(range(len(pairs)), [f"{shortened(classes[i], 17)} → {shortened(classes[j], 17)}" for i, j in pairs], fontsize=8)
-    for row, (i, j) in enumerate(pairs):
-        percent = f"{100 * shares[i, j]:.0f}" if shares[i, j] >= 0.005 else "<1"
+    for row, (true, _) in enumerate(pairs):
+        share = counts[row] / totals[true]
+        percent = f"{100 * share:.0f}" if share >= 0.005 else "<1"
         axis.text(counts[row], row, f" {counts[row]:,.0f} ({percent} %)", va="center", fontsize=8, color=INK)
     axis.set_xlim(0, max(counts) * 1.45)
     axis.set_xticks([])

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipelines.reports.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, new_figure, style
-from pipelines.reports.intervals import bounds, resample_counts
+from pipelines.reports.intervals import resampled_by_counts
+from pipelines.reports.units import EXAMPLES, Units
 from pipelines.task import Metric
 
 if TYPE_CHECKING:
@@ -25,19 +26,20 @@ def area(scores: np.ndarray, positive: np.ndarray) -> float | None:
     return float(_areas(*_grouped(scores, positive), np.ones((1, len(scores))))[0])
 
 
-def auroc(scores: np.ndarray, positive: np.ndarray, *, resamples: int = 1000, seed: int = 0) -> Metric:
+def auroc(scores: np.ndarray, positive: np.ndarray, *, resamples: int = 1000, seed: int = 0, units: Units = EXAMPLES) -> Metric:
     """`area` with its bootstrap interval.
 
     Args:
         scores: [n]; higher means positive.
         positive: [n] bool, of both kinds.
     """
-    return _resampled(_areas, scores, positive, resamples, seed)
+    return _resampled(_areas, scores, positive, resamples, seed, units)
 
 
-def average_precision(scores: np.ndarray, positive: np.ndarray, *, resamples: int = 1000, seed: int = 0) -> Metric:
+def average_precision(scores: np.ndarray, positive: np.ndarray, *, resamples: int = 1000, seed: int = 0, units: Units = EXAMPLES,
+                      ) -> Metric:
     """Sum over thresholds of precision x the recall gained there, with its bootstrap interval."""
-    return _resampled(_precisions, scores, positive, resamples, seed)
+    return _resampled(_precisions, scores, positive, resamples, seed, units)
 
 
 def roc(scores: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -104,10 +106,7 @@ def _precisions(order: np.ndarray, edges: np.ndarray, true: np.ndarray, counts: 
     return (np.diff(hits, axis=1, prepend=0) * hits / np.maximum(seen, 1)).sum(axis=1) / np.maximum(hits[:, -1], 1)
 
 
-def _resampled(statistic, scores: np.ndarray, positive: np.ndarray, resamples: int, seed: int) -> Metric:
+def _resampled(statistic, scores: np.ndarray, positive: np.ndarray, resamples: int, seed: int, units: Units) -> Metric:
     grouped = _grouped(scores, positive)
-    n = len(scores)
-    value = float(statistic(*grouped, np.ones((1, n)))[0])
-    drawn = np.concatenate([statistic(*grouped, counts) for counts in resample_counts(n, resamples=resamples, seed=seed, columns=4 * n)])
-    low, high = bounds(drawn, value)
-    return Metric(value, low, high, n)
+    return resampled_by_counts(lambda counts: statistic(*grouped, counts), len(scores), resamples=resamples, seed=seed, width=4,
+                               units=units)

@@ -4,29 +4,39 @@ The bootstrap draws as many examples as there are, with replacement, many times,
 (Efron 1979, "Bootstrap Methods: Another Look at the Jackknife"; the percentile interval is Efron & Tibshirani 1993,
 "An Introduction to the Bootstrap", chapter 13). What is drawn is only how often each example occurs, a multinomial
 count, so every metric that is a function of sums over examples (means, ratios, F1, calibration error) is
-resampled by one product of counts and values. The same seed draws the same examples: intervals of differences
-between two models on one test set are made by handing both models' values over together.
+resampled by one product of counts and values. The same seed draws the same units: resamples of two models on one test
+set are paired, and so is the interval of their difference.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
+from pipelines.reports.units import EXAMPLES, Units
 from pipelines.task import Metric
 
+Statistic = Callable[[np.ndarray], np.ndarray]  # sums [m, k] -> metric [m]
 Kind = Literal["percentile", "basic"]
 
 LEVEL = 0.95
 _CELLS = 4_000_000  # counts held at once: 32 MB
 
 
-def resample_counts(n: int, *, resamples: int, seed: int = 0, columns: int = 1) -> Iterator[np.ndarray]:
-    """How often each of `n` units occurs in each resample: blocks [some, n] float64, each row summing to n.
+def resample_counts(n: int, *, resamples: int, seed: int = 0, columns: int = 1, units: Units = EXAMPLES) -> Iterator[np.ndarray]:
+    """How often each of `n` examples occurs in each resample: blocks [some, n] float64.
 
     Args:
         columns: widest array that will be made per resample beside the counts, to keep blocks small.
+        units: what is drawn, as many as there are; where they are groups, all examples of one occur as often as it does.
     """
+    for counts in _unit_counts(units.count(n), resamples=resamples, seed=seed, columns=max(n, columns)):
+        yield counts if units.of is None else counts[:, units.of]
+
+
+def _unit_counts(n: int, *, resamples: int, seed: int, columns: int) -> Iterator[np.ndarray]:
+    """How often each of `n` units occurs in each resample: blocks [some, n] float64, each row summing to n."""
     rng = np.random.default_rng(seed)
     block = int(np.clip(_CELLS // max(n, columns, 1), 1, resamples))
     kind = np.int32 if n <= np.iinfo(np.int32).max else np.int64
@@ -39,122 +49,120 @@ def resample_counts(n: int, *, resamples: int, seed: int = 0, columns: int = 1) 
         yield counts
 
 
-def resampled_sums(values: Any, *, resamples: int = 1000, seed: int = 0, groups: np.ndarray | None = None) -> np.ndarray:
+def _resampled_blocks(values: Any, *, resamples: int, seed: int, units: Units) -> Iterator[np.ndarray]:
+    sparse = hasattr(values, "tocsr")
+    table: Any = values.tocsr().astype(np.float64) if sparse else np.asarray(values, np.float64)
+    if not sparse and table.ndim == 1:
+        table = table[:, None]
+    if units.of is not None:
+        table = by_unit(table, units.of)
+    n, k = table.shape
+    if n == 0:
+        raise ValueError("no examples to draw from")
+    transposed = table.T.tocsr() if sparse else None
+    for counts in _unit_counts(n, resamples=resamples, seed=seed, columns=k):
+        yield np.asarray(transposed @ counts.T).T if sparse else counts @ table
+
+
+def resampled_sums(values: Any, *, resamples: int = 1000, seed: int = 0, units: Units = EXAMPLES) -> np.ndarray:
     """Sums of per-example values over each bootstrap resample.
 
     About 8 ns an example and resample: 10,000 examples and 1,000 resamples take 0.1 s.
 
     Args:
         values: [examples] or [examples, k], any number type; a scipy sparse matrix [examples, k] where most are 0.
-        groups: [examples], what is drawn as a whole (a user, a speaker) where examples of one group are alike:
-            the bootstrap over clusters (Davison & Hinkley 1997, section 3.8). Default: every example by itself.
+        units: what is drawn: examples, or whole groups (a user, a speaker) where examples of one group are alike: the bootstrap over
+            clusters (Davison & Hinkley 1997, section 3.8).
 
     Returns:
         [resamples, k] float64 (k = 1 for a vector).
     """
-    sparse = hasattr(values, "tocsr")
-    table: Any = values.tocsr().astype(np.float64) if sparse else np.asarray(values, np.float64)
-    if not sparse and table.ndim == 1:
-        table = table[:, None]
-    if groups is not None:
-        table = _by_group(table, np.asarray(groups))
-    n, k = table.shape
-    if n == 0:
-        raise ValueError("no examples to draw from")
-    transposed = table.T.tocsr() if sparse else None
-    parts = []
-    for counts in resample_counts(n, resamples=resamples, seed=seed, columns=k):
-        parts.append(np.asarray(transposed @ counts.T).T if sparse else counts @ table)
-    return np.concatenate(parts)
+    return np.concatenate(list(_resampled_blocks(values, resamples=resamples, seed=seed, units=units)))
 
 
-def interval(values: Any, statistic: Callable[[np.ndarray], np.ndarray], *, resamples: int = 1000, seed: int = 0,
-             groups: np.ndarray | None = None, level: float = LEVEL, kind: Kind = "percentile") -> Metric:
+def resampled(values: Any, statistics: Mapping[str, Statistic], *, resamples: int = 1000, seed: int = 0, units: Units = EXAMPLES,
+              ) -> dict[str, np.ndarray]:
+    """Each statistic on each resample: name -> [resamples]; the sums behind them, which may be wide, are never all held at once.
+
+    Args:
+        values, units: as `resampled_sums` takes them.
+        statistics: name -> sums [m, k] -> metric [m].
+    """
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in statistics}
+    for sums in _resampled_blocks(values, resamples=resamples, seed=seed, units=units):
+        for name, statistic in statistics.items():
+            parts[name].append(statistic(sums))
+    return {name: np.concatenate(drawn) for name, drawn in parts.items()}
+
+
+def interval(values: Any, statistic: Statistic, *, resamples: int = 1000, seed: int = 0, units: Units = EXAMPLES, level: float = LEVEL,
+             kind: Kind = "percentile") -> Metric:
     """A metric that is a function of sums over examples, with its bootstrap interval.
 
     Args:
         values: [examples] or [examples, k], dense or sparse, as `resampled_sums` takes them.
-        statistic: sums [m, k] -> metric [m]; called with m = 1 for the value and m = resamples for the interval.
+        statistic: sums [m, k] -> metric [m]; called with m = 1 for the value and more for the interval.
+        units: what is drawn. The examples of the resamples may then be more or fewer than there are, so that a mean must be a ratio.
         kind: see `bounds`.
 
     Returns:
-        value, low, high, and the number of examples.
+        value, low, high, the number of examples, and what was drawn.
 
     Example:
         Word error rate, drawn by speaker: `interval(np.stack([errors, words], 1), lambda s: s[:, 0] / s[:, 1],
-        groups=speakers)`.
+        units=grouped(speakers, "speaker"))`.
     """
     n = values.shape[0] if hasattr(values, "shape") else len(values)
     if n == 0:
         return Metric(float("nan"), None, None, 0)
     table = values if hasattr(values, "tocsr") else np.asarray(values, np.float64).reshape(n, -1)
     value = float(statistic(np.asarray(table.sum(axis=0), np.float64).reshape(1, -1))[0])
-    drawn = statistic(resampled_sums(table, resamples=resamples, seed=seed, groups=groups))
-    return Metric(value, *bounds(drawn, value, level=level, kind=kind), n)
+    drawn = resampled(table, {"": statistic}, resamples=resamples, seed=seed, units=units)[""]
+    return measured(value, drawn, n, units, level=level, kind=kind)
 
 
-def mean(values: np.ndarray, *, resamples: int = 1000, seed: int = 0, groups: np.ndarray | None = None, level: float = LEVEL) -> Metric:
+def measured(value: float, drawn: np.ndarray, n: int, units: Units = EXAMPLES, *, level: float = LEVEL, kind: Kind = "percentile",
+             ) -> Metric:
+    """A metric of `n` examples with the interval that its values on resamples tell."""
+    low, high = bounds(drawn, value, level=level, kind=kind)
+    return Metric(value, low, high, n, units.name, None if units.of is None else units.count(n), drawn)
+
+
+def mean(values: np.ndarray, *, resamples: int = 1000, seed: int = 0, units: Units = EXAMPLES, level: float = LEVEL) -> Metric:
     """The mean of per-example values [examples] with its bootstrap interval."""
     values = np.asarray(values, np.float64)
     table = np.stack([values, np.ones_like(values)], axis=1)
-    return interval(table, lambda sums: sums[:, 0] / sums[:, 1], resamples=resamples, seed=seed, groups=groups, level=level)
+    return interval(table, lambda sums: sums[:, 0] / sums[:, 1], resamples=resamples, seed=seed, units=units, level=level)
 
 
-def share(hits: np.ndarray, *, resamples: int = 1000, seed: int = 0, groups: np.ndarray | None = None, level: float = LEVEL) -> Metric:
+def share(hits: np.ndarray, *, resamples: int = 1000, seed: int = 0, units: Units = EXAMPLES, level: float = LEVEL) -> Metric:
     """The share of True in [examples] with its bootstrap interval.
 
     Where all are alike the bootstrap has nothing to draw from and would claim certainty; the interval is then Wilson's.
     """
-    hits = np.asarray(hits, bool)
-    total = int(hits.sum())
-    if len(hits) and total in (0, len(hits)):
-        units = len(hits) if groups is None else len(np.unique(groups))
-        low, high = wilson(units if total else 0, units, level=level)
-        return Metric(float(total > 0), float(low), float(high), len(hits))
-    return mean(hits, resamples=resamples, seed=seed, groups=groups, level=level)
+    return certain(mean(np.asarray(hits, bool), resamples=resamples, seed=seed, units=units, level=level), level=level)
 
 
-def interval_by_index(statistic: Callable[[np.ndarray], float], n: int, *, resamples: int = 1000, seed: int = 0,
-                      level: float = LEVEL) -> Metric:
-    """Any metric of a set of examples, with its percentile bootstrap interval: one call per resample, so slower.
-
-    Args:
-        statistic: example numbers [n] int64 (with repetitions) -> metric. For ranks, AUC, medians.
-    """
-    if n == 0:
-        return Metric(float("nan"), None, None, 0)
-    rng = np.random.default_rng(seed)
-    value = float(statistic(np.arange(n)))
-    drawn = np.array([statistic(rng.integers(0, n, n)) for _ in range(resamples)], np.float64)
-    return Metric(value, *bounds(drawn, value, level=level), n)
+def certain(metric: Metric, *, level: float = LEVEL) -> Metric:
+    """A share with Wilson's interval, by units, where it is 0 or 1; as it is else."""
+    if not metric.n or metric.value not in (0.0, 1.0):
+        return metric
+    count = metric.n if metric.units is None else metric.units
+    low, high = wilson(count * metric.value, count, level=level)
+    return replace(metric, low=float(low), high=float(high))
 
 
-def interval_of_confusion(confusion: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray], *, resamples: int = 1000, seed: int = 0,
-                          level: float = LEVEL) -> Metric:
-    """A metric of a confusion matrix alone, with its percentile bootstrap interval; no examples needed.
-
-    Drawing n examples anew is drawing the cells' counts from one multinomial distribution.
+def resampled_by_counts(statistic: Callable[[np.ndarray], np.ndarray], n: int, *, resamples: int = 1000, seed: int = 0, width: int = 1,
+                        units: Units = EXAMPLES) -> Metric:
+    """Any metric that takes how often each example occurs, such as an area under a curve, with its percentile bootstrap interval.
 
     Args:
-        confusion: [classes, classes] counts, rows true, columns predicted.
-        statistic: matrices [m, classes, classes] float64 -> metric [m].
+        statistic: counts [m, n] -> metric [m].
+        width: arrays of [m, n] that it makes, to keep blocks small.
     """
-    confusion = np.asarray(confusion)
-    n = int(confusion.sum())
-    if n == 0:
-        return Metric(float("nan"), None, None, 0)
-    rng = np.random.default_rng(seed)
-    filled = np.flatnonzero(confusion)
-    shares = confusion.reshape(-1)[filled] / n
-    block = int(np.clip(_CELLS // confusion.size, 1, resamples))
-    drawn = []
-    for start in range(0, resamples, block):
-        rows = min(block, resamples - start)
-        matrices = np.zeros((rows, confusion.size))
-        matrices[:, filled] = rng.multinomial(n, shares, size=rows)
-        drawn.append(statistic(matrices.reshape(rows, *confusion.shape)))
-    value = float(statistic(confusion[None].astype(np.float64))[0])
-    return Metric(value, *bounds(np.concatenate(drawn), value, level=level), n)
+    value = float(statistic(np.ones((1, n)))[0])
+    blocks = resample_counts(n, resamples=resamples, seed=seed, columns=width * n, units=units)
+    return measured(value, np.concatenate([statistic(counts) for counts in blocks]), n, units)
 
 
 def bounds(drawn: np.ndarray, value: float, *, level: float = LEVEL, kind: Kind = "percentile") -> tuple[float | None, float | None]:
@@ -181,6 +189,23 @@ def bounds(drawn: np.ndarray, value: float, *, level: float = LEVEL, kind: Kind 
         floor = 0.0 if drawn.min() >= 0 and value >= 0 else -np.inf
         low, high = max(min(2 * value - high, value), floor), max(2 * value - low, value)
     return low, high
+
+
+def bounds_of_columns(drawn: np.ndarray, *, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:
+    """Percentile intervals of many metrics at once: [resamples, k] -> low and high [k]; NaN where `bounds` gives None."""
+    ordered = np.sort(drawn, axis=0)  # NaN goes last
+    known = np.isfinite(ordered).sum(axis=0)
+    columns = np.arange(drawn.shape[1])
+    spread = ordered[0] != ordered[np.maximum(known - 1, 0), columns]
+    found = []
+    for tail in ((1 - level) / 2, (1 + level) / 2):
+        place = tail * np.maximum(known - 1, 0)
+        below = np.floor(place).astype(np.int64)
+        above = np.minimum(below + 1, np.maximum(known - 1, 0))
+        first = ordered[below, columns]
+        value = first + (place - below) * (ordered[above, columns] - first)
+        found.append(np.where((known > 0) & spread, value, np.nan))
+    return found[0], found[1]
 
 
 def wilson(successes: Any, n: Any, *, level: float = LEVEL) -> tuple[Any, Any]:
@@ -213,10 +238,9 @@ def spread(values: Any) -> tuple[float, float]:
     return float(values.mean()), 0.0 if (values == values[0]).all() else float(values.std(ddof=1))
 
 
-def _by_group(table: Any, groups: np.ndarray) -> Any:
-    """Rows summed by group: [examples, k] -> [groups, k]."""
-    _, number = np.unique(groups, return_inverse=True)
+def by_unit(table: Any, numbers: np.ndarray) -> Any:
+    """Rows summed by unit: [examples, k] -> [units, k], dense or sparse as they are given."""
     from scipy.sparse import csr_matrix
 
-    membership = csr_matrix((np.ones(len(number)), (number, np.arange(len(number)))))
+    membership = csr_matrix((np.ones(len(numbers)), (numbers, np.arange(len(numbers)))))
     return membership @ table

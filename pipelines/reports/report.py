@@ -16,6 +16,7 @@ from pipelines.reports.document import markdown
 from pipelines.reports.figures import png
 from pipelines.reports.intervals import spread
 from pipelines.reports.page import page
+from pipelines.reports.resamples import write_resamples
 from pipelines.reports.settings import changed_settings
 from pipelines.reports.story import CURVES, Story
 from pipelines.task import Judgement, Splits
@@ -28,9 +29,9 @@ def write_report(
     folder: Path, *, task: str, experiment: str, run: str, judgements: Mapping[str, Judgement], timing: Mapping[str, Any],
     meter: Mapping[str, Any] | None = None, curves: "Figure | None" = None, splits: Splits | None = None, settings: BaseModel | None = None,
     environment: Mapping[str, Any] | None = None, notes: Sequence[str] = (), seeds: Sequence[Mapping[str, Any]] = (),
-    lead: str | None = None, run_folder: Path | None = None,
+    lead: str | None = None, run_folder: Path | None = None, fingerprints: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Writes report.md, report.html, model_card.md, figures/*.png and, last, report.json; each file whole.
+    """Writes report.md, report.html, model_card.md, figures/*.png, resamples.npz and, last, report.json; each file whole.
 
     Args:
         folder: where the report goes.
@@ -48,6 +49,7 @@ def write_report(
         seeds: where several were trained, for each {"seed": 0, "run": name of its run beside this one, "metrics":
             {"test/accuracy": 0.73, ...}}; the commands then name the first of those runs.
         run_folder: the run, for the commands that the report ends with; default: the parent of `folder`.
+        fingerprints: of the examples of each split judged, so that it can be told whether two runs were judged on the same.
         lead: the metric that the report leads with, without split; default: the first of the judgement.
 
     Returns:
@@ -65,7 +67,8 @@ def write_report(
     said = [*notes, *(splits.notes if splits else ()), *_judged_notes(judgements, split)]
     content: dict[str, Any] = finite({
         "task": task, "experiment": experiment, "run": run,
-        "metrics": {name: asdict(metric) for name, metric in metrics.items()},
+        "metrics": {name: metric.as_json() for name, metric in metrics.items()},
+        "judged": {name: {"fingerprint": fingerprint} for name, fingerprint in (fingerprints or {}).items()},
         "timing": dict(timing), "time": dict(meter or {}),
         "data": _data(splits), "notes": list(dict.fromkeys(said)), "skipped": list(splits.skipped) if splits else [],
         "more_skipped": splits.more_skipped if splits else 0,
@@ -81,6 +84,7 @@ def write_report(
     write_whole(folder / "report.html", page(blocks, title=f"{experiment}: {run}"))
     write_whole(folder / "report.md", markdown(blocks))
     write_whole(folder / "model_card.md", markdown(card(content, str(folder.parent))))
+    write_resamples(folder, metrics)
     write_json(folder / "report.json", content)
     return content
 

@@ -49,8 +49,7 @@ class Story:
         if content["notes"]:
             blocks.append(Bullets(content["notes"]))
         if self.metrics:
-            blocks += [Heading("Metrics"), self._metrics(),
-                       Paragraph("In brackets: 95 % bootstrap interval over the examples; Wilson's for a share of 0 or 100 %.")]
+            blocks += [Heading("Metrics"), self._metrics(), Paragraph(self._brackets())]
         if content["seeds"]:
             blocks += [Heading("Seeds"), self._seeds(),
                        Paragraph("Spread: standard deviation over the seeds, each of which trains anew on the same splits.")]
@@ -86,6 +85,17 @@ class Story:
             mean = f"mean of {several['n']} seeds" if itself else f"over {several['n']} seeds {words.number(several['mean'], name)}"
             text += f"; {mean}, spread {words.number(several['std'], name)}"
         return f"{text}."
+
+    def _brackets(self) -> str:
+        """What the intervals are, and what they were drawn by."""
+        by: dict[str, dict[str, None]] = {}  # split -> what was drawn
+        for name, metric in self.metrics.items():
+            if metric.low is not None:
+                by.setdefault(words.split_name(name)[0], {})[words.drawn(metric)] = None
+        said = {split: " and ".join(units) for split, units in by.items()}
+        each = [f"{split} by {units}" for split, units in sorted(said.items(), key=lambda item: item[0] != self.split)]
+        how = f"by {next(iter(said.values()))}" if len(set(said.values())) == 1 else ", ".join(each) or "by examples"
+        return f"In brackets: 95 % intervals of the bootstrap, drawn {how}; Wilson's for a share of 0 or 100 %."
 
     def _metrics(self) -> Table:
         """A row for each metric, a column for each split, the leading one first."""

@@ -90,9 +90,18 @@ def metric(value: Metric, name: str) -> str:
     return f"{number(value.value, name)} {bounds(value.low, value.high, name)}".rstrip()
 
 
+def drawn(value: Metric) -> str:
+    """What an interval was drawn by: `20 speakers`, `examples`."""
+    if value.unit == "example" or (value.units is None and not value.n):
+        return f"{value.unit}s"
+    return counted(value.n or 0 if value.units is None else value.units, value.unit)
+
+
 def counted(count: int, word: str) -> str:
-    """`1 epoch`, `10,000 examples`."""
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
+    """`1 epoch`, `10,000 examples`, `5 bodies`."""
+    if count == 1:
+        return f"1 {word}"
+    return f"{count:,} {word[:-1]}ies" if word.endswith("y") and word[-2:-1] not in "aeiou" else f"{count:,} {word}s"
 
 
 def yaml_value(value: Any) -> str:

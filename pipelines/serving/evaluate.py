@@ -75,7 +75,7 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
     evaluator = Evaluator(run.task, run.model, source, machine=run.machine, data=experiment.data,  # type: ignore[attr-defined]
                           batch=batch_size(experiment.evaluate, experiment.train.batch_size))
     began = time.perf_counter()
-    answers, targets = evaluator.answers()
+    answers, targets = evaluator.judged()
     seconds = time.perf_counter() - began
     judgement = run.task.judge(answers, targets, source)
     run.task.explain(run.model, judgement, answers, targets, source)
@@ -87,7 +87,7 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
         report = write_report(
             staging, task=experiment.task, experiment=run.name, run=run.folder.path.name, judgements={named: judgement}, timing=timing,
             splits=replace(splits, facts=run.task.facts), settings=experiment,
-            run_folder=run.folder.path, notes=notes,
+            run_folder=run.folder.path, notes=notes, fingerprints={named: source.fingerprint()},
             environment={**environment.facts(), **devices.describe(run.machine), "data": {named: source.fingerprint()}})
     return Evaluated(named, judgement, target, notes, report)
 

@@ -1,4 +1,7 @@
-"""Judging: every example answered exactly once, whatever the batch and the number of replicas."""
+"""Judging: every example answered exactly once, whatever the batch and the number of replicas.
+
+Results come to the host batch by batch, so that the device holds those of two batches at most.
+"""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -12,8 +15,10 @@ from pipelines.data import order
 from pipelines.data.input import Feed, make_feed
 from pipelines.data.lengths import Lengths, joined
 from pipelines.data.source import Source
-from pipelines.task import Task
+from pipelines.task import Condensed, Task
 from pipelines.training.devices import Machine
+
+Arrays = dict[str, np.ndarray]
 
 
 class Evaluator:
@@ -52,32 +57,49 @@ class Evaluator:
             return None
         return {name: float(np.mean(values, dtype=np.float64)) for name, values in parts.items()}
 
-    def answers(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """(answers, targets), each name -> array [examples, ...] in the order of the source, as served."""
-        parts = self._collect(self._answers) or {}
-        answers = {name.partition("/")[2]: value for name, value in parts.items() if name.startswith("answer/")}
-        targets = {name.partition("/")[2]: value for name, value in parts.items() if name.startswith("target/")}
-        return answers, targets
+    def answers(self) -> Condensed:
+        """(answers, targets), each name -> array [examples, ...] in the order of the source, as served and whole: for few classes."""
+        return _sides(self._collect(self._answers) or {})
 
-    def _collect(self, step_function: Any, stop: Callable[[], bool] = lambda: False) -> dict[str, np.ndarray] | None:
+    def judged(self) -> Condensed:
+        """(answers, targets) as `Task.condense` leaves them of each batch: what `Task.judge` takes."""
+        return _sides(self._collect(self._answers, keep=self._condensed) or {})
+
+    def _condensed(self, arrays: Arrays) -> Arrays:
+        answers, targets = self.task.condense(*_sides(arrays))
+        return {**{f"answer/{k}": v for k, v in answers.items()}, **{f"target/{k}": v for k, v in targets.items()}}
+
+    def _collect(self, step_function: Any, stop: Callable[[], bool] = lambda: False, keep: Callable[[Arrays], Arrays] = dict,
+                 ) -> Arrays | None:
+        """Results of all steps, one after another; `keep` makes of one replica's batch what is kept of it. None once `stop` says yes."""
         steps = self.plan.steps_per_epoch
         iterator = self.feed.iterator(0, steps)
-        results = []
+        parts: list[Arrays] = []
+        before = None
         try:
-            for step in range(steps):
+            for step in range(steps):  # a step is begun before the results of the one before it are fetched
                 if stop():
                     return None
-                results.append(step_function(tf.constant(step, tf.int64), iterator))
-            local = self.machine.strategy.experimental_local_results
-            parts = [{name: [piece.numpy() for piece in local(value)] for name, value in result.items()} for result in results]
+                result = step_function(tf.constant(step, tf.int64), iterator)
+                parts += self._fetched(before, keep)
+                before = result
+            parts += self._fetched(before, keep)
         except tf.errors.OpError as error:
             raise self.feed.blame(error, 0, steps) or error from error
         # the rest fills up the last batch
-        found = {name: joined([piece for part in parts for piece in part[name]])[:len(self.source)] for name in parts[0]}
+        found = {name: joined([part[name] for part in parts])[:len(self.source)] for name in parts[0]}
         if self.feed.lengths is not None:
             place = np.argsort(order.longest_first(self.feed.lengths))
             found = {name: values[place] for name, values in found.items()}
         return found
+
+    def _fetched(self, result: Any, keep: Callable[[Arrays], Arrays]) -> list[Arrays]:
+        """What is kept of a step's result, a part for each replica here."""
+        if result is None:
+            return []
+        local = {name: self.machine.strategy.experimental_local_results(value) for name, value in result.items()}
+        count = len(next(iter(local.values())))
+        return [keep({name: pieces[replica].numpy() for name, pieces in local.items()}) for replica in range(count)]
 
     def _score_step(self, step: tf.Tensor, iterator: Any) -> Any:
         def replica_step(examples: Any) -> dict:
@@ -113,6 +135,13 @@ class Evaluator:
         trainable = [self.averages.get(id(variable), variable).value for variable in self.model.trainable_variables]
         state = [self.averages.get(id(variable), variable).value for variable in self.model.non_trainable_variables]
         return self.model.stateless_call(trainable, state, inputs, training=False)[0]
+
+
+def _sides(arrays: Arrays) -> Condensed:
+    """(answers, targets) of what stands under `answer/` and `target/`."""
+    answers, targets = ({name.partition("/")[2]: value for name, value in arrays.items() if name.startswith(side)}
+                        for side in ("answer/", "target/"))
+    return answers, targets
 
 
 def batch_size(evaluate: Evaluate, training_batch: int) -> int:

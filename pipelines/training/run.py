@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
-import numpy as np
 
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment
@@ -23,7 +22,7 @@ from pipelines.reports import figures
 from pipelines.reports.report import write_report
 from pipelines.reports.settings import changed_settings
 from pipelines.runs import RunFolder
-from pipelines.task import Judgement, Task
+from pipelines.task import Condensed, Judgement, Task
 from pipelines.training import devices, hooks, insight, state
 from pipelines.training.callbacks import KerasCallbacks
 from pipelines.training.evaluation import Evaluator, batch_size
@@ -32,7 +31,6 @@ from pipelines.training.profile import Profile
 from pipelines.training.session import Session, assemble
 
 INITIAL_BATCH = 256  # examples at a time for Task.initialise
-Answered = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]  # answers, targets
 
 
 @dataclass(frozen=True)
@@ -217,7 +215,7 @@ class _Run:
             batch=batch_size(self.experiment.evaluate, self.experiment.train.batch_size),
         )
 
-    def _settle(self, session: Session, best: hooks.KeepBest, evaluator: Evaluator | None) -> Answered | None:
+    def _settle(self, session: Session, best: hooks.KeepBest, evaluator: Evaluator | None) -> Condensed | None:
         """Puts the weights that are judged and saved into the model, lets the task choose by validation, and writes the model.
 
         Returns:
@@ -229,7 +227,7 @@ class _Run:
             self.notes.append(f"Judged{'' if self.call.trial else ' and saved'}: the weights of epoch {epoch}, best on {best.watch}.")
         for variable, average in zip(session.averaged, session.averages):
             variable.assign(average.value)
-        judged = evaluator.answers() if evaluator else None
+        judged = evaluator.judged() if evaluator else None
         if judged is not None:
             session.task.facts.update(session.task.choose(*judged))
         if self.call.trial:
@@ -238,14 +236,14 @@ class _Run:
         save_model(session.model, session.task, self.folder)
         return judged
 
-    def _judge(self, session: Session, evaluator: Evaluator | None, judged: Answered | None) -> dict[str, Judgement]:
+    def _judge(self, session: Session, evaluator: Evaluator | None, judged: Condensed | None) -> dict[str, Judgement]:
         """Judges validation and test as the saved model answers. The test split is read here and nowhere else, and never by a trial."""
         splits, trial = session.splits, self.call.trial
         evaluators = {"validation": evaluator, "test": self._evaluator(session, splits.test) if splits.test and not trial else None}
         found = {}
         for split, one in evaluators.items():
             if one is not None:
-                answers, targets = judged if one is evaluator and judged is not None else one.answers()
+                answers, targets = judged if one is evaluator and judged is not None else one.judged()
                 found[split] = session.task.judge(answers, targets, one.source)
                 if not trial:  # what needs the model is for the report; a search follows what judge() gives
                     session.task.explain(session.model, found[split], answers, targets, one.source)
@@ -279,7 +277,7 @@ class _Run:
                 root.hparams(trial.searched if trial else changed, values, name=name, step=loop.step)
                 root.custom_scalars(figures.layout(session.step.score_names))
         if trial and loop.paused:
-            return {"metrics": {name: vars(metric) for name, metric in metrics.items()}, "timing": timing, "time": summary}
+            return {"metrics": {name: metric.as_json() for name, metric in metrics.items()}, "timing": timing, "time": summary}
         if trial:
             judgements = {split: Judgement(judged.metrics, notes=judged.notes) for split, judged in judgements.items()}
         return write_report(
@@ -294,6 +292,7 @@ class _Run:
             splits=session.splits,
             settings=self.experiment,
             environment=self.environment,
+            fingerprints={split: source.fingerprint() for split in judgements if (source := getattr(session.splits, split)) is not None},
             notes=[*session.splits.notes, *session.machine.notes, *self.notes],
         )
 

@@ -64,7 +64,8 @@ def joint_report(experiment: Experiment, folder: RunFolder, call: Call, reports:
             f"Curves, figures and the models are with the seeds: {', '.join(names.values())}.")
     return write_report(
         folder.report, task=experiment.task, experiment=call.name, run=folder.path.name, judgements=mean_judgements(list(reports.values())),
-        timing=timing, settings=experiment, environment=environment, notes=[note], seeds=seeds)
+        timing=timing, settings=experiment, environment=environment, notes=[note], seeds=seeds,
+        fingerprints={name: judged["fingerprint"] for name, judged in (next(iter(reports.values())).get("judged") or {}).items()})
 
 
 def mean_judgements(reports: Sequence[Mapping[str, Any]]) -> dict[str, Judgement]:
@@ -74,7 +75,8 @@ def mean_judgements(reports: Sequence[Mapping[str, Any]]) -> dict[str, Judgement
         split, _, base = name.partition("/")
         found = [report["metrics"][name] for report in reports if name in report["metrics"]]
         value, low, high = (_mean([metric[key] for metric in found]) for key in ("value", "low", "high"))
-        made.setdefault(split, Judgement()).metrics[base] = Metric(float("nan") if value is None else value, low, high, found[0]["n"])
+        made.setdefault(split, Judgement()).metrics[base] = Metric(
+            float("nan") if value is None else value, low, high, found[0]["n"], found[0].get("unit", "example"), found[0].get("units"))
     return made
 
 

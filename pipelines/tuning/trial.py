@@ -85,7 +85,7 @@ def survey(order: Mapping[str, Any]) -> dict[str, Any]:
     streamed = ["loss", *session.step.score_names]
     judged: list[str] | None
     try:
-        answers, targets = one.answers()
+        answers, targets = one.judged()
         judged = list(session.task.judge(answers, targets, one.source).metrics)
     except Exception:
         traceback.print_exc()

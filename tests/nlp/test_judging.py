@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from nlp.judging import judge_many, judge_one, label_threshold, reject_threshold
+from nlp.judging import condensed, judge_many, judge_one, label_threshold, reject_threshold
 from nlp.settings import TextEvaluate
 from pipelines.reports.report import write_report
 
@@ -33,20 +33,20 @@ def judged():
 
 def test_reject_threshold_is_the_best_of_all(judged):
     probabilities, labels = judged
-    threshold = reject_threshold(probabilities, labels, None)
+    threshold = reject_threshold(probabilities.max(axis=1), probabilities.argmax(axis=1), labels, 3, None)
 
     def right(at):
         passed = probabilities.max(axis=1) >= at
         return np.where(labels < 3, passed & (probabilities.argmax(axis=1) == labels), ~passed).sum()
 
     assert right(threshold) == max(right(at) for at in [0, *probabilities.max(axis=1), 1.1])
-    accepted = reject_threshold(probabilities, labels, 0.9)
+    accepted = reject_threshold(probabilities.max(axis=1), probabilities.argmax(axis=1), labels, 3, 0.9)
     assert (probabilities.max(axis=1) >= accepted)[labels < 3].mean() == pytest.approx(0.9, abs=0.01)
 
 
 def test_rejection_is_judged_apart(judged):
     probabilities, labels = judged
-    found = judge_one(probabilities, labels, ["a", "b", "c"], Named(), SETTINGS, 0.6)
+    found = judge_one(condensed(probabilities, labels), labels, ["a", "b", "c"], Named(), SETTINGS, 0.6)
     inside, passed = labels < 3, probabilities.max(axis=1) >= 0.6
     hits = probabilities.argmax(axis=1) == labels
     assert found.metrics["accuracy"].n == inside.sum() and found.metrics["accuracy"].value == pytest.approx(hits[inside].mean())
@@ -61,7 +61,7 @@ def test_two_classes_have_curves():
     draw = np.random.default_rng(1)
     labels = draw.integers(0, 2, 300)
     probabilities = softmax(np.stack([np.zeros(300), draw.normal(0, 1, 300) + labels], axis=1))
-    found = judge_one(probabilities, labels, ["no", "yes"], Named(), SETTINGS, None)
+    found = judge_one(condensed(probabilities, labels), labels, ["no", "yes"], Named(), SETTINGS, None)
     from sklearn.metrics import average_precision_score, roc_auc_score
 
     assert found.metrics["auroc"].value == pytest.approx(roc_auc_score(labels, probabilities[:, 1]))
@@ -96,7 +96,7 @@ def test_150_classes_make_a_page(tmp_path):
     labels = draw.integers(0, 150, 1000)
     logits = draw.normal(0, 1, (1000, 150))
     logits[np.arange(1000), labels] += 4
-    found = judge_one(softmax(logits), labels, [f"class_{number}" for number in range(150)], Named(), SETTINGS, None)
+    found = judge_one(condensed(softmax(logits), labels), labels, [f"class_{number}" for number in range(150)], Named(), SETTINGS, None)
     assert len(found.tables["worst_confusions"]) == 20
     write_report(tmp_path, task="nlp.classification", experiment="nlp/x", run="r", judgements={"test": found}, timing={})
     assert "class_" in (tmp_path / "report.md").read_text()

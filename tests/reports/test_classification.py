@@ -7,6 +7,7 @@ from sklearn import metrics as sk
 from pipelines.errors import TrainingError
 from pipelines.reports import classification
 from pipelines.reports.intervals import wilson
+from pipelines.reports.per_class import per_class
 
 
 def made(n, count, *, seed=0, strength=2.0, absent=()):
@@ -52,7 +53,7 @@ def test_tables_are_scikit_learns(n, count, absent):
     answers = classification.classified(probabilities, labels, [f"class {k}" for k in range(count)])
     precision, recall, f1, support = sk.precision_recall_fscore_support(
         labels, answers.predicted, labels=range(count), zero_division=np.nan)
-    for k, row in enumerate(classification.per_class(answers)):
+    for k, row in enumerate(per_class(answers)):
         assert row["class"] == f"class {k}" and row["support"] == support[k]
         for name, expected in (("precision", precision[k]), ("recall", recall[k]), ("f1", f1[k])):
             if name == "f1" and row["f1"] is not None and np.isnan(expected):
@@ -62,8 +63,8 @@ def test_tables_are_scikit_learns(n, count, absent):
         for name in ("precision", "recall"):
             assert row[name] is None or 0 <= row[f"{name}_low"] <= row[name] <= row[f"{name}_high"] <= 1
         assert row["f1_low"] is None or 0 <= row["f1_low"] <= row["f1"] <= row["f1_high"] <= 1
-    matrix = classification.confusion_matrix(answers.labels, answers.predicted, count)
-    assert np.array_equal(matrix, sk.confusion_matrix(labels, answers.predicted, labels=range(count)))
+    matrix = classification.confusions(answers)
+    assert np.array_equal(matrix.toarray(), sk.confusion_matrix(labels, answers.predicted, labels=range(count)))
 
 
 def test_of_equal_probabilities_the_first_class_is_the_answer():
@@ -71,7 +72,7 @@ def test_of_equal_probabilities_the_first_class_is_the_answer():
     found = classification.metrics(classification.classified(probabilities, np.array([0, 4, 5])), resamples=100)
     assert found["accuracy"].value == pytest.approx(1 / 3)
     assert found["top5_accuracy"].value == pytest.approx(2 / 3)
-    assert classification.ranks(probabilities, np.array([0, 4, 5])).tolist() == [0, 4, 5]
+    assert classification.classified(probabilities, np.array([0, 4, 5])).ranks.tolist() == [0, 4, 5]
 
 
 def test_calibration_error_by_hand():
@@ -172,7 +173,7 @@ def test_worst_confusions_count_and_share():
 def test_intervals_of_a_class_against_plain_loops():
     probabilities, labels = made(400, 4, seed=3)
     answers = classification.classified(probabilities, labels)
-    row = classification.per_class(answers)[2]
+    row = per_class(answers)[2]
     rng = np.random.default_rng(0)
     drawn = [sk.f1_score(labels[numbers], answers.predicted[numbers], labels=[2], average=None)[0]
              for numbers in (rng.integers(0, 400, 400) for _ in range(400))]
@@ -184,7 +185,7 @@ def test_intervals_of_a_class_against_plain_loops():
 def test_no_examples():
     answers = classification.classified(np.zeros((0, 3), np.float32), np.zeros(0, int))
     assert classification.metrics(answers) == {}
-    assert [row["recall"] for row in classification.per_class(answers)] == [None] * 3
+    assert [row["recall"] for row in per_class(answers)] == [None] * 3
 
 
 @pytest.mark.parametrize("probabilities, labels, message", [

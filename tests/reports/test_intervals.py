@@ -8,6 +8,7 @@ from scipy.sparse import csr_matrix
 from scipy.stats import binom, norm
 
 from pipelines.reports import intervals
+from pipelines.reports.units import grouped
 from pipelines.task import Metric
 
 
@@ -62,11 +63,11 @@ def test_groups_are_drawn_whole():
     rng = np.random.default_rng(0)
     speakers = np.repeat(np.arange(20), 50)
     values = rng.normal(size=20)[speakers] + 0.1 * rng.normal(size=1000)
-    alone, together = intervals.mean(values), intervals.mean(values, groups=speakers)
+    alone, together = intervals.mean(values), intervals.mean(values, units=grouped(speakers, "speaker"))
     assert together.value == pytest.approx(alone.value) and together.n == 1000
     assert (together.high - together.low) > 4 * (alone.high - alone.low)
     names = np.array([f"s{number}" for number in speakers])
-    assert intervals.mean(values, groups=names).value == pytest.approx(alone.value)
+    assert intervals.mean(values, units=grouped(names, "speaker")).value == pytest.approx(alone.value)
 
 
 @pytest.mark.parametrize("all_right", [True, False])
@@ -94,15 +95,20 @@ def test_the_basic_interval_contains_the_value_and_starts_at_zero():
     assert low == 0.0 and high == 0.02
 
 
-def test_index_and_confusion_agree_with_sums():
-    rng = np.random.default_rng(0)
-    hits = rng.random(800) < 0.8
-    by_sum = intervals.share(hits, resamples=4000)
-    by_index = intervals.interval_by_index(lambda numbers: hits[numbers].mean(), 800, resamples=4000)
-    confusion = np.array([[hits.sum() // 2, 50], [(~hits).sum() - 50, hits.sum() - hits.sum() // 2]])
-    by_cell = intervals.interval_of_confusion(confusion, lambda m: np.trace(m, axis1=1, axis2=2) / m.sum(axis=(1, 2)), resamples=4000)
-    for other in (by_index, by_cell):
-        assert (other.value, other.low, other.high) == pytest.approx((by_sum.value, by_sum.low, by_sum.high), abs=0.004)
+def test_counts_agree_with_sums():
+    hits = np.random.default_rng(0).random(800) < 0.8
+    by_sum = intervals.share(hits, resamples=400)
+    by_counts = intervals.resampled_by_counts(lambda counts: counts @ hits / 800, 800, resamples=400)
+    assert (by_counts.value, by_counts.low, by_counts.high) == pytest.approx((by_sum.value, by_sum.low, by_sum.high))
+    assert np.allclose(by_counts.drawn, by_sum.drawn)  # the same examples were drawn
+
+
+def test_intervals_of_columns_are_those_of_each():
+    drawn = np.random.default_rng(0).random((200, 4))
+    drawn[:50, 1], drawn[:, 2], drawn[:, 3] = np.nan, np.nan, 0.5
+    low, high = intervals.bounds_of_columns(drawn)
+    assert [(low[k], high[k]) for k in (0, 1)] == [pytest.approx(intervals.bounds(drawn[:, k], 0.5)) for k in (0, 1)]
+    assert np.isnan(low[2:]).all() and np.isnan(high[2:]).all()
 
 
 def test_wilson_against_its_definition():

@@ -13,6 +13,7 @@ from pipelines.data.source import Source
 from pipelines.reports import classification, figures, report
 from pipelines.reports.document import Bullets, Code, Heading, Paragraph, Picture, Table, escaped, markdown
 from pipelines.reports.page import page
+from pipelines.reports.per_class import per_class
 from pipelines.reports.settings import changed_settings
 from pipelines.reports.tables import facts_table, records_table
 from pipelines.task import Judgement, Metric, Splits
@@ -59,7 +60,7 @@ def judged(names=("cat", "dog <b>|x|"), seed=0, note="first"):
     rng = np.random.default_rng(seed)
     probabilities = rng.dirichlet([1] * len(names), 40)
     answers = classification.classified(probabilities, rng.integers(0, len(names), 40), names)
-    tables = {"per_class": classification.per_class(answers), "worst_mistakes": classification.mistakes_table(answers, 3, "img[{}]".format)}
+    tables = {"per_class": per_class(answers), "worst_mistakes": classification.mistakes_table(answers, 3, "img[{}]".format)}
     return Judgement(classification.metrics(answers, resamples=100), tables, notes=[note])
 
 
@@ -83,7 +84,8 @@ def test_report_json_has_the_promised_shape(tmp_path):
     read = json.loads((tmp_path / "report/report.json").read_text())
     assert read == json.loads(json.dumps(returned))
     assert read["task"] == "vision.classification" and read["experiment"] == "vision/pets"
-    assert set(read["metrics"]["test/accuracy"]) == {"value", "low", "high", "n"} and read["metrics"]["test/accuracy"]["n"] == 40
+    assert set(read["metrics"]["test/accuracy"]) == {"value", "low", "high", "n", "unit", "units"}
+    assert read["metrics"]["test/accuracy"]["n"] == read["metrics"]["test/accuracy"]["units"] == 40
     assert {"train_seconds", "setup_seconds", "examples_per_second", "input_wait_fraction"} <= set(read["timing"])
     assert read["data"]["examples"] == {"train": 100, "validation": 10, "test": 40}
     assert read["data"]["facts"]["vocabulary"]["count"] == 5000 and len(json.dumps(read)) < 20_000
