@@ -1,9 +1,10 @@
 """Runs side by side: settings that differ, metrics with their intervals, and whether a difference is more than chance.
 
-The test: from each 95 % interval the standard error (its width / 3.92), and from both the normal test of the difference (Wald).
-It takes the two samples of examples as independent. Runs judged on the same examples share their hard ones, so that their
-difference varies less than that: then the test is cautious, and what it calls more than chance is. Where both runs are
-means over several seeds, the seeds are compared by Welch's t-test instead, which also tells of the training's own chance.
+Runs judged on the same examples share their hard ones: they are compared in pairs, resample by resample, which drew the same
+examples (or speakers, ...) for both. Runs judged on different examples are not tested: their difference may be that of the examples.
+Where both runs are means over several seeds, the seeds are compared by Welch's t-test, which also tells of the training's own
+chance. Of older runs, which kept neither fingerprints nor resamples, the standard error is taken from each 95 % interval (its width
+/ 3.92) and the difference tested as normal (Wald), as if the examples were independent; on the same examples that is cautious.
 """
 
 import json
@@ -12,13 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from pipelines.errors import ConfigError
 from pipelines.listing import metric_of
 from pipelines.reports import words
+from pipelines.reports.resamples import read_resamples
 from pipelines.runs import RunFolder, differences
 from pipelines.task import Metric
 
 _Z = 1.959963984540054  # two-sided 95 % of the normal distribution
+DIFFERENT = "different data"
 _FACTS = ("precision", "devices", "tensorflow", "keras", "processor")
 
 
@@ -30,7 +35,7 @@ class Difference:
         value: other - first.
         low, high: 95 % interval, None where nothing is known of the spread.
         p: two-sided, or None.
-        test: `normal` or `welch`, or empty.
+        test: `paired`, `welch`, `normal`, `different data` where there can be none, or empty.
     """
 
     value: float
@@ -80,22 +85,58 @@ def compare(folders: Sequence[RunFolder]) -> Comparison:
     leading = sorted(dict.fromkeys(names), key=lambda name: not name.startswith("test/"))
     metrics = {name: [metric_of(report["metrics"][name]) if name in report["metrics"] else None for report in reports] for name in leading}
     spreads = [report.get("spread") or {} for report in reports]
+    drawn = [read_resamples(folder.report) for folder in folders]
     compared: dict[str, list[Difference | None]] = {}
     for name, values in metrics.items():
         first = values[0]
-        compared[name] = [None if first is None or other is None else difference(first, other, spreads[0].get(name), spread.get(name))
-                          for other, spread in zip(values[1:], spreads[1:])]
+        split = name.partition("/")[0]
+        compared[name] = []
+        for other, report, setting, environment, spread, resamples in zip(
+                values[1:], reports[1:], settings[1:], environments[1:], spreads[1:], drawn[1:]):
+            if first is None or other is None:
+                compared[name].append(None)
+                continue
+            same = same_examples(split, (reports[0], settings[0], environments[0]), (report, setting, environment))
+            pair = (drawn[0].get(name), resamples.get(name)) if same else (None, None)
+            compared[name].append(Difference(other.value - first.value, test=DIFFERENT) if same is False else difference(
+                first, other, spreads[0].get(name), spread.get(name), pair))
     facts = [{name: environment.get(name) for name in _FACTS} | _revision(environment) for environment in environments]
     return Comparison(_short([folder.path.absolute().as_posix() for folder in folders]), _differing(settings), _differing(facts), metrics,
                       compared, _notes(reports, settings, environments, compared))
 
 
+def same_examples(split: str, *runs: tuple[Mapping[str, Any], Any, Mapping[str, Any]]) -> bool | None:
+    """Whether runs were judged on the same examples of a split; None where it is not known.
+
+    Args:
+        runs: (report, settings, environment) of each.
+    """
+    def fingerprint(report: Mapping[str, Any], environment: Mapping[str, Any]) -> Any:
+        told = report.get("judged", {}).get(split, {}).get("fingerprint")
+        return told or (environment.get("data") or {}).get(split)
+
+    prints = [fingerprint(report, environment) for report, _, environment in runs]
+    if all(prints):
+        return all(one == prints[0] for one in prints)
+    counts = [{name: metric.get("n") for name, metric in report["metrics"].items() if name.startswith(f"{split}/")}
+              for report, _, _ in runs]
+    if any(count.get(name) != number for count in counts[1:] for name, number in counts[0].items() if name in count):
+        return False
+    return False if any(_data(settings) != _data(runs[0][1]) for _, settings, _ in runs) else None
+
+
 def difference(first: Metric, other: Metric, first_spread: Mapping[str, Any] | None = None, other_spread: Mapping[str, Any] | None = None,
-               ) -> Difference:
-    """other - first with its 95 % interval: over seeds where both have two or more, else from the stored intervals."""
+               pair: tuple[np.ndarray | None, np.ndarray | None] = (None, None)) -> Difference:
+    """other - first with its 95 % interval: over seeds where both have two or more, else in pairs, else from the stored intervals.
+
+    Args:
+        pair: both metrics on the same resamples, [resamples] each, or None.
+    """
     value = other.value - first.value
     if first_spread and other_spread and first_spread["n"] > 1 and other_spread["n"] > 1:
         return _welch(value, first_spread, other_spread)
+    if pair[0] is not None and pair[1] is not None and len(pair[0]) == len(pair[1]) and _drawn(first) == _drawn(other):
+        return _paired(value, pair[1].astype(np.float64) - pair[0])
     errors = [standard_error(metric) for metric in (first, other)]
     if errors[0] is None or errors[1] is None:
         return Difference(value)
@@ -108,6 +149,22 @@ def difference(first: Metric, other: Metric, first_spread: Mapping[str, Any] | N
 def standard_error(metric: Metric) -> float | None:
     """Of a metric, from its 95 % interval; None where it has none."""
     return None if metric.low is None or metric.high is None else (metric.high - metric.low) / (2.0 * _Z)
+
+
+def _drawn(metric: Metric) -> tuple[str, int | None]:
+    """What its interval drew: the unit, and how many."""
+    return metric.unit, metric.n if metric.units is None else metric.units
+
+
+def _paired(value: float, drawn: np.ndarray) -> Difference:
+    """The paired bootstrap: percentiles of the differences; p is twice the share on the other side of 0, none counted as one (Davison &
+    Hinkley 1997, section 4.2.5)."""
+    drawn = drawn[np.isfinite(drawn)]
+    if not len(drawn):
+        return Difference(value)
+    low, high = (float(bound) for bound in np.quantile(drawn, [0.025, 0.975]))
+    other = min(int(np.sum(drawn <= 0.0)), int(np.sum(drawn >= 0.0)))
+    return Difference(value, low, high, min(1.0, 2.0 * (other + 1) / (len(drawn) + 1)), "paired")
 
 
 def _welch(value: float, first: Mapping[str, Any], other: Mapping[str, Any]) -> Difference:
@@ -152,7 +209,7 @@ def as_json(found: Comparison) -> dict[str, Any]:
 
     return {
         "runs": found.names, "settings": dict(found.settings), "facts": dict(found.facts),
-        "metrics": {name: [None if one is None else vars(one) for one in values] for name, values in found.metrics.items()},
+        "metrics": {name: [None if one is None else one.as_json() for one in values] for name, values in found.metrics.items()},
         "differences": {name: [plain(one) for one in values] for name, values in found.differences.items()}, "notes": found.notes,
     }
 
@@ -167,6 +224,8 @@ def _signed(one: Difference, name: str) -> str:
 def _verdict(one: Difference | None, name: str) -> str:
     if one is None:
         return "–"
+    if one.test == DIFFERENT:
+        return "not tested: different data"
     if one.more_than_chance is None:
         return "unknown: no interval"
     if not one.more_than_chance:
@@ -183,6 +242,13 @@ def _notes(reports: Sequence[Mapping[str, Any]], settings: Sequence[Any], enviro
            compared: Mapping[str, list[Difference | None]]) -> list[str]:
     notes = []
     tests = {one.test for values in compared.values() for one in values if one is not None}
+    if DIFFERENT in tests:
+        splits = sorted({name.partition("/")[0] for name, values in compared.items() for one in values if one and one.test == DIFFERENT})
+        notes.append(f"The runs were judged on different data ({', '.join(splits)}): a difference may be that of the examples, and is not "
+                     "tested. `quartet evaluate RUN --data` judges a run on other data.")
+    if "paired" in tests:
+        notes.append("Test: paired bootstrap, as the runs were judged on the same examples; each metric by itself, at 5 %. It tells of the "
+                     "chance in the examples, not of that in the seed.")
     if "normal" in tests:
         notes.append("Test: normal, from the two stored 95 % intervals taken as independent; each metric by itself, at 5 %. Between runs "
                      "judged on the same examples it is cautious. It tells of the chance in the examples, not of that in the seed.")
@@ -191,12 +257,7 @@ def _notes(reports: Sequence[Mapping[str, Any]], settings: Sequence[Any], enviro
                      "splits.")
     if len({report["task"] for report in reports}) > 1:
         notes.append("The runs learn different tasks.")
-    counts = [{name: metric.get("n") for name, metric in report["metrics"].items()} for report in reports]
-    if any(count.get(name) != number for count in counts[1:] for name, number in counts[0].items() if name in count):
-        notes.append("The runs were judged on different numbers of examples, so on different data.")
-    elif any(_data(one) != _data(settings[0]) for one in settings[1:]):
-        notes.append("The data settings differ: the runs may have been judged on different examples.")
-    elif len({json.dumps(environment.get("data"), sort_keys=True) for environment in environments}) > 1:
+    if DIFFERENT not in tests and len({json.dumps(environment.get("data"), sort_keys=True) for environment in environments}) > 1:
         notes.append("The data have changed between the runs (their fingerprints differ).")
     return notes
 

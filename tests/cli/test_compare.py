@@ -8,9 +8,11 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from pipelines import cli
-from pipelines.compare import compare, difference
+from pipelines.compare import as_json, compare, difference, metrics_table
 from pipelines.errors import ConfigError
 from pipelines.files import write_json, write_whole
+from pipelines.reports import intervals
+from pipelines.reports.resamples import read_resamples, write_resamples
 from pipelines.runs import RunFolder
 from pipelines.task import Metric
 
@@ -79,8 +81,49 @@ def test_settings_machines_and_notes(tmp_path):
     assert found.settings == [("data.source", ["digits", "npz"]), ("train.epochs", [4, 8])]
     assert found.facts == [("precision", ["float32", "bfloat16"])]
     assert found.metrics["test/loss"][0] is None and found.differences["test/loss"] == [None]
-    assert found.differences["test/accuracy"][0].more_than_chance is True
-    assert any("data settings differ" in note for note in found.notes) and any("normal" in note for note in found.notes)
+    assert found.differences["test/accuracy"][0].more_than_chance is None and "different data" in found.notes[0]
+
+
+def judged(runs, name, share, *, seed, fingerprint, drawn_by=400):
+    """A finished run with resamples: answers of a hard half and an easy half, as the seed has them."""
+    who = np.random.default_rng(seed).random(drawn_by) < np.where(np.arange(drawn_by) % 2, share, 0.98)
+    metric = intervals.share(who)
+    folder = make(runs, name, {"test/accuracy": (metric.value, metric.low, metric.high)})
+    report = folder.read_report()
+    report["metrics"]["test/accuracy"] = metric.as_json()
+    write_json(folder.report / "report.json", {**report, "judged": {"test": {"fingerprint": fingerprint}}})
+    write_resamples(folder.report, {"test/accuracy": metric})
+    return folder, who
+
+
+def test_the_same_examples_are_compared_in_pairs(tmp_path):
+    (first, one), (second, two) = (judged(tmp_path, name, share, seed=0, fingerprint="x") for name, share in (("a", 0.60), ("b", 0.66)))
+    found = compare([first, second])
+    paired = found.differences["test/accuracy"][0]
+    alone = difference(*found.metrics["test/accuracy"])
+    assert paired.test == "paired" and paired.value == pytest.approx(two.mean() - one.mean()) and "paired bootstrap" in found.notes[0]
+    rng = np.random.default_rng(9)
+    gaps = (two * 1.0 - one)[rng.integers(0, 400, (4000, 400))].mean(axis=1)
+    assert (paired.low, paired.high) == pytest.approx(np.quantile(gaps, [0.025, 0.975]), abs=0.006)
+    assert paired.more_than_chance is True and paired.p < 0.05 < alone.p  # the examples' own difficulty cancels out
+    assert json.loads(json.dumps(as_json(found)))["differences"]["test/accuracy"][0]["test"] == "paired"
+
+
+def test_different_examples_are_said_first_and_not_tested(tmp_path):
+    runs = [judged(tmp_path, name, share, seed=0, fingerprint=name)[0] for name, share in (("a", 0.5), ("b", 0.9))]
+    found = compare(runs)
+    one = found.differences["test/accuracy"][0]
+    assert one.value > 0.1 and one.p is None and one.low is None and one.more_than_chance is None
+    assert "judged on different data (test)" in found.notes[0]
+    assert metrics_table(found)[1][0][-1] == "not tested: different data"
+
+
+def test_resamples_that_cannot_be_read_are_none(tmp_path):
+    (first, _), (second, _) = (judged(tmp_path, name, 0.6, seed=0, fingerprint="x") for name in "ab")
+    (second.report / "resamples.npz").write_bytes(b"PK no archive")
+    assert compare([first, second]).differences["test/accuracy"][0].test == "normal"
+    np.savez(second.report / "resamples.npz", **{"test/accuracy": np.zeros((1 << 23, 4), np.float32)})
+    assert read_resamples(second.report) == {}
 
 
 def test_changed_data_are_noted(tmp_path):
