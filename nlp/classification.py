@@ -7,12 +7,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nlp import data, judging, models, reading, tokens
+from nlp import baseline, data, judging, models, reading, tokens
 from nlp.facts import TextFacts
 from nlp.settings import Bag, Hashed, Pretrained, TextClassification, Words
 from pipelines.data.source import Source, Tensors
+from pipelines.reports.baselines import Baseline, largest_share
 from pipelines.reports.units import units_of
-from pipelines.task import Condensed, Judgement, Read, Splits, Task
+from pipelines.task import Condensed, Features, Judgement, Read, Splits, Task
 from pipelines.training.labels import class_weights, cross_entropy
 
 if TYPE_CHECKING:
@@ -167,6 +168,19 @@ class Classification(Task):
 
     def targets(self, examples: Tensors) -> Tensors:
         return {"label": examples["label"]}
+
+    def chance(self) -> tuple[str, float] | None:
+        return None if self.many else largest_share(self.facts["class_counts"])
+
+    def baseline(self, train: Source, features: Features) -> Baseline:
+        return baseline.fitted(train, len(self.classes), self.many)
+
+    def each(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> np.ndarray:
+        """Of several labels a text its F1; a text of no class does not count."""
+        label = targets["label"]
+        if not self.many:
+            return np.where(label < len(self.classes), answers["predicted"] == label, np.nan).astype(np.float64)
+        return judging.example_f1(answers["probabilities"] >= np.float32(self.facts.get("threshold", judging.EVEN)), label)
 
     def condense(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> Condensed:
         """Of several labels a text all is kept, as the source has all labels of every text."""

@@ -119,6 +119,17 @@ def _add_rejection(made: Judgement, confidence: np.ndarray, predicted: np.ndarra
                                               title="Rejection: texts of no class among all")
 
 
+def example_f1(given: np.ndarray, true: np.ndarray) -> np.ndarray:
+    """The F1 of each text's labels, [n] float64, 1 where nothing is true and nothing given.
+
+    Args:
+        given, true: [n, classes] bool, or 0 and 1.
+    """
+    given, true = np.asarray(given) > 0.5, np.asarray(true) > 0.5
+    sizes = given.sum(axis=1) + true.sum(axis=1)
+    return np.where(sizes > 0, 2 * (given & true).sum(axis=1) / np.maximum(sizes, 1), 1.0)
+
+
 def judge_many(probabilities: np.ndarray, labels: np.ndarray, classes: list[str], source: Source, settings: "TextEvaluate",
                threshold: float | None, units: Units = EXAMPLES) -> Judgement:
     """Several labels a text.
@@ -138,10 +149,10 @@ def judge_many(probabilities: np.ndarray, labels: np.ndarray, classes: list[str]
     true = labels > 0.5
     hit = given & true
     sizes = given.sum(axis=1) + true.sum(axis=1)
-    own = np.where(sizes > 0, 2 * hit.sum(axis=1) / np.maximum(sizes, 1), 1.0)
+    own = example_f1(given, true)
     how: dict[str, Any] = {"resamples": settings.bootstrap, "units": units}
     chosen = "chosen on validation" if threshold is not None else "there is no validation split to choose by"
-    made = Judgement(notes=[f"A label is given from probability {at:.3f} on ({chosen}).", *units.notes()])
+    made = Judgement(units=units, notes=[f"A label is given from probability {at:.3f} on ({chosen}).", *units.notes()])
     pairs = np.stack([2.0 * hit.sum(axis=1), sizes], axis=1)
     made.metrics["micro_f1"] = interval(pairs, lambda sums: sums[:, 0] / np.maximum(sums[:, 1], 1), **how)
     count = len(classes)

@@ -5,7 +5,7 @@ loss, how answers are judged, and the signature that takes what a user has and a
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import tensorflow as tf
     from matplotlib.figure import Figure
 
+    from pipelines.reports.baselines import Baseline
+    from pipelines.reports.units import Units
 
 # what `Task.read` gives of an input
 Read = tuple[str, dict[str, Any] | Exception] | tuple[str, dict[str, Any] | Exception, dict[str, Any]]
@@ -29,6 +31,8 @@ Read = tuple[str, dict[str, Any] | Exception] | tuple[str, dict[str, Any] | Exce
 # answers and targets, each name -> array [examples, ...]
 Condensed = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 
+# a source and a function in graph to the function's value of the model's inputs of each example, and the targets
+Features = Callable[[Source, Callable[[Any], Any]], tuple[np.ndarray, dict[str, np.ndarray]]]
 
 @dataclass(frozen=True)
 class Splits:
@@ -71,6 +75,7 @@ class Metric:
 class Judgement:
     """All that an evaluation of one split says.
 
+    Units are what its intervals draw; None: examples one by one.
     Listings are shown in place of the table of their name, which report.json has: (title, lines whose letters stand under each other).
     """
 
@@ -79,6 +84,7 @@ class Judgement:
     figures: dict[str, "Figure"] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     listings: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    units: "Units | None" = None
 
 
 class Task(ABC):
@@ -214,6 +220,25 @@ class Task(ABC):
                    targets: Any) -> None:
         """Writes to TensorBoard what needs the model as it is now, or the examples before augmentation; after `show`, each epoch."""
 
+    def chance(self) -> tuple[str, float] | None:
+        """One of the scores, larger is better and 1 at most, and its value without a model: ("accuracy", share of the largest class).
+
+        None where that is not known; with it a training that goes wrong is noticed while it runs (`training.diagnosis`).
+        """
+        return None
+
+    def baseline(self, train: Source, features: Features) -> "Baseline | None":
+        """A cheap model fitted on train within seconds, beside which the report puts this one; None where `judge` does that, or none fits.
+
+        Args:
+            features: (source, function in graph) -> (the function's value of the model's inputs, [n, ...]; targets, each [n, ...]).
+        """
+        return None
+
+    def each(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> np.ndarray:
+        """The metric of `baseline` of each example, [n] float64, of answers as `condense` leaves them; NaN where one does not count."""
+        raise TypeError(f"{type(self).__name__} has a baseline, and does not say how each example was answered")
+
     def remark(self, metrics: dict[str, float]) -> str | None:
         """What should be said of an epoch, given its metrics (`train/accuracy`, `validation/loss`); each remark is said once."""
         return None
@@ -240,14 +265,6 @@ class Task(ABC):
 
         Opens no file and no address that `sent` names. Raises DataError for what it is not.
         """
-
-    def sample(self) -> dict[str, Any]:
-        """One raw example of no meaning, to answer before the first that counts: zeros, and empty texts."""
-        row = {}
-        for name, spec in self.raw_spec().items():
-            kind = object if spec.dtype.name == "string" else spec.dtype.as_numpy_dtype
-            row[name] = np.full([1 if size is None else size for size in spec.shape[1:]], b"" if kind is object else 0, kind)[()]
-        return row
 
     @abstractmethod
     def respond(self, answers: Tensors) -> Tensors:

@@ -13,11 +13,12 @@ from pipelines.config.wording import did_you_mean, listed
 from pipelines.data.source import Source, Tensors
 from pipelines.errors import ConfigError, DataError
 from pipelines.reports import classification, classifier
+from pipelines.reports.baselines import Baseline, largest_share
 from pipelines.reports.intervals import resampled_by_counts
 from pipelines.reports.units import Units
-from pipelines.task import Condensed, Judgement, Splits
+from pipelines.task import Condensed, Features, Judgement, Splits
 from pipelines.training.labels import class_weights, cross_entropy
-from speech import audio, det, show, speakers
+from speech import audio, baseline, det, show, speakers
 from speech.data import load_commands
 from speech.facts import CommandFacts
 from speech.features import rounded
@@ -113,6 +114,16 @@ class CommandTask(SpeechTask):
             return list(range(len(self.classes)))
         chosen = self._chosen(self.classes)
         return [] if chosen is None else [self.classes.index(chosen)]
+
+    def chance(self) -> tuple[str, float] | None:
+        return largest_share(self.facts["class_counts"])
+
+    def each(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> np.ndarray:
+        return (answers["predicted"] == targets["label"]).astype(np.float64)
+
+    def baseline(self, train: Source, features: Features) -> Baseline:
+        mfcc = self.experiment.frontend.kind == "mfcc"
+        return baseline.fitted(train, lambda source: features(source, lambda seen: baseline.statistics(seen, mfcc)))
 
     def condense(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> Condensed:
         return classification.condensed(answers["probabilities"], targets["label"], self._columns), targets

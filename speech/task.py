@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import tensorflow as tf
 
 from pipelines.errors import DataError
@@ -83,10 +82,6 @@ class SpeechTask(Task):
             raise DataError(f"lasts over {self.longest:.0f} s; send it in parts")
         found = audio.read(sent, data.rate, channel=data.channel, longest=data.max_seconds)
         return {"samples": found, "length": len(found)}
-
-    def sample(self) -> dict[str, Any]:
-        """A second of silence."""
-        return {"samples": np.zeros(self.experiment.data.rate, np.float32), "length": self.experiment.data.rate}
 
 
 def part_name(path: object, start: float, duration: float | None) -> str:

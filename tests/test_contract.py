@@ -117,6 +117,16 @@ SAMPLES = {"vision": "images", "speech": "audio", "nlp": "text", "recsys": "text
 PROJECTED = {"nlp.classification": "words", "recsys.retrieval": "items", "recsys.sequential": "items"}  # vectors in its projector
 
 
+def test_a_cheap_model_stands_beside_every_classifier(trained):
+    _, run, report, _ = trained
+    if run.task.chance() is None:
+        return
+    own, cheap = report["tables"]["test/baselines"]
+    assert own["accuracy"] == pytest.approx(report["metrics"]["test/accuracy"]["value"])
+    assert run.task.chance()[1] < cheap["accuracy"] <= 1.0
+    assert cheap["gain_in_accuracy"] == pytest.approx(own["accuracy"] - cheap["accuracy"])
+
+
 def events_of(folder: Path) -> Any:
     from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
 

@@ -13,10 +13,11 @@ from pipelines.data.source import Source, Tensors
 from pipelines.errors import DataError
 from pipelines.regular import check_regular
 from pipelines.reports import classification, classifier, figures
+from pipelines.reports.baselines import Baseline, largest_share
 from pipelines.reports.units import units_of
-from pipelines.task import Condensed, Judgement, Splits, Task
+from pipelines.task import Condensed, Features, Judgement, Splits, Task
 from pipelines.training.labels import class_weights, cross_entropy
-from vision import augment, data, models
+from vision import augment, baseline, data, models
 from vision.decode import decode_image
 from vision.facts import ImageFacts
 from vision.files import find_images
@@ -126,6 +127,15 @@ class Classification(Task):
     def targets(self, examples: Tensors) -> Tensors:
         return {"label": examples["label"]}
 
+    def chance(self) -> tuple[str, float] | None:
+        return largest_share(self.facts["class_counts"])
+
+    def each(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> np.ndarray:
+        return (answers["predicted"] == targets["label"]).astype(np.float64)
+
+    def baseline(self, train: Source, features: Features) -> Baseline:
+        return baseline.fitted(train, lambda source: features(source, baseline.small_copies), self.image_size)
+
     def condense(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> Condensed:
         return classification.condensed(answers["probabilities"], targets["label"]), targets
 
@@ -183,9 +193,6 @@ class Classification(Task):
         if not isinstance(sent, bytes):
             raise DataError('send the bytes of an image file; in JSON as {"b64": "..."}')
         return {"image": sent}
-
-    def sample(self) -> dict[str, Any]:
-        return {"image": tf.io.encode_jpeg(tf.zeros([2 * size for size in self.image_size] + [3], tf.uint8)).numpy()}
 
     def respond(self, answers: Tensors) -> Tensors:
         """label [batch] string, confidence [batch] float32, probabilities [batch, classes] float32."""

@@ -155,6 +155,7 @@ class Evaluate(Section):
     batch_size: int | None = setting(
         None, "examples per evaluation batch over all devices; default: train.batch_size, at least 256", unit="examples", ge=1)
     bootstrap: int = setting(1000, "resamples behind each 95 % interval", ge=100)
+    baseline: bool = setting(True, "put a cheap model, fitted on train within seconds, beside the score, where the task has one")
     worst: int = setting(36, "worst mistakes shown in the report and in TensorBoard", ge=0, le=400)
 
 

@@ -26,6 +26,7 @@ def judgement(answers: Classified, settings: Evaluate, units: Units, name: Calla
             "worst_confusions": classification.worst_confusions(answers),
             "worst_mistakes": classification.mistakes_table(answers, min(settings.worst, MISTAKES_LISTED), name),
         },
+        units=units,
         notes=[classification.baseline_note(answers), *units.notes(), *left_out(answers)],
     )
     made.figures["confusion"] = classification_figures.confusion(classification.confusions(answers), answers.classes)

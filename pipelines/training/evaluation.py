@@ -65,6 +65,19 @@ class Evaluator:
         """(answers, targets) as `Task.condense` leaves them of each batch: what `Task.judge` takes."""
         return _sides(self._collect(self._answers, keep=self._condensed) or {})
 
+    def features(self, function: Callable[[Any], tf.Tensor]) -> tuple[np.ndarray, Arrays]:
+        """(what `function` makes of the model's inputs, in graph, [examples, ...]; the targets), in the order of the source."""
+        def replica_step(step: tf.Tensor, examples: Any) -> dict:
+            examples = self._examples(step, examples)
+            inputs, _ = self.task.prepare(examples)
+            return {"answer/features": function(inputs), **{f"target/{k}": v for k, v in self.task.targets(examples).items()}}
+
+        def run(step: tf.Tensor, iterator: Any) -> Any:
+            return self.machine.strategy.run(replica_step, args=(step, self._next(iterator)))
+
+        answers, targets = _sides(self._collect(tf.function(run, autograph=False)) or {})
+        return answers["features"], targets
+
     def _condensed(self, arrays: Arrays) -> Arrays:
         answers, targets = self.task.condense(*_sides(arrays))
         return {**{f"answer/{k}": v for k, v in answers.items()}, **{f"target/{k}": v for k, v in targets.items()}}

@@ -1,17 +1,19 @@
 """A run from experiment to report: assemble, resume, train, keep the best, save, judge once, report."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import keras
+import numpy as np
 
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment
 from pipelines.data.divide import Warned
 from pipelines.data.fingerprint import VERSION
 from pipelines.data.source import Source
+from pipelines.data.stream import StreamSource
 from pipelines.errors import TrainingError
 from pipelines.files import whole_folder, write_json
 from pipelines.monitoring.meter import Meter
@@ -19,12 +21,14 @@ from pipelines.monitoring.metrics_log import MetricsLog, read_rows
 from pipelines.monitoring.progress import Progress
 from pipelines.monitoring.tensorboard import Writer
 from pipelines.reports import figures
+from pipelines.reports.baselines import Baseline, put_beside
 from pipelines.reports.report import write_report
 from pipelines.reports.settings import changed_settings
 from pipelines.runs import RunFolder
 from pipelines.task import Condensed, Judgement, Task
 from pipelines.training import devices, hooks, insight, state
 from pipelines.training.callbacks import KerasCallbacks
+from pipelines.training.diagnosis import Diagnosis
 from pipelines.training.evaluation import Evaluator, batch_size
 from pipelines.training.loop import Hook, Loop
 from pipelines.training.profile import Profile
@@ -91,6 +95,7 @@ class _Run:
         self.experiment, self.folder, self.call, self.began = experiment, folder, call, began
         self.meter = Meter()
         self.notes: list[str] = []
+        self.warnings: list[str] = []  # these stand first among the report's notes
 
     def go(self) -> dict[str, Any]:
         checkpoint = self.folder.checkpoints / "resume.npz"
@@ -156,7 +161,7 @@ class _Run:
                 with self.meter.part("checkpoint"):
                     judged = self._settle(session, best, evaluator)
                 with self.meter.part("evaluation"):
-                    judgements = self._judge(session, evaluator, judged)
+                    judgements = self._judge(session, evaluator, judged, self._warn(progress))
                 return self._report(session, loop, judgements, log.writers)
             finally:
                 log.log.close()
@@ -185,6 +190,7 @@ class _Run:
             log,
             hooks.WarnOfWaiting(monitor.input_wait_warning, self._warn(progress), insight.waiting_remedy(session)),
             hooks.Remarks(session.task.remark, self._warn(progress)),
+            *self._diagnosis(session, progress),
         ]
         if monitor.tensorboard and monitor.samples and not trial:
             found.append(hooks.Samples(lambda loop: insight.show_samples(session, loop, log.writers.get("train"), monitor.samples)))
@@ -195,12 +201,19 @@ class _Run:
             found.append(Profile(self.folder.tensorboard / "train", monitor.profile, progress.note))
         return found, best, log
 
+    def _diagnosis(self, session: Session, progress: Progress) -> list[Hook]:
+        """What notices a training that goes wrong, where the task says what chance is."""
+        chance, validation = session.task.chance(), session.splits.validation
+        if chance is None or self.call.trial:
+            return []
+        return [Diagnosis(*chance, examples=len(validation) if validation is not None else 0, say=self._warn(progress))]
+
     def _warn(self, progress: Progress) -> Callable[[str], None]:
         """Says a warning, and keeps it for the report."""
 
         def warn(text: str) -> None:
             progress.warning(text)
-            self.notes.append(text)
+            self.warnings.append(text)
 
         return warn
 
@@ -236,10 +249,12 @@ class _Run:
         save_model(session.model, session.task, self.folder)
         return judged
 
-    def _judge(self, session: Session, evaluator: Evaluator | None, judged: Condensed | None) -> dict[str, Judgement]:
+    def _judge(self, session: Session, evaluator: Evaluator | None, judged: Condensed | None, warn: Callable[[str], None],
+               ) -> dict[str, Judgement]:
         """Judges validation and test as the saved model answers. The test split is read here and nowhere else, and never by a trial."""
         splits, trial = session.splits, self.call.trial
         evaluators = {"validation": evaluator, "test": self._evaluator(session, splits.test) if splits.test and not trial else None}
+        baseline = None if trial or not self.experiment.evaluate.baseline else self._baseline(session, evaluators)
         found = {}
         for split, one in evaluators.items():
             if one is not None:
@@ -247,7 +262,24 @@ class _Run:
                 found[split] = session.task.judge(answers, targets, one.source)
                 if not trial:  # what needs the model is for the report; a search follows what judge() gives
                     session.task.explain(session.model, found[split], answers, targets, one.source)
+                if baseline is not None:
+                    own, other = session.task.each(answers, targets), baseline.score(one.source)
+                    verdict = put_beside(found[split], baseline, own, other, self.experiment.evaluate.bootstrap)
+                    if verdict and (split == "test" or evaluators["test"] is None):
+                        warn(verdict)
         return found
+
+    def _baseline(self, session: Session, evaluators: Mapping[str, Evaluator | None]) -> Baseline | None:
+        """The task's cheap model, fitted; None where there is none, or train cannot be read by number."""
+        train = session.splits.train
+        if isinstance(train, StreamSource) or not any(evaluators.values()):
+            return None
+
+        def features(source: Source, function: Callable[[Any], Any]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+            known = next((one for one in evaluators.values() if one is not None and one.source is source), None)
+            return (known or self._evaluator(session, source)).features(function)
+
+        return session.task.baseline(train, features)
 
     def _report(self, session: Session, loop: Loop, judgements: dict[str, Judgement], writers: dict[str, Writer]) -> dict[str, Any]:
         metrics = {f"{split}/{name}": metric for split, judged in judgements.items() for name, metric in judged.metrics.items()}
@@ -293,7 +325,7 @@ class _Run:
             settings=self.experiment,
             environment=self.environment,
             fingerprints={split: source.fingerprint() for split in judgements if (source := getattr(session.splits, split)) is not None},
-            notes=[*session.splits.notes, *session.machine.notes, *self.notes],
+            notes=[*self.warnings, *session.splits.notes, *session.machine.notes, *self.notes],
         )
 
 

@@ -1,0 +1,98 @@
+"""Says while it happens that a training goes wrong, with the remedy: early enough to stop it.
+
+Looks at one metric of which chance is known (`Task.chance`), of train and of validation, epoch by epoch.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from pipelines.reports import words
+from pipelines.training.loop import Hook, Loop
+
+PATIENCE = 3  # epochs in a row that show the same
+EARLY = 0.1  # share of all epochs before which nothing is said
+LEARNED = 0.3  # of the way from chance to perfect, on train, from which a model has learned something
+RISING = 0.01  # gain of validation over the last fifth of training from which it was still rising
+ALIKE = 0.03  # difference of train and validation that is none
+
+AT_CHANCE = (
+    "validation stands at chance level ({validation}; {chance} needs no model) while train is at {train}: what is learned does not hold "
+    "for examples that were not trained on. Look for labels that were mixed up, for a validation split of another kind than train, or give "
+    "more examples, stronger augmentation, a smaller network or a pretrained one; training on will hardly mend it"
+)
+NOTHING = (
+    "nothing has been learned so far: {train} on train, {chance} needs no model. Try a train.learning_rate.peak ten times lower, then ten "
+    "times higher, and look at the labels (quartet check) and at the inputs in TensorBoard"
+)
+SHORT = (
+    "validation was still rising when training ended ({before} to {after} over its last fifth), and train is no better ({train}): the "
+    "model underfits. Train longer (train.epochs), with a higher learning rate, a larger network or less augmentation"
+)
+
+
+class Diagnosis(Hook):
+    """Warns of chance-level validation, of no learning at all, and of a training that ended too early; each once.
+
+    Args:
+        metric: larger is better, at most 1: "accuracy".
+        chance: its value without a model, such as the share of the largest class.
+        examples: of validation; 0 where there is none.
+        say: takes a warning, and keeps it for the report.
+    """
+
+    name = "diagnosis"
+
+    def __init__(self, metric: str, chance: float, examples: int, say: Callable[[str], None]):
+        self.metric, self.chance, self.say = metric, chance, say
+        # two standard errors of a share: what lies nearer to chance cannot be told from it
+        self.margin = 2 * math.sqrt(chance * (1 - chance) / examples) if examples else 0.0
+        self.history: list[tuple[float, float | None]] = []  # of each epoch: train, validation
+        self.told: set[str] = set()
+
+    def state(self) -> dict[str, Any]:
+        return {"history": self.history, "told": sorted(self.told)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.history, self.told = [(train, validation) for train, validation in state["history"]], set(state["told"])
+
+    def on_epoch(self, loop: Loop) -> None:
+        train = loop.epoch_metrics.get(f"train/{self.metric}")
+        if train is None:
+            return
+        self.history.append((train, loop.epoch_metrics.get(f"validation/{self.metric}")))
+        epochs = max(1, loop.steps // loop.plan.steps_per_epoch)
+        recent = self.history[-PATIENCE:]
+        if len(recent) < PATIENCE or loop.epoch < EARLY * epochs:
+            return
+        if all(self._learned(train) and self._at_chance(validation) for train, validation in recent):
+            self._tell(f"Epoch {loop.epoch}: ", AT_CHANCE)
+        elif all(train <= self.chance + 0.02 * (1 - self.chance) for train, _ in self.history):
+            self._tell(f"Epoch {loop.epoch}: ", NOTHING)
+
+    def on_end(self, loop: Loop) -> None:
+        judged = [validation for _, validation in self.history if validation is not None]
+        last = max(1, len(judged) // 5)
+        if len(judged) < 5 or loop.stopping:
+            return
+        before, after = sum(judged[-2 * last:-last]) / last, sum(judged[-last:]) / last
+        train = self.history[-1][0]
+        if after - before >= max(RISING, self.margin) and train - after <= ALIKE:
+            self._tell("At the end: ", SHORT, before=self._number(before), after=self._number(after))
+
+    def _learned(self, train: float) -> bool:
+        return train - self.chance >= LEARNED * (1 - self.chance)
+
+    def _at_chance(self, validation: float | None) -> bool:
+        return validation is not None and validation <= self.chance + max(self.margin, 0.02 * (1 - self.chance))
+
+    def _number(self, value: float) -> str:
+        return words.number(value, self.metric)
+
+    def _tell(self, when: str, text: str, **more: str) -> None:
+        if text in self.told:
+            return
+        self.told.add(text)
+        train, validation = self.history[-1]
+        shown = self._number(validation) if validation is not None else "–"
+        self.say(when + text.format(train=self._number(train), validation=shown, chance=self._number(self.chance), **more) + ".")
