@@ -18,7 +18,8 @@ CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]")
 MOJIBAKE = re.compile("[ÃÂâð][\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ\xa0-\xbf]")
 # words that texts of a language hold often and others hardly
 COMMON = {
-    "English": "the and of to is was that it for with this are have not you i my what how",
+    "English": "the and of to is was that it for with this are have not you i my what how a in on at be so do no me we your if but or out "
+    "will can just get now from up when who all there one go good know like call where",
     "German": "der die das und ist nicht ich ein eine mit zu auf von für auch wie es",
     "French": "le la les et est une des que pas dans pour je vous avec sur qui",
     "Spanish": "el los las y es una que por para con no del lo como mi",
@@ -110,7 +111,9 @@ def language(text: str) -> str:
     used = re.findall(r"[^\W\d_]+", start.lower())
     counts = {name: sum(word in common for word in used) for name, common in _COMMON.items()}
     best = max(counts, key=lambda name: counts[name])
-    return best if counts[best] and counts[best] >= 0.1 * len(used) else "other"
+    second = max(count for name, count in counts.items() if name != best)
+    # a word such as `no`, which is of many languages, tells nothing
+    return best if counts[best] > second and counts[best] >= 0.1 * len(used) else "other"
 
 
 def _repairable(text: str) -> bool:

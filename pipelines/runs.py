@@ -210,10 +210,12 @@ def name_of(overrides: Sequence[str]) -> str:
     parts = []
     for override in overrides:
         key, _, value = override.partition("=")
-        parts.append(f"{key.strip().rpartition('.')[2]}={value.strip()}")
+        plain = re.sub(r"[^A-Za-z0-9=._-]+", "-", value.strip().strip("{}[]()\"' ")).strip("-.") if re.search("[^\\w.+-]", value) else value
+        parts.append(f"{key.strip().rpartition('.')[2]}={plain.strip()}")
     text = re.sub(r"[^A-Za-z0-9=,._-]+", "-", ",".join(parts)).strip("-.")
-    # two settings may end in the same word, and long names are cut: the hash keeps such runs apart
-    clash = len({part.partition("=")[0] for part in parts}) < len(parts) or len(text) > 60
+    # two settings may end in the same word, values may be lists or mappings, and long names are cut: the hash keeps such runs apart
+    several = any(mark in override for override in overrides for mark in "{}[]")
+    clash = len({part.partition("=")[0] for part in parts}) < len(parts) or len(text) > 60 or several
     return f"{text[:60]}-{hashlib.sha256(' '.join(overrides).encode()).hexdigest()[:6]}" if clash else text
 
 

@@ -17,13 +17,15 @@ SPACE = "▁"  # sentencepiece's sign for the beginning of a word
 
 
 def normalized(text: str, settings: Tokens) -> str:
-    """A transcript as it is learned and judged: composed characters (NFC), single blanks, and as the settings say."""
+    """A transcript as it is learned and judged: composed characters (NFC), single blanks, no dashes that stand
+    alone, and as the settings say."""
     text = unicodedata.normalize("NFC", text)
     if settings.remove:
         text = text.translate({ord(character): None for character in settings.remove})
     if settings.lowercase:
         text = text.lower()
-    return " ".join(text.split())
+    # nobody says a dash or an apostrophe that stands alone
+    return " ".join(word for word in text.split() if word.strip("-'\u2013\u2014\u2019"))
 
 
 @dataclass(frozen=True)

@@ -178,3 +178,12 @@ def test_a_run_of_an_earlier_version_goes_on(tmp_path):
     write_whole(folder.experiment, without.replace("train:\n", "train:\n  turbo: 3\n"))
     with pytest.raises(ConfigError, match=r"train.turbo: 3 there, null now(.|\n)*does not take(.|\n)*train.turbo: no such setting"):
         folder.claim(resolved)
+
+
+def test_names_of_runs_hold_no_braces_and_commas_of_values():
+    from pipelines.runs import name_of
+
+    assert name_of(["train.epochs=3", "model.width=64"]) == "epochs=3,width=64" and name_of(["x.y=-1"]) == "y=-1"
+    one, other = (name_of([f"train.learning_rate={{peak: {peak}, schedule: cosine}}"]) for peak in ("0.1", "0.2"))
+    assert one.startswith("learning_rate=peak-0.1-schedule-cosine") and one != other and "," not in one
+    assert name_of(["model.widths=[1, 2]"]) != name_of(["model.widths=[1-2]"])

@@ -116,3 +116,7 @@ def test_near_pairs_are_those_that_overlap():
     pairs, capped = near_pairs([tf.ragged.constant(rows[:3], dtype=tf.int64), tf.ragged.constant(rows[3:], dtype=tf.int64, ragged_rank=1)])
     assert [(one, other) for one, other, _ in pairs] == [(0, 1), (4, 5)] and not capped
     assert pairs[0][2] == pytest.approx(95 / 103)
+
+
+def test_english_with_no_is_not_spanish():
+    assert language("No u dont. call me") == "English" and language("No, nada") in ("other", "Spanish")

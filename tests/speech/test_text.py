@@ -14,6 +14,7 @@ TEXTS = ["one two three", "two two one", "three one two three", "zero"] * 20
 
 
 def test_normalised():
+    assert normalized("well-known -- it's - so", Tokens()) == "well-known it's so"
     assert normalized(" Cafe\u0301,  NO! ", Tokens(remove=",!")) == "café no" and normalized("No", Tokens(lowercase=False)) == "No"
 
 
