@@ -10,16 +10,16 @@ from typing import Any
 
 from nlp import tables
 from nlp.tables import split_files
-from pipelines.config.new import label_column
+from pipelines.config.new import Asked
 from pipelines.config.wording import listed
-from pipelines.data.divide import ALIASES
-from pipelines.data.tables import PARQUET
+from pipelines.data.columns import Facts, by_name, number_of, role_in, role_of
+from pipelines.data.dialect import ending, find_dialect, guessed_encoding
+from pipelines.data.frame import Frame, label_column, split_column
+from pipelines.data.tables import JSON_LINES, PARQUET, LeftOut
 from pipelines.data.walk import PassedOver, files_of, folders_in
 from pipelines.errors import DataError
 
-TEXTS = ("text", "sentence", "review", "content", "message", "body", "query", "utterance", "document", "comment", "tweet", "description")
-TITLES = ("title", "subject", "headline", "summary")
-LABELS = ("label", "labels", "class", "classes", "category", "categories", "target", "intent", "topic", "sentiment", "tags", "y")
+ROLES = ("text", "label", "split", "group")
 TEXT_FILES = (".txt", ".text")
 SEPARATORS = (";", "|", ",")
 SAMPLE = 2000  # texts whose lengths are measured
@@ -38,6 +38,8 @@ class Seen:
         settings: further settings of the data section, such as text_key and header.
         validation, test: the data's own splits, None where there are none.
         ascii: the share of letters in the sample that are plain Latin ones.
+        path: the table, where it lies in the folder that was named.
+        notes: what else was found, a line each.
     """
 
     source: str
@@ -48,32 +50,45 @@ class Seen:
     validation: str | None = None
     test: str | None = None
     ascii: float = 1.0
+    path: Path | None = None
+    notes: list[str] = field(default_factory=list)
 
 
-def look(path: Path) -> Seen:
+def look(path: Path, asked: Asked | None = None) -> Seen:
     """Raises DataError for anything but a table of texts and labels, a folder of tables, or a folder of class folders of .txt files."""
+    asked = asked or Asked()
     if path.is_dir():
-        if any(child.suffix.lower() in tables.SUFFIXES and role(child.stem) == "train" for child in path.iterdir()):
+        found = [child for child in sorted(path.iterdir()) if child.is_file() and ending(child) in tables.SUFFIXES]
+        if any(role_of(child.stem) == "train" for child in found):
             files = split_files(path)
-            train = next(file for name, file in files.items() if role(name) == "train")
-            seen = _table(train)
-            names = {role(name): name for name in files}
+            train = next(file for name, file in files.items() if role_of(name) == "train")
+            seen = _table(train, asked)
+            names = {role_of(name): name for name in files}
             seen.validation, seen.test = names.get("validation"), names.get("test")
             return seen
+        alone = [child for child in found if child.suffix.lower() != ".txt"] or [child for child in found if _holds_many(child)]
+        if len(alone) == 1 and not any(_text_files(child) for child in path.iterdir() if child.is_dir()):
+            seen = _table(alone[0], asked)
+            seen.path = alone[0]
+            return seen
         return _folder(path)
-    if path.suffix.lower() in tables.SUFFIXES:
-        return _table(path)
+    if ending(path) in tables.SUFFIXES:
+        return _table(path, asked)
     raise DataError(f"{path}: not understood; give a table ({listed(('.csv', '.tsv', '.jsonl', '.parquet'))}), a folder with train.csv and "
                     "test.csv, or a folder with a folder of .txt files per class")
 
 
-def role(name: str) -> str | None:
-    """"train", "validation" or "test" for a split of such a name (val, dev, testing, ...)."""
-    return next((part for part, names in ALIASES.items() if name.lower() in names), None)
+def _holds_many(path: Path) -> bool:
+    """Whether a .txt file is a table: many lines, of several fields or with fastText's labels."""
+    try:
+        how = find_dialect(path)
+    except DataError:
+        return False
+    return how.fasttext or (how.width > 1 and how.delimiter in ("\t", ";", "|", "::"))
 
 
 def _folder(path: Path) -> Seen:
-    splits = {role(folder.name): folder for folder in sorted(path.iterdir()) if folder.is_dir() and role(folder.name)}
+    splits = {role_of(folder.name): folder for folder in sorted(path.iterdir()) if folder.is_dir() and role_of(folder.name)}
     base = splits.get("train", path)
     files = {folder.name: _text_files(folder) for folder in folders_in(base, PassedOver())}
     files = {name: found for name, found in files.items() if found}
@@ -81,7 +96,7 @@ def _folder(path: Path) -> Seen:
         raise DataError(f"{path}: needs a folder of .txt files for each of two or more classes, or name a table (CSV) of texts and labels")
     every = [file for found in files.values() for file in found]
     some = every[:: max(1, len(every) // SAMPLE)]
-    encodings = {tables.guessed_encoding(file) for file in some if b"\0" in (content := file.read_bytes()) or not content.isascii()}
+    encodings = {guessed_encoding(file) for file in some if b"\0" in (content := file.read_bytes()) or not content.isascii()}
     encoding = next(iter(encodings)) if len(encodings) == 1 else None
     sample = [tables.text_of(file, encoding, lenient=True) for file in some]
     return Seen("folder", Counter({name: len(found) for name, found in files.items()}), len(every), _lengths(sample),
@@ -94,73 +109,84 @@ def _text_files(folder: Path) -> list[Path]:
     return files_of(folder, TEXT_FILES)
 
 
-def _table(path: Path) -> Seen:
-    named = True
-    encoding = tables.guessed_encoding(path) if path.suffix.lower() not in PARQUET else None
-    found = list(tables.records(path, named=True, encoding=encoding))
-    names, rows = found[0][1], [record for _, record in found[1:] if not isinstance(record, str)]
-    bad = [(line, record) for line, record in found[1:] if isinstance(record, str)]
+def _frame(path: Path) -> Frame:
+    """All rows, by the reader of the training."""
+    text = ending(path) not in (*PARQUET, *JSON_LINES)
+    encoding = guessed_encoding(path) if ending(path) not in PARQUET else None
+    header = not text or (how := find_dialect(path)).header or how.fasttext
+    found = tables.records(path, named=header, encoding=encoding)
+    _, names = next(found)
+    lost, rows = LeftOut(), []
+    for line, record in found:
+        if isinstance(record, str):
+            lost.add(f"{path}:{line}: {record}")
+        else:
+            rows.append(record)
     if not rows:
-        where = f" (line {bad[0][0]}: {bad[0][1]})" if bad else ""
+        where = f" (line {lost.reasons[0].removeprefix(f'{path}:')})" if lost.count else ""
         raise DataError(f"{path}: has no row that can be read{where}")
-    delimited = path.suffix.lower() in tables.DELIMITED
-    if delimited and not _is_header(names):
-        named, rows = False, [names, *rows]
-        names = [str(place) for place in range(len(names))]
-    columns: dict[str, list[Any]] = {name: [row[place] for row in rows] for place, name in enumerate(names)}
-    split = next((name for name, values in columns.items() if {role(str(value)) for value in set(map(str, values))} >= {"train"}
-                  and all(role(part) for part in set(map(str, values)))), None)
-    text = _text_columns(path, {name: values for name, values in columns.items() if name != split})
-    rest = {name: [value for value in values if tables.title(value) is not None]
-            for name, values in columns.items() if name not in (*text, split)}
-    label = label_column(path, rest, len(rows), named=LABELS, most=1 / 3, what="label")
-    keep = [place for place in range(len(rows)) if split is None or role(str(columns[split][place])) == "train"]
-    labels = [columns[label][place] for place in keep]
+    columns: dict[str, Sequence[Any]] = {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    return Frame(path, columns, header, {"encoding": encoding} if encoding else {}, lost)
+
+
+def _table(path: Path, asked: Asked) -> Seen:
+    frame = _frame(path)
+    columns, facts = frame.values, frame.facts
+    given = asked.roles(columns, path, ("split", "group"))
+    split, parts = split_column(columns, given.get("split"), path, asked)
+    group = given.get("group")
+    taken = [name for name in (split, group) if name]
+    marked = asked.several("label", columns, path)
+    text = asked.several("text", columns, path) or _text_columns(path, {name: one for name, one in facts.items()
+                                                                        if name not in (*taken, *(marked or ()))})
+    label = label_column(path, {name: one for name, one in facts.items() if name not in (*text, *taken)}, columns, most=1 / 3, what="label",
+                         asked=asked, roles=("label", "rating"))
+    train = [place for place in range(frame.rows) if split is None or role_in(parts, columns[split][place]) == "train"]
+    counts, many, separator = _labels(frame, label, train)
+    key = (lambda name: name) if frame.header else int
+    settings: dict[str, Any] = {"text_key": [key(name) for name in text] if len(text) > 1 else key(text[0]),
+                                "label_key": key(label) if isinstance(label, str) else [key(name) for name in label]}
+    settings |= {"split_key": key(split)} if split else {}
+    settings |= {"header": "no"} if not frame.header else {}
+    settings |= frame.settings | ({"labels": "many"} if many else {})
+    settings |= {"label_separator": separator} if separator and separator != ";" else {}
+    settings |= {"group_by": key(group)} if group else {}
+    unlabelled = isinstance(label, str) and not many and any(tables.title(columns[label][place]) is None for place in train)
+    if frame.lost.count or unlabelled:
+        settings["on_bad_example"] = "skip"
+    sample = [" ".join(str(columns[name][place]) for name in text) for place in train[:: max(1, len(train) // SAMPLE)]]
+    notes = [said] if (said := frame.passed_over()) else []
+    return Seen("table", counts, len(train), _lengths(sample), settings, parts.get("validation"), parts.get("test"), _ascii(sample),
+                notes=notes)
+
+
+def _labels(frame: Frame, label: str | list[str], train: list[int]) -> tuple[Counter[str], bool, str | None]:
+    """(label -> texts of train, whether a text may have several, what stands between them in one column)."""
+    if isinstance(label, list):
+        sets = [[name for name in label if number_of(frame.values[name][place]) == 1] for place in train]
+        return Counter(name for names in sets for name in names), any(len(names) != 1 for names in sets), None
+    labels = [frame.values[label][place] for place in train]
     separator = _separator(labels)
-    many = separator is not None or any(isinstance(value, (list, tuple)) for value in labels)
     counts: Counter[str] = Counter()
     for value in labels:
         parts = value if isinstance(value, (list, tuple)) else value.split(separator) if separator and isinstance(value, str) else [value]
         counts.update(one for one in map(tables.title, parts) if one is not None)
-    key = (lambda name: name) if named else int
-    settings: dict[str, Any] = {"text_key": [key(name) for name in text] if len(text) > 1 else key(text[0]), "label_key": key(label)}
-    if split:
-        settings["split_key"] = key(split)
-    if not named:
-        settings["header"] = "no"
-    if encoding:
-        settings["encoding"] = encoding
-    if many:
-        settings["labels"] = "many"
-        if separator and separator != ";":
-            settings["label_separator"] = separator
-    if bad or (not many and any(tables.title(value) is None for value in labels)):
-        settings["on_bad_example"] = "skip"
-    own = {role(str(value)): str(value) for value in set(columns[split])} if split else {}
-    sample = [" ".join(str(columns[name][place]) for name in text) for place in keep[:: max(1, len(keep) // SAMPLE)]]
-    return Seen("table", counts, len(keep), _lengths(sample), settings, own.get("validation"), own.get("test"), _ascii(sample))
+    return counts, separator is not None or any(isinstance(value, (list, tuple)) for value in labels), separator
 
 
-def _is_header(names: Sequence[str]) -> bool:
-    """Whether the first line names columns: a usual name is among them, or all are short single words that are no numbers."""
-    plain = [name.strip().lower() for name in names]
-    if any(name in (*TEXTS, *TITLES, *LABELS, "id", "split") for name in plain):
-        return True
-    return all(re.fullmatch(r"[a-z_][\w-]{0,30}", name) for name in plain) and len(set(plain)) == len(plain)
-
-
-def _text_columns(path: Path, columns: dict[str, list[Any]]) -> list[str]:
+def _text_columns(path: Path, facts: dict[str, Facts]) -> list[str]:
     """The column with the longest texts, and a title beside it."""
-    def length(values: list[Any]) -> float:
-        texts = [value for value in values[:SAMPLE] if isinstance(value, str)]
-        distinct = len(set(texts)) / max(1, len(texts))
-        return sum(map(len, texts)) / max(1, len(values[:SAMPLE])) * distinct
+    def length(one: Facts) -> float:
+        return one.length * (one.distinct / max(1, one.present)) * (one.present / max(1, one.rows)) if one.kind == "text" else 0.0
 
-    named = [name for name in columns if name.lower() in TEXTS and length(columns[name]) > 0]
-    best = named[0] if len(named) == 1 else max(columns, key=lambda name: length(columns[name]), default=None)
-    if best is None or length(columns[best]) < 3:
-        raise DataError(f"{path}: no column seems to hold texts; there are {listed(columns, 'and')}")
-    title = next((name for name in columns if name.lower() in TITLES and name != best), None)
+    longest = max((length(one) for one in facts.values()), default=0.0)
+    if longest < 3:
+        raise DataError(f"{path}: no column seems to hold texts; there are {listed(facts, 'and')}. Name it with --text")
+    # what is called a text is one where it is not much shorter than the longest: a column `text` with codes is none
+    best = by_name([name for name, one in facts.items() if length(one) > 0.2 * longest], ["text"]).get("text") or max(
+        facts, key=lambda name: length(facts[name]))
+    title = by_name([name for name, one in facts.items() if name != best and one.kind == "text" and one.words > 1.2
+                     and one.distinct > 0.3 * one.present], ["title"]).get("title")
     return [title, best] if title else [best]
 
 

@@ -5,18 +5,22 @@ The choices are starting points that train in reasonable time on two cores; each
 
 from pathlib import Path
 
+from nlp.look import ROLES as ROLES
 from nlp.look import Seen, look
-from pipelines.config.new import Draft, Entry, section
+from pipelines.config.new import Asked, Draft, Entry, section
+from pipelines.data.frame import COMMENTS
 from pipelines.errors import DataError
 
+TASKS = ("classification",)
 _UNEVEN = 5.0  # largest class over smallest from which the loss weighs classes
 _FEWEST = 10  # texts without which there is nothing to divide
 _SHORT = 40  # words of a usual text up to which character n-grams are worth their time
 
 
-def draft(path: Path) -> Draft:
+def draft(path: Path, asked: Asked) -> Draft:
     """Looks at a table or folder of texts. Raises DataError for what it does not understand."""
-    seen = look(path)
+    seen = look(path, asked)
+    path = seen.path or path
     if seen.texts < _FEWEST:
         raise DataError(f"{path}: {seen.texts} texts are too few to train on and to judge by; give {_FEWEST} or more")
     many = seen.settings.get("labels") == "many"
@@ -34,13 +38,12 @@ def _found(seen: Seen) -> tuple[str, ...]:
     fewest, most = min(seen.counts.values()), max(seen.counts.values())
     each = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
     return (f"Found: {seen.texts:,} training texts of {seen.words[0]:,} words (median; the longest of a sample {seen.words[1]:,}); "
-            f"{each} a class: {shown}.",)
+            f"{each} a class: {shown}.", *seen.notes)
 
 
 def _data(seen: Seen, path: Path) -> list[Entry]:
-    comments = {"on_bad_example": "some rows cannot be used: `quartet check` lists them", "labels": "several in a text",
-                "encoding": "guessed: see that accents come out right",
-                "header": "columns by position, from 0"}
+    comments = {**COMMENTS, "labels": "several in a text", "header": "columns by position, from 0",
+                "group_by": "all texts of one stay on one side of the splits"}
     entries: list[Entry] = [("source", seen.source, ""), ("path", str(path), "" if path.is_absolute() else "from the current directory")]
     entries += [(key, value, comments.get(key, "")) for key, value in seen.settings.items()]
     own = seen.validation, seen.test

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 from nlp import tables
 from nlp.settings import TextData, text_keys
 from pipelines.config.wording import listed
+from pipelines.data.dialect import ending, mark_of
 from pipelines.errors import DataError
 from pipelines.regular import other_kind
 from pipelines.task import Read
@@ -33,14 +34,14 @@ def read_texts(inputs: list[str], data: TextData) -> Iterator[Read]:
         if given == "-":
             yield from _lines(sys.stdin.buffer, "-", data.encoding)
         elif _there(path):
-            if path.suffix.lower() in tables.SUFFIXES and path.suffix.lower() != ".txt":
+            if ending(path) in tables.SUFFIXES and ending(path) != ".txt":
                 yield from _table(path, data)
             else:
                 with path.open("rb") as file:
                     yield from _lines(file, str(path), data.encoding)
         elif (kind := other_kind(path)) and kind != "a folder":
             yield given, DataError(f"is {kind}; only regular files are read, and - is standard input")
-        elif path.suffix.lower() in tables.SUFFIXES and " " not in given:
+        elif ending(path) in tables.SUFFIXES and " " not in given:
             yield given, FileNotFoundError(2, "No such file", given)
         else:
             yield _text(given, given)
@@ -63,7 +64,7 @@ def _text(text: str, place: str) -> Read:
 def _lines(file: BinaryIO, name: str, encoding: str | None) -> Iterator[Read]:
     """A text a line, each as soon as it is there."""
     first = file.readline()
-    mark = tables.mark_of(first)
+    mark = mark_of(first)
     wide = mark if mark and mark != "utf-8-sig" else encoding if encoding and tables.is_wide(encoding) and b"\0" in first else None
     if wide:  # lines of such files cannot be told from their bytes
         try:
@@ -114,7 +115,7 @@ def _table(path: Path, data: TextData) -> Iterator[Read]:
         return next(found)[1], found
 
     names, found = opened(named)
-    delimited = path.suffix.lower() in tables.DELIMITED
+    delimited = ending(path) in tables.DELIMITED
     if named and data.header == "auto" and delimited and len(names) == 1 and names[0] not in ("text", *keys):
         names, found = opened(named=False)  # the one column's first line is a text like the others
     places = []

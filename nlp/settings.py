@@ -4,13 +4,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pipelines.config.schema import ClassificationLoss, Data, Evaluate, Experiment, Section, Share, setting
+from pipelines.config.schema import ClassificationLoss, Evaluate, Experiment, Section, Share, TableData, setting
 
 Count = Annotated[int, Field(ge=1)]
 Column = str | Annotated[int, Field(ge=0)]
 
 
-class TextData(Data):
+class TextData(TableData):
     """Where texts and labels come from."""
 
     source: Literal["quick", "tfds", "table", "folder"] = setting(
@@ -22,16 +22,16 @@ class TextData(Data):
     text_key: Column | Annotated[list[Column], Field(min_length=1)] = setting(
         "text", "tfds feature or column with the text: a name, a position from 0, or a list of them, joined in that order")
     join: str = setting(" ", "what stands between the joined texts")
-    label_key: Column = setting("label", "tfds feature or column with the label: a name or a position from 0")
-    split_key: Column | None = setting(None, "table: column that says train, validation or test")
+    label_key: Column | Annotated[list[Column], Field(min_length=2)] = setting(
+        "label", "tfds feature or column with the label: a name or a position from 0; a list of columns that hold 1 for a label that a "
+        "text has, else 0 (with labels: one, one of them in each row)")
+    split_key: Column | None = setting(  # type: ignore[assignment]
+        None, "table: column that says train, validation or test; or with numbers of folds, where data.test and data.validation name the "
+        "folds that are held out")
     labels: Literal["one", "many"] = setting("one", "labels of a text: one, or many (none, one or several)")
     label_separator: str = setting(";", "labels: many in one text column: what stands between them", min_length=1)
     header: Literal["auto", "yes", "no"] = setting(
         "auto", "table: whether the first line of a CSV or TSV names the columns; auto: where columns are asked for by name")
-    delimiter: str | None = setting(None, "table: what separates fields; default: found among comma, semicolon, tab and |", min_length=1,
-                                    max_length=1)
-    encoding: str | None = setting(
-        None, "table, folder: such as utf-8, cp1252 or shift_jis; default: by byte order mark, else UTF-8")
     longest: int = setting(1_000_000, "a longer text in training data is a bad example: mostly a quotation mark that is not closed",
                            unit="characters", ge=1)
 
@@ -179,6 +179,8 @@ class TextClassification(Experiment):
             found.append(("data.path", f"source: {data.source} needs a path"))
         if data.source == "tfds" and not all(isinstance(key, str) for key in (*text_keys(data), data.label_key)):
             found.append(("data.text_key", "source: tfds has features by name, not by position"))
+        if isinstance(data.label_key, list) and data.source != "table":
+            found.append(("data.label_key", "several columns that hold 1 or 0 are for source: table"))
         characters = self.tokens.characters if isinstance(self.tokens, Hashed) else None
         if characters and characters[0] > characters[1]:
             found.append(("tokens.characters", f"{characters} is not [shortest, longest]"))

@@ -17,11 +17,12 @@ from nlp import quick, tables
 from nlp.settings import Reject, TextData, text_keys
 from pipelines.config.wording import show
 from pipelines.data import folders
+from pipelines.data.columns import number_of
 from pipelines.data.files import TensorSource
 from pipelines.data.fingerprint import of_files
 from pipelines.data.records import tfds_source
 from pipelines.data.source import Source, Tensors
-from pipelines.data.tables import class_names
+from pipelines.data.tables import class_names, one_hot, split_names
 from pipelines.data.tfds import features, prepared
 from pipelines.errors import DataError
 
@@ -290,23 +291,30 @@ def _table(data: TextData, beside: str | None) -> Read:
 def _rows(path: Path, data: TextData, labelled: bool = True) -> tuple[Rows, list[str] | None]:
     """The rows of a table, and of each its split where a column tells it; the label's column is not asked for where none is needed."""
     keys = text_keys(data)
-    wanted = [*keys, *([data.label_key] if labelled else [])]
-    names = ["data.text_key"] * len(keys) + ["data.label_key"] * labelled
+    marks = data.label_key if isinstance(data.label_key, list) else [data.label_key]
+    wanted = [*keys, *(marks if labelled else [])]
+    names = ["data.text_key"] * len(keys) + ["data.label_key"] * (len(wanted) - len(keys))
     for key, setting in ((data.split_key, "data.split_key"), (data.group_by, "data.group_by")):
         if key is not None:
             wanted.append(key)
             names.append(setting)
     table = tables.read(path, wanted, settings=names, header=data.header, delimiter=data.delimiter, encoding=data.encoding,
-                        lenient=data.on_bad_example == "skip")
+                        lenient=data.on_bad_example == "skip", names=data.columns)
     columns = table.values
     texts: list[Any] = columns[0]
     if len(keys) > 1:
         texts = [None if all(part is None for part in parts) else data.join.join("" if part is None else str(part) for part in parts)
                  for parts in zip(*columns[:len(keys)])]
     rest = columns[len(keys):]
-    stored = rest.pop(0) if labelled else [None] * len(texts)
-    labels = [_several(value, data) if data.labels == "many" else tables.title(value) for value in stored]
-    splits = [tables.title(value) or "" for value in rest.pop(0)] if data.split_key is not None else None
+    labels: list[Any]
+    if labelled and isinstance(data.label_key, list):
+        stored = {table.columns[key] if isinstance(key, int) else key: rest.pop(0) for key in marks}
+        labels = [tuple(name for name, value in zip(stored, values) if number_of(value) == 1) for values in zip(*stored.values())]
+        labels = labels if data.labels == "many" else one_hot(stored, table.place)
+    else:
+        values = rest.pop(0) if labelled else [None] * len(texts)
+        labels = [_several(value, data) if data.labels == "many" else tables.title(value) for value in values]
+    splits = split_names([tables.title(value) or "" for value in rest.pop(0)], data) if data.split_key is not None else None
     groups = [tables.title(value) or "" for value in rest.pop(0)] if data.group_by is not None else None
     settings = f"{wanted} {data.join!r} {data.header} {data.delimiter} {data.encoding} {data.labels}"
     digest = hashlib.sha256(f"{of_files([path], path.parent, whole=True)} {settings}".encode()).hexdigest()[:16]

@@ -11,24 +11,18 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from nlp.settings import Column
 from pipelines.config.wording import did_you_mean, listed, show
+from pipelines.data.dialect import FASTTEXT, TABS, content_of, ending, find_delimiter, labelled, mark_of
+from pipelines.data.dialect import TEXT as DELIMITED
 from pipelines.data.divide import ALIASES
-from pipelines.data.tables import DELIMITERS, JSON_LINES, PARQUET
+from pipelines.data.tables import JSON_LINES, PARQUET, SUFFIXES
 from pipelines.errors import DataError
 from pipelines.regular import check_regular
-
-DELIMITED = (*DELIMITERS, ".txt")
-SUFFIXES = (*DELIMITED, *JSON_LINES, *PARQUET)
-CANDIDATES = (",", "\t", ";", "|")
-SAMPLE = 50  # records by which the delimiter is found
-SPARSE = 0.2  # share of zero bytes from which a text is UTF-16, and of bytes beyond ASCII up to which it is in Latin letters
-LOOKED_AT = 1_000_000  # bytes in which letters are counted
-MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"), (codecs.BOM_UTF16_LE, "utf-16"),
-         (codecs.BOM_UTF16_BE, "utf-16"))
 
 
 @dataclass
@@ -57,7 +51,7 @@ class Table:
 
 
 def read(path: Path, wanted: Sequence[Column], *, settings: Sequence[str] = (), header: str = "auto", delimiter: str | None = None,
-         encoding: str | None = None, lenient: bool = False) -> Table:
+         encoding: str | None = None, lenient: bool = False, names: Sequence[str] | None = None) -> Table:
     """The wanted columns of every row.
 
     Args:
@@ -67,17 +61,19 @@ def read(path: Path, wanted: Sequence[Column], *, settings: Sequence[str] = (), 
         header: "yes", "no", or "auto": there is a header where a column is asked for by name.
         delimiter, encoding: None to find them.
         lenient: bytes that do not fit the encoding make a bad row, not an error.
+        names: of the columns of a CSV or TSV file that has no header row.
 
     Raises:
         DataError: no such file or column, an encoding that does not fit (with the line), or nothing in it.
     """
     asked = list(settings) or ["data"] * len(wanted)
     table = Table(path)
-    found = iter(records(path, named=header == "yes" or (header == "auto" and (not wanted or any(isinstance(key, str) for key in wanted))),
+    by_name = not wanted or any(isinstance(key, str) for key in wanted)
+    found = iter(records(path, named=names is None and (header == "yes" or (header == "auto" and by_name)),
                          delimiter=delimiter, encoding=encoding, lenient=lenient))
-    _, names = next(found)
-    table.columns = list(names)
-    places = [_place(path, names, key, setting) for key, setting in zip(wanted, asked)]
+    _, first = next(found)
+    table.columns = list(names if names and len(names) == len(first) else first)
+    places = [_place(path, table.columns, key, setting) for key, setting in zip(wanted, asked)]
     table.values = [[] for _ in wanted]
     for line, record in found:
         if isinstance(record, str):
@@ -94,7 +90,7 @@ def read(path: Path, wanted: Sequence[Column], *, settings: Sequence[str] = (), 
 def records(path: Path, *, named: bool, delimiter: str | None = None, encoding: str | None = None,
             lenient: bool = False) -> Iterator[tuple[int, Any]]:
     """(0, names of the columns) first, then (line, list of fields) of each row; for a bad row (line, what is wrong with it, as text)."""
-    suffix = path.suffix.lower()
+    suffix = ending(path)
     if not path.is_file():
         check_regular(path)
         raise DataError(f"{path} does not exist")
@@ -103,25 +99,14 @@ def records(path: Path, *, named: bool, delimiter: str | None = None, encoding: 
     elif suffix in JSON_LINES:
         yield from _json(path, text_of(path, encoding, lenient))
     elif suffix in DELIMITED:
-        yield from _delimited(path, text_of(path, encoding, lenient), named, delimiter or ("\t" if suffix in (".tsv", ".tab") else None))
+        yield from _delimited(path, text_of(path, encoding, lenient), named, delimiter or ("\t" if suffix in TABS else None))
     else:
-        raise DataError(f"{path}: a table is .csv, .tsv, .jsonl or .parquet, not {suffix or 'a file without ending'}")
-
-
-def mark_of(content: bytes) -> str | None:
-    """The encoding that a byte order mark at the beginning tells."""
-    return next((name for mark, name in MARKS if content.startswith(mark)), None)
+        raise DataError(f"{path}: a table is .csv, .tsv, .jsonl or .parquet, not {path.suffix or 'a file without ending'}")
 
 
 def is_wide(encoding: str) -> bool:
     """Whether its characters are of two or four bytes each, so that a line's end is no byte of its own."""
     return codecs.lookup(encoding).name.startswith(("utf-16", "utf-32"))
-
-
-def content_of(path: Path) -> bytes:
-    """The bytes of a regular file. Raises DataError for a pipe or device, OSError as usual."""
-    check_regular(path)
-    return path.read_bytes()
 
 
 def is_utf8(path: Path) -> bool:
@@ -156,32 +141,6 @@ def text_of(path: Path, encoding: str | None, lenient: bool = False) -> str:
         raise DataError(f"{path}:{line}: byte {content[error.start]:#04x} is not {name.upper()}; {hint}") from None
 
 
-def guessed_encoding(path: Path) -> str | None:
-    """What a text file without byte order mark seems to be in: None for UTF-8, which Python expects anyway.
-
-    Raises:
-        DataError: it is not UTF-8, and nothing speaks for another one.
-    """
-    content = content_of(path)
-    if mark_of(content):
-        return None
-    start = content[:4096]
-    if start.count(0) > SPARSE * len(start):
-        return "utf-16-le" if start[1::2].count(0) >= start[::2].count(0) else "utf-16-be"
-    if is_utf8(path):
-        return None
-    high = sum(byte >= 0x80 for byte in content[:LOOKED_AT])
-    plain = sum(byte < 0x80 and chr(byte).isalpha() for byte in content[:LOOKED_AT])
-    if high < SPARSE * (high + plain):  # accents among plain letters; in other scripts most letters are such bytes
-        try:
-            content.decode("cp1252")
-            return "cp1252"
-        except UnicodeDecodeError:
-            pass
-    text_of(path, None)
-    return None
-
-
 def title(value: Any) -> str | None:
     """A label as text, None for none: whole floats lose their point."""
     if value is None or value != value or (isinstance(value, str) and not value.strip()):
@@ -189,26 +148,6 @@ def title(value: Any) -> str | None:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value.decode("utf-8", "replace").strip() if isinstance(value, bytes) else str(value).strip()
-
-
-def find_delimiter(text: str) -> str:
-    """The delimiter that gives the first records the same number of fields, more than one; a comma where none does."""
-    best, score = ",", 0.0
-    for candidate in CANDIDATES:
-        widths = []
-        try:
-            for record in csv.reader(io.StringIO(text[:200_000], newline=""), delimiter=candidate):
-                if record:
-                    widths.append(len(record))
-                if len(widths) >= SAMPLE:
-                    break
-        except csv.Error:
-            continue
-        if widths and widths[0] > 1:
-            even = widths.count(widths[0]) / len(widths)
-            if even > score:
-                best, score = candidate, even
-    return best
 
 
 def split_files(folder: Path, beside: str | None = None) -> dict[str, Path]:
@@ -231,8 +170,15 @@ def _delimited(path: Path, text: str, named: bool, delimiter: str | None) -> Ite
     if not text.strip():
         raise DataError(f"{path} is empty")
     csv.field_size_limit(sys.maxsize)  # a long text is judged by data.longest, not by the csv module
+    if not delimiter and labelled(text):
+        yield from _fasttext(text)
+        return
+    delimiter = delimiter or find_delimiter(text)
+    lines = io.StringIO(text, newline="")
+    found = _unfolded(list(lines), delimiter) if len(delimiter) == 1 else (
+        (number, line.rstrip("\r\n").split(delimiter)) for number, line in enumerate(lines, 1) if line.strip())
     width, first = None, True
-    for line, record in _unfolded(list(io.StringIO(text, newline="")), delimiter or find_delimiter(text)):
+    for line, record in found:
         if isinstance(record, str):
             if first:
                 raise DataError(f"{path}:{line}: {record}")
@@ -248,6 +194,19 @@ def _delimited(path: Path, text: str, named: bool, delimiter: str | None) -> Ite
                          + ("; a text with the delimiter in it needs quotation marks" if len(record) > (width or 0) else ""))
         else:
             yield line, record if all(map(_fits, record)) else "bytes that do not fit the encoding (data.encoding)"
+
+
+def _fasttext(text: str) -> Iterator[tuple[int, Any]]:
+    """Lines such as `__label__spam free prize`, with the columns label (a list where a line has several) and text."""
+    yield 0, ["label", "text"]
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split()
+        labels = list(takewhile(lambda word: word.startswith(FASTTEXT), words))
+        if not words:
+            continue
+        names = [word.removeprefix(FASTTEXT).strip(",") for word in labels]
+        rest = re.sub(rf"^\s*({FASTTEXT}\S*[\s,]*)*", "", line).strip()
+        yield number, [names[0] if len(names) == 1 else names or None, rest]
 
 
 def _unfolded(lines: list[str], delimiter: str) -> Iterator[tuple[int, Any]]:

@@ -149,8 +149,6 @@ def _times(log: Log, data: InteractionData) -> list[Finding]:
                     "the same user: the order of the rows decides between them",
                 )
             )
-    if 1e11 < float(np.median(times)) < 1e14:
-        found.append(Finding("warning", "times look like milliseconds, not seconds: dates in the report will be wrong, results will not"))
     return found
 
 

@@ -1,101 +1,101 @@
-"""A recommendation experiment for somebody's interactions: columns, protocol and task chosen from what is there. Imports no TensorFlow."""
+"""A recommendation experiment for somebody's interactions: columns, protocol and task chosen from what is there. Imports no TensorFlow.
+
+A rating is predicted (ranking); clicks and visits without one make lists: the next item where there are times (sequential), items for a
+user where there are none (retrieval).
+"""
 
 from pathlib import Path
 
-import pyarrow as pa
-
-from pipelines.config.dump import inline
-from pipelines.config.new import Draft
-from pipelines.data.tables import read_table
+from pipelines.config.new import Asked, Draft, Entry, section
+from pipelines.data.frame import COMMENTS
+from pipelines.data.tables import is_table
 from pipelines.errors import DataError
-from recsys.reading import times_of
+from recsys.look import ROLES as ROLES
+from recsys.look import Seen, look
 
-USERS = ("user", "user_id", "userid", "uid", "customer", "customer_id", "visitor_id", "visitorid", "session", "session_id", "reviewerid")
-ITEMS = (
-    "item",
-    "item_id",
-    "itemid",
-    "iid",
-    "movie",
-    "movie_id",
-    "movieid",
-    "product",
-    "product_id",
-    "productid",
-    "asin",
-    "article_id",
-    "song_id",
-    "book_id",
-    "isbn",
-    "sku",
-)
-TIMES = ("timestamp", "time", "date", "datetime", "ts", "created_at", "t_dat", "event_time", "unixreviewtime")
-RATINGS = ("rating", "ratings", "score", "stars", "user_rating", "overall", "weight", "count")
-CLICKS = ("click", "clicked", "clicks", "is_click", "label", "target", "converted")
-TITLES = ("title", "name", "movie_title", "item_title", "product_name")
-MOST = 30  # values of a text column that is taken as a category
+TASKS = ("sequential", "retrieval", "ranking", "lists")
 
 
-def draft(path: Path) -> Draft:
+def draft(path: Path, asked: Asked) -> Draft:
     """Looks at a table of interactions, or at a folder with one table of them. Raises DataError for what it does not understand."""
     path = _table(path)
-    table = read_table(path)
-    names = table.column_names
-    user, item = _named(names, USERS), _named(names, ITEMS)
-    click, rating, time = _named(names, CLICKS), _named(names, RATINGS), _named(names, TIMES)
-    if click is not None and not _binary(table[click]):
-        click = None
-    if item is None and click is None:
-        raise DataError(
-            f"{path}: no column is called like an item ({', '.join(ITEMS[:6])}, ...), nor like a click ({', '.join(CLICKS[:3])}, "
-            f"...); it has {', '.join(names)}. Rename a column, or write the experiment by hand from configs/recsys/table.yaml"
-        )
-    if user is None and click is None:
-        raise DataError(
-            f"{path}: no column is called like a user ({', '.join(USERS[:5])}, ...); it has {', '.join(names)}. Rename a column, or "
-            "write the experiment by hand from configs/recsys/table.yaml"
-        )
-    title = _named(names, TITLES)
-    used = {user, item, click, rating, time, title}
-    numbers = [name for name in names if name not in used and _is_number(table[name])]
-    categories = [name for name in names if name not in used and not _is_number(table[name]) and _few(table[name])]
-    found = [f"Found: {table.num_rows:,} rows; columns {', '.join(names)}."]
-    for what, name in (("users", user), ("items", item)):
+    seen = look(path, asked)
+    task = _task(seen, asked)
+    if task != "ranking" and (seen.user is None or seen.item is None):
+        raise DataError(f"{path}: lists need users and items; name their columns with --user and --item")
+    if task == "ranking" and seen.rating is None and seen.click is None:
+        raise DataError(f"{path}: ranking needs a rating or a click; name its column with --rating")
+    sections = [f"task: recsys.{task}".ljust(30) + f"# {_why(task, seen)}", section("data", _data(path, seen, task))]
+    body = {"ranking": _ranking, "sequential": _sequential, "retrieval": _retrieval}[task](seen)
+    compared = "" if task == "ranking" else "popularity, item kNN and EASE on the same test"
+    return Draft(f"Recommendation from {path.name}.", tuple(_found(seen)), "\n".join([*sections, *body]), compared)
+
+
+def _task(seen: Seen, asked: Asked) -> str:
+    lists = "sequential" if seen.time else "retrieval"
+    if asked.task is not None:
+        return lists if asked.task == "lists" else asked.task
+    return "ranking" if seen.rating or seen.click else lists
+
+
+def _why(task: str, seen: Seen) -> str:
+    if task == "ranking":
+        return "what the rating will be; --task lists: which items for a user" if seen.rating else "whether there will be a click"
+    if task == "sequential":
+        return "which item next; recsys.retrieval: which items for a user"
+    return "which items for a user" + ("" if seen.time else "; without times there is no next one")
+
+
+def _found(seen: Seen) -> list[str]:
+    frame = seen.frame
+    lines = [f"Found: {frame.rows:,} rows; columns {', '.join(frame.names)}." if frame.header else
+             f"Found: {frame.rows:,} rows of {len(frame.names)} columns, which the file does not name."]
+    for what, name in (("users", seen.user), ("items", seen.item)):
         if name:
-            found.append(f"{len(table[name].unique()):,} {what} in column {name}.")
-    if time is not None and times_of(table[time])[1]:
-        found.append(f"Column {time} is not taken as the time: {len(times_of(table[time])[1]):,} of its values are none.")
-        time = None
-    lines = (
-        _ranking(path, user, item, click, time, numbers, categories) if click else _lists(path, user, item, rating, time, title, categories)
-    )
-    return Draft(f"Recommendation from {path.name}.", tuple(found), "\n".join(lines))
+            lines.append(f"{frame.facts[name].distinct:,} {what} in column {seen.called(name)}.")
+    return [*lines, *seen.notes]
 
 
-def _lists(
-    path: Path, user: str | None, item: str | None, rating: str | None, time: str | None, title: str | None, categories: list[str]
-) -> list[str]:
-    lines = [
-        "task: recsys.sequential       # which item next; recsys.retrieval: which items for a user; recsys.ranking: how much",
-        "data:",
-        "  source: table",
-        f"  path: {inline(str(path))}",
-        f"  user_key: {inline(user)}",
-        f"  item_key: {inline(item)}",
-    ]
-    if time:
-        lines.append(f"  time_key: {inline(time)}")
-    else:
-        lines.append("  # no column of times was found: the order of the rows counts as the order of the events (data.time_key)")
-    if rating:
-        lines += [
-            f"  rating_key: {inline(rating)}",
-            "  positive_from: null         # ratings from this value on count as positive; null: all",
-        ]
-    if title:
-        lines.append(f"  title_key: {inline(title)}")
-    lines += [
-        "  protocol: leave_last_out    # each user's last event is test; or time, random",
+def _data(path: Path, seen: Seen, task: str) -> list[Entry]:
+    keys, names = seen.keys, seen.columns
+    entries: list[Entry] = [("source", "table", ""), ("path", str(path), "" if path.is_absolute() else "from the current directory")]
+    read = {**seen.frame.settings, **({"columns": names} if names else {})}
+    entries += [(key, value, COMMENTS.get(key, "")) for key, value in read.items()]
+    entries += [("user_key", keys.get("user"), ""), ("item_key", keys.get("item"), "")]
+    if seen.time:
+        entries.append(("time_key", keys["time"], ""))
+        entries += [("time_format", seen.time_format, seen.time_comment)] if seen.time_format else []
+    rating = keys.get("rating") or keys.get("click")
+    if task == "ranking":
+        entries.append(("rating_key", rating, ""))
+        entries += [(key, value, "") for key, value in (("numbers", seen.numbers), ("categories", seen.categories)) if value]
+    elif seen.rating:
+        entries += [("rating_key", rating, ""),
+                    ("positive_from", seen.middle, "lower ratings are no sign of liking and are left out; null: all count")]
+        entries += [("title_key", keys["title"], "")] if seen.title else []
+    elif seen.title:
+        entries.append(("title_key", keys["title"], ""))
+    if seen.frame.lost.count or seen.unread:
+        entries.append(("on_bad_example", "skip", COMMENTS["on_bad_example"]))
+    return entries + _division(seen, task)
+
+
+def _division(seen: Seen, task: str) -> list[Entry]:
+    if seen.split:
+        return [("split_key", seen.keys["split"], "the data's own division"),
+                ("validation", seen.parts.get("validation") or 0.1, "" if seen.parts.get("validation") else "share of train"),
+                ("test", seen.parts.get("test"), "judged once, at the end")]
+    if task == "sequential":
+        return [("protocol", "leave_last_out", "each user's last event is test; or time, random")]
+    how = ("time", "the latest events are test") if seen.time and task == "ranking" and seen.click else (
+        "random", "a random share; or time, leave_last_out") if not (seen.time and task == "retrieval") else (
+        "leave_last_out", "each user's last event is test; or time, random")
+    shares: list[Entry] = [("validation", 0.1, "share of all"), ("test", 0.1, "share of all; judged once, at the end")]
+    return [("protocol", *how), *(shares if how[0] != "leave_last_out" else [])]
+
+
+def _sequential(seen: Seen) -> list[str]:
+    return [
         "model:",
         "  name: gru                   # or sasrec",
         "  length: 100                 # latest items of a history that count",
@@ -110,65 +110,58 @@ def _lists(
         "  learning_rate: {peak: 0.003, schedule: cosine, warmup: 0.05}",
         "  early_stopping: {patience: 4}",
     ]
-    return lines
 
 
-def _ranking(
-    path: Path,
-    user: str | None,
-    item: str | None,
-    click: str,
-    time: str | None,
-    numbers: list[str],
-    categories: list[str],
-) -> list[str]:
+def _retrieval(seen: Seen) -> list[str]:
     return [
-        "task: recsys.ranking",
-        "data:",
-        "  source: table",
-        f"  path: {inline(str(path))}",
-        f"  user_key: {inline(user)}",
-        f"  item_key: {inline(item)}",
-        f"  rating_key: {inline(click)}",
-        *([f"  time_key: {inline(time)}"] if time else []),
-        f"  numbers: {inline(numbers)}",
-        f"  categories: {inline(categories)}",
-        f"  protocol: {'time' if time else 'random'}{'               # the latest events are test' if time else ''}",
-        "  validation: 0.1",
-        "  test: 0.1",
+        "model:",
+        "  name: towers",
+        "  width: 64",
+        "  history: 20                 # latest items of a user that count",
+        "  dropout: 0.3",
+        "train:",
+        "  epochs: 12",
+        "  batch_size: 1024",
+        "  optimizer: {name: adamw, weight_decay: 0.01}",
+        "  learning_rate: {peak: 0.01, schedule: cosine, warmup: 0.05}",
+    ]
+
+
+def _ranking(seen: Seen) -> list[str]:
+    if seen.click and not seen.rating:
+        return [
+            "model:",
+            "  name: dcn                   # or dlrm",
+            "  width: 16",
+            "loss: {name: click}",
+            "train:",
+            "  epochs: 3",
+            "  batch_size: 1024",
+            "  optimizer: {name: adamw, weight_decay: 0.01}",
+            "  learning_rate: {peak: 0.001, schedule: cosine}",
+        ]
+    return [
         "model:",
         "  name: dcn                   # or dlrm",
         "  width: 16",
-        "loss: {name: click}",
+        "  history: 32                 # earlier ratings of the user that count",
+        "  dropout: 0.2",
+        "loss: {name: rating}",
         "train:",
         "  epochs: 3",
-        "  batch_size: 1024",
+        "  batch_size: 512",
         "  optimizer: {name: adamw, weight_decay: 0.01}",
-        "  learning_rate: {peak: 0.001, schedule: cosine}",
+        "  learning_rate: {peak: 0.003, schedule: cosine}",
     ]
 
 
 def _table(path: Path) -> Path:
     if path.is_file():
         return path
-    tables = sorted(file for file in path.iterdir() if file.suffix.lower() in (".csv", ".tsv", ".jsonl", ".parquet"))
+    tables = [file for file in sorted(path.iterdir()) if is_table(file) and not file.name.startswith(".")]
+    usual = [file for file in tables if any(word in file.name.lower() for word in ("rating", "interaction", "event", "u.data"))]
+    tables = usual if len(usual) == 1 else tables
     if len(tables) != 1:
-        raise DataError(f"{path}: holds {len(tables)} tables (.csv, .tsv, .jsonl, .parquet); name the one with the interactions")
+        raise DataError(f"{path}: holds {len(tables)} tables ({', '.join(file.name for file in tables[:6])}); name the one with the "
+                        "interactions" if tables else f"{path}: holds no table (.csv, .tsv, .dat, .jsonl, .parquet)")
     return tables[0]
-
-
-def _named(names: list[str], usual: tuple[str, ...]) -> str | None:
-    plain = {name.lower().replace(" ", "_").replace("-", "_"): name for name in reversed(names)}
-    return next((plain[name] for name in usual if name in plain), None)
-
-
-def _is_number(values: pa.ChunkedArray) -> bool:
-    return pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
-
-
-def _binary(values: pa.ChunkedArray) -> bool:
-    return set(values.unique().to_pylist()) <= {0, 1}
-
-
-def _few(values: pa.ChunkedArray) -> bool:
-    return pa.types.is_string(values.type) and len(values.unique()) <= MOST

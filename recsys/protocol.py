@@ -185,15 +185,24 @@ def _at_random(log: Log, shares: tuple[tuple[int, float], ...], seed: int, once:
 def _own(log: Log, data: InteractionData) -> tuple[np.ndarray, list[str]]:
     assert log.parts is not None
     parts = np.full(len(log), -1, np.int8)
-    for number, name in enumerate(NAMES):
-        parts[np.isin(np.char.lower(log.parts.astype(str)), ALIASES[name])] = number
+    stored = np.char.lower(log.parts.astype(str))
+    for number, (name, own) in enumerate(zip(NAMES, ("train", data.validation, data.test))):
+        usual = [alias for alias in ALIASES[name] if alias not in (str(data.validation), str(data.test)) or alias == own]
+        parts[np.isin(stored, [*usual, *([own.lower()] if isinstance(own, str) else [])])] = number
     unknown = np.flatnonzero(parts < 0)
     if len(unknown):
         raise DataError(
             f"{log.name(int(unknown[0]))}: {str(log.parts[unknown[0]])!r} in column {data.split_key} (data.split_key) is none of "
-            "train, validation and test"
+            "train, validation and test, nor named by data.test or data.validation"
         )
-    return parts, [f"Protocol: the data's own splits, column {data.split_key}"]
+    said = f"Protocol: the data's own splits, column {data.split_key}"
+    share = data.validation if isinstance(data.validation, float) else 0.1 if data.validation == "validation" else 0.0
+    train = np.flatnonzero(parts == TRAIN)
+    count = round(share * len(train))
+    if count and not np.any(parts == VALIDATION):
+        parts[train[np.argsort(draws(len(train), data.split_seed, "events"), kind="stable")[:count]]] = VALIDATION
+        said += f", which has no validation: {count:,} of {len(train):,} events of train are it, at random, split_seed {data.split_seed}"
+    return parts, [said]
 
 
 def when(time: float) -> str:

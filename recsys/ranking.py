@@ -339,7 +339,7 @@ class RankingTask(Task):
             if name in ("user", "item"):
                 row[name] = missing(one.dtype) if value is None else as_id(value, one.dtype == tf.int64)
             elif name == "time":
-                row[name] = _seconds(value)
+                row[name] = _seconds(value, self.experiment.data.time_format)
             elif kinds[name] == "number":
                 row[name] = float("nan") if value is None else _float(name, value)
             elif kinds[name] == "category":
@@ -379,15 +379,20 @@ def visible(made: Catalogue, times: np.ndarray) -> np.ndarray:
     return at
 
 
-def _seconds(value: Any) -> int:
-    from recsys.reading import _time
+def _seconds(value: Any, how: str) -> int:
+    """A time as data.time_format has it; 0 for none."""
+    import pyarrow as pa
+
+    from pipelines.data.times import MEANINGS, read_times
 
     if value is None:
         return 0
-    found = _time(value)
-    if found != found:
-        raise DataError(f"{value!r} is no time: seconds, or a date and time such as 2026-11-21 13:53:39")
-    return round(found)
+    read = read_times(pa.chunked_array([[value]]), how) if isinstance(value, (str, int, float)) else None
+    if read is None or read.wrong:
+        raise DataError(f"{value!r} is no time {MEANINGS[how]}")
+    if read.ambiguous:
+        raise DataError(f"{value!r} may have the day or the month first; write it as 2026-11-21")
+    return round(float(read.seconds[0]))
 
 
 def _float(name: str, value: Any) -> float:

@@ -16,8 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.config.wording import did_you_mean, listed
+from pipelines.data.columns import number_of
+from pipelines.data.dialect import TEXT, ending
 from pipelines.data.fingerprint import of_files
-from pipelines.data.tables import DELIMITERS, NAMED, LeftOut, column, read_table, rows
+from pipelines.data.tables import NAMED, LeftOut, column, read_table, rows, split_names
+from pipelines.data.times import MEANINGS, read_times
 from pipelines.errors import DataError
 from recsys.settings import InteractionData
 
@@ -120,7 +123,14 @@ def read_log(data: InteractionData) -> Log:
     path = Path(str(data.path)).expanduser()
     bad = LeftOut()
     ids = [name for name in (data.user_key, data.item_key, data.split_key, *data.categories) if name]
-    table = read_table(path, text=ids, names=data.columns, left_out=bad if data.on_bad_example == "skip" else None)
+    table = read_table(
+        path,
+        text=ids,
+        names=data.columns,
+        left_out=bad if data.on_bad_example == "skip" else None,
+        delimiter=data.delimiter,
+        encoding=data.encoding,
+    )
     log = _log(data, table, place=str(path), path=path, digest=_file_digest(path), lines=bad.lines)
     extra: dict[str, Any] = {}
     for setting in ("items", "users"):
@@ -143,7 +153,7 @@ def _log(
     def ids_of(key: str | None, setting: str) -> tuple[np.ndarray | None, Ids | None]:
         if key is None:
             return None, None
-        guess = path is not None and path.suffix.lower() in DELIMITERS
+        guess = path is not None and ending(path) in TEXT
         numbers, ids, missing = encode(column(table, key, where, setting), guess=guess)
         bad.update(dict.fromkeys(missing.tolist(), f"no value in column {key} ({setting})"))
         return numbers, ids
@@ -156,16 +166,22 @@ def _log(
         bad.update({number: f"{value!r} in column {data.rating_key} is no number (data.rating_key)" for number, value in wrong.items()})
         ratings = ratings.astype(np.float32)
     if data.time_key is not None:
-        times, wrong = times_of(column(table, data.time_key, where, "data.time_key"))
+        when = read_times(column(table, data.time_key, where, "data.time_key"), data.time_format)
+        if when.ambiguous:
+            raise DataError(
+                f"{where}: column {data.time_key} (data.time_key) holds dates such as {when.example}, whose day may be first or second; "
+                "set data.time_format: day_first or month_first"
+            )
+        times = when.seconds
         bad.update(
             {
-                number: f"{value!r} in column {data.time_key} is no time: seconds, or a date and time such as 2026-11-21 13:53:39 "
-                "(data.time_key)"
-                for number, value in wrong.items()
+                number: f"{value!r} in column {data.time_key} is no time {MEANINGS[data.time_format]} (data.time_key)"
+                for number, value in when.wrong.items()
             }
         )
     if data.split_key is not None:
-        parts = np.asarray(column(table, data.split_key, where, "data.split_key").to_pylist(), object).astype(str)
+        stored = [str(value) for value in column(table, data.split_key, where, "data.split_key").to_pylist()]
+        parts = np.asarray(split_names(stored, data), object).astype(str)
     if bad and data.on_bad_example == "stop":
         number = min(bad)
         more = f" (and {len(bad) - 1:,} more such rows)" if len(bad) > 1 else ""
@@ -268,49 +284,12 @@ def numbers_of(values: pa.ChunkedArray) -> tuple[np.ndarray, dict[int, Any]]:
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         found = values.cast(pa.float64()).combine_chunks().fill_null(float("nan")).to_numpy(zero_copy_only=False)
     else:
-        found = np.array([_number(value) for value in values.to_pylist()], np.float64)
+        nan = float("nan")
+        coded = values.combine_chunks().dictionary_encode()
+        known = np.array([*(nan if (number := number_of(value)) is None else number for value in coded.dictionary.to_pylist()), nan])
+        found = known[coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
     wrong = np.flatnonzero(~np.isfinite(found))
     return found, {int(number): values[int(number)].as_py() for number in wrong}
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return float("nan")
-
-
-def times_of(values: pa.ChunkedArray) -> tuple[np.ndarray, dict[int, Any]]:
-    """[n] float64 seconds since 1970 (numbers as they are), NaN where there is no time, and those places with what stands there."""
-    kind = values.type
-    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        found = _seconds(values.cast(pa.timestamp("us"), safe=False))  # what is finer than microseconds is cut off
-    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        found = np.array([_time(value) for value in values.to_pylist()], np.float64)
-    else:
-        return numbers_of(values)
-    wrong = np.flatnonzero(~np.isfinite(found))
-    return found, {int(number): values[int(number)].as_py() for number in wrong}
-
-
-def _seconds(values: pa.ChunkedArray) -> np.ndarray:
-    whole = values.combine_chunks().cast(pa.int64())
-    return np.where(whole.is_null().to_numpy(zero_copy_only=False), np.nan, whole.fill_null(0).to_numpy(zero_copy_only=False) / 1e6)
-
-
-def _time(value: Any) -> float:
-    from datetime import datetime, timezone
-
-    text = str(value).strip()
-    try:
-        return float(text)
-    except ValueError:
-        pass
-    try:
-        when = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        return float("nan")
-    return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
 
 
 def _from_tfds(data: InteractionData) -> pa.Table:

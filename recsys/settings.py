@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from pipelines.config.schema import Data, Evaluate, Experiment, Section, Share, setting
+from pipelines.config.schema import Evaluate, Experiment, Section, Share, TableData, setting
 
 Count = Annotated[int, Field(ge=1)]
 TASTE = (
@@ -13,7 +13,7 @@ TASTE = (
 )
 
 
-class InteractionData(Data):
+class InteractionData(TableData):
     """Who did what with which item, and how the events are divided."""
 
     source: Literal["made", "tfds", "table"] = setting(
@@ -26,11 +26,17 @@ class InteractionData(Data):
     data_dir: str | None = setting(None, "tfds: the data directory; default as TFDS has it", path=True)
     user_key: str | None = setting("user", "column of the user's id: text or whole numbers, kept as given")
     item_key: str | None = setting("item", "column of the item's id: text or whole numbers, kept as given")
-    time_key: str | None = setting(None, "column of the time: seconds, or ISO date and time; null: the order of the rows")
+    time_key: str | None = setting(None, "column of the time: a number, or date and time; null: the order of the rows")
+    time_format: Literal["auto", "s", "ms", "us", "ns", "iso", "day_first", "month_first", "year_first"] = setting(
+        "auto",
+        "how times are written: numbers since 1970 in s, ms, us or ns; iso (2026-09-17 14:05:00); day_first (17.09.2026), month_first "
+        "(9/17/2026) or year_first (2026/9/17); auto: found over the whole column",
+    )
     rating_key: str | None = setting(None, "column of the rating, weight or click (0 or 1), if there is one")
-    split_key: str | None = setting(None, "table: column that says train, validation or test; it then stands for the protocol")
+    split_key: str | None = setting(
+        None, "table: column that says train, validation or test, or numbers of folds; it then stands for the protocol"
+    )
     title_key: str | None = setting(None, "column with an item's title, of the interactions or of the item table, for reports")
-    columns: list[str] | None = setting(None, "table: names of the columns of a CSV or TSV file that has no header row")
     items: str | None = setting(None, "table of items, a row each, with the column item_key", path=True)
     users: str | None = setting(None, "table of users, a row each, with the column user_key", path=True)
     numbers: list[str] = setting(list, "feature columns that hold numbers; a missing one counts as train's mean")

@@ -2,6 +2,8 @@
 transcripts that cannot be written or do not fit their recording."""
 
 import hashlib
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.data.check import Check, Finding, Read, check
+from pipelines.config.dump import inline
+from pipelines.data.check import Check, Finding, Read, check, shared_groups
 from pipelines.data.divide import divide
 from pipelines.data.source import Source
 from pipelines.errors import DataError
@@ -18,7 +21,7 @@ from speech.connected import open_connected
 from speech.data import class_labels, strangers
 from speech.models import steps_of
 from speech.opening import open_data
-from speech.settings import Commands, Transcription
+from speech.settings import Commands, SpeechData, Transcription
 from speech.sources import Recordings
 from speech.text import learn, normalized, steps_needed
 
@@ -50,7 +53,7 @@ def check_commands(experiment: Commands, progress: Progress | None = None) -> Ch
                  skip=data.on_bad_example == "skip", lost=opened.skipped, notes=[*opened.notes, *notes])
     found = [finding for name, one in heard.items() for finding in one.findings(name)]
     found += [finding for name, one in heard.items() for finding in one.longer(name, data.seconds, "heard in part (data.seconds)")]
-    return _with(made, [*found, *_speakers(heard)])
+    return _with(made, [*found, *_speakers(heard, data)])
 
 
 def check_transcripts(experiment: Transcription, progress: Progress | None = None) -> Check:
@@ -71,7 +74,7 @@ def check_transcripts(experiment: Transcription, progress: Progress | None = Non
                  skip=data.on_bad_example == "skip", lost=opened.skipped, notes=[*opened.notes, *notes])
     found = [finding for name, one in heard.items() for finding in one.findings(name)]
     found += heard["train"].longer("train", data.longest, "left out of training (data.longest)")
-    return _with(made, [*found, *_texts(heard, experiment), *_speakers(heard)])
+    return _with(made, [*found, *_texts(heard, experiment), *_speakers(heard, data)])
 
 
 CHECKS = {"speech.commands": check_commands, "speech.transcription": check_transcripts}
@@ -138,12 +141,20 @@ class Heard:
                      f"{20 * np.log10(max(self.peaks[number], 1) / 32768.0):.0f} dB" for number in np.flatnonzero(which))
 
 
-def _speakers(heard: dict[str, Heard]) -> list[Finding]:
-    """Whether speakers stand in more than one split."""
-    known = {name: set(one.source.facts.speakers or ()) for name, one in heard.items()}
+def _speakers(heard: dict[str, Heard], data: SpeechData) -> list[Finding]:
+    """Whether speakers stand in more than one split, also such as the names of the recordings only suggest."""
+    facts = {name: one.source.facts for name, one in heard.items()}
+    if all(one.speakers is None for one in facts.values()):
+        if data.group_by is not None:
+            return []
+        where = "group_by: speaker, with speaker_pattern: "
+        return shared_groups({name: one.files for name, one in facts.items()}, {name: one.labels for name, one in facts.items()},
+                             lambda pattern: f"In data: {where}{inline(pattern)}")
+    known = {name: set(one.speakers or ()) for name, one in facts.items()}
     train = known.get("train", set())
-    return [Finding("note", (
-        f"{name}: {len(train & speakers):,} of its {len(speakers):,} speakers are in train, too; data.group_by: speaker keeps them apart"))
+    return [Finding("warning" if speakers <= train else "note", (
+        f"{name}: {len(train & speakers):,} of its {len(speakers):,} speakers are in train, too: expect less for new voices; "
+        "data.group_by: speaker keeps them apart"))
         for name, speakers in known.items() if name != "train" and train & speakers]
 
 
@@ -182,10 +193,16 @@ def _texts(heard: dict[str, Heard], experiment: Transcription) -> list[Finding]:
             details = tuple(f"{source.name(int(number))}: {rates[number]:.0f} characters a second" for number in np.flatnonzero(fast))
             found.append(Finding("warning", f"{name}: {fast.sum():,} recordings are too short for anyone to say their text", details))
     if settings.unit == "characters":
-        rare = [character for character, times in Counter("".join(train)).items() if times < 10]
-        if rare:
-            found.append(Finding("note", f"train: characters that stand there fewer than 10 times: {' '.join(map(repr, sorted(rare)))}; "
-                                         "tokens.remove takes them out"))
+        counts = Counter("".join(train))
+        rare = sorted(character for character, times in counts.items() if times < 10)
+        # letters, and what stands between letters as in don't, are parts of words: without them the words are others
+        within = {sign for text in train for sign in re.findall(r"(?<=\w)[^\w\s](?=\w)", text)}
+        letters = [sign for sign in rare if sign.isalnum() or unicodedata.category(sign)[0] == "M" or sign in within]
+        for signs, remedy in ((letters, "too few to learn them: words with them will be misspelled, until train has more such texts"),
+                              ([sign for sign in rare if sign not in letters], "tokens.remove takes them out")):
+            if signs:
+                text = f"train: characters that stand there fewer than 10 times: {' '.join(map(repr, signs))}; {remedy}"
+                found.append(Finding("note", text))
     return found
 
 

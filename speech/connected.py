@@ -40,7 +40,7 @@ def open_connected(data: TranscriptData) -> Opened:
         DataError: an unknown speaker, none left to train on, or labels that are no digits.
     """
     single = open_data(data.model_copy(update={"source": "tfds", "group_by": None, "test_names": None, "test_last": None,
-                                               "text_key": data.label_key, "words": list(data.words)}), texts=True)
+                                               "text_key": str(data.label_key), "words": list(data.words)}), texts=True)
     if "train" not in single.names and len(single.names) != 1:
         raise DataError(f"{single.place} has no split 'train'; there are {listed(single.names, 'and')}")
     pool = single.load("train" if "train" in single.names else single.names[0])

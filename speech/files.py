@@ -7,7 +7,8 @@ from pathlib import Path
 from pipelines.data.tables import JSON_LINES, read_table
 from pipelines.data.walk import files_of
 from speech.audio import SUFFIXES, UNREAD
-from speech.manifests import AUDIO_COLUMNS, BadRow, is_lj, lj_rows, named_parts
+from speech.lj import is_lj
+from speech.manifests import AUDIO_COLUMNS, BadRow, lj_rows, named_parts
 from speech.recorded import Part
 from speech.settings import SpeechData
 

@@ -2,22 +2,22 @@
 
 import csv
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pipelines.config.wording import listed
-from pipelines.data.tables import column, read_table, row, values_of
+from pipelines.data.tables import LeftOut, column, labels_of, read_table, row, split_names, values_of
 from pipelines.errors import DataError
-from pipelines.regular import check_regular, other_kind
+from pipelines.regular import other_kind
 from speech import audio
+from speech.lj import is_lj
 from speech.recorded import Part, file_lengths, files_fingerprint, files_loader, files_stamp, recordings
 from speech.settings import SpeechData, TranscriptData
 from speech.sources import Facts, Opened, Recordings
 
 AUDIO_COLUMNS = ("audio", "speech", "path", "file", "filename", "audio_filepath", "wav")
-LJ = "metadata.csv"  # LJSpeech: id|text|normalized text, no header, recordings in wavs/
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,11 @@ def open_table(data: SpeechData, texts: bool) -> Opened:
         return _named_files(path, [file for file, _ in rows], [text for _, text in rows], ["all"] * len(rows), None, data, texts=True)
     what = data.text_key if texts and isinstance(data, TranscriptData) else data.label_key
     setting = "data.text_key" if texts else "data.label_key"
-    table = read_table(path, text=[name for name in (data.audio_key, *AUDIO_COLUMNS, what, data.split_key, data.speaker_key) if name])
+    keys = [what] if isinstance(what, str) else []
+    lost = LeftOut()
+    table = read_table(path, text=[name for name in (data.audio_key, *AUDIO_COLUMNS, *keys, data.split_key, data.speaker_key) if name],
+                       names=data.columns, left_out=lost if data.on_bad_example == "skip" else None, delimiter=data.delimiter,
+                       encoding=data.encoding)
     files = []
     for part in named_parts(table, path, data):
         if isinstance(part, BadRow):
@@ -44,15 +48,15 @@ def open_table(data: SpeechData, texts: bool) -> Opened:
         files.append(part)
     if texts:
         said = []
-        for number, value in enumerate(column(table, what, path, setting).to_pylist()):
+        for number, value in enumerate(column(table, str(what), path, setting).to_pylist()):
             if value is None:
                 raise DataError(f"{row(path, number)}: no value in column {what} ({setting})")
             said.append(" ".join(str(value).split()))
     else:
-        said = values_of(table, what, path, setting)
-    splits = values_of(table, data.split_key, path, "data.split_key") if data.split_key else ["all"] * len(said)
+        said = labels_of(table, what, path)
+    splits = split_names(values_of(table, data.split_key, path, "data.split_key"), data) if data.split_key else ["all"] * len(said)
     speakers = values_of(table, data.speaker_key, path, "data.speaker_key") if data.speaker_key in table.column_names else None
-    return _named_files(path, files, said, splits, speakers, data, texts)
+    return _named_files(path, files, said, splits, speakers, data, texts, lost.reasons)
 
 
 def named_parts(table: Any, path: Path, data: SpeechData) -> Iterator[Part | BadRow]:
@@ -67,16 +71,19 @@ def named_parts(table: Any, path: Path, data: SpeechData) -> Iterator[Part | Bad
     starts, durations = (table[name].to_pylist() if name else [None] * table.num_rows for name in (start, duration))
     for number, value in enumerate(column(table, sound, path, "data.audio_key").to_pylist()):
         try:
+            if isinstance(value, int) and data.file_pattern:
+                value = str(value)
             if not isinstance(value, str) or not value.strip():
                 raise DataError(f"no file named in column {sound} (data.audio_key)")
-            yield (path.parent / value.strip().replace("\\", "/"), _seconds(starts[number], f"{start} (data.start_key)") or 0.0,
+            file = data.file_pattern.replace("{}", value.strip()) if data.file_pattern else value.strip()
+            yield (path.parent / file.replace("\\", "/"), _seconds(starts[number], f"{start} (data.start_key)") or 0.0,
                    _seconds(durations[number], f"{duration} (data.duration_key)"))
         except DataError as error:
             yield BadRow(row(path, number), str(error))
 
 
 def _named_files(path: Path, files: list[Part], said: list[str], splits: list[str], speakers: list[str] | None,
-                 data: SpeechData, texts: bool) -> Opened:
+                 data: SpeechData, texts: bool, lost: Sequence[str] = ()) -> Opened:
     opened = Opened(str(path), sorted(set(splits)), lambda _: None)  # type: ignore[arg-type, return-value]
     missing = [number for number, (file, _, _) in enumerate(files) if not file.is_file()]
     if missing and data.on_bad_example == "stop":
@@ -84,8 +91,8 @@ def _named_files(path: Path, files: list[Part], said: list[str], splits: list[st
         what = other_kind(files[missing[0]][0]) or "not there"
         raise DataError(f"{row(path, missing[0])}: {files[missing[0]][0]} is {what}{more}; relative paths start at the table's folder, "
                         f"{path.parent.resolve()}. Mend the row, or set data.on_bad_example: skip")
-    opened.skipped = [f"{files[number][0]}: {other_kind(files[number][0]) or 'not there'} ({path.name}, row {number + 1})"
-                      for number in missing]
+    opened.skipped = [*lost, *(f"{files[number][0]}: {other_kind(files[number][0]) or 'not there'} ({path.name}, row {number + 1})"
+                               for number in missing)]
     gone = set(missing)
 
     def load(split: str) -> Recordings:
@@ -111,18 +118,6 @@ def _seconds(value: Any, place: str) -> float | None:
     if seconds is not None and not 0 <= seconds < float("inf"):
         raise DataError(f"{seconds:g} s in column {place}")
     return seconds
-
-
-def is_lj(path: Path) -> bool:
-    """Whether a table is LJSpeech's, which has no header and `|` between its columns."""
-    if path.name != LJ:
-        return False
-    check_regular(path)
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            return file.readline().count("|") >= 1
-    except (OSError, UnicodeDecodeError):
-        return False
 
 
 def lj_rows(path: Path) -> Iterator[tuple[Part, str]]:

@@ -54,7 +54,7 @@ def _tfds(data: SpeechData, texts: bool) -> Opened:
     sound = data.audio_key or next((key for key in AUDIO_COLUMNS if key in known), None)
     if sound is None:
         raise DataError(f"data.audio_key: {name} has no feature {listed(AUDIO_COLUMNS)}; there are {listed(known, 'and')}")
-    what = data.text_key if texts and isinstance(data, TranscriptData) else data.label_key
+    what = data.text_key if texts and isinstance(data, TranscriptData) else str(data.label_key)
     fields = {"samples": sound, "what": what}
     for key, feature in (("file", f"{sound}/filename"), ("speaker", data.speaker_key), ("speaker", "speaker_id"), ("id", "id")):
         if feature in known and key not in fields:
@@ -168,7 +168,7 @@ def _folder(data: SpeechData, texts: bool) -> Opened:
     from pipelines.data.folders import read_folders
 
     noise = root / NOISE_FOLDER
-    found = read_folders(root, key="samples", suffixes={*audio.SUFFIXES, *audio.UNREAD}, kind="recording")
+    found = read_folders(root, key="samples", suffixes={*audio.SUFFIXES, *audio.UNREAD}, kind="recording", label_pattern=data.label_pattern)
     notes = list(found.notes)
 
     def load(split: str) -> Recordings:

@@ -1,7 +1,6 @@
 """Recordings in files: read by number, their lengths from the headers alone, speakers from their names."""
 
 import os
-import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.data.fingerprint import of_files, times
+from pipelines.data.names import groups_in_names
 from pipelines.errors import DataError
 from speech import audio
 from speech.features import to_int16
@@ -23,12 +23,7 @@ def with_speakers(facts: Facts, data: SpeechData) -> Facts:
     """Speakers found in the recordings' names by data.speaker_pattern."""
     if data.speaker_pattern is None:
         return facts
-    found = [re.search(data.speaker_pattern, name) for name in facts.files]
-    missing = next((number for number, one in enumerate(found) if one is None), None)
-    if missing is not None:
-        raise DataError(f"{facts.names[missing]}: data.speaker_pattern {data.speaker_pattern!r} finds no speaker in "
-                        f"{facts.files[missing]!r}")
-    return replace(facts, speakers=[str(one[1]) for one in found if one])
+    return replace(facts, speakers=groups_in_names(facts.files, data.speaker_pattern, "data.speaker_pattern"))
 
 
 def groups_of(facts: Facts, data: SpeechData) -> np.ndarray | None:
@@ -37,12 +32,14 @@ def groups_of(facts: Facts, data: SpeechData) -> np.ndarray | None:
         return None
     if data.group_by == "folder":
         return np.array([str(Path(name).parent.name) for name in facts.files])
+    if data.group_by == "name":
+        return np.array(groups_in_names(facts.files, data.group_pattern or ""))
     if data.group_by in ("speaker", data.speaker_key):
         if facts.speakers is None:
             raise DataError("data.group_by: speaker: the speakers are not known; name the column (data.speaker_key) or set "
                             "data.speaker_pattern, which finds them in the recordings' names")
         return np.array(facts.speakers)
-    raise DataError(f"data.group_by: {data.group_by}: recordings are grouped by speaker or by folder")
+    raise DataError(f"data.group_by: {data.group_by}: recordings are grouped by speaker, folder or name (data.group_pattern)")
 
 
 def files_loader(files: list[Part], data: SpeechData) -> Any:

@@ -5,13 +5,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pipelines.config.schema import ClassificationLoss, Data, Evaluate, Experiment, Section, Share, setting
+from pipelines.config.schema import ClassificationLoss, Evaluate, Experiment, FileData, Section, Share, pattern_problem, setting
 
 Count = Annotated[int, Field(ge=1)]
 MAX_SECONDS = 600.0  # some 120 MB at 48 kHz, and as much again where it is resampled
 
 
-class SpeechData(Data):
+class SpeechData(FileData):
     """Where recordings lie, and what is known of them."""
 
     source: Literal["synthetic", "tfds", "folder", "table", "connected"] = setting(
@@ -31,11 +31,11 @@ class SpeechData(Data):
         "serving alike; of files over 48 kHz proportionally less", unit="s", gt=0.0)
     audio_key: str | None = setting(
         None, "tfds feature or table column with the recordings; default: the first of audio, speech, path, file, audio_filepath, wav")
-    label_key: str = setting("label", "tfds feature or table column with the class")
+    label_key: str | Annotated[list[str], Field(min_length=2)] = setting(
+        "label", "tfds feature or table column with the class; a list of columns, one of which holds 1 in each row, the others 0")
     speaker_key: str = setting("speaker", "table column or tfds feature with the speaker, where there is one")
     start_key: str = setting("start", "table column with where in the file the recording starts, where there is one", unit="s")
     duration_key: str = setting("duration", "table column with how long the recording is, where there is one", unit="s")
-    split_key: str | None = setting(None, "table: column that says train, validation or test")
     speaker_pattern: str | None = setting(
         None, "regular expression whose first group finds the speaker in a recording's name, which for files is the path from data.path's "
         "folder on: '/([0-9a-f]+)_nohash_'")
@@ -44,22 +44,20 @@ class SpeechData(Data):
 
     def problems_here(self) -> list[tuple[str, str]]:
         """As Experiment.problems, of this section."""
-        found = []
+        found = super().problems_here()
         if self.source == "tfds" and not self.name:
             found.append(("data.name", "source: tfds needs the data set's name, such as spoken_digit"))
+        if isinstance(self.label_key, list) and self.source != "table":
+            found.append(("data.label_key", "several columns, one of which holds 1, are for source: table"))
         if self.source in ("folder", "table") and not self.path:
             found.append(("data.path", f"source: {self.source} needs a path"))
-        for name in ("speaker_pattern", "test_names"):
-            pattern = getattr(self, name)
-            if pattern is None:
-                continue
+        if problem := pattern_problem("data.speaker_pattern", self.speaker_pattern):
+            found.append(problem)
+        if self.test_names is not None:
             try:
-                groups = re.compile(pattern).groups
+                re.compile(self.test_names)
             except re.error as error:
-                found.append((f"data.{name}", f"{pattern!r} is no regular expression: {error}"))
-                continue
-            if name == "speaker_pattern" and not groups:
-                found.append((f"data.{name}", f"{pattern!r} has no group: put the part that is the speaker into brackets"))
+                found.append(("data.test_names", f"{self.test_names!r} is no regular expression: {error}"))
         if self.test_names is not None and self.test_last is not None:
             found.append(("data.test_last", "test_names says already which recordings are the test split; set one of the two"))
         return found

@@ -4,8 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pipelines.data.check import Check, Read, check
+from pipelines.config.dump import inline
+from pipelines.data.check import Check, Read, check, shared_groups
 from pipelines.data.divide import divide
+from pipelines.data.files import FileSource
 from pipelines.data.source import Source, origin
 from pipelines.errors import DataError
 from vision.data import not_empty, without
@@ -45,8 +47,23 @@ def check_images(experiment: ImageClassification, progress: Callable[[int, int],
     train, validation, test, notes = divide(opened.names, not_empty(load, opened.place) if skip else load, data, opened.place)
     parts = {"train": train, "validation": validation, "test": test}
     reads = {name: _read(source, found) for name, source in parts.items() if source is not None}
-    return check(opened.place, parts, reads, opened.classes, identical=IDENTICAL, skip=skip, lost=lost,
+    made = check(opened.place, parts, reads, opened.classes, identical=IDENTICAL, skip=skip, lost=lost,
                  notes=[*opened.notes, *notes])
+    if data.group_by is None:
+        there = {name: _paths(source) for name, source in parts.items() if source is not None}
+        labels = {name: [opened.classes[label] for label in source.labels] if source.labels is not None else None
+                  for name, source in parts.items() if source is not None}
+        if all(there.values()):
+            made.findings.extend(shared_groups({name: paths or [] for name, paths in there.items()}, labels, lambda pattern: (
+                f"In data: group_by: name, with group_pattern: {inline(pattern)}")))
+            made.findings.sort(key=lambda finding: ("error", "warning", "note").index(finding.level))
+    return made
+
+
+def _paths(source: Source) -> list[str] | None:
+    """Of each example its file's path from the data's folder on; None where examples are no files."""
+    base, numbers = origin(source)
+    return [base.relative(int(number)) for number in numbers] if isinstance(base, FileSource) else None
 
 
 CHECKS = {"vision.classification": check_images}

@@ -7,10 +7,13 @@ import math
 from pathlib import Path
 from statistics import median
 
-from pipelines.config.new import Draft, Entry, section
+from pipelines.config.new import Asked, Draft, Entry, section
+from pipelines.data.frame import COMMENTS
 from pipelines.errors import DataError
+from vision.look import ROLES as ROLES
 from vision.look import Seen, look
 
+TASKS = ("classification",)
 _EDGES = (32, 48, 64, 96)  # px; sizes in use
 _SMALL, _LARGE = 64, 160  # px: images up to the first are seen as they are; from the second on, the model sees 96 px
 _UNEVEN = 5.0  # largest class over smallest from which it is said
@@ -19,9 +22,10 @@ _PASSES = 1500.0  # epochs times the root of the number of images, so that steps
 _PIXELS = 4.5e8  # pixels of all epochs that `fast` trains on in some five minutes on two cores
 
 
-def draft(path: Path) -> Draft:
+def draft(path: Path, asked: Asked) -> Draft:
     """Looks at a folder, table or .npz of images. Raises DataError for what it does not understand."""
-    seen = look(path)
+    seen = look(path, asked)
+    path = seen.path or path
     images = sum(seen.counts.values())
     if images < _FEWEST:
         raise DataError(f"{path}: {images} images are too few to train on and to judge by; give {_FEWEST} or more")
@@ -44,15 +48,17 @@ def _found(seen: Seen, images: int) -> tuple[str, ...]:
     shown = ", ".join(names[:8]) + (f", ... ({len(names)} in all)" if len(names) > 8 else "")
     edges = sorted({(header.width, header.height) for header in seen.headers})
     low, high = (f"{width} x {height}" for width, height in (edges[0], max(edges, key=lambda edge: edge[0] * edge[1])))
-    sizes = f"all {low} px" if len(edges) == 1 else f"{low} to {high} px in a sample of {len(seen.headers)}"
+    sizes = f"{low} px" if len(edges) == 1 else f"{low} to {high} px, {len(edges):,} sizes"
+    sizes += f" in a sample of {len(seen.headers):,}" if seen.sampled else ""
+    sizes = f"all {sizes}" if len(edges) == 1 and not seen.sampled else sizes
     fewest, most = min(seen.counts.values()), max(seen.counts.values())
     each = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
-    return (f"Found: {images:,} training images, {sizes}; {each} a class: {shown}.",)
+    return (f"Found: {images:,} training images, {sizes}; {each} a class: {shown}.", *seen.notes)
 
 
 def _data(seen: Seen, path: Path, size: tuple[int, int], channels: int) -> list[Entry]:
     entries: list[Entry] = [("source", seen.source, ""), ("path", str(path), "" if path.is_absolute() else "from the current directory")]
-    entries += [(key, name, "") for key, name in seen.columns.items()]
+    entries += [(key, name, COMMENTS.get(key, "")) for key, name in seen.columns.items()]
     entries.append(("validation", seen.validation or 0.1, "the data's own" if seen.validation else "share of train, stratified"))
     entries.append(("test", seen.test or 0.2, "the data's own" if seen.test else "share of all, stratified; judged once, at the end"))
     if seen.group:

@@ -4,14 +4,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pipelines.config.schema import ClassificationLoss, Data, Evaluate, Experiment, Section, Share, setting
+from pipelines.config.schema import ClassificationLoss, Evaluate, Experiment, FileData, Section, Share, setting
 
 Count = Annotated[int, Field(ge=1)]
 MAX_PIXELS = 64_000_000  # holds what cameras of 60 megapixels take; a decoding call then takes some 0.4 GB for JPEG
 Pixels = Annotated[int, Field(ge=1, le=16_384)]
 
 
-class ImageData(Data):
+class ImageData(FileData):
     """Where the images and labels come from, and the size the model sees."""
 
     source: Literal["digits", "tfds", "folder", "table", "npz"] = setting(
@@ -23,8 +23,9 @@ class ImageData(Data):
     streaming: bool = setting(
         False, "tfds: read shards in order through a shuffle window instead of by number, for data too large for that")
     image_key: str = setting("image", "tfds feature, table column or npz array with the images (npz: also <key>_train, <key>_test)")
-    label_key: str = setting("label", "tfds feature, table column or npz array with the labels")
-    split_key: str | None = setting(None, "table: column that says train, validation or test")
+    label_key: str | Annotated[list[str], Field(min_length=2)] = setting(
+        "label", "tfds feature, table column or npz array with the labels; a list of columns, one of which holds 1 in each row, the "
+        "others 0")
     image_size: Pixels | Annotated[list[Pixels], Field(min_length=2, max_length=2)] | None = setting(
         None, "height and width the model sees, one number or [height, width]; default: the data's own where all are equal", unit="px")
     resize: Literal["crop", "pad", "squash"] = setting(
@@ -136,6 +137,9 @@ class ImageClassification(Experiment):
             found.append(("data.name", "source: tfds needs the data set's name, such as cifar10"))
         if data.source in ("folder", "table", "npz") and not data.path:
             found.append(("data.path", f"source: {data.source} needs a path"))
+        found += data.problems_here()
+        if isinstance(data.label_key, list) and data.source != "table":
+            found.append(("data.label_key", "several columns, one of which holds 1, are for source: table"))
         if data.streaming and data.source != "tfds":
             found.append(("data.streaming", f"streaming is for source: tfds, not {data.source}"))
         if data.streaming and self.loss.class_weights == "balanced":

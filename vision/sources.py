@@ -1,5 +1,6 @@
 """Where images and labels lie - digits, TFDS, folders, tables, .npz - opened as the data's own splits, nothing divided yet."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,9 +13,10 @@ from pipelines.data import arrays, folders
 from pipelines.data.digits import CLASSES, digits
 from pipelines.data.files import FileSource, TensorSource
 from pipelines.data.fingerprint import of_files
+from pipelines.data.names import groups_in_names
 from pipelines.data.records import RecordSource, tfds_source
 from pipelines.data.source import ArraySource, Source
-from pipelines.data.tables import class_names, column, read_table, row, values_of
+from pipelines.data.tables import LeftOut, class_names, column, file_paths, labels_of, read_table, row, split_names, values_of
 from pipelines.data.tfds import TfdsSource, features, prepared
 from pipelines.errors import DataError
 from pipelines.regular import other_kind
@@ -60,13 +62,13 @@ def _digits(data: ImageData) -> Opened:
 
 
 def _tfds(data: ImageData) -> Opened:
-    name = data.name or ""
+    name, label_key = data.name or "", str(data.label_key)
     builder = prepared(name, data.data_dir)
     known = features(builder)
     opened = Opened(builder.info.full_name, sorted(builder.info.splits), lambda _: digits(), [])
 
     def load(split: str) -> Source:
-        source = tfds_source(name, split, fields={"image": data.image_key, "label": data.label_key}, data_dir=data.data_dir, label="label",
+        source = tfds_source(name, split, fields={"image": data.image_key, "label": label_key}, data_dir=data.data_dir, label="label",
                              group=data.group_by)
         labels = _labels(source)
         if int(labels.min()) < 0:
@@ -76,26 +78,29 @@ def _tfds(data: ImageData) -> Opened:
         opened.classes[:] = source.class_names("label") or [str(label) for label in range(max(int(labels.max()) + 1, len(opened.classes)))]
         return as_arrays(source, data.max_pixels)
 
-    if data.label_key in known and known[data.label_key].shape != ():
-        raise DataError(f"data.label_key: feature {data.label_key} of {name} is not one label for each example: {known[data.label_key]}")
+    if label_key in known and known[label_key].shape != ():
+        raise DataError(f"data.label_key: feature {label_key} of {name} is not one label for each example: {known[label_key]}")
     opened.load = load
     return opened
 
 
 def _folder(data: ImageData) -> Opened:
     found = folders.read_folders(data.path or "", key="image", suffixes=ENDINGS, kind="image", sniff=is_image,
-                                 group_by=data.group_by)
+                                 group_by=data.group_by, group_pattern=data.group_pattern, label_pattern=data.label_pattern)
     return Opened(str(data.path), sorted(found.splits), found.splits.__getitem__, found.classes, found.notes)
 
 
 def _table(data: ImageData) -> Opened:
     path = Path(data.path or "")
-    by_folder = data.group_by == "folder"
-    text = [name for name in (data.image_key, data.label_key, data.split_key, None if by_folder else data.group_by) if name]
-    table = read_table(path, text=text)
-    labels = values_of(table, data.label_key, path, "data.label_key")
-    splits = values_of(table, data.split_key, path, "data.split_key") if data.split_key else ["all"] * len(labels)
-    groups = values_of(table, data.group_by, path, "data.group_by") if data.group_by and not by_folder else None
+    by_folder, by_name = data.group_by == "folder", data.group_by == "name"
+    label_keys = [data.label_key] if isinstance(data.label_key, str) else []
+    text = [name for name in (data.image_key, *label_keys, data.split_key, None if by_folder or by_name else data.group_by) if name]
+    lost = LeftOut()
+    table = read_table(path, text=text, names=data.columns, left_out=lost if data.on_bad_example == "skip" else None,
+                       delimiter=data.delimiter, encoding=data.encoding)
+    labels = labels_of(table, data.label_key, path)
+    splits = split_names(values_of(table, data.split_key, path, "data.split_key"), data) if data.split_key else ["all"] * len(labels)
+    groups = values_of(table, data.group_by, path, "data.group_by") if data.group_by and not by_folder and not by_name else None
     images = column(table, data.image_key, path, "data.image_key").to_pylist()
     classes = class_names(labels)
     numbers = {title: number for number, title in enumerate(classes)}
@@ -112,17 +117,19 @@ def _table(data: ImageData) -> Opened:
             return TensorSource(values, title=f"{path} {split}", fingerprint=f"{of_files([path], path.parent, whole=True)}-{split}",
                                 labels=codes[rows], groups=np.array(groups)[rows] if groups else None)
     else:
-        files = _paths(images, path, data.image_key)
+        files = file_paths(images, path, data.file_pattern, f"{data.image_key} (data.image_key)")
         missing = [number for number, file in enumerate(files) if not file.is_file()]
         if missing and data.on_bad_example == "stop":
             more = f" ({len(missing) - 1:,} more rows name missing files)" if len(missing) > 1 else ""
             what = other_kind(files[missing[0]]) or "not there"
             raise DataError(f"{row(path, missing[0])}: {files[missing[0]]} is {what}{more}; relative paths start at the table's "
                             f"folder, {path.parent.resolve()}. Mend the row, or set data.on_bad_example: skip")
-        opened.skipped = [f"{files[number]}: {other_kind(files[number]) or 'not there'} ({path.name}, row {number + 1})"
-                          for number in missing]
+        opened.skipped = [*lost.reasons, *(f"{files[number]}: {other_kind(files[number]) or 'not there'} ({path.name}, row {number + 1})"
+                                           for number in missing)]
         parts[missing] = ""
         near = [file.parent.name for file in files] if by_folder else groups
+        if by_name:
+            near = groups_in_names([os.path.relpath(file, path.parent) for file in files], data.group_pattern or "")
 
         def load(split: str) -> Source:
             rows = np.flatnonzero(parts == split)
@@ -131,18 +138,6 @@ def _table(data: ImageData) -> Opened:
 
     opened.load = load
     return opened
-
-
-def _paths(images: list, path: Path, key: str) -> list[Path]:
-    files = []
-    for number, image in enumerate(images):
-        if not isinstance(image, str) or not image.strip():
-            raise DataError(f"{row(path, number)}: no file named in column {key} (data.image_key)")
-        file = path.parent / image.strip()
-        if "\\" in image and not file.exists():  # written on Windows
-            file = path.parent / image.strip().replace("\\", "/")
-        files.append(file)
-    return files
 
 
 def _contents(images: list, path: Path) -> list[bytes]:
@@ -158,7 +153,7 @@ def _contents(images: list, path: Path) -> list[bytes]:
 
 def _npz(data: ImageData) -> Opened:
     path = Path(data.path or "")
-    roles = {"image": data.image_key, "label": data.label_key, **({"group": data.group_by} if data.group_by else {})}
+    roles = {"image": data.image_key, "label": str(data.label_key), **({"group": data.group_by} if data.group_by else {})}
     settings = {"image": "data.image_key", "label": "data.label_key", "group": "data.group_by"}
     found = arrays.read_npz(path, roles, {"image": "x", "label": "y"}, settings=settings)
     named = {split: _names_of(part.values["label"], path, part.names["label"]) for split, part in found.items()}

@@ -52,7 +52,7 @@ def stream_images(data: ImageData) -> Splits:
             notes.append(f"{part}: the last {size:,} of {last:,} examples of train as stored, not stratified")
             last -= size
     names["train"] = "train" if last == total else f"train[:{last}]"
-    fields = {"image": data.image_key, "label": data.label_key}
+    fields = {"image": data.image_key, "label": str(data.label_key)}
     sources = {part: StreamSource(data.name or "", name, fields=fields, data_dir=data.data_dir) for part, name in names.items()}
     train = sources["train"]
     classes = train.class_names("label")

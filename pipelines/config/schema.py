@@ -4,6 +4,7 @@ The YAML check, the reference page, the editors' JSON Schema and `quartet new` a
 A domain derives its own Experiment with its data, model and augmentation sections. Imports no TensorFlow.
 """
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -50,7 +51,8 @@ class Data(Section):
         "share of all is held out (0.2); null for none", unit="share")
     split_seed: int = setting(0, "seed of every split this run makes; kept apart from train.seed so that seeds share one split", ge=0)
     group_by: str | None = setting(
-        None, "column (or 'folder' for the parent folder's name) whose value stays on one side of every split")
+        None, "column (or 'folder' for the parent folder's name, or 'name' for what data.group_pattern finds in a file's name) whose value "
+        "stays on one side of every split")
     limit: int | None = setting(None, "use only this many training examples (stratified), for a quick look", unit="examples", ge=1)
     on_bad_example: Literal["stop", "skip"] = setting(
         "stop", "stop at the first unreadable example and name it, or skip it and count it in the report")
@@ -59,6 +61,54 @@ class Data(Section):
                 "else none")
     cache_folder: str | None = setting(None, "folder of the disk cache; default: the user's cache folder")
     workers: int | None = setting(None, "parallel decoding calls; default: chosen by tf.data", ge=1)
+
+
+class TableData(Data):
+    """What domains share that read tables: how a CSV or TSV file is written, and its own division."""
+
+    split_key: str | None = setting(
+        None, "table: column that says train, validation or test; or with numbers of folds, where data.test and data.validation name "
+        "the folds that are held out")
+    columns: list[str] | None = setting(None, "table: names of the columns of a CSV or TSV file that has no header row")
+    delimiter: str | None = setting(
+        None, "table: what separates fields; default: found among comma, semicolon, tab, | and ::", min_length=1, max_length=2)
+    encoding: str | None = setting(
+        None, "table: such as utf-8, cp1252 or shift_jis; default: by byte order mark, else UTF-8")
+
+
+class FileData(TableData):
+    """What domains share whose examples are files: what stands in the files' names."""
+
+    file_pattern: str | None = setting(
+        None, "table: where the files lie that it names, from its folder on, with {} for the column's value: 'images/{}.jpg'; default: the "
+        "value itself")
+    label_pattern: str | None = setting(
+        None, "folder without class folders: regular expression whose first group finds the class in a file's path from data.path's folder "
+        "on: '([a-z]+)[.]\\d+[.]jpg$'")
+    group_pattern: str | None = setting(
+        None, "for group_by: name, regular expression whose first group finds the group in a file's path from data.path's folder on (of a "
+        "table, from its folder on): '_(p\\d+)_'")
+
+    def problems_here(self) -> list[tuple[str, str]]:
+        """As Experiment.problems, of this section."""
+        patterns = {"data.label_pattern": self.label_pattern, "data.group_pattern": self.group_pattern}
+        found = [problem for name, pattern in patterns.items() if (problem := pattern_problem(name, pattern))]
+        if self.group_by == "name" and self.group_pattern is None:
+            found.append(("data.group_pattern", "group_by: name needs the regular expression that finds the group in a file's name"))
+        if self.file_pattern is not None and self.file_pattern.count("{}") != 1:
+            found.append(("data.file_pattern", f"{self.file_pattern!r} needs {{}} once, for the column's value"))
+        return found
+
+
+def pattern_problem(setting: str, pattern: str | None) -> tuple[str, str] | None:
+    """What is wrong with a regular expression whose first group is asked for; None where nothing is."""
+    if pattern is None:
+        return None
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as error:
+        return setting, f"{pattern!r} is no regular expression: {error}"
+    return None if groups else (setting, f"{pattern!r} has no group: put the part that is asked for into brackets")
 
 
 class Optimizer(Section):

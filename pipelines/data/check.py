@@ -3,8 +3,9 @@
 A domain reads every example once and hands over what it saw; everything else is counted here.
 """
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -14,13 +15,15 @@ from rich.table import Table
 from rich.text import Text
 
 from pipelines.config.wording import listed
+from pipelines.data.names import groups_in_names, suspected_groups
 from pipelines.data.source import Source
 from pipelines.terminal import printable
 
 IMBALANCE = 10  # largest class : smallest class of train that is worth a warning
 FEW = 10  # examples of a class in train below which it is worth a warning
-SHOWN = 10  # details of a finding in the terminal
+SHOWN = 3  # details of a finding in the terminal
 KEPT = 1000  # details of a finding in the JSON
+MISSING = ("na", "n/a", "n.a.", "nan", "null", "none", "nil", "?", "-", "--", "unlabeled", "unlabelled", "tbd", "undefined", "missing")
 CLASSES_SHOWN = 40  # most classes for which the terminal has a table
 
 
@@ -206,11 +209,55 @@ def _classes(parts: dict[str, Source], reads: dict[str, Read], classes: Sequence
     if len(seen) and seen.max() >= IMBALANCE * seen.min():
         least, most = titles(train == seen.min())[0], classes[int(np.argmax(train))]
         findings.append(Finding("warning", (
-            f"train is imbalanced: {seen.max():,} of {most}, {seen.min():,} of {least}; accuracy hides the small classes, "
-            "so look at macro F1 (and class weights)")))
+            f"train is imbalanced: class {most} has {seen.max():,} examples, class {least} has {seen.min():,}; accuracy hides the small "
+            "classes, so look at macro F1 (and class weights)")))
     few = [f"{classes[int(label)]}: {train[label]}" for label in np.flatnonzero((train > 0) & (train < FEW))]
     if few:
         findings.append(Finding("warning", f"{_many(len(few))} of train with fewer than {FEW} examples", tuple(few)))
+    return [*findings, *_titles(classes, train)]
+
+
+def _titles(classes: Sequence[str], counts: np.ndarray) -> list[Finding]:
+    """Classes that are spelled in two ways, and such as seem to mean that there is none."""
+    findings = []
+    spelled: dict[str, list[str]] = {}
+    for title, count in zip(classes, counts.tolist()):
+        spelled.setdefault(re.sub(r"[\W_]+", "", title.casefold()) or title, []).append(f"{title} ({count:,})")
+    twice = [" and ".join(titles) for titles in spelled.values() if len(titles) > 1]
+    if twice:
+        findings.append(Finding("warning", f"{_many(len(twice))} seem{'s' if len(twice) == 1 else ''} to be spelled in several ways, and "
+                                "each spelling counts as a class: write them alike", tuple(twice)))
+    none = [f"{title} ({count:,})" for title, count in zip(classes, counts.tolist()) if title.strip().casefold() in MISSING]
+    if none:
+        findings.append(Finding("warning", f"class {listed(none, 'and')} may mean that there is no label; it is learned like any other: "
+                                "remove these examples if it does"))
+    return findings
+
+
+def shared_groups(names: Mapping[str, Sequence[str]], labels: Mapping[str, Sequence[str] | None], remedy: Callable[[str], str],
+                  ) -> list[Finding]:
+    """Whether the files' names seem to hold people, scenes or devices that are in train and in the parts that are judged.
+
+    Args:
+        names: part -> paths of its examples from the data's folder on.
+        labels: part -> their classes; None where there are none.
+        remedy: pattern -> the settings that keep them apart.
+    """
+    every = [name for own in names.values() for name in own]
+    known = [label for own in labels.values() for label in own or ()]
+    found = suspected_groups(every, known if len(known) == len(every) else None)
+    if found is None:
+        return []
+    groups = {part: set(groups_in_names(own, found.pattern)) for part, own in names.items()}
+    findings = []
+    for part, own in groups.items():
+        both = own & groups.get("train", set())
+        if part != "train" and both:
+            which = f"all {len(own):,}" if both == own else f"{len(both):,} of {len(own):,}"
+            findings.append(Finding("warning", (
+                f"{part}: the files' names hold what seems to be a person, a scene or a device (such as {', '.join(found.values[:3])}), "
+                f"and {which} of them {'are' if len(own) > 1 else 'is'} in train, too: expect less for new ones. {remedy(found.pattern)} "
+                "keeps them apart")))
     return findings
 
 

@@ -60,6 +60,10 @@ class FileSource(Source):
     def stamp(self) -> str:
         return fingerprint.times(self.paths)
 
+    def relative(self, number: int) -> str:
+        """A file's path from the folder of the data on, with `/`."""
+        return self.paths[number].removeprefix(self._root).replace(os.sep, "/")
+
     def fingerprint(self) -> str:
         """Hash of every file's path below the root, of sizes and content (see `fingerprint`), and of the labels."""
         if self._fingerprint is None:

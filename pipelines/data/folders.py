@@ -11,6 +11,7 @@ import numpy as np
 
 from pipelines.data.divide import ALIASES
 from pipelines.data.files import FileSource
+from pipelines.data.names import groups_in_names
 from pipelines.data.walk import PassedOver, entries, files_below, folders_in, hidden
 from pipelines.errors import DataError
 from pipelines.regular import other_kind
@@ -35,7 +36,7 @@ class Folders:
 
 
 def read_folders(root: str | Path, *, key: str, suffixes: Collection[str], kind: str, sniff: Callable[[bytes], bool] | None = None,
-                 group_by: str | None = None) -> Folders:
+                 group_by: str | None = None, group_pattern: str | None = None, label_pattern: str | None = None) -> Folders:
     """Finds the files of every class.
 
     Args:
@@ -44,7 +45,9 @@ def read_folders(root: str | Path, *, key: str, suffixes: Collection[str], kind:
         suffixes: lower-case endings of the files that count, with the dot; compared without regard to case.
         kind: what such a file is called in messages ("image").
         sniff: says from a file's first 32 bytes whether it counts, where its ending is not in `suffixes`.
-        group_by: `folder` sets the groups to the name of each file's parent folder (below the class folder).
+        group_by: `folder` sets the groups to the name of each file's parent folder (below the class folder); `name` to what
+            `group_pattern` finds in its path from `root` on.
+        label_pattern: finds the class in a file's path from `root` on, instead of class folders.
 
     Raises:
         DataError: no folder, no class folders, files beside them, a class of train without files, groups that are the classes.
@@ -52,8 +55,9 @@ def read_folders(root: str | Path, *, key: str, suffixes: Collection[str], kind:
     root = Path(root)
     if not root.is_dir():
         raise DataError(f"data.path: {root} is not a folder" if root.exists() else f"data.path: {root} does not exist")
-    if group_by not in (None, "folder"):
-        raise DataError(f"data.group_by: {group_by}: with source: folder, only 'folder' (the parent folder's name) is possible")
+    if group_by not in (None, "folder", "name"):
+        raise DataError(f"data.group_by: {group_by}: with source: folder, only 'folder' (the parent folder's name) and 'name' (what "
+                        "data.group_pattern finds) are possible")
     ignored = PassedOver()
 
     def counts(path: Path) -> bool:
@@ -80,7 +84,16 @@ def read_folders(root: str | Path, *, key: str, suffixes: Collection[str], kind:
         _refuse_files(root, counts, f"{kind} files lie beside the split folders of {root}", ignored)
 
     found: dict[str, dict[str, list[Path]]] = {}
-    for name, folder in parts.items():
+    if label_pattern is not None:
+        train = next((path for path in tops if path.name.lower() in ALIASES["train"]), None)
+        parts = {POOL: root} if train is None else {path.name: path for path in tops if path.name.lower() in sum(ALIASES.values(), ())}
+        found = {name: _by_name(folder, root, counts, label_pattern, ignored) for name, folder in parts.items()}
+        if not found[train.name if train is not None else POOL]:
+            raise DataError(f"{root}: holds no {kind} file{_list(ignored)}")
+        parts_to_read: dict[str, Path] = {}
+    else:
+        parts_to_read = parts
+    for name, folder in parts_to_read.items():
         _refuse_files(folder, counts, f"{kind} files lie directly in {folder}, outside of any class folder", ignored)
         classes = tops if folder is root else folders_in(folder, ignored)
         if not classes:
@@ -99,7 +112,11 @@ def read_folders(root: str | Path, *, key: str, suffixes: Collection[str], kind:
     for name, titles in found.items():
         pairs = sorted(((file, numbers[title]) for title, files in titles.items() for file in files), key=lambda pair: _key(root)(pair[0]))
         files = [file for file, _ in pairs]
-        groups = _groups(files, parts[name]) if group_by else None
+        groups = None
+        if group_by == "folder":
+            groups = _groups(files, parts[name])
+        elif group_by == "name":
+            groups = np.array(groups_in_names([file.relative_to(root).as_posix() for file in files], group_pattern or ""))
         splits[name] = FileSource(files, key=key, root=root, labels=np.array([label for _, label in pairs], np.int64), groups=groups)
     notes = [f"{root}: {path.name} holds no class folders and is not read" for path in loose.values()]
     if ignored.hidden:
@@ -109,6 +126,15 @@ def read_folders(root: str | Path, *, key: str, suffixes: Collection[str], kind:
     notes.extend(f"{path} is {kind}, which is not read" for path, kind in ignored.special)
     notes.extend(f"{place}: a link that leads back into its own parents is not followed" for place in ignored.loops)
     return Folders(splits, known, notes)
+
+
+def _by_name(folder: Path, root: Path, counts: Callable[[Path], bool], pattern: str, ignored: PassedOver) -> dict[str, list[Path]]:
+    """Class -> files, the class as `pattern` finds it in each file's path."""
+    files = sorted((file for file in files_below(folder, ignored) if counts(file)), key=_key(root))
+    found: dict[str, list[Path]] = {}
+    for file, title in zip(files, groups_in_names([file.relative_to(root).as_posix() for file in files], pattern, "data.label_pattern")):
+        found.setdefault(title, []).append(file)
+    return found
 
 
 def _refuse_files(folder: Path, counts: Callable[[Path], bool], message: str, ignored: PassedOver) -> None:

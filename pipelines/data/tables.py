@@ -5,25 +5,30 @@ A row is named by its line in a text file (the header is line 1), and counted fr
 
 import contextlib
 import csv
+import gzip
 import json
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 import numpy as np
 import pyarrow as pa
 
+from pipelines.config.schema import TableData
 from pipelines.config.wording import did_you_mean, listed
+from pipelines.data import dialect
+from pipelines.data.columns import number_of
+from pipelines.data.dialect import TEXT, UNIT, Dialect, ending, find_dialect
+from pipelines.data.divide import ALIASES
 from pipelines.errors import DataError
 from pipelines.regular import check_regular
 
-DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".psv": "|"}
 JSON_LINES = (".jsonl", ".ndjson")
 PARQUET = (".parquet", ".pq")
-SUFFIXES = (*DELIMITERS, *JSON_LINES, *PARQUET)
+SUFFIXES = (*TEXT, *JSON_LINES, *PARQUET)
 NAMED = 1000  # rows left out that are named one by one
 
 
@@ -48,28 +53,35 @@ class LeftOut:
             self.reasons.append(reason)
 
 
+def is_table(path: Path) -> bool:
+    """Whether a file's name ends like a table's; `.txt`, which is mostly a text, does not count."""
+    return ending(path) in SUFFIXES and ending(path) != ".txt"
+
+
 def read_table(path: str | Path, *, text: Collection[str] = (), names: Sequence[str] | None = None, left_out: LeftOut | None = None,
-               ) -> pa.Table:
-    """The whole table. CSV and TSV need a header row; text is UTF-8, with or without a byte order mark.
+               delimiter: str | None = None, encoding: str | None = None) -> pa.Table:
+    """The whole table. CSV and its like need a header row, or `names`.
 
     Args:
-        path: the format is that of the ending, one of SUFFIXES.
+        path: the format is that of the ending, one of SUFFIXES; `.csv.gz` and its like are unpacked.
         text: columns to read as text whatever they look like (`007` stays `007`, `NA` stays `NA`); those not there are passed over.
         names: the columns of a CSV or TSV file that has no header row; its first row is then data.
         left_out: rows with too few or too many fields, and lines that are no JSON object or whose values are of another kind than those
             of most lines, are left out and counted here, instead of raising.
+        delimiter: what divides the fields of a text table; None to find it in the file.
+        encoding: of a text table; None for UTF-8, or that of a byte order mark.
 
     Raises:
         DataError: names the file and the line of what cannot be read.
     """
     path = Path(path)
-    suffix = path.suffix.lower()
+    suffix = ending(path)
     if not path.is_file():
         check_regular(path)
         raise DataError(f"{path} does not exist")
     try:
-        if suffix in DELIMITERS:
-            table = _read_csv(path, DELIMITERS[suffix], text, names, left_out)
+        if suffix in TEXT:
+            table = _read_csv(path, _dialect(path, delimiter, encoding), text, names, left_out)
         elif suffix in JSON_LINES:
             table = _read_json(path, left_out)
         elif suffix in PARQUET:
@@ -77,7 +89,7 @@ def read_table(path: str | Path, *, text: Collection[str] = (), names: Sequence[
 
             table = pyarrow.parquet.read_table(path)
         else:
-            raise DataError(f"{path}: a table is .csv, .tsv, .jsonl or .parquet, not {suffix or 'a file without ending'}")
+            raise DataError(f"{path}: a table is .csv, .tsv, .jsonl or .parquet, not {path.suffix or 'a file without ending'}")
     except pa.ArrowException as error:
         raise DataError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
     if not table.num_rows:
@@ -120,6 +132,55 @@ def values_of(table: pa.Table, name: str, path: str | Path, setting: str) -> lis
     return values
 
 
+def split_names(values: Sequence[str], data: TableData) -> list[str]:
+    """The split of each row of data.split_key. Where none is called train, the values that data.test and data.validation name are held
+    out, and all others are train: folds."""
+    distinct = set(values)
+    held = {value for value in (data.validation, data.test) if isinstance(value, str)} & distinct
+    if not held or any(value.lower() in ALIASES["train"] for value in distinct):
+        return list(values)
+    return [value if value in held else "train" for value in values]
+
+
+def one_hot(columns: Mapping[str, Sequence[Any]], place: Callable[[int], str]) -> list[str]:
+    """Of each row the name of the one column that holds 1, where the others hold 0. Raises DataError that names another row."""
+    names = list(columns)
+    labels = []
+    for number, values in enumerate(zip(*columns.values())):
+        ones = [name for name, value in zip(names, values) if number_of(value) == 1]
+        if len(ones) != 1:
+            raise DataError(f"{place(number)}: {'none' if not ones else listed(ones, 'and')} of {listed(names, 'and')} is 1; exactly one "
+                            "must be (data.label_key)")
+        labels.append(ones[0])
+    return labels
+
+
+def labels_of(table: pa.Table, key: str | Sequence[str], path: str | Path) -> list[str]:
+    """The label of each row, from data.label_key: one column, or several of which one holds 1. Raises DataError as values_of does."""
+    if isinstance(key, str):
+        return values_of(table, key, path, "data.label_key")
+    return one_hot({name: column(table, name, path, "data.label_key").to_pylist() for name in key}, lambda number: row(path, number))
+
+
+def file_paths(values: Sequence[Any], path: Path, pattern: str | None, what: str) -> list[Path]:
+    """The files that a column names, from the table's folder; with data.file_pattern its {} holds the value.
+
+    Raises:
+        DataError: a row that names none; `what` is the column with its setting.
+    """
+    files = []
+    for number, value in enumerate(values):
+        if isinstance(value, int) and pattern:
+            value = str(value)
+        if not isinstance(value, str) or not value.strip():
+            raise DataError(f"{row(path, number)}: no file named in column {what}")
+        file = path.parent / (pattern.replace("{}", value.strip()) if pattern else value.strip())
+        if "\\" in value and not file.exists():  # written on Windows
+            file = Path(str(file).replace("\\", "/"))
+        files.append(file)
+    return files
+
+
 def class_names(labels: Sequence[str]) -> list[str]:
     """The distinct labels in order: by value where all are whole numbers, else as text."""
     distinct = set(labels)
@@ -141,11 +202,12 @@ def rows(path: str | Path, numbers: Sequence[int], *, header: bool = True) -> li
         header: a CSV or TSV file has a header row.
     """
     path, wanted = Path(path), set(numbers)
-    suffix, last, found = path.suffix.lower(), max(numbers, default=-1), dict[int, int]()
-    if suffix in (*DELIMITERS, *JSON_LINES):
-        with open(path, encoding="utf-8-sig", errors="replace", newline="" if suffix in DELIMITERS else None) as file:
-            if suffix in DELIMITERS:
-                lines = (line for line, _ in _records(csv.reader(file, delimiter=DELIMITERS[suffix]), header))
+    suffix, last, found = ending(path), max(numbers, default=-1), dict[int, int]()
+    if suffix in (*TEXT, *JSON_LINES):
+        how = _dialect(path, None, None, guess=True) if suffix in TEXT else Dialect(",", "utf-8-sig", True)
+        with _opened(path, how) as file:
+            if suffix in TEXT:
+                lines = (line for line, _ in _records(_reader(file, how), header))
             else:
                 lines = (line for line, content in enumerate(file, 1) if content.strip())
             for seen, line in enumerate(lines):
@@ -154,6 +216,31 @@ def rows(path: str | Path, numbers: Sequence[int], *, header: bool = True) -> li
                 if seen == last:
                     break
     return [f"{path}:{found[number]}" if number in found else f"{path}, row {number + 1}" for number in numbers]
+
+
+def _dialect(path: Path, delimiter: str | None, encoding: str | None, *, guess: bool = False) -> Dialect:
+    """What is set, else what the file's beginning shows; an encoding is only guessed where asked for, for messages."""
+    if not guess:
+        encoding = dialect.mark_of(dialect.content_of(path, 4)) or encoding or "utf-8-sig"
+    try:
+        return find_dialect(path, delimiter=delimiter, encoding=encoding)
+    except DataError:
+        return find_dialect(path, delimiter=delimiter, encoding="latin-1")
+    except LookupError:
+        raise DataError(f"data.encoding: {encoding!r} is no encoding that Python knows; such as utf-8, cp1252, shift_jis") from None
+
+
+def _opened(path: Path, how: Dialect) -> TextIO:
+    encoding = "utf-8-sig" if how.encoding == "utf-8" else how.encoding
+    if path.suffix.lower() == ".gz":
+        return cast(TextIO, gzip.open(path, "rt", encoding=encoding, errors="replace", newline=""))
+    return open(path, encoding=encoding, errors="replace", newline="")
+
+
+def _reader(file: TextIO, how: Dialect) -> Any:
+    if len(how.delimiter) > 1:
+        return csv.reader((line.replace(how.delimiter, UNIT) for line in file), delimiter=UNIT, quoting=csv.QUOTE_NONE)
+    return csv.reader(file, delimiter=how.delimiter)
 
 
 def _records(reader: Any, header: bool) -> Iterator[tuple[int, list[str]]]:
@@ -165,7 +252,7 @@ def _records(reader: Any, header: bool) -> Iterator[tuple[int, list[str]]]:
         first, start = first and not record, reader.line_num + 1
 
 
-def _read_csv(path: Path, delimiter: str, text: Collection[str], names: Sequence[str] | None = None, left_out: LeftOut | None = None,
+def _read_csv(path: Path, how: Dialect, text: Collection[str], names: Sequence[str] | None = None, left_out: LeftOut | None = None,
               ) -> pa.Table:
     import pyarrow.csv
 
@@ -175,27 +262,37 @@ def _read_csv(path: Path, delimiter: str, text: Collection[str], names: Sequence
         bad.append(found if len(bad) < NAMED else None)
         return "skip"
 
+    plain = how.encoding in ("utf-8", "utf-8-sig")
+    several = len(how.delimiter) > 1
+    content: Any = path
+    if several:  # pyarrow knows delimiters of one sign only
+        code = "utf-8" if plain else how.encoding
+        content = pa.BufferReader(dialect.content_of(path).replace(how.delimiter.encode(code), UNIT.encode(code)))
     try:
         table = pyarrow.csv.read_csv(
-            path, read_options=pyarrow.csv.ReadOptions(column_names=list(names)) if names else None,
+            content, read_options=pyarrow.csv.ReadOptions(column_names=list(names) if names else None,
+                                                          encoding="utf8" if plain else how.encoding),
             parse_options=pyarrow.csv.ParseOptions(
-                delimiter=delimiter, newlines_in_values=left_out is None, invalid_row_handler=None if left_out is None else skip),
+                delimiter=UNIT if several else how.delimiter, quote_char=False if several else '"',
+                newlines_in_values=left_out is None and not several, invalid_row_handler=None if left_out is None else skip),
             convert_options=pyarrow.csv.ConvertOptions(column_types={name: pa.string() for name in text}))
     except pa.ArrowInvalid as error:
-        raise DataError(_blame_csv(path, delimiter, names) or f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+        raise DataError(_blame_csv(path, how, names) or f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not {how.encoding.upper()} ({error.reason}); set another data.encoding") from None
     if any(pa.types.is_binary(column.type) for column in table.columns):
         # pyarrow makes a column of bytes where the text is not UTF-8
         raise DataError(_blame_encoding(path) or f"{path} is not UTF-8; save it as UTF-8")
     if bad and left_out is not None:
-        _name_lines(path, delimiter, table, names is None, bad, left_out)
+        _name_lines(path, how, table, names is None, bad, left_out)
     return table
 
 
-def _name_lines(path: Path, delimiter: str, table: pa.Table, header: bool, bad: Sequence[Any], left_out: LeftOut) -> None:
+def _name_lines(path: Path, how: Dialect, table: pa.Table, header: bool, bad: Sequence[Any], left_out: LeftOut) -> None:
     """Finds the lines of the rows that were read and of those that were left out; pyarrow, which reads in parallel, knows none."""
     lines, reasons, needed = array("q"), LeftOut(), table.num_columns
-    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file, contextlib.suppress(csv.Error):
-        for line, record in _records(csv.reader(file, delimiter=delimiter), header):
+    with _opened(path, how) as file, contextlib.suppress(csv.Error):
+        for line, record in _records(_reader(file, how), header):
             if len(record) == needed:
                 lines.append(line)
             else:
@@ -208,15 +305,15 @@ def _name_lines(path: Path, delimiter: str, table: pa.Table, header: bool, bad: 
         left_out.reasons += [f"{path}: row {one.text[:60]!r}: {one.actual_columns} fields where {needed} are needed" for one in bad if one]
 
 
-def _blame_csv(path: Path, delimiter: str, names: Sequence[str] | None = None) -> str | None:
+def _blame_csv(path: Path, how: Dialect, names: Sequence[str] | None = None) -> str | None:
     """The first record that does not have as many fields as the header, in words."""
     if not path.stat().st_size:
         return f"{path} is empty"
-    bad = _blame_encoding(path)
+    bad = _blame_encoding(path) if how.encoding in ("utf-8", "utf-8-sig") else None
     if bad:
         return bad
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, delimiter=delimiter)
+    with _opened(path, how) as file:
+        reader = _reader(file, how)
         header, start = list(names) if names else None, 1
         try:
             for record in reader:
@@ -231,12 +328,13 @@ def _blame_csv(path: Path, delimiter: str, names: Sequence[str] | None = None) -
 
 
 def _blame_encoding(path: Path) -> str | None:
-    with open(path, "rb") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError as error:
-                return f"{path}:{number}: byte {line[error.start]:#04x} is not UTF-8; save the table as UTF-8"
+    content = dialect.content_of(path)
+    for number, line in enumerate(content.split(b"\n"), 1):
+        try:
+            line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            return (f"{path}:{number}: byte {line[error.start]:#04x} is not UTF-8; save the table as UTF-8, or set data.encoding, such as "
+                    "cp1252")
     return None
 
 

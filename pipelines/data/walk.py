@@ -5,12 +5,15 @@ What is no regular file (a named pipe, a device, a link to one) is never given o
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipelines.errors import DataError
 from pipelines.regular import other_kind
+
+FOLDERS = 50  # folders beside a table in which its files are looked for
+TURNS = 64  # of a look at many files that may end early
 
 
 @dataclass
@@ -117,3 +120,29 @@ def entries(folder: Path) -> list[os.DirEntry]:
             return list(found)
     except OSError as error:
         raise DataError(f"{folder} cannot be read: {error.strerror or error}") from error
+
+
+def pattern_of_files(folder: Path, values: Sequence[str], endings: Sequence[str]) -> str | None:
+    """Where nearly all values name files, as data.file_pattern has it: `images/{}.jpg`; None where nowhere.
+
+    Args:
+        folder: where the table lies; it and the folders in it are looked through.
+        endings: of such files, "" for values that have theirs.
+    """
+    inside = [entry.name for entry in folders_in(folder, PassedOver())]
+    for place in ["", *inside[:FOLDERS]]:
+        for end in endings:
+            pattern = f"{place}/{{}}{end}" if place else f"{{}}{end}"
+            if pattern == "{}" or not values:
+                continue
+            there = ((folder / pattern.replace("{}", value)).is_file() for value in values)
+            if next(there, False) and sum(there) + 1 >= 0.9 * len(values):
+                return pattern
+    return None
+
+
+def spread(count: int, most: int) -> list[list[int]]:
+    """At most `most` of the numbers below `count` in turns, each of which is spread evenly: whoever stops after some has an even sample."""
+    kept = min(count, most)
+    order = [number * count // kept for number in range(kept)]
+    return [order[start::TURNS] for start in range(min(TURNS, kept))]

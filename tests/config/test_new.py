@@ -240,14 +240,13 @@ def nameless(path: Path) -> Path:
     (text("a.png", ""), "is one image; name the folder that holds a folder for each class"),
     (text("a.docx", ""), "not understood; give a folder with a folder for each class, a table (.csv, "),
     (text("a.csv", "name,label\nx,y\n"), "no column names image files (.jpg, "),
-    (text("a.csv", "file;label\n1.png;y\n"), "separated by semicolons: separate by commas"),
-    (text("a.csv", "1.png,cat\n1.png,dog\n"), "its first line must name the columns, such as file,label"),
+    (text("a.csv", "file;label\n1.png;y\n"), "column label has one value only"),
     (text("a.csv", "file,label\n1.png,cat\n2.png,dog\n"), "2.png, which is not there; files are looked for from the table's folder"),
     (text("a.csv", "file,label\n1.png,cat\n1.png,cat\n"), "column label has one value only"),
-    (text("a.csv", "file,u,v\n" + "1.png,0,0\n1.png,1,1\n" * 3), "the class is not clear (it may be u or v); call it label"),
-    (text("a.jsonl", "{"), "is no JSONL table in UTF-8"),
-    (text("a.parquet", "x"), "is no Parquet file"),
-    (text("a.csv", ""), "has no rows"),
+    (text("a.csv", "file,u,v\n" + "1.png,0,0\n1.png,1,1\n" * 3), "the class is not clear (it may be u or v); name it with --label"),
+    (text("a.jsonl", "{"), "a.jsonl:1: no JSON"),
+    (text("a.parquet", "x"), "a.parquet cannot be read"),
+    (text("a.csv", ""), "a.csv is empty"),
     (text("a.npz", "x"), "is no .npz file"),
     (pickled, "array x holds Python objects, which are not read"),
     (shapeless, "needs one array of images [n, height, width]"),
@@ -256,6 +255,52 @@ def test_refused(make: Callable[[Path], Path], says: str, tmp_path: Path) -> Non
     with pytest.raises(DataError) as caught:
         new("vision", make(tmp_path))
     assert says in str(caught.value)
+
+
+def test_a_table_without_header(tmp_path: Path) -> None:
+    for number in range(12):
+        picture(tmp_path / f"{number}.png")
+    (tmp_path / "a.csv").write_text("".join(f"{number}.png;{'cat' if number % 2 else 'dog'}\n" for number in range(12)))
+    data = written(tmp_path / "a.csv").data
+    assert (data.columns, data.image_key, data.label_key) == (["file", "label"], "file", "label")
+
+
+def test_a_table_in_a_folder_and_files_beside_it(tmp_path: Path) -> None:
+    for number in range(32):
+        picture(tmp_path / f"photos/{number}.jpg")
+    rows = [f"{number},{'ab'[number % 2]},{number % 4}\n" for number in range(32)]
+    (tmp_path / "train.csv").write_text("id_code,breed,fold\n" + "".join(rows))
+    data = written(tmp_path).data
+    assert data.path == str(tmp_path / "train.csv") and data.file_pattern == "photos/{}.jpg" and data.label_key == "breed"
+    assert (data.split_key, data.validation, data.test) == ("fold", "2", "3")
+
+
+def test_classes_and_people_in_names(tmp_path: Path) -> None:
+    for number in range(40):
+        picture(tmp_path / f"flat/{'cat' if number % 2 else 'dog'}.{number}.jpg")
+        picture(tmp_path / f"signs/{number % 2}/{['anna', 'ben'][number // 2 % 2]}_{number}.jpg")
+    data = written(tmp_path / "flat").data
+    assert data.source == "folder" and data.label_pattern and data.group_by is None
+    data = written(tmp_path / "signs").data
+    assert data.group_by == "name" and data.group_pattern
+
+
+def test_sizes_are_of_all_images(tmp_path: Path) -> None:
+    for number in range(300):
+        picture(tmp_path / f"{'ab'[number % 2]}/{number}.png", 400 if number == 201 else 32, 32)
+    assert "32 x 32 to 400 x 32 px, 2 sizes; " in new("vision", tmp_path)
+
+
+def test_columns_that_are_named(tmp_path: Path) -> None:
+    picture(tmp_path / "x.png")
+    (tmp_path / "a.csv").write_text("file,kind,shade\n" + "".join(f"x.png,{number % 2},{number % 3}\n" for number in range(12)))
+    assert "label_key: shade" in new("vision", tmp_path / "a.csv", columns={"label": "shade"})
+    with pytest.raises(DataError, match=r"--label: .* has no column 'shad'.*did you mean shade"):
+        new("vision", tmp_path / "a.csv", columns={"label": "shad"})
+    with pytest.raises(ConfigError, match="--user: vision does not ask for it"):
+        new("vision", tmp_path / "a.csv", columns={"user": "kind"})
+    with pytest.raises(ConfigError, match="--task: vision has no task 'ranking'"):
+        new("vision", tmp_path / "a.csv", task="ranking")
 
 
 def test_domains() -> None:

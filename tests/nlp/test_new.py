@@ -99,7 +99,7 @@ def test_a_missing_label_is_no_class(tmp_path):
 def test_what_is_not_understood(tmp_path):
     for name, content, message in (
             ("a.csv", "text,label\nhello there,y\n", "one value only"), ("b.csv", "id,size\n1,2\n2,3\n", "no column seems to hold texts"),
-            ("c.csv", "text,place,person\n" + "".join(f"hello there {n},p{n % 3},q{n % 4}\n" for n in range(30)), "call it label"),
+            ("c.csv", "text,place,person\n" + "".join(f"hello there {n},p{n % 3},q{n % 4}\n" for n in range(30)), "name it with --label"),
             ("d.pdf", "x", "not understood")):
         (tmp_path / name).write_text(content)
         with pytest.raises(DataError, match=message):

@@ -76,9 +76,12 @@ def test_features_that_a_task_does_not_take_are_said(tmp_path):
 
 
 def test_new_writes_an_experiment_that_loads(tmp_path):
-    text = new("recsys", str(table(tmp_path)))
+    rated = from_text(new("recsys", str(table(tmp_path))), file="experiment.yaml").experiment
+    assert rated.task == "recsys.ranking" and rated.data.rating_key == "rating" and rated.loss.name == "rating"
+    text = new("recsys", str(table(tmp_path)), task="lists")
     made = from_text(text, file="experiment.yaml").experiment
-    assert made.task == "recsys.sequential" and made.data.user_key == "user" and made.data.time_key == "time"
+    assert made.task == "recsys.sequential" and made.data.positive_from == 3.5
+    assert made.data.user_key == "user" and made.data.time_key == "time"
     assert "4 users in column user" in text
     clicks = table(tmp_path, "User ID,click,price,shop\n1,0,2.5,x\n2,1,3.5,y\n", "clicks.csv")
     made = from_text(new("recsys", str(clicks)), file="experiment.yaml").experiment

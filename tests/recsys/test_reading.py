@@ -8,8 +8,9 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
+from pipelines.data.times import read_times
 from pipelines.errors import DataError
-from recsys.reading import encode, read_log, times_of
+from recsys.reading import encode, read_log
 from tests.recsys.made import ROWS, experiment, table
 
 
@@ -57,10 +58,10 @@ def test_missing_ids_are_found():
 
 
 def test_times_as_seconds_dates_and_texts():
-    seconds, wrong = times_of(pa.chunked_array([pa.array(["2026-11-21 00:00:00", "1970-01-01T00:01:00Z", "17", "soon"])]))
-    assert seconds[1:3].tolist() == [60.0, 17.0] and wrong == {3: "soon"} and seconds[0] == 1795219200.0
+    read = read_times(pa.chunked_array([pa.array(["2026-11-21 00:00:00", "1970-01-01T00:01:00Z", "17", "soon"])]))
+    assert read.seconds[1:3].tolist() == [60.0, 17.0] and read.wrong == {3: "soon"} and read.seconds[0] == 1795219200.0
     stamps = pa.chunked_array([pa.array([0, 1_500_000], pa.timestamp("us"))])
-    assert times_of(stamps)[0].tolist() == [0.0, 1.5]
+    assert read_times(stamps).seconds.tolist() == [0.0, 1.5]
 
 
 @pytest.mark.parametrize("kind", ["tsv", "jsonl", "parquet"])

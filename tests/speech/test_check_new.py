@@ -49,7 +49,7 @@ def test_transcripts(tmp_path):
     said = "\n".join(found)
     assert "train: 1 recordings last over 2 s and are left out of training (data.longest)" in said and "test: 1 recordings last" not in said
     for text in ("warning: train: 1 transcripts are empty", "warning: test: 1 characters are not in train, so they cannot be written: 'q'",
-                 "warning: train: 1 transcripts are longer than CTC can align", "note: test: 2 of its 2 speakers are in train"):
+                 "warning: train: 1 transcripts are longer than CTC can align", "warning: test: 2 of its 2 speakers are in train"):
         assert text in said, said
     assert any("2.wav: 131 steps needed, 51 there" in detail for details in found.values() for detail in details)
 
@@ -110,3 +110,31 @@ def test_new_says_what_it_does_not_understand(tmp_path, name, message):
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=message):
         new("speech", tmp_path / name)
+
+
+def test_speakers_in_names_are_suspected_by_check_and_new(tmp_path):
+    for digit in "01":
+        for speaker in ("theo", "lucas", "anna"):
+            for take in range(6):
+                write(tmp_path / digit / f"{digit}_{speaker}_{take}.wav", tone(0.3, 8000, seed=take))
+    text = new("speech", tmp_path)
+    data = from_text(text).experiment.data
+    assert data.group_by == "speaker" and "The names hold what seems to be the speaker" in text
+    said = "\n".join(findings("task: speech.commands\nmodel: {name: ds_cnn}\ndata:\n  source: folder\n  rate: 8000\n  test: 0.5\n"
+                              f"  path: {tmp_path}\n"))
+    assert "warning: test: the files' names hold what seems to be a person" in said and "all 3 of them are in train, too" in said
+    said = "\n".join(findings("task: speech.commands\nmodel: {name: ds_cnn}\ndata:\n  source: folder\n  rate: 8000\n  test: 0.34\n"
+                              f"  validation: 0\n  group_by: speaker\n  speaker_pattern: '{data.speaker_pattern}'\n  path: {tmp_path}\n"))
+    assert "what seems to be a person" not in said and "speakers are in train, too" not in said
+
+
+def test_letters_of_words_are_not_to_be_removed(tmp_path):
+    rows = []
+    for number in range(20):
+        write(tmp_path / f"{number}.wav", tone(2.0, seed=number))
+        rows.append({"path": f"{number}.wav", "text": "don't jump" if number == 3 else "one ~ two" if number == 4 else "one two -- three"})
+    (tmp_path / "m.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = "\n".join(findings("task: speech.transcription\nmodel: {name: quartz}\ndata:\n  source: table\n  rate: 8000\n  test: null\n"
+                              f"  validation: 0\n  path: {tmp_path / 'm.jsonl'}\n"))
+    letters = next(line for line in said.splitlines() if "too few to learn them" in line)
+    assert "'j'" in letters and '"\'"' in letters and "'~'; tokens.remove takes them out" in said and "'-'" not in said

@@ -153,7 +153,7 @@ def test_recordings_too_short_or_too_long_for_ctc_are_left_out(tmp_path):
 
 @pytest.mark.parametrize(("lines", "message"), [
     ("source: tfds", "needs the data set's name"), ("source: synthetic; test_names: '['", "no regular expression"),
-    ("source: synthetic; speaker_pattern: abc", "put the part that is the speaker into brackets"),
+    ("source: synthetic; speaker_pattern: abc", "put the part that is asked for into brackets"),
     ("source: synthetic; test_names: a; test_last: 3", "set one of the two"),
 ])
 def test_wrong_settings(lines, message):

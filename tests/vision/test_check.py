@@ -71,7 +71,7 @@ def test_everything_that_is_wrong_is_found(messy):
     assert found["the same pixels within train: 2 examples repeat another one"].level == "note"
     assert found["validation has no example of 1 class, so it cannot judge them"].details == ("c",)
     assert found["1 class of train with fewer than 10 examples"].details == ("c: 1",)
-    assert any(text.startswith("train is imbalanced: 13 of b, 1 of c") for text in found)
+    assert any(text.startswith("train is imbalanced: class b has 13 examples, class c has 1;") for text in found)
 
     train = result.splits["train"]
     assert (train["examples"], train["unreadable"], train["identical"]) == (26, 1, 2)
@@ -140,3 +140,10 @@ def test_names_that_would_move_the_cursor_are_shown_as_text(tmp_path):
 def test_digits_are_clean():
     result = checked(source="digits", test=0.2)
     assert not result.failed and result.splits["train"]["common"] == [["8 x 8 px", 1294]]
+
+
+def test_classes_spelled_twice_and_classes_that_are_none(tmp_path):
+    from pipelines.data.check import _titles
+
+    found = _titles(["HAM", "NA", "ham", "spam"], np.array([3, 2, 30, 10]))
+    assert "HAM (3) and ham (30)" in found[0].details and "class NA (2) may mean that there is no label" in found[1].text

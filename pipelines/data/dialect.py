@@ -1,0 +1,193 @@
+"""How a table of text is written: what divides its fields, whether its first line names the columns, its encoding.
+
+Found by content, the same for `quartet new` and for training; the ending of the name says less: `.csv` is often divided by semicolons.
+Imports no TensorFlow and no pyarrow.
+"""
+
+import codecs
+import csv
+import gzip
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipelines.data.columns import NAMES, fit, number_of
+from pipelines.errors import DataError
+from pipelines.regular import check_regular
+
+CANDIDATES = (",", "\t", ";", "|")
+TEXT = (".csv", ".tsv", ".tab", ".psv", ".txt", ".dat", ".data")
+TABS = (".tsv", ".tab")
+DOUBLE = "::"  # of MovieLens' ratings.dat
+UNIT = "\x1f"  # stands for it while such a file is read
+FASTTEXT = "__label__"
+SAMPLE = 50  # records by which the delimiter is found
+COMPARED = 1000  # records that the first is compared with
+LOOKED_AT = 1_000_000  # bytes by which a dialect is found
+SPARSE = 0.2  # share of zero bytes from which a text is UTF-16, and of bytes beyond ASCII up to which it is in Latin letters
+MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"), (codecs.BOM_UTF16_LE, "utf-16"),
+         (codecs.BOM_UTF16_BE, "utf-16"))
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a text file is a table.
+
+    Attributes:
+        delimiter: what divides fields: one sign, or `::`.
+        encoding: Python's name.
+        header: whether the first line names the columns.
+        fasttext: lines such as `__label__spam free prize`, without columns.
+        width: fields of the first record.
+    """
+
+    delimiter: str
+    encoding: str
+    header: bool
+    fasttext: bool = False
+    width: int = 1
+
+
+def ending(path: Path) -> str:
+    """The ending that tells the format, in lower case, without `.gz`."""
+    suffix = path.suffix.lower()
+    return Path(path.stem).suffix.lower() if suffix == ".gz" else suffix
+
+
+def content_of(path: Path, size: int = -1) -> bytes:
+    """The (first) bytes of a regular file, unpacked where it ends in .gz. Raises DataError where that fails, OSError as usual."""
+    check_regular(path)
+    if path.suffix.lower() != ".gz":
+        with open(path, "rb") as file:
+            return file.read(size)
+    try:
+        with gzip.open(path, "rb") as file:
+            return file.read(size)
+    except (OSError, EOFError) as error:
+        raise DataError(f"{path}: cannot be unpacked: {error}") from None
+
+
+def find_dialect(path: Path, *, delimiter: str | None = None, encoding: str | None = None) -> Dialect:
+    """The dialect of a text file, from its beginning. Raises DataError where nothing speaks for an encoding."""
+    start = content_of(path, LOOKED_AT)
+    encoding = mark_of(start) or encoding or guessed_encoding(path) or "utf-8"
+    text = codecs.getincrementaldecoder(encoding)("replace").decode(start)
+    if len(start) == LOOKED_AT:
+        text = text[:text.rfind("\n") + 1] or text
+    if labelled(text):
+        return Dialect(" ", encoding, False, True)
+    delimiter = delimiter or ("\t" if ending(path) in TABS else find_delimiter(text))
+    rows = _first_rows(text, delimiter)
+    return Dialect(delimiter, encoding, is_header(rows), width=len(rows[0]) if rows else 1)
+
+
+def _first_rows(text: str, delimiter: str) -> list[list[str]]:
+    if len(delimiter) > 1:
+        text, delimiter = text.replace(delimiter, UNIT), UNIT
+    rows = []
+    try:
+        for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter):
+            rows += [row] if row else []
+            if len(rows) == COMPARED:
+                break
+    except csv.Error:  # the reader of the table says what is wrong
+        pass
+    return rows
+
+
+def labelled(text: str) -> bool:
+    """Whether all of the first lines are fastText's."""
+    lines = [line for line in text.split("\n", SAMPLE)[:SAMPLE] if line.strip()]
+    return bool(lines) and all(line.lstrip().startswith(FASTTEXT) for line in lines)
+
+
+def find_delimiter(text: str) -> str:
+    """The delimiter that gives the first records the same number of fields, more than one; a comma where none does."""
+    best, score = ",", 0.0
+    lines = [line for line in text[:200_000].split("\n")[:SAMPLE] if line.strip()]
+    if len(lines) > 1 and len({line.count(DOUBLE) for line in lines}) == 1 and DOUBLE in lines[0]:
+        return DOUBLE
+    for candidate in CANDIDATES:
+        widths = []
+        try:
+            for record in csv.reader(io.StringIO(text[:200_000], newline=""), delimiter=candidate):
+                if record:
+                    widths.append(len(record))
+                if len(widths) >= SAMPLE:
+                    break
+        except csv.Error:
+            continue
+        if widths and widths[0] > 1:
+            even = widths.count(widths[0]) / len(widths)
+            if even > score:
+                best, score = candidate, even
+    return best
+
+
+def is_header(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first of some records names columns: it is of another kind than what stands below it, or of usual names."""
+    if not rows:
+        return True
+    names = [name.strip() for name in rows[0]]
+    if any(number_of(name) is not None for name in names if name) or len(set(names)) < len(names):
+        return False
+    if any(re.search(r"\w\.[a-z][a-z0-9]{2,3}$", name.lower()) for name in names):  # the name of a file
+        return False
+    below = [row for row in rows[1:] if len(row) == len(names)]
+    for place in range(len(names)):  # a word over numbers names them
+        values = [row[place] for row in below if row[place].strip()]
+        if values and names[place] and all(number_of(value) is not None for value in values):
+            return True
+    if any(fit(name, role) is not None and len(name) <= 30 for name in names for role in NAMES):
+        # a label called `text` or `class` is rare; the same word below speaks for a value
+        repeated = sum(any(row[place].strip() == names[place] for row in below) for place in range(len(names)))
+        return repeated == 0
+    if not all(re.fullmatch(r"[^\W\d][\w-]{0,30}", name) for name in names):
+        return False
+    return not any(row[place].strip() == names[place] for row in below for place in range(len(names)))
+
+
+def mark_of(content: bytes) -> str | None:
+    """The encoding that a byte order mark at the beginning tells."""
+    return next((name for mark, name in MARKS if content.startswith(mark)), None)
+
+
+def guessed_encoding(path: Path) -> str | None:
+    """What a text file without byte order mark seems to be in: None for UTF-8, which Python expects anyway.
+
+    Raises:
+        DataError: it is not UTF-8, and nothing speaks for another one.
+    """
+    content = content_of(path)
+    if mark_of(content):
+        return None
+    start = content[:4096]
+    if start.count(0) > SPARSE * len(start):
+        return "utf-16-le" if start[1::2].count(0) >= start[::2].count(0) else "utf-16-be"
+    try:
+        if b"\0" not in content and content.decode("utf-8") is not None:
+            return None
+    except UnicodeDecodeError:
+        pass
+    high = sum(byte >= 0x80 for byte in content[:LOOKED_AT])
+    plain = sum(byte < 0x80 and chr(byte).isalpha() for byte in content[:LOOKED_AT])
+    if high < SPARSE * (high + plain):  # accents among plain letters; in other scripts most letters are such bytes
+        try:
+            content.decode("cp1252")
+            return "cp1252"
+        except UnicodeDecodeError:
+            pass
+    raise not_utf8(path, content)
+
+
+def not_utf8(path: Path, content: bytes) -> DataError:
+    """The error that names the first line that is no UTF-8."""
+    try:
+        content.decode("utf-8")
+        return DataError(f"{path}: NUL bytes: the file is damaged, or UTF-16 without a byte order mark")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        return DataError(f"{path}:{line}: byte {content[error.start]:#04x} is not UTF-8; set data.encoding, such as cp1252 (Western "
+                         "Windows), cp1251 (Cyrillic), gb18030 or shift_jis, or save the table as UTF-8")

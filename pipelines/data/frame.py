@@ -1,0 +1,164 @@
+"""A table as `quartet new` looks at it: its columns with their facts, what the reader must be told, and what it passed over."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pipelines.config.new import Asked
+from pipelines.config.wording import listed
+from pipelines.data import columns
+from pipelines.data.columns import Facts, by_name, fit, number_of, split_values
+from pipelines.data.dialect import TEXT, ending, find_dialect
+from pipelines.data.tables import LeftOut, one_hot, read_table, row
+from pipelines.errors import DataError
+
+COMMENTS = {  # to the settings that `new` writes
+    "on_bad_example": "some rows cannot be used: `quartet check` lists them", "encoding": "guessed: see that accents come out right",
+    "columns": "the file has no header row: these are its columns", "label_pattern": "finds the class in a file's name",
+    "group_pattern": "finds the person, scene or device in a file's name", "file_pattern": "where the files lie, from the table's folder"}
+
+
+@dataclass
+class Frame:
+    """The columns of a table.
+
+    Attributes:
+        path: the file.
+        values: name -> values; in a file without a header row the names are positions, from "0".
+        header: whether the file names its columns.
+        settings: what the data section must say so that training reads the same: encoding, delimiter.
+        lost: rows that cannot be read.
+    """
+
+    path: Path
+    values: dict[str, Sequence[Any]]
+    header: bool = True
+    settings: dict[str, Any] = field(default_factory=dict)
+    lost: LeftOut = field(default_factory=LeftOut)
+    table: pa.Table | None = None
+
+    @cached_property
+    def facts(self) -> dict[str, Facts]:
+        """Of each column."""
+        return {name: columns.facts_of(values) for name, values in self.values.items()}
+
+    @property
+    def names(self) -> list[str]:
+        """Of the columns."""
+        return list(self.values)
+
+    @property
+    def rows(self) -> int:
+        """How many were read."""
+        return len(next(iter(self.values.values()), ()))
+
+    def named(self, roles: Mapping[str, str | None]) -> tuple[dict[str, str], list[str] | None]:
+        """(role -> the column's name in the experiment, the names to give to data.columns where the file names none)."""
+        there = {role: name for role, name in roles.items() if name is not None}
+        if self.header:
+            return there, None
+        by_place = {name: role for role, name in there.items()}
+        names = [by_place.get(name, f"column{name}") for name in self.names]
+        return {role: role for role in there}, names
+
+    def passed_over(self) -> str | None:
+        """How many rows are lost and why, for a person."""
+        if not self.lost.count:
+            return None
+        reason = self.lost.reasons[0] if self.lost.reasons else ""
+        hint = "; a value with the delimiter in it needs quotation marks" if "fields where" in reason and "quotation" not in reason else ""
+        return f"Passed over: {self.lost.count:,} of {self.rows + self.lost.count:,} rows that cannot be read, such as {reason}{hint}."
+
+
+def open_frame(path: Path) -> Frame:
+    """Reads a table, however it is written. Raises DataError where it cannot be."""
+    lost, settings, names, encoding = LeftOut(), dict[str, Any](), None, None
+    if ending(path) in TEXT:
+        if not path.stat().st_size:
+            raise DataError(f"{path} is empty")
+        how = find_dialect(path)
+        if not how.encoding.startswith("utf-8") and how.encoding not in ("utf-16", "utf-32"):
+            settings["encoding"] = encoding = how.encoding
+        if not how.header:
+            names = [str(place) for place in range(how.width)]
+    table = read_table(path, names=names, left_out=lost, encoding=encoding)
+    values = {name: table[name].to_pylist() for name in table.column_names}
+    return Frame(path, values, names is None, settings, lost, table)
+
+
+def split_column(values: Mapping[str, Sequence[Any]], own: str | None, path: Path, asked: Asked,
+                 ) -> tuple[str | None, dict[str, str | None]]:
+    """(the column that divides the data, role -> its value); (None, {}) where none does.
+
+    Raises:
+        DataError: the column that a person named does not divide the data.
+    """
+    if asked.absent("split"):
+        return None, {}
+    for name in [own] if own else sorted(values, key=lambda name: (fit(name, "split") is None, list(values).index(name))):
+        parts = split_values("fold" if own else name, values[name])
+        if parts is not None:
+            return name, parts
+    if own:
+        some = list(dict.fromkeys(str(value) for value in values[own]))[:6]
+        raise DataError(f"--split: column {own} of {path} holds {listed(some, 'and')}; needed are train, validation and test, or numbers "
+                        "of folds")
+    return None, {}
+
+
+def in_both(groups: Sequence[Any], parts: Sequence[str | None]) -> int:
+    """Groups of train that are in another part, too."""
+    train = {str(group) for group, part in zip(groups, parts) if part == "train"}
+    return len(train & {str(group) for group, part in zip(groups, parts) if part != "train"})
+
+
+def label_values(frame: Frame, label: str | Sequence[str]) -> list[str]:
+    """The label of each row as text, from one column or from several of which one holds 1."""
+    if isinstance(label, str):
+        return [str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip() for value in frame.values[label]]
+    return one_hot({name: frame.values[name] for name in label}, lambda number: row(frame.path, number))
+
+
+def label_column(path: Path, facts: Mapping[str, Facts], values: Mapping[str, Sequence[Any]], *, most: float, what: str, asked: Asked,
+                 roles: Sequence[str] = ("label",)) -> str | list[str]:
+    """The column of a table that holds the labels: the one asked for, one so named, or else the only one with few values; or the columns
+    of which one holds 1 in each row.
+
+    Args:
+        facts: of the columns that may be it.
+        values: of these and others.
+        most: share of the rows up to which values are few.
+        what: what a label is called in messages.
+        roles: whose names such a column may have, the likeliest first.
+
+    Raises:
+        DataError: none or several could be it, or it has one value only.
+    """
+    several = asked.several("label", list(facts), path)
+    if several is not None and len(several) > 1:
+        return several
+    found = several[0] if several else None
+    few = [name for name, one in facts.items() if one.few(most)]
+    usable = [name for name, one in facts.items() if one.kind in ("number", "text", "list", "other") and one.present]
+    marks = [name for name, one in facts.items() if one.kind == "number" and one.whole and one.low >= 0 and one.high == 1
+             and one.distinct == 2]
+    if found is None and len(marks) > 2 and all(sum(number_of(value) or 0 for value in row) == 1 for row in zip(
+            *(values[name] for name in marks))):
+        return marks
+    for role in roles:
+        found = found or by_name([name for name in usable if name in few or facts[name].distinct == 1 or facts[name].kind == "list"],
+                                 [role]).get(role) or by_name(usable, [role]).get(role)
+    if found is None and len(few) == 1:
+        found = few[0]
+    if found is None and len(marks) > 2 and len(marks) == len(few):
+        return marks
+    if found is None:
+        there = f"it may be {listed(few)}" if few else f"there are {listed(facts, 'and')}" if facts else "there are no other columns"
+        raise DataError(f"{path}: which column holds the {what} is not clear ({there}); name it with --label")
+    if facts[found].distinct < 2:
+        raise DataError(f"{path}: column {found} has one value only; a classifier needs two or more classes")
+    return found

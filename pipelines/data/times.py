@@ -1,0 +1,158 @@
+"""Times as people write them: seconds, ms, us or ns since 1970, ISO, 17.09.2026, 9/17/2026. Day and month are told apart over a column."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.data.columns import number_of, plain
+
+UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+EARLIEST, LATEST = 6.3e8, 2.9e9  # s since 1970: 1990 to 2061
+MEANINGS = {"auto": "(seconds, or a date and time such as 2026-11-21 13:53:39)", "iso": "such as 2026-11-21 13:53:39",
+            "day_first": "such as 21.11.2026 13:53", "month_first": "such as 11/21/2026 1:53 PM", "year_first": "such as 2026/11/21 13:53",
+            **{unit: f"in {unit} since 1970" for unit in UNITS}}
+_DATE = re.compile(r"(\d{1,4})\s?[./\- ]\s?(\d{1,2})\s?[./\-, ]\s?(\d{1,4})\.?(?:[ T,]+(.*))?$")
+_NAMED = re.compile(r"(?:[a-z]+,? )?(?:(\d{1,2})(?:st|nd|rd|th|\.)?[ \-](?:de )?([a-z]+)\.?|([a-z]+)\.? (\d{1,2})(?:st|nd|rd|th)?),?"
+                    r"[ \-](?:de )?(\d{4}|\d\d)(?:,? (.*))?$")
+_CLOCK = re.compile(r"(?:um |at )?(\d{1,2}):(\d{2})(?::(\d{2}(?:[.,]\d+)?))?\s*([ap])?\.?m?\.?(?:\s*(?:uhr|utc|gmt|z))?$", re.IGNORECASE)
+_MONTHS = ("jan ene gen", "feb fev", "mar mrz", "apr avr abr", "may mai mag", "jun juin giu", "jul juil lug", "aug aou ago", "sep set",
+           "oct okt ott out", "nov", "dec dez dic")
+
+
+@dataclass(frozen=True)
+class Times:
+    """A column of times.
+
+    Attributes:
+        seconds: [n] float64 since 1970; numbers that are no such time stay as they are (days of a study); NaN where there is none.
+        wrong: row -> what stands there, where it is no time.
+        how: as data.time_format has it: "s", "ms", "us", "ns", "iso", "day_first", "month_first" or "year_first".
+        ambiguous: dates of which no one shows whether day or month comes first; they are read with the month first.
+        example: a value.
+    """
+
+    seconds: np.ndarray
+    wrong: dict[int, Any] = field(default_factory=dict)
+    how: str = "s"
+    ambiguous: bool = False
+    example: str = ""
+
+    @property
+    def meaning(self) -> str:
+        """What was expected, in words."""
+        return MEANINGS[self.how if self.how in MEANINGS else "auto"]
+
+
+def read_times(values: pa.ChunkedArray, how: str = "auto") -> Times:
+    """A column's times; "auto" finds how they are written over the whole column."""
+    kind = values.type
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        whole = values.cast(pa.timestamp("us"), safe=False).combine_chunks().cast(pa.int64())  # what is finer is cut off
+        seconds = np.where(whole.is_null().to_numpy(zero_copy_only=False), np.nan,
+                           whole.fill_null(0).to_numpy(zero_copy_only=False) / 1e6)
+        return _result(values, seconds, "iso")
+    coded = values.combine_chunks().dictionary_encode()
+    where = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    distinct = coded.dictionary.to_pylist()
+    numbers = [number_of(value) if not isinstance(value, str) or how in ("auto", *UNITS) else None for value in distinct]
+    if (not pa.types.is_string(kind) and not pa.types.is_large_string(kind)) or how in UNITS or (
+            distinct and how == "auto" and sum(number is not None for number in numbers) > 0.5 * len(distinct)):
+        known = np.array([*(np.nan if number is None else number for number in numbers), np.nan], np.float64)
+        unit = how if how in UNITS else _unit(known)
+        return _result(values, known[where] / UNITS[unit], unit)
+    texts = ["" if value is None else str(value).strip() for value in distinct]
+    ambiguous = False
+    if how == "auto":
+        how, ambiguous = _notation(texts)
+    read: dict[str, Callable[[str], float | None]] = {
+        "day_first": lambda text: _dated(text, "day"), "month_first": lambda text: _dated(text, "month"),
+        "year_first": lambda text: _dated(text, "year")}
+    reader = read.get(how, lambda text: _iso(text) if (number := number_of(text)) is None else number)
+    known = np.array([*(np.nan if (found := reader(text)) is None else found for text in texts), np.nan], np.float64)
+    return _result(values, known[where], how, ambiguous)
+
+
+def _result(values: pa.ChunkedArray, seconds: np.ndarray, how: str, ambiguous: bool = False) -> Times:
+    wrong = np.flatnonzero(~np.isfinite(seconds))
+    first = None if pa.types.is_timestamp(values.type) else next(
+        (number for number in range(len(seconds)) if np.isfinite(seconds[number])), None)
+    return Times(seconds, {int(number): values[int(number)].as_py() for number in wrong}, how, ambiguous,
+                 "" if first is None else str(values[first].as_py()))
+
+
+def _unit(numbers: np.ndarray) -> str:
+    there = numbers[np.isfinite(numbers)]
+    middle = float(np.median(there)) if len(there) else 0.0
+    return next((unit for unit, factor in UNITS.items() if EARLIEST * factor <= middle <= LATEST * factor), "s")
+
+
+def _notation(texts: list[str]) -> tuple[str, bool]:
+    """How dates are written, and whether day and month cannot be told apart."""
+    if sum(_iso(text) is not None for text in texts[:200]) * 2 >= len(texts[:200]):
+        return "iso", False
+    dates = [found for text in texts if (found := _DATE.match(text))]
+    if sum(len(found[1]) == 4 for found in dates) * 2 > len(dates):
+        return "year_first", False
+    days = sum(int(found[1]) > 12 for found in dates)
+    months = sum(int(found[2]) > 12 for found in dates)
+    if days or months:
+        return ("day_first" if days >= months else "month_first"), False
+    if dates and all("." in found[0] for found in dates):  # only with points the day is always first
+        return "day_first", False
+    return ("month_first", True) if dates else ("day_first" if any(_named(text) is not None for text in texts[:200]) else "iso", False)
+
+
+def _iso(text: str) -> float | None:
+    try:
+        when = datetime.fromisoformat(re.sub(r"(?<=\d)[Zz]$", "+00:00", text).replace(" UTC", "+00:00"))
+    except ValueError:
+        return None
+    return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
+
+
+def _dated(text: str, first: str) -> float | None:
+    found = _DATE.match(text)
+    if not found:
+        return _named(text)
+    one, two, three = int(found[1]), int(found[2]), int(found[3])
+    if first == "year":
+        year, month, day = one, two, three
+    elif len(found[3]) in (2, 4):
+        year, month, day = (three, two, one) if first == "day" else (three, one, two)
+    else:
+        return None
+    return _moment(year, month, day, found[4])
+
+
+def _named(text: str) -> float | None:
+    """17 Sep 2026, September 17, 2026, 17. September 2026, 17 de septiembre de 2026."""
+    found = _NAMED.match(plain(text).replace("_", " ") if not text.isascii() else text.lower())
+    if not found:
+        return None
+    name = plain(found[2] or found[3])
+    starts = [(start, number) for number, names in enumerate(_MONTHS, 1) for start in names.split()]
+    # the longest first: juin and juil begin alike
+    month = next((number for start, number in sorted(starts, key=lambda one: -len(one[0])) if name.startswith(start)), None)
+    return None if month is None else _moment(int(found[5]), month, int(found[1] or found[4]), found[6])
+
+
+def _moment(year: int, month: int, day: int, clock: str | None) -> float | None:
+    year += 0 if year > 99 else 2000 if year < 70 else 1900
+    hour = minute = 0
+    second = 0.0
+    if clock:
+        found = _CLOCK.match(clock.strip())
+        if not found:
+            return None
+        hour, minute, second = int(found[1]), int(found[2]), float((found[3] or "0").replace(",", "."))
+        if found[4]:
+            hour = hour % 12 + (12 if found[4].lower() == "p" else 0)
+    try:
+        return datetime(year, month, day, hour, minute, tzinfo=timezone.utc).timestamp() + second
+    except ValueError:
+        return None
