@@ -40,6 +40,7 @@ Fresh = Annotated[
     bool,
     typer.Option("--fresh/--resume", show_default="resume", help="Begin anew (what was there is moved aside), or go on with it."),
 ]
+Column = Annotated[str | None, typer.Option(metavar="COLUMN", show_default="guessed", help="The column of a table that holds it.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and the result.")]
 
 
@@ -166,17 +167,47 @@ def new(
     domain: Annotated[str, typer.Argument(metavar="DOMAIN", show_default=False, help="vision, speech, nlp or recsys.")],
     data: Annotated[Path, typer.Option(metavar="PATH", show_default=False, help="Your data: a folder or a file.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The experiment to write.")] = Path("experiment.yaml"),
+    task: Annotated[str | None, typer.Option(metavar="TASK", show_default="by the data", help="Such as ranking or transcription.")] = None,
+    user: Column = None,
+    item: Column = None,
+    rating: Column = None,
+    time: Column = None,
+    text: Column = None,
+    label: Column = None,
+    split: Column = None,
+    group: Column = None,
+    file: Column = None,
+    no_estimate: Annotated[bool, typer.Option("--no-estimate", help="Do not run a few steps to see how long training will take.")] = False,
 ) -> None:
-    """Look at data and write an experiment for it."""
+    """Look at data and write an experiment for it. Columns of a table that no option names are guessed; `none`: there is no such column."""
     from pipelines.config.new import new as draft
     from pipelines.files import write_whole
 
     if output.exists():
         raise ConfigError(f"--output: {output} is there already; give another name, or remove it")
-    write_whole(output, draft(domain, str(data), file=str(output)))
+    named = {"user": user, "item": item, "rating": rating, "time": time, "text": text, "label": label, "split": split, "group": group,
+             "file": file}
+    columns = {role: column for role, column in named.items() if column is not None}
+    write_whole(output, draft(domain, str(data), file=str(output), columns=columns, task=task))
     echo(f"written      {shown(output)}")
     for what in ("check", "train"):
         echo(f"{what} it     {tool('quartet')} {what} {quoted(output)}")
+    if not no_estimate:
+        _say_estimate(output)
+
+
+def _say_estimate(path: Path) -> None:
+    """What the experiment will take here; where that cannot be found out, why, which training would say, too."""
+    from pipelines.config.load import load
+    from pipelines.estimate import estimate
+    from pipelines.startup import start_tensorflow
+
+    start_tensorflow()
+    try:
+        for what, text in estimate(load(str(path)).experiment):
+            echo(f"{what:<12} {text}")
+    except QuartetError as error:
+        typer.echo(f"{'estimate':<12} not possible: {error}", err=True)
 
 
 @reported
