@@ -42,6 +42,7 @@ def command(runs: Path, epochs: int) -> list[str]:
         "vision/digits",
         f"train.epochs={epochs}",
         *SETTINGS,
+        "train.keep_state=true",
         "--runs",
         str(runs),
         "--name",

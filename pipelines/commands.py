@@ -286,8 +286,34 @@ def list_all(
         rows.append([f"{one.experiment}/{one.name}" if one.experiment else one.name, state_text,
                      f"{one.metric[0]} {words.metric(one.metric[1], one.metric[0])}" if one.metric else "–",
                      words.duration(one.seconds) if one.seconds is not None else "–",
-                     datetime.fromtimestamp(one.date).strftime("%Y-%m-%d %H:%M") if one.date else "–"])
-    print_table(["run", "state", "metric", "training", "date"], rows, right=(3,))
+                     datetime.fromtimestamp(one.date).strftime("%Y-%m-%d %H:%M") if one.date else "–", words.size(one.size)])
+    print_table(["run", "state", "metric", "training", "date", "size"], rows, right=(3, 5))
+
+
+@runs_commands.command()
+@reported
+def clean(
+    context: typer.Context,
+    runs: Annotated[Path | None, typer.Option("--runs", metavar="DIR", help="Folder of all runs.", show_default="runs")] = None,
+    moved: Annotated[bool, typer.Option("--moved", help="Also whole runs that --fresh moved aside (NAME~1, NAME~2, ...).")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; remove nothing.")] = False,
+) -> None:
+    """Free the disk of what finished runs no longer need: the state of their training. Models, reports and logs stay."""
+    from pipelines import cleaning
+    from pipelines.reports import words
+    from pipelines.terminal import print_table
+
+    where = runs or context.obj or RUNS
+    if not where.is_dir():
+        raise ConfigError(f"{where}: there is no such folder; --runs DIR says where the runs are")
+    found = list(cleaning.find(where, moved=moved))
+    refused = {one.path: reason for one in found if (reason := None if dry_run else cleaning.remove(one))}
+    gone = [one for one in found if one.path not in refused]
+    if gone:
+        print_table(["", "what", "size"], [[str(one.path), one.why, words.size(one.size)] for one in gone], right=(2,))
+    echo(f"{words.size(sum(one.size for one in gone))} {'would be' if dry_run else 'are'} free{'' if gone else ': nothing to remove'}")
+    for reason in refused.values():
+        echo(f"kept: {reason}")
 
 
 @runs_commands.command()

@@ -3,7 +3,7 @@
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
@@ -34,6 +34,7 @@ class Listed:
         metric: (name with split, value): the leading one of the report, or the last of validation.
         seconds: of training so far.
         date: of the last thing written, seconds since 1970.
+        size: of all its files, bytes.
     """
 
     folder: RunFolder
@@ -43,6 +44,7 @@ class Listed:
     metric: tuple[str, Metric] | None = None
     seconds: float | None = None
     date: float = 0.0
+    size: int = 0
 
     @property
     def name(self) -> str:
@@ -52,7 +54,8 @@ class Listed:
         """Everything, with plain values."""
         metric = {"name": self.metric[0], **self.metric[1].as_json()} if self.metric else None
         return finite({"run": str(self.folder.path), "experiment": self.experiment, "name": self.name, "state": self.state,
-                       "progress": self.progress, "metric": metric, "seconds": self.seconds, "date": self.date})
+                       "progress": self.progress, "metric": metric, "seconds": self.seconds, "date": self.date,
+                       "bytes": self.size})
 
 
 def leading(report: Mapping[str, Any]) -> tuple[str, Metric] | None:
@@ -111,7 +114,7 @@ def list_runs(runs: Path, *, match: str | None = None) -> list[Listed]:
     for folder in run_folders(runs):
         name = folder.path.relative_to(runs).as_posix()
         if match is None or (fnmatchcase(name, match) if set(match) & set("*?[") else match in name):
-            found.append(looked(folder, name.rpartition("/")[0]))
+            found.append(replace(looked(folder, name.rpartition("/")[0]), size=size_of(folder.path)))
     return found
 
 
@@ -174,6 +177,18 @@ def look(folder: RunFolder, experiment: str) -> Listed:
     step = checkpoint.step if state != "running" else (rows[-1]["step"] if rows else None)
     progress = _progress(step, _steps(rows, settings), state)
     return Listed(folder, experiment, state, progress, _last_metric(rows), checkpoint.seconds, date)
+
+
+def size_of(path: Path) -> int:
+    """Bytes of all files below a folder; links are not followed."""
+    total = 0
+    for place, _, names in os.walk(path):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(place, name)).st_size
+            except OSError:  # gone since it was listed
+                continue
+    return total
 
 
 def running(folder: RunFolder) -> bool:

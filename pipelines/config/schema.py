@@ -186,6 +186,8 @@ class Train(Section):
     early_stopping: EarlyStopping | None = setting(None, "stop when validation stops improving")
     watch: str | None = setting(None, "metric that early stopping and the best checkpoint follow; default: the task's own")
     keep: Literal["best", "last"] = setting("best", "which weights are judged and saved: best on `watch` over the epochs, or the last")
+    keep_state: bool = setting(
+        False, "keep the state of the training (optimizer, best weights: some four times the model's size) once the run is finished")
     freeze: Freeze | None = setting(None, "layers that do not train")
     validate_every: int = setting(1, "epochs between validations (the last epoch always validates)", unit="epochs", ge=1)
     seed: int = setting(0, "seed of weights, order, augmentation and dropout", ge=0)

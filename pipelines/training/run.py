@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from pipelines.cleaning import drop_state
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment
 from pipelines.data.divide import Warned
@@ -312,7 +313,7 @@ class _Run:
             return {"metrics": {name: metric.as_json() for name, metric in metrics.items()}, "timing": timing, "time": summary}
         if trial:
             judgements = {split: Judgement(judged.metrics, notes=judged.notes) for split, judged in judgements.items()}
-        return write_report(
+        report = write_report(
             self.folder.report,
             task=self.experiment.task,
             experiment=self.call.name,
@@ -327,6 +328,9 @@ class _Run:
             fingerprints={split: source.fingerprint() for split in judgements if (source := getattr(session.splits, split)) is not None},
             notes=[*self.warnings, *session.splits.notes, *session.machine.notes, *self.notes],
         )
+        if not trial and not self.experiment.train.keep_state:
+            drop_state(self.folder)
+        return report
 
 
 def save_model(model: keras.Model, task: Task, folder: RunFolder) -> None:

@@ -21,6 +21,7 @@ SETTINGS = (
     "evaluate.bootstrap=100",
     "loss={name: sampled, negatives: 30}",
     "train.devices=cpu",
+    "train.keep_state=true",
 )
 
 

@@ -55,7 +55,8 @@ def test_two_replicas_train_as_one_device(tmp_path):
 
 
 def start(runs: Path) -> subprocess.Popen:
-    settings = [*SMALL, "train.epochs=12", "train.deterministic=true", "monitor.tensorboard=false", "train.checkpoint_seconds=0.5"]
+    settings = [*SMALL, "train.epochs=12", "train.deterministic=true", "monitor.tensorboard=false", "train.checkpoint_seconds=0.5",
+                "train.keep_state=true"]
     command = [sys.executable, "-m", "speech.train", "speech/yes_no_ctc", *settings, "--runs", str(runs), "--name", "run"]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
 

@@ -48,7 +48,7 @@ def interrupt() -> None:
 def run(folder: Path, *, task=ToyTask, callbacks=(), fresh=False, quiet=True, **changes: Any) -> dict[str, Any]:
     """Trains the toy in `folder`, without TensorBoard unless asked; a checkpoint after every call."""
     changes = {"monitor": {"tensorboard": False}, **changes}
-    changes["train"] = {"checkpoint_seconds": 1e-9, **changes.get("train", {})}
+    changes["train"] = {"checkpoint_seconds": 1e-9, "keep_state": True, **changes.get("train", {})}
     call = Call("toy/toy", task, fresh=fresh, quiet=quiet, callbacks=tuple(callbacks))
     return train(experiment(**changes), RunFolder(folder), call)
 

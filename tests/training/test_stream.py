@@ -103,7 +103,8 @@ def test_a_broken_example_is_named(data_dir):
 
 
 TRAIN = ["model.name=cnn", "model.widths=[4]", "train.epochs=12", "train.batch_size=4", "train.devices=cpu", "train.precision=float32",
-         "train.deterministic=true", "train.checkpoint_seconds=0.2", "monitor.tensorboard=false", "augment.flip=true"]
+         "train.deterministic=true", "train.checkpoint_seconds=0.2", "train.keep_state=true",
+         "monitor.tensorboard=false", "augment.flip=true"]
 
 
 def start(folder: Path, data_dir: Path, name: str) -> subprocess.Popen:
