@@ -29,7 +29,8 @@ def draft(path: Path, asked: Asked) -> Draft:
     fewest, most = min(seen.counts.values()), max(seen.counts.values())
     if most >= _UNEVEN * fewest and not many:
         sections.append(section("loss", [("class_weights", "balanced", f"the largest class has {most / fewest:.0f} times the smallest")]))
-    return Draft(f"Texts of {path.name}: {len(seen.counts)} {'labels' if many else 'classes'}.", _found(seen), "\n".join(sections))
+    return Draft(f"Texts of {path.name}: {len(seen.counts)} {'labels' if many else 'classes'}.", _found(seen), "\n".join(sections),
+                 "TF-IDF with a linear support vector machine, fitted in the run")
 
 
 def _found(seen: Seen) -> tuple[str, ...]:

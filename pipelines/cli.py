@@ -202,6 +202,7 @@ def _say_estimate(path: Path) -> None:
     from pipelines.estimate import estimate
     from pipelines.startup import start_tensorflow
 
+    echo("measuring    a few steps, to say what training will take (--no-estimate leaves that out)")
     start_tensorflow()
     try:
         for what, text in estimate(load(str(path)).experiment):

@@ -80,7 +80,8 @@ def draft(path: Path, asked: Asked) -> Draft:
              *seen.notes)
     body = _transcription(path, seen, rate, seconds) if seen.texts is not None else _commands(path, seen, rate, seconds)
     what = "Speech to text" if seen.texts is not None else f"Spoken commands: {len(seen.classes)} classes"
-    return Draft(f"{what}, of {path.name}.", found, body)
+    compared = "" if seen.texts is not None else "a kernel classifier on statistics of cepstra, fitted in the run"
+    return Draft(f"{what}, of {path.name}.", found, body, compared)
 
 
 def _said(seen: Seen) -> str:

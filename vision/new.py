@@ -40,7 +40,8 @@ def draft(path: Path, asked: Asked) -> Draft:
         section("augment", _augment(seen, size)),
         section("loss", _loss(seen)),
     ]
-    return Draft(f"Images of {path.name}: {len(seen.counts)} classes.", _found(seen, images), "\n".join(sections))
+    return Draft(f"Images of {path.name}: {len(seen.counts)} classes.", _found(seen, images), "\n".join(sections),
+                 "a kernel classifier on small copies of the images, fitted in the run")
 
 
 def _found(seen: Seen, images: int) -> tuple[str, ...]:
