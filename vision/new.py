@@ -20,6 +20,7 @@ _UNEVEN = 5.0  # largest class over smallest from which it is said
 _FEWEST = 10  # images without which there is nothing to divide
 _PASSES = 1500.0  # epochs times the root of the number of images, so that steps grow with the root of the data
 _PIXELS = 4.5e8  # pixels of all epochs that `fast` trains on in some five minutes on two cores
+_STEPS = 500  # the fewest, however long they take
 
 
 def draft(path: Path, asked: Asked) -> Draft:
@@ -107,7 +108,8 @@ def _train(images: int, size: tuple[int, int]) -> list[Entry]:
     batch = 32 if images < 500 else 64 if images < 5000 else 128 if images < 20_000 else 256
     often = _PASSES / math.sqrt(images)
     affordable = _PIXELS / (size[0] * size[1] * images)
-    epochs = round(min(100.0, max(4.0, min(often, affordable))))
+    fewest = _STEPS * batch / images
+    epochs = round(min(100.0, max(1.0, fewest, min(often, affordable))))
     entries: list[Entry] = [
         ("epochs", epochs, f"{epochs * -(-images // batch):,} steps; more is better, and takes longer"),
         ("batch_size", batch, "examples per update, over all devices"),

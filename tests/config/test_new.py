@@ -116,7 +116,7 @@ def test_size_and_network_for_it(tmp_path: Path, size: tuple[int, int], count: i
 
 @pytest.mark.parametrize(("images", "edge", "steps", "seconds"), [
     (100, 32, (200, 1000), 120), (1000, 32, (400, 1500), 120), (5000, 64, (600, 2500), 480), (20_800, 28, (800, 3000), 300),
-    (60_000, 32, (1000, 3000), 480),
+    (60_000, 32, (1000, 3000), 480), (45_000, 64, (500, 1000), 480), (400_000, 32, (1000, 3000), 480),
 ])
 def test_training_takes_minutes_for_few_and_for_many(images: int, edge: int, steps: tuple[int, int], seconds: int) -> None:
     """`fast` trains on some 1.5 million pixels a second on two cores."""
