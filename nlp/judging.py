@@ -81,6 +81,11 @@ def judge_one(answers: dict[str, np.ndarray], labels: np.ndarray, classes: list[
         _add_curves(made, {classes[1]: (answered.columns[1], labels[numbers] == 1)}, settings.bootstrap, units.pick(numbers))
         made.notes.append(f"ROC and precision-recall are of the class {classes[1]}.")
     if threshold is not None:
+        made.predictions = {
+            "example": [source.name(number) for number in range(len(labels))],
+            "label": [classes[label] if label < len(classes) else None for label in labels.tolist()],
+            "predicted": [classes[number] for number in answers["predicted"].tolist()],
+            "confidence": answers["confidence"], "rejected": answers["confidence"] < np.float32(threshold)}
         _add_rejection(made, answers["confidence"], answers["predicted"], labels, inside, threshold, settings.bootstrap, units)
     return made
 
@@ -150,9 +155,11 @@ def judge_many(probabilities: np.ndarray, labels: np.ndarray, classes: list[str]
     hit = given & true
     sizes = given.sum(axis=1) + true.sum(axis=1)
     own = example_f1(given, true)
+    joined = {name: [[classes[k] for k in np.flatnonzero(row)] for row in rows] for name, rows in (("labels", true), ("predicted", given))}
     how: dict[str, Any] = {"resamples": settings.bootstrap, "units": units}
     chosen = "chosen on validation" if threshold is not None else "there is no validation split to choose by"
     made = Judgement(units=units, notes=[f"A label is given from probability {at:.3f} on ({chosen}).", *units.notes()])
+    made.predictions = {"example": [source.name(number) for number in range(len(own))], **joined, "example_f1": own}
     pairs = np.stack([2.0 * hit.sum(axis=1), sizes], axis=1)
     made.metrics["micro_f1"] = interval(pairs, lambda sums: sums[:, 0] / np.maximum(sums[:, 1], 1), **how)
     count = len(classes)

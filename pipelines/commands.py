@@ -55,12 +55,22 @@ def evaluate(
     data: Annotated[Path | None, typer.Option(
         metavar="PATH", show_default=False,
         help="Other labelled data with the same classes: a folder of class folders, a table, or an .npz.")] = None,
+    output: Annotated[Path | None, typer.Option(
+        "--output", "-o", metavar="FILE", show_default=False,
+        help="Also the answer to each example, as .parquet, .csv or .jsonl; the report has them as predictions.parquet.")] = None,
+    replace: Replace = False,
 ) -> None:
     """Judge a finished run on one of its splits or on other data. KEY=VALUE: evaluate.flip=true; with --data also data.label_key=class."""
     from pipelines.listing import find_run, require_model
 
     folder = find_run(runs, run)
     require_model(folder)
+    from pipelines.reports import predictions
+
+    if output is not None:
+        predictions.writable(output)
+        if output.exists() and not replace:
+            raise ConfigError(f"--output: {output} is there already; --replace writes over it")
     from pipelines.startup import start_tensorflow
 
     start_tensorflow()
@@ -80,6 +90,9 @@ def evaluate(
     for note in found.notes:
         echo(note)
     echo(f"report       {shown(found.folder / 'report.html')}")
+    if output is not None:
+        predictions.write(output, found.judgement.predictions)
+        echo(f"predictions  {shown(output)}")
 
 
 @reported

@@ -75,7 +75,7 @@ class Metric:
 class Judgement:
     """All that an evaluation of one split says.
 
-    Units are what its intervals draw; None: examples one by one.
+    Units are what its intervals draw; None: examples one by one. Predictions hold a value of each example, by column.
     Listings are shown in place of the table of their name, which report.json has: (title, lines whose letters stand under each other).
     """
 
@@ -85,6 +85,7 @@ class Judgement:
     notes: list[str] = field(default_factory=list)
     listings: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     units: "Units | None" = None
+    predictions: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Task(ABC):

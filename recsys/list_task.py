@@ -171,7 +171,7 @@ class ListTask(Task):
         if not isinstance(base, UserSource):
             raise DataError(str(self.cannot_judge(source)))
         settings = self.experiment.evaluate
-        return judge_lists(
+        made = judge_lists(
             answers["items"],
             answers["fallback"],
             base,
@@ -181,6 +181,20 @@ class ListTask(Task):
             items=len(self.facts["item_ids"]),
             chosen=spread(len(numbers), settings.sample_users),
         )
+        made.predictions = self._predictions(answers, base, numbers)
+        return made
+
+    def _predictions(self, answers: dict[str, np.ndarray], base: UserSource, numbers: np.ndarray) -> dict[str, list[Any]]:
+        """A row for each user: the held-out items (null: unknown to train) and the list, best first, with its scores."""
+        ids = [None, *self.facts["item_ids"]]
+        people, items = base.people, answers["items"]
+        held = [people.held[people.held_of[number]:people.held_of[number + 1]] for number in numbers]
+        return {
+            "user": people.names[numbers].tolist(),
+            "held_out": [[ids[max(item, 0)] for item in row] for row in held],
+            "items": [[ids[item] for item in row if item > 0] for row in items],
+            "scores": [row[listed > 0].tolist() for row, listed in zip(answers["scores"], items)],
+        }
 
     def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
         """The lists of a few fixed users, as they are now: of validation, or of train where there is no validation."""

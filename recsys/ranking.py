@@ -260,6 +260,8 @@ class RankingTask(Task):
             groups={name: value[numbers] for name, value in base.groups_of.items()},
         )
         made = judge(foretold, resamples=self.experiment.evaluate.bootstrap)
+        made.predictions = {"event": [source.name(number) for number in range(len(source))], "label": foretold.true,
+                            "prediction": foretold.said}
         made.notes.insert(0, self.facts["divided"])
         if base.users is not None:
             made.notes.append(f"Intervals draw whole users{'; that of AUC is by formula, users being its units' if self.clicks else ''}")

@@ -124,7 +124,10 @@ class TranscriptionTask(SpeechTask):
         counted = wer.count(said, written)
         known_speakers = self.facts.get("speakers") or []
         units = speakers.units(source, known.speakers, known_speakers, self.experiment.data.group_by)
+        named = [source.name(number) for number in range(len(said))]
         made = Judgement(metrics=wer.metrics(counted, resamples=settings.bootstrap, units=units), notes=units.notes())
+        made.predictions = {"recording": named, "said": said, "written": written, "words": counted.words, "errors": counted.errors,
+                            "confidence": answers["confidence"]}
         rate = self._token_errors(answers, targets, said)
         if rate is not None:
             made.metrics["token_error_rate"] = intervals.mean(rate, resamples=settings.bootstrap, units=units)

@@ -117,6 +117,17 @@ SAMPLES = {"vision": "images", "speech": "audio", "nlp": "text", "recsys": "text
 PROJECTED = {"nlp.classification": "words", "recsys.retrieval": "items", "recsys.sequential": "items"}  # vectors in its projector
 
 
+def test_the_answer_to_each_example_stands_beside_the_report(trained):
+    import pyarrow.parquet as pq
+
+    _, run, report, splits = trained
+    table = pq.read_table(run.folder.report / "predictions.parquet")
+    assert table.num_rows == len(splits.test)
+    if run.task.watch[0] == "accuracy":
+        hits = np.array(table["label"].to_pylist()) == np.array(table["predicted"].to_pylist())
+        assert hits.mean() == pytest.approx(report["metrics"]["test/accuracy"]["value"])
+
+
 def test_a_cheap_model_stands_beside_every_classifier(trained):
     _, run, report, _ = trained
     if run.task.chance() is None:

@@ -1,6 +1,9 @@
 """What every report on a classifier says, whatever was classified: one place, so that images, sounds and texts are judged alike."""
 
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 from pipelines.config.schema import Evaluate
 from pipelines.reports import classification, classification_figures
@@ -10,6 +13,15 @@ from pipelines.reports.units import Units
 from pipelines.task import Judgement
 
 MISTAKES_LISTED = 20
+
+
+def predictions(answers: Classified, name: Callable[[int], str]) -> dict[str, Any]:
+    """A row for each example: its name, label and predicted class, the probability of each of the two."""
+    classes = np.asarray(answers.classes, object)
+    return {
+        "example": [name(number) for number in range(len(answers.labels))], "label": classes[answers.labels].tolist(),
+        "predicted": classes[answers.predicted].tolist(), "confidence": answers.confidence, "label_probability": answers.probability,
+    }
 
 
 def judgement(answers: Classified, settings: Evaluate, units: Units, name: Callable[[int], str]) -> Judgement:
@@ -27,6 +39,7 @@ def judgement(answers: Classified, settings: Evaluate, units: Units, name: Calla
             "worst_mistakes": classification.mistakes_table(answers, min(settings.worst, MISTAKES_LISTED), name),
         },
         units=units,
+        predictions=predictions(answers, name),
         notes=[classification.baseline_note(answers), *units.notes(), *left_out(answers)],
     )
     made.figures["confusion"] = classification_figures.confusion(classification.confusions(answers), answers.classes)

@@ -16,6 +16,8 @@ from pipelines.reports.document import markdown
 from pipelines.reports.figures import png
 from pipelines.reports.intervals import spread
 from pipelines.reports.page import page
+from pipelines.reports.predictions import FILE as PREDICTIONS
+from pipelines.reports.predictions import write as write_predictions
 from pipelines.reports.resamples import write_resamples
 from pipelines.reports.settings import changed_settings
 from pipelines.reports.story import CURVES, Story
@@ -85,6 +87,8 @@ def write_report(
     write_whole(folder / "report.md", markdown(blocks))
     write_whole(folder / "model_card.md", markdown(card(content, str(folder.parent))))
     write_resamples(folder, metrics)
+    if judged.predictions:
+        write_predictions(folder / PREDICTIONS, judged.predictions)
     write_json(folder / "report.json", content)
     return content
 
