@@ -11,6 +11,8 @@ import unicodedata
 import numpy as np
 import tensorflow as tf
 
+from nlp.ragged import joined
+
 TAG = r"<[A-Za-z/!][^<>]{0,500}>"
 # a token of its own: each mark and symbol (emoji among them), and each letter of scripts written without spaces
 APART = r"([\pP\pS\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}])"
@@ -43,9 +45,9 @@ def words(texts: tf.Tensor, *, lower: bool = True, html: bool = False) -> tf.Rag
     """[n] string -> [n, None] string: words and marks. A text without any has the one word `` (empty)."""
     found = tf.strings.split(normalised(texts, lower=lower, html=html))
     empty = found.row_lengths() == 0
-    return tf.cond(tf.reduce_any(empty), lambda: tf.concat(
-        [found, tf.RaggedTensor.from_row_lengths(tf.fill([tf.reduce_sum(tf.cast(empty, tf.int64))], ""), tf.cast(empty, tf.int64))], 1),
-        lambda: found)
+    nothing = tf.cast(empty, tf.int64)
+    return tf.cond(tf.reduce_any(empty), lambda: joined(
+        [[found], [tf.RaggedTensor.from_row_lengths(tf.fill([tf.reduce_sum(nothing)], ""), nothing)]])[0], lambda: found)
 
 
 def _some(texts: tf.Tensor, which: tf.Tensor) -> tf.Tensor:

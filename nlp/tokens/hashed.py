@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from nlp.normalise import words as split_words
+from nlp.ragged import joined
 from nlp.settings import Hashed
 from nlp.tokens import UNKNOWN, Cut, Tokenizer
 from nlp.tokens.lookup import hashes
@@ -23,7 +24,7 @@ def make(settings: Hashed) -> Tokenizer:
         parts = word_ngrams(found, settings.words)
         if settings.characters:
             parts += character_ngrams(found, *settings.characters)
-        ids, first, last = (tf.concat([part[field] for part in parts], 1) for field in range(3))
+        ids, first, last = joined(parts)
         rows = _mixed(ids.flat_values) % (settings.buckets - 1) + 1
         made = Cut(ids.with_flat_values(tf.cast(rows, tf.int32)), first, last)
         return distinct(made, settings.buckets) if settings.distinct else made

@@ -101,5 +101,6 @@ def _pieces(words: tf.Tensor, find, longest: int) -> tf.RaggedTensor:
 
     state = (tf.zeros([count], tf.int32), tf.constant(0), tf.TensorArray(tf.int32, 0, dynamic_size=True, element_shape=[None]))
     _, _, ids = tf.while_loop(going, round_, state, maximum_iterations=PATIENCE)
-    table = tf.transpose(tf.reshape(ids.stack(), [-1, count]))
-    return tf.RaggedTensor.from_tensor(table, padding=0)
+    found = ids.stack()  # [rounds, words]; gathered and not transposed, which oneDNN cannot for numbers and says so
+    places = tf.range(count)[:, None] + count * tf.range(tf.shape(found)[0])
+    return tf.RaggedTensor.from_tensor(tf.gather(tf.reshape(found, [-1]), places), padding=0)

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from nlp import tokens
+from nlp.ragged import joined
 from nlp.settings import Hashed, Subwords, Words
 
 TEXTS = ["The cat sat on the mat.", "A dog barked!", "", "naïve café 東京 👍", "the the the the cat sat"]
@@ -26,6 +27,9 @@ def test_cutting_keeps_its_promises(settings):
     assert cut.ids.to_list() == alone
     traced = tf.function(tokenizer.ids, input_signature=[tf.TensorSpec([None], tf.string)])
     assert traced(tf.constant(TEXTS)).to_list() == alone
+    graph = traced.get_concrete_function().graph.as_graph_def()
+    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+    assert "Transpose" not in {node.op for node in nodes}  # of numbers: oneDNN would complain on the terminal
     for ids, first, last, own in zip(cut.ids.to_list(), cut.first.to_list(), cut.last.to_list(), words.to_list()):
         assert len(ids) >= 1 and min(ids) > tokens.PAD and max(ids) < tokenizer.size
         assert len(first) == len(last) == len(ids)
@@ -61,6 +65,14 @@ def test_ngrams_of_letters_stay_within_words():
     # words, then <a ab b> <ab ab> and <c c> <c>
     assert len(one) == 2 + 3 + 2 + 2 + 1 and len(other) == 1 + 3 + 2
     assert set(other) <= set(one)
+
+
+def test_parts_of_a_text_stand_behind_each_other():
+    parts = [(tf.ragged.constant(rows, tf.int64), tf.ragged.constant(rows, tf.int32)) for rows in (
+        [[1, 2], [], [3]], [[], [], [4, 5]], [[6], [7, 8], []])]
+    for field, found in enumerate(joined(parts)):
+        assert found.to_list() == tf.concat([part[field] for part in parts], 1).to_list() == [[1, 2, 6], [7, 8], [3, 4, 5]]
+        assert found.dtype == parts[0][field].dtype
 
 
 def test_hashes_spread():
