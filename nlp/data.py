@@ -9,7 +9,7 @@ import tensorflow as tf
 from nlp import tokens
 from nlp.settings import Pretrained, TextClassification
 from nlp.sources import OUTSIDE, Loaded, Opened, TextSource, open_data
-from pipelines.data.divide import divide
+from pipelines.data.divide import check_several, divide
 from pipelines.data.source import Source, origin
 from pipelines.data.split import describe
 from pipelines.errors import DataError
@@ -46,9 +46,8 @@ def load_texts(experiment: TextClassification, known: dict[str, Any] | None = No
     alone = validation is None and test is None  # other data that a finished run is judged on, all of them
     if reject is not None and validation is None and not known:
         raise DataError(NO_VALIDATION)
-    if len(classes) < (1 if data.labels == "many" else 2) and not known:
-        raise DataError(f"{opened.place}: train has {'one class only (' + classes[0] + ')' if classes else 'no labels'}; classification "
-                        "needs two or more")
+    if not known and (data.labels == "one" or not classes):
+        check_several(classes, opened.place)
     if reject is not None and reject.train == "leave_out" and not alone:
         parts["train"] = _inside(parts["train"])
     made = {name: None if source is None else _final(source, trained) for name, source in parts.items()}

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from pipelines.data.divide import check_several
 from pipelines.data.source import Source, Tensors, origin
 from pipelines.errors import DataError
 from pipelines.task import Judgement, Splits, Task
@@ -85,6 +86,8 @@ class ListTask(Task):
         log = made.log
         if made.user_ids is None or made.item_ids is None or not len(made.item_ids):
             raise DataError(f"{log.place}: recommending needs users and items (data.user_key, data.item_key)")
+        if not self.facts:
+            check_several(list(made.item_ids.values[:2]), log.place, "item", "a list of recommendations")
         train, more = self.training(made)
         judged = user_sources(made, length=self.history_length, exclude_seen=settings.evaluate.exclude_seen)
         stored = made.histories((TRAIN, VALIDATION))

@@ -59,7 +59,7 @@ class CommandTask(SpeechTask):
         return self.facts["classes"]
 
     def splits(self) -> Splits:
-        made = load_commands(self.experiment, self.decode)
+        made = load_commands(self.experiment, self.decode, judging=bool(self.facts))
         self._chosen(self.facts.get("classes") or made.facts["classes"])
         augment = self.experiment.augment
         if augment.copies:

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.config.wording import did_you_mean, listed
-from pipelines.data.divide import check_classes, divide
+from pipelines.data.divide import check_classes, check_several, divide
 from pipelines.data.source import Source, Tensors
 from pipelines.data.split import choose, describe
 from pipelines.data.tables import class_names
@@ -26,11 +26,12 @@ UNKNOWN, SILENCE = "_unknown_", "_silence_"
 Decode = Callable[[Tensors], Tensors]
 
 
-def load_commands(experiment: Commands, decode: Decode) -> Splits:
+def load_commands(experiment: Commands, decode: Decode, *, judging: bool = False) -> Splits:
     """The splits of a command experiment.
 
     Args:
         decode: one recording to what the model hears, as Task.decode.
+        judging: a finished run is judged on them, which may have a single class.
 
     Facts:
         classes: names in the order of the labels.
@@ -56,14 +57,13 @@ def load_commands(experiment: Commands, decode: Decode) -> Splits:
         known = sorted(set(facts_labels(train)))
         raise DataError(f"data.keywords: {opened.place} has no class {missing[0]!r}; there are {listed(known, 'and')}"
                         f"{did_you_mean(missing[0], known)}")
-    judged = validation is not None or test is not None  # data that a finished run is judged on may have one class
-    if judged and len(classes) < 2:
-        raise DataError(f"{opened.place} has one class only ({', '.join(classes)}); classification needs two or more")
-    if data.keywords and judged:
+    if data.keywords and (validation is not None or test is not None):
         train, note = fewer_unknown(train, classes, data)
         notes += note
     parts = {"train": train, "validation": validation, "test": test}
     check_classes(parts, classes, opened.place)
+    if not judging:
+        check_several([classes[label] for label in np.unique(np.asarray(train.labels))], opened.place)
     front_end = FrontEnd(experiment.frontend, data.rate)
     numbers = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics", labels=train.labels)
     mean, std = statistics(train, numbers, decode, front_end)

@@ -56,7 +56,7 @@ class Classification(Task):
         return self.experiment.augment.random_resized_crop is not None
 
     def splits(self) -> Splits:
-        return data.load_images(self.experiment)
+        return data.load_images(self.experiment, judging=bool(self.facts))
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         """One image of the stored form to uint8 [height, width, channels]; a random part of it when training asks for that."""

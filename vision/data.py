@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pipelines.data.divide import check_classes, divide
+from pipelines.data.divide import check_classes, check_several, divide
 from pipelines.data.files import FileSource
 from pipelines.data.source import Source, origin
 from pipelines.data.split import choose, describe
@@ -35,8 +35,11 @@ STATISTICS = 10_000  # most examples of train behind mean and deviation
 START = 1 << 14  # bytes of a file in which its size nearly always stands
 
 
-def load_images(experiment: ImageClassification) -> Splits:
+def load_images(experiment: ImageClassification, *, judging: bool = False) -> Splits:
     """The splits of an image experiment; with data.streaming, see vision.streaming.
+
+    Args:
+        judging: a finished run is judged on them, which may have a single class.
 
     Facts:
         classes: names in the order of the labels.
@@ -60,10 +63,10 @@ def load_images(experiment: ImageClassification) -> Splits:
     load = opened.load if data.on_bad_example == "stop" else _only_readable(opened.load, data, skipped)
     train, validation, test, notes = divide(opened.names, not_empty(load, opened.place), data, opened.place)
     classes = opened.classes
-    if len(classes) < 2 and (validation is not None or test is not None):  # data that a finished run is judged on may have one
-        raise DataError(f"{opened.place} has one class only ({', '.join(classes)}); classification needs two or more")
     parts = {"train": train, "validation": validation, "test": test}
     check_classes(parts, classes, opened.place)
+    if not judging:
+        check_several(classes if train.labels is None else [classes[label] for label in np.unique(train.labels)], opened.place)
     size, channels = image_shape(train, data, opened.place)
     numbers = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics", labels=train.labels)
     mean, std = statistics(train, numbers, size, channels, data)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pipelines.data.divide import POOL_TEST, POOL_VALIDATION, find
+from pipelines.data.divide import POOL_TEST, POOL_VALIDATION, check_several, find
 from pipelines.data.reasons import reason as words
 from pipelines.data.stream import StreamSource
 from pipelines.data.tfds import prepared
@@ -58,6 +58,7 @@ def stream_images(data: ImageData) -> Splits:
     classes = train.class_names("label")
     if not classes:
         raise DataError(f"{place}: feature {data.label_key} names no classes; streaming needs a ClassLabel feature")
+    check_several(classes, place)
     for source in sources.values():
         _labelled(source, len(classes))
     height, width, stored = train.shape("image")

@@ -118,6 +118,19 @@ def check_classes(parts: dict[str, Source | None], classes: Sequence[str], place
                             f"{' ...' if len(unseen) > 5 else ''} (such as {example}); add examples to train, or remove them")
 
 
+def check_several(names: Sequence[str], place: str, of: str = "class", purpose: str = "classification") -> None:
+    """Raises DataError where train has examples of less than two classes, or items.
+
+    Args:
+        names: those that train has examples of.
+        of: what they are, in the singular.
+        purpose: what needs two or more of them.
+    """
+    if len(names) < 2:
+        raise DataError(f"{place}: train has {f'one {of} only ({names[0]})' if names else f'examples of no {of}'}; {purpose} needs two or "
+                        "more: add examples of others (data.limit and what is held out must leave some in train)")
+
+
 def _named(value: float | str | None, purpose: str, names: Sequence[str], place: str) -> tuple[str | None, float]:
     """(the data's own split, or None; the share to hold out)."""
     if value is None or isinstance(value, (int, float)):

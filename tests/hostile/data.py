@@ -46,25 +46,22 @@ ONE_EVENT = [f"{user},{'abc'[user % 3]},4.0,{user},good" for user in range(12)]
 ONE_USER = [f"1,{item},4.0,{place},good" for place, item in enumerate("abcdefgh")]
 
 REFUSED: dict[str, Callable[[Path], Any]] = {
-    "images of one class": lambda path: images(path, {"cat": 10}),
+    "images of one class": lambda path: images(path, {"cat": 10}, test=None, validation=0.0),
     "one image": lambda path: images(path, {"cat": 1}),
     "images of which train has one class": lambda path: images(path, {"cat": 10, "dog": 10}, limit=1),
-    "recordings of one class": lambda path: sounds(path, {"go": 10}),
-    "texts of one class": lambda path: texts(path, [(f"room {number}", "low") for number in range(20)]),
-    "texts of one class and no judging": lambda path: texts(
+    "recordings of one class": lambda path: sounds(path, {"go": 5}, test=None, validation=0.0),
+    "texts of one class": lambda path: texts(
         path, [(f"room {number}", "low") for number in range(20)], data={"test": None, "validation": 0.0}),
+    "one item, lists": lambda path: interactions(path, "recsys.retrieval", ONE_ITEM),
     "one item, a sequence": lambda path: interactions(path, "recsys.sequential", ONE_ITEM),
     "users of one event, a sequence": lambda path: interactions(path, "recsys.sequential", ONE_EVENT),
     "one event": lambda path: interactions(path, "recsys.sequential", ONE_EVENT[:1]),
 }
 ALLOWED: dict[str, Callable[[Path], Any]] = {
     "one image of each class": lambda path: images(path, {"cat": 1, "dog": 1}),
-    "images of one class and no judging": lambda path: images(path, {"cat": 10}, test=None, validation=0.0),
     "one recording of each class": lambda path: sounds(path, {"go": 1, "stop": 1}),
-    "recordings of one class and no judging": lambda path: sounds(path, {"go": 5}, test=None, validation=0.0),
     "one text of each class": lambda path: texts(path, [("a room", "low"), ("a lamp", "high")]),
     "texts without words": lambda path: texts(path, [("  ", "low"), (" ", "high")] * 10),
-    "one item, lists": lambda path: interactions(path, "recsys.retrieval", ONE_ITEM),
     "one item, ratings": lambda path: interactions(path, "recsys.ranking", ONE_ITEM),
     "users of one event, lists": lambda path: interactions(path, "recsys.retrieval", ONE_EVENT),
     "users of one event, ratings": lambda path: interactions(path, "recsys.ranking", ONE_EVENT),

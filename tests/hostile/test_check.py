@@ -33,7 +33,7 @@ def test_what_train_refuses_check_refuses(tmp_path, name):
     assert trained in checked or "has 1 class of which train has no example" in checked
 
 
-@pytest.mark.parametrize("name", ["one text of each class", "one item, lists", "users of one event, ratings"])
+@pytest.mark.parametrize("name", ["one text of each class", "one item, ratings", "users of one event, ratings"])
 def test_what_train_takes_check_takes(tmp_path, name):
     assert refusals(ALLOWED[name](tmp_path)) == ("", "")
 
