@@ -11,6 +11,7 @@ from pipelines.monitoring.screen import Screen
 from pipelines.reports import words
 
 _LINE_SECONDS = 10.0  # between plain lines within an epoch
+_SURE_SECONDS = 5.0  # of steps from which the time left is told
 _NARROWEST = 12  # of the bar, with the space after it, columns
 
 
@@ -68,11 +69,14 @@ class _State:
         return time.monotonic() - self._began
 
     def left(self) -> float | None:
-        """Seconds to go at the mean pace since the first update, evaluation and all included; None while unknown."""
+        """Seconds to go at the mean pace since the first update, evaluation and all included; None while too little has been seen."""
         if self._first is None or self.step <= self._first[1]:
             return None
         since, start = self._first
-        return (time.monotonic() - since) / (self.step - start) * max(self.total_steps - self.step, 0)
+        seen = time.monotonic() - since
+        if seen < _SURE_SECONDS and self.step < self.total_steps:
+            return None
+        return seen / (self.step - start) * max(self.total_steps - self.step, 0)
 
     def place(self) -> str:
         epochs = -(-self.total_steps // self.steps_per_epoch)
@@ -83,7 +87,9 @@ class _State:
         """Time left, loss and metrics, rate; in order of importance."""
         left = self.left()
         measured = [f"{name} {words.number(float(value), name)}" for name, value in self.metrics.items()]
-        going = [f"{words.duration(left)} left"] if left and left >= 0.5 else []
+        # until an epoch is over nothing was evaluated, so that the rest will take longer than what was seen
+        whole = self._first is not None and self.step // self.steps_per_epoch > self._first[1] // self.steps_per_epoch
+        going = [f"{'' if whole else 'over '}{words.duration(left)} left"] if left and left >= 0.5 else []
         return [*going, *measured[:1], f"{self.rate:,.0f} examples/s", *measured[1:]]
 
     def line(self) -> str:

@@ -72,7 +72,7 @@ class Shown:
             return []
         shares = np.asarray(values[self.vector])
         order = np.argsort(-shares, kind="stable")[:self.top]
-        return [(self.classes[place], float(shares[place])) for place in order]
+        return [(self.classes[place], shortest(shares[place])) for place in order]
 
 
 def write_csv(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> None:
@@ -105,7 +105,7 @@ def write_csv(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> 
             writer.writerow([*begin, *[""] * (len(shown.columns) + len(ranked) + len(every)), _placed(one, own)])
             continue
         best = [item for pair in shown.best(one.values) for item in pair]
-        shares = np.asarray(one.values[shown.vector]).tolist() if every and shown.vector else []
+        shares = shortest(np.asarray(one.values[shown.vector])) if every and shown.vector else []
         writer.writerow([*begin, *(_cell(one.values[name]) for name in shown.columns), *best, *shares, ""])
         file.flush()
 
@@ -128,7 +128,7 @@ def as_object(one: Prediction, shown: Shown) -> dict[str, Any]:
         if shown.top:
             answer["top"] = [{"label": label, "probability": share} for label, share in shown.best(one.values)]
         if shown.all and shown.vector:
-            answer[shown.vector] = dict(zip(shown.classes, np.asarray(one.values[shown.vector]).tolist()))
+            answer[shown.vector] = dict(zip(shown.classes, shortest(np.asarray(one.values[shown.vector]))))
     return row | dict(zip(_apart(list(answer), list(row)), answer.values()))
 
 
@@ -235,13 +235,22 @@ def _cell(value: Any) -> Any:
     return json.dumps(_listed(value), ensure_ascii=False) if isinstance(value, np.ndarray) else value
 
 
+def shortest(values: Any) -> Any:
+    """An array of numbers, or one, as JSON has it; of float32 the shortest number that is this one: 0.9, not 0.8999999761581421."""
+    if values.dtype != np.float32:
+        return values.tolist()
+    if values.ndim == 0:
+        return float(str(values))
+    return [shortest(value) for value in values]
+
+
 def _listed(value: Any) -> Any:
     """An array as a list, its bytes as text."""
     if not isinstance(value, np.ndarray):
         return value
     if value.dtype == object:
         return [one.decode("utf-8", "replace") if isinstance(one, bytes) else one for one in value.tolist()]
-    return value.tolist()
+    return shortest(value)
 
 
 def _text(name: str) -> str:

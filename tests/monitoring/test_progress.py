@@ -83,6 +83,22 @@ def test_time_left_is_at_the_pace_since_the_first_update(monkeypatch):
     assert state.left() == 0 and "left" not in state.line()
 
 
+def test_time_left_waits_for_some_seconds_and_is_the_least_until_an_epoch_was_evaluated(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    state = progress._State(100, 10)
+    state.update(0, 1.0, {})
+    now[0] += 2
+    state.update(2, 1.0, {})
+    assert "left" not in state.line()
+    now[0] += 6
+    state.update(8, 1.0, {})
+    assert state.facts()[0] == "over 1 min 32 s left"
+    now[0] += 12
+    state.update(10, 1.0, {})
+    assert state.facts()[0] == "3 min 00 s left"
+
+
 PROGRAM = """
 import sys, time
 from pipelines.monitoring.progress import Progress
