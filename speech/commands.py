@@ -21,7 +21,7 @@ from pipelines.training.labels import class_weights, cross_entropy
 from speech import audio, baseline, det, show, speakers
 from speech.data import load_commands
 from speech.facts import CommandFacts
-from speech.features import rounded
+from speech.features import rounded, without_offset
 from speech.models import command_model
 from speech.settings import Commands
 from speech.sources import facts_of, waveform
@@ -238,11 +238,11 @@ def placed(samples: tf.Tensor, lengths: tf.Tensor, window: int) -> tf.Tensor:
         lengths: [batch] int32.
 
     Returns:
-        [batch, window] int16. The loudest part is found exactly, in whole numbers, so it is the same in any batch.
+        [batch, window] int16, without what `without_offset` takes off. The loudest part is found exactly, in whole numbers, so it is the same in any batch.
     """
     size = tf.shape(samples)[1]
     lengths = tf.minimum(lengths, size)
-    samples = tf.where(tf.range(size)[None] < lengths[:, None], samples, tf.zeros([], tf.int16))
+    samples = without_offset(samples, lengths)
     # energy of every stretch of `window` samples that lies within a recording
     energy = tf.cumsum(tf.square(tf.cast(samples, tf.int64)), axis=1)
     energy = tf.pad(energy, [[0, 0], [1, 0]])

@@ -16,7 +16,7 @@ from pipelines.task import Judgement, Metric, Splits
 from speech import audio, ctc, show, speakers, wer
 from speech.data import load_transcripts
 from speech.facts import TranscriptFacts
-from speech.features import rounded
+from speech.features import rounded, without_offset
 from speech.long import pieces
 from speech.models import steps_of, stride_of, transcript_model
 from speech.settings import Transcription
@@ -68,7 +68,7 @@ class TranscriptionTask(SpeechTask):
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         """One recording: samples int16 [length], length, tokens int32 [most_tokens] from 0, token_count."""
-        samples = raw["samples"][:raw["length"]]
+        samples = without_offset(raw["samples"][None, :raw["length"]], raw["length"][None])[0]
         return {"samples": samples, "length": raw["length"], **{name: raw[name] for name in ("tokens", "token_count") if name in raw}}
 
     def prepare(self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None,
@@ -221,7 +221,7 @@ class TranscriptionTask(SpeechTask):
         lengths = tf.minimum(raw["length"], tf.shape(raw["samples"])[1])
         own = tf.range(tf.shape(raw["samples"])[1])[None] < lengths[:, None]
         samples = tf.cast(rounded(tf.where(own, raw["samples"], 0.0)) * 32768.0, tf.int16)
-        return {"samples": samples, "length": lengths}
+        return {"samples": without_offset(samples, lengths), "length": lengths}
 
     def read_part(self, path: Path, start: float, duration: float | None) -> Iterator[tuple[str, dict[str, Any]]]:
         """Long recordings come in pieces, each named `file#t=start,end` in seconds; no more than data.max_seconds are in memory."""
