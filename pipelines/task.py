@@ -250,7 +250,11 @@ class Task(ABC):
 
     @abstractmethod
     def receive(self, raw: Tensors) -> Tensors:
-        """A batch of raw input into examples as `decode` gives them: name -> [batch, ...]; in graph."""
+        """A batch of raw input into examples as `decode` gives them: name -> [batch, ...]; in graph.
+
+        An entry `warning`, [batch] string, says of an input why its answer means little ("silence"), empty where nothing does: it stands
+        beside the answer.
+        """
 
     @abstractmethod
     def read(self, inputs: list[str]) -> Iterator[Read]:

@@ -16,6 +16,7 @@ from pipelines.reports import classification, classifier
 from pipelines.reports.baselines import Baseline, largest_share
 from pipelines.reports.intervals import resampled_by_counts
 from pipelines.reports.units import Units
+from pipelines.serving.output import WARNING
 from pipelines.task import Condensed, Features, Judgement, Splits
 from pipelines.training.labels import class_weights, cross_entropy
 from speech import audio, baseline, det, show, speakers
@@ -25,13 +26,14 @@ from speech.features import rounded, without_offset
 from speech.models import command_model
 from speech.settings import Commands
 from speech.sources import facts_of, waveform
-from speech.task import SpeechTask, part_name
+from speech.task import SpeechTask, part_name, silent
 
 if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
 
 PICTURES = 12  # mistakes shown as spectrograms
 WHOLE = 64  # classes up to which each stands as the keyword once, for which all probabilities are kept
+LONGER = 1.5  # times the window, from which a recording's answer leaves too much of it out
 SHOWN = 6  # recordings in TensorBoard each epoch
 
 
@@ -41,8 +43,7 @@ class CommandTask(SpeechTask):
     kept = CommandFacts
 
     watch = ("accuracy", "max")
-    meanings = {
-        **SpeechTask.arriving,
+    gives = {
         "label": "the most probable class",
         "confidence": "its probability",
         "probabilities": "of each class",
@@ -210,7 +211,16 @@ class CommandTask(SpeechTask):
     def receive(self, raw: Tensors) -> Tensors:
         """Waveforms [batch, samples] float32 and their lengths to int16 [batch, window]."""
         samples = tf.cast(rounded(raw["samples"]) * 32768.0, tf.int16)
-        return {"samples": tf.ensure_shape(placed(samples, raw["length"], self.window), [None, self.window])}
+        return {"samples": tf.ensure_shape(placed(samples, raw["length"], self.window), [None, self.window]),
+                WARNING: self._doubts(samples, raw["length"])}
+
+    def _doubts(self, samples: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+        """Why an answer means little, [batch] string: a recording much longer than what the model hears of it, or a silent one."""
+        rate, longest = self.experiment.data.rate, self.window * LONGER
+        seconds = tf.strings.as_string(tf.cast(lengths, tf.float32) / rate, precision=1)
+        part = tf.strings.join(["of ", seconds, f" s only the loudest {self.window / rate:.1f} s were heard"])
+        found = tf.where(tf.cast(lengths, tf.float32) > longest, part, "")
+        return found if "_silence_" in self.classes else tf.where(silent(samples, lengths), "silence: nothing is louder than -60 dB", found)
 
     def read_part(self, path: Path, start: float, duration: float | None) -> Iterator[tuple[str, dict[str, Any]]]:
         data = self.experiment.data
@@ -238,7 +248,8 @@ def placed(samples: tf.Tensor, lengths: tf.Tensor, window: int) -> tf.Tensor:
         lengths: [batch] int32.
 
     Returns:
-        [batch, window] int16, without what `without_offset` takes off. The loudest part is found exactly, in whole numbers, so it is the same in any batch.
+        [batch, window] int16, less each recording's mean. The loudest part is found exactly, in whole numbers, so it is the same in any
+        batch.
     """
     size = tf.shape(samples)[1]
     lengths = tf.minimum(lengths, size)

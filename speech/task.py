@@ -9,31 +9,46 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from pipelines.errors import DataError
+from pipelines.serving.output import WARNING
 from pipelines.task import Splits, Task
 from speech import audio
 from speech.augment import Augmenter
-from speech.features import FrontEnd
+from speech.features import FrontEnd, without_offset
 from speech.files import find_recordings
 from speech.manifests import BadRow
 from speech.settings import Commands, Transcription
+
+SILENT = round(32768 * 10 ** (-60 / 20))  # peak, of 16 bits, under which nothing can be heard: -60 dB
 
 
 class SpeechTask(Task):
     """Holds the front end and the augmentation. Facts: `mean`, `std` of the features of train."""
 
-    arriving: ClassVar[dict[str, str]] = {
-        "samples": "recordings, full scale -1 to 1, at the model's rate; the shorter filled up at the end with anything",
-        "length": "samples of each recording",
-    }
+    gives: ClassVar[dict[str, str]] = {}  # what each output of the saved model is
     sends = 'the bytes of a sound file; in JSON {"b64": "..."}'
     longest: ClassVar[float] = 600.0  # s; of a recording that is answered at once
-    examples = {"samples": "tf.random.uniform([1, 16000], -1, 1)", "length": "tf.constant([16000])"}
     experiment: Commands | Transcription
 
     def __init__(self, experiment: Commands | Transcription, facts: dict[str, Any] | None = None):
         super().__init__(experiment, facts)
         rate = experiment.data.rate
         self.front_end, self.augmenter = FrontEnd(experiment.frontend, rate), Augmenter(experiment.augment, rate)
+
+    @property
+    def meanings(self) -> dict[str, str]:  # type: ignore[override]
+        return {
+            "samples": f"recordings at {self.experiment.data.rate:,} Hz, of one channel (mono), full scale -1 to 1; the shorter filled up "
+                       "at the end with anything",
+            "length": "samples of each recording",
+            **self.gives,
+            WARNING: "why the answer means little, such as silence; empty where nothing is wrong",
+        }
+
+    @property
+    def examples(self) -> dict[str, str]:  # type: ignore[override]
+        """A second of noise."""
+        rate = self.experiment.data.rate
+        return {"samples": f"tf.random.uniform([1, {rate}], -1, 1)  # a second", "length": f"tf.constant([{rate}])"}
 
     def unfit(self) -> str | None:
         width = self.front_end.width
@@ -82,6 +97,11 @@ class SpeechTask(Task):
             raise DataError(f"lasts over {self.longest:.0f} s; send it in parts")
         found = audio.read(sent, data.rate, channel=data.channel, longest=data.max_seconds)
         return {"samples": found, "length": len(found)}
+
+
+def silent(samples: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+    """Whether nothing can be heard in recordings, int16 [batch, samples] with int32 [batch]: [batch] bool; in graph."""
+    return tf.reduce_max(tf.abs(tf.cast(without_offset(samples, lengths), tf.int32)), axis=1) < SILENT
 
 
 def part_name(path: object, start: float, duration: float | None) -> str:

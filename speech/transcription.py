@@ -12,8 +12,10 @@ import tensorflow as tf
 from pipelines.data.lengths import Lengths, stacked
 from pipelines.data.source import Source, Tensors
 from pipelines.reports import intervals
-from pipelines.task import Judgement, Metric, Splits
-from speech import audio, ctc, show, speakers, wer
+from pipelines.reports.baselines import Baseline
+from pipelines.serving.output import WARNING
+from pipelines.task import Features, Judgement, Metric, Splits
+from speech import audio, baseline, ctc, show, speakers, wer
 from speech.data import load_transcripts
 from speech.facts import TranscriptFacts
 from speech.features import rounded, without_offset
@@ -21,7 +23,7 @@ from speech.long import pieces
 from speech.models import steps_of, stride_of, transcript_model
 from speech.settings import Transcription
 from speech.sources import facts_of
-from speech.task import SpeechTask, part_name
+from speech.task import SpeechTask, part_name, silent
 from speech.text import SPACE, Alphabet, normalized
 
 if TYPE_CHECKING:
@@ -44,8 +46,7 @@ class TranscriptionTask(SpeechTask):
     details = ("words", "starts", "ends")
     read_at_once = (4, 16)
     longest = 60.0
-    meanings = {
-        **SpeechTask.arriving,
+    gives = {
         "text": "what is said",
         "confidence": "mean over time of the probability of what was taken; not calibrated",
         "words": "the words of the text, filled up with empty ones",
@@ -116,6 +117,21 @@ class TranscriptionTask(SpeechTask):
     def texts(self, tokens: np.ndarray) -> list[str]:
         """Found tokens [n, steps], from 1, as texts."""
         return [self.alphabet.text([number - 1 for number in row if number > 0]) for row in tokens.tolist()]
+
+    def baseline(self, train: Source, features: Features) -> Baseline:
+        mfcc = self.experiment.frontend.kind == "mfcc"
+
+        def seen(source: Source) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+            return features(source, lambda inputs: baseline.stretched(inputs["features"], inputs["frames"], mfcc))
+
+        return baseline.nearest(train, seen, self._transcripts)
+
+    def each(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> np.ndarray:
+        return baseline.word_accuracy(self._transcripts(targets), self.texts(answers["tokens"]))
+
+    def _transcripts(self, targets: dict[str, np.ndarray]) -> list[str]:
+        """Transcripts as train's tokens write them."""
+        return [self.alphabet.text(row[:count].tolist()) for row, count in zip(targets["tokens"], targets["token_count"])]
 
     def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
         settings, known = self.experiment.evaluate, facts_of(source)
@@ -221,7 +237,8 @@ class TranscriptionTask(SpeechTask):
         lengths = tf.minimum(raw["length"], tf.shape(raw["samples"])[1])
         own = tf.range(tf.shape(raw["samples"])[1])[None] < lengths[:, None]
         samples = tf.cast(rounded(tf.where(own, raw["samples"], 0.0)) * 32768.0, tf.int16)
-        return {"samples": without_offset(samples, lengths), "length": lengths}
+        return {"samples": without_offset(samples, lengths), "length": lengths,
+                WARNING: tf.where(silent(samples, lengths), "silence: nothing is louder than -60 dB", "")}
 
     def read_part(self, path: Path, start: float, duration: float | None) -> Iterator[tuple[str, dict[str, Any]]]:
         """Long recordings come in pieces, each named `file#t=start,end` in seconds; no more than data.max_seconds are in memory."""

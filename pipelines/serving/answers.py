@@ -8,13 +8,17 @@ import tensorflow as tf
 
 from pipelines.data.source import Tensors
 from pipelines.serving.load import LoadedRun
+from pipelines.serving.output import WARNING
 from pipelines.task import Task
 
 
 def respond(run: LoadedRun, examples: Tensors) -> Tensors:
-    """Examples as `Task.receive` gives them into the answer in the user's words; in graph, as judged."""
-    inputs, _ = run.task.prepare(examples)
-    return run.task.respond(run.task.answer(lambda batch: run.model(batch, training=False), inputs))
+    """Examples as `Task.receive` gives them into the answer in the user's words, with the `warning` that came with them; in graph, as
+    judged."""
+    own = {name: value for name, value in examples.items() if name != WARNING}
+    inputs, _ = run.task.prepare(own)
+    answer = run.task.respond(run.task.answer(lambda batch: run.model(batch, training=False), inputs))
+    return answer | ({WARNING: examples[WARNING]} if WARNING in examples else {})
 
 
 def stacked(task: Task, rows: Sequence[dict[str, Any]]) -> Tensors:

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any, BinaryIO, TextIO
 
@@ -15,6 +15,7 @@ from pipelines.errors import ConfigError, DataError
 from pipelines.reports import words
 from pipelines.terminal import print_table
 
+WARNING = "warning"  # the output that says why an answer means little; tables and JSON have it only where one does
 PAGE = 500  # rows of a table printed at a time
 
 
@@ -124,7 +125,7 @@ def as_object(one: Prediction, shown: Shown) -> dict[str, Any]:
     if one.error is not None:
         answer["error"] = _placed(one, list(row))
     else:
-        answer = {name: _listed(one.values[name]) for name in (*shown.columns, *shown.details)}
+        answer = {name: _listed(one.values[name]) for name in (*shown.columns, *shown.details) if name != WARNING or one.values[name]}
         if shown.top:
             answer["top"] = [{"label": label, "probability": share} for label, share in shown.best(one.values)]
         if shown.all and shown.vector:
@@ -135,11 +136,13 @@ def as_object(one: Prediction, shown: Shown) -> dict[str, Any]:
 def write_table(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> None:
     """For reading; a page of rows at a time, so that many inputs need no more memory than few."""
     source = iter(predictions)
+    plain = replace(shown, columns=[name for name in shown.columns if name != WARNING])
     while page := list(islice(source, PAGE)):
         failed = any(one.error is not None for one in page)
-        columns = ["input", *(name.replace("_", " ") for name in shown.columns), *([f"best {shown.top}"] if shown.top else []),
-                   *(shown.classes if shown.all else []), *(["error"] if failed else [])]
-        print_table(columns, [_row(one, shown, failed) for one in page], file=file)
+        said = shown if any(one.values.get(WARNING) for one in page) else plain
+        columns = ["input", *(name.replace("_", " ") for name in said.columns), *([f"best {said.top}"] if said.top else []),
+                   *(said.classes if said.all else []), *(["error"] if failed else [])]
+        print_table(columns, [_row(one, said, failed) for one in page], file=file)
 
 
 def _row(one: Prediction, shown: Shown, failed: bool) -> list[str]:

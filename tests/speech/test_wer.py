@@ -3,6 +3,7 @@
 import jiwer
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from speech import det, speakers, wer
 
@@ -67,3 +68,35 @@ def test_accuracy_by_speaker_and_who_was_heard_before():
     assert speakers.heard_before(["a"], ["b"]) == "The speaker judged is not in train."
     assert "All speakers" in speakers.heard_before(["a", "b"], ["a", "b", "c"])
     assert speakers.heard_before(["a", "d"], ["a"]).startswith("1 of the 2") and speakers.heard_before(None, ["a"]) is None
+
+
+# the cheap model beside the score
+
+def test_the_most_similar_training_recording_s_transcript_stands_beside_the_model():
+    from speech import baseline
+
+    rng = np.random.default_rng(0)
+    pitches = {"low high": (2, 12), "high low": (12, 2), "low low": (2, 2)}
+
+    def heard(text: str, frames: int) -> np.ndarray:
+        bands = rng.normal(0.0, 0.1, [40, 16])
+        for part, band in enumerate(pitches[text]):
+            bands[part * frames // 2:(part + 1) * frames // 2, band] += 5.0
+        bands[frames:] = 99.0  # not looked at
+        return bands.astype(np.float32)
+
+    def features(source):
+        texts, frames = source
+        seen = baseline.stretched(tf.constant(np.stack([heard(*one) for one in zip(texts, frames)])), tf.constant(frames), mfcc=False)
+        return seen.numpy(), {"texts": texts}
+
+    class Source(tuple):
+        def __len__(self):
+            return len(self[0])
+
+    train = Source((list(pitches) * 4, [24, 30, 36] * 4))
+    cheap = baseline.nearest(train, features, lambda targets: targets["texts"])
+    assert cheap.score(Source((list(pitches), [27, 33, 30]))).tolist() == [1.0, 1.0, 1.0]
+    assert cheap.metric == "word_accuracy"
+    said, written = ["a b", "a b", "", "a"], ["a b", "b", "c", "a b c"]
+    np.testing.assert_equal(baseline.word_accuracy(said, written), [1.0, 0.5, np.nan, -1.0])
