@@ -19,6 +19,7 @@ from pipelines.data.source import Source
 from pipelines.errors import DataError
 from speech.connected import open_connected
 from speech.data import class_labels, strangers
+from speech.enough import too_little
 from speech.models import steps_of
 from speech.opening import open_data
 from speech.settings import Commands, SpeechData, Transcription
@@ -164,6 +165,8 @@ def _texts(heard: dict[str, Heard], experiment: Transcription) -> list[Finding]:
     train = heard["train"].source.facts.texts or []
     if not any(train):
         return [Finding("error", "the transcripts of train are empty")]
+    if few := too_little(train, float(heard["train"].lengths.sum()) / experiment.data.rate):
+        found.append(Finding("warning", f"train: {few}"))
     encoder = learn(train, settings)
     known = {part for text in train for part in (text.split() if settings.unit == "words" else text)}
     hop = round(experiment.frontend.hop * experiment.data.rate)

@@ -7,13 +7,15 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.config.wording import did_you_mean, listed
-from pipelines.data.divide import check_classes, check_several, divide
+from pipelines.data.divide import Warned, check_classes, check_several, divide
 from pipelines.data.source import Source, Tensors
 from pipelines.data.split import choose, describe
 from pipelines.data.tables import class_names
 from pipelines.errors import DataError
 from pipelines.task import Splits
+from speech import speakers
 from speech.connected import open_connected
+from speech.enough import too_little
 from speech.features import FrontEnd
 from speech.models import steps_of
 from speech.opening import open_data
@@ -64,6 +66,7 @@ def load_commands(experiment: Commands, decode: Decode, *, judging: bool = False
     check_classes(parts, classes, opened.place)
     if not judging:
         check_several([classes[label] for label in np.unique(np.asarray(train.labels))], opened.place)
+    notes += speakers.warned(parts)
     front_end = FrontEnd(experiment.frontend, data.rate)
     numbers = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics", labels=train.labels)
     mean, std = statistics(train, numbers, decode, front_end)
@@ -102,6 +105,10 @@ def load_transcripts(experiment: Transcription, decode: Decode) -> Splits:
         train, left_out = alignable(train, encoder, experiment, front_end)
         notes += left_out
     parts = {"train": train, "validation": validation, "test": test}
+    notes += speakers.warned(parts)
+    lengths, texts = facts_of(train).lengths, facts_of(train).texts
+    if judged and lengths is not None and texts is not None and (note := too_little(texts, float(lengths.sum()) / data.rate)):
+        notes.append(Warned(f"train: {note}"))
     encoded = {name: [encoder.encode(text) for text in facts_of(source).texts or ()]
                for name, source in parts.items() if source is not None}
     most = max(1, *(len(tokens) for rows in encoded.values() for tokens in rows))

@@ -111,6 +111,7 @@ def without_offset(samples: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
     Returns:
         [batch, any] int16, zeros behind the lengths.
     """
+    lengths = tf.minimum(lengths, tf.shape(samples)[1])
     own = tf.range(tf.shape(samples)[1])[None] < lengths[:, None]
     wide, count = tf.where(own, tf.cast(samples, tf.int64), 0), tf.maximum(tf.cast(lengths, tf.int64), 1)[:, None]
     mean = (2 * tf.reduce_sum(wide, 1, keepdims=True) + count) // (2 * count)

@@ -20,6 +20,7 @@ from pipelines.data.tables import SUFFIXES, file_paths, is_table
 from pipelines.data.walk import PassedOver, files_of, folders_in, pattern_of_files, spread
 from pipelines.errors import DataError
 from speech import audio
+from speech.enough import too_little
 from speech.lj import is_lj
 from speech.settings import MAX_SECONDS
 
@@ -28,6 +29,10 @@ ROLES = ("file", "text", "label", "split", "group")
 TASKS = ("commands", "transcription")
 MOST, SECONDS = 20_000, 2.0  # headers looked at, and the time after which no more are
 FEWEST = 10
+LARGE = 5000  # recordings from which little is augmented, and validation chooses
+TEST, VALIDATION = 0.2, 0.1  # held out: a share of all, and one of the rest
+COMMAND_STEPS, TEXT_STEPS = 3000, 1500  # updates, at least
+HEARD = 100  # recordings of which the loud part is looked at
 RATES = (8000, 16_000)  # Hz, for the model: more tells little of speech
 NOHASH = "/([0-9a-f]+)_nohash_"  # speakers in the names of Google's Speech Commands
 
@@ -78,9 +83,12 @@ def draft(path: Path, asked: Asked) -> Draft:
              f"{'all' if len(rates) == 1 else 'mostly'} {stored:,} Hz{f', in a sample of {len(headers):,}' if sampled else ''}"
              f"{_said(seen)}.",
              *seen.notes)
+    if seen.texts is not None and (note := too_little(seen.texts, sum(seconds) / len(seconds) * len(seen.files))):
+        found = (*found, f"Warning: {note}.")
     body = _transcription(path, seen, rate, seconds) if seen.texts is not None else _commands(path, seen, rate, seconds)
     what = "Speech to text" if seen.texts is not None else f"Spoken commands: {len(seen.classes)} classes"
-    compared = "" if seen.texts is not None else "a kernel classifier on statistics of cepstra, fitted in the run"
+    compared = ("the transcript of the most similar training recording" if seen.texts is not None else
+                "a kernel classifier on statistics of cepstra, fitted in the run")
     return Draft(f"{what}, of {path.name}.", found, body, compared)
 
 
@@ -101,55 +109,96 @@ def _data(path: Path, seen: Seen, rate: int, task: list[Entry]) -> list[Entry]:
         entries.append(("group_by", "speaker", "no voice on two sides of a split; null to divide recording by recording"))
     elif seen.group and "test" not in seen.splits:
         entries.append(("group_by", seen.group, "all recordings of one stay on one side of the splits; null to divide one by one"))
-    for name, share, meaning in (("validation", 0.1, "share of train"), ("test", 0.2, "share of all; judged once, at the end")):
+    for name, share, meaning in (("validation", VALIDATION, "share of train"), ("test", TEST, "share of all; judged once, at the end")):
         entries.append((name, seen.splits.get(name, share), "the data's own" if name in seen.splits else meaning))
     return entries
 
 
 def _commands(path: Path, seen: Seen, rate: int, seconds: list[float]) -> str:
-    most = max(seen.classes.values()) / min(seen.classes.values())
-    window = min(3.0, max(0.5, round(seconds[int(0.98 * (len(seconds) - 1))] + 0.1, 1)))
-    small = len(seen.files) < 5000
-    voices = seen.speakers and small  # little data, and new voices are asked for: see configs/speech/spoken_digit_new_speaker.yaml
-    augment: list[Entry] = [("shift", 0.1, "s"), ("speed", 0.2 if voices else 0.1, ""),
-                            ("noise", 0.5, "noise_folder takes noise of your own")]
-    if voices:
-        augment += [("warp", 0.1, "longer and shorter throats"), ("frequency_masks", 2, ""), ("time_masks", 1, ""),
-                    ("time_width", 0.1, "s")]
+    count, most = len(seen.files), max(seen.classes.values()) / min(seen.classes.values())
+    window = _window(seen.files, seconds)
+    small = count < LARGE
+    batch = 16 if count < 1000 else 32 if small else 128
+    augment: list[Entry] = [("shift", 0.1, "s"), ("speed", 0.2 if small else 0.1, "share"),
+                            ("noise", 0.3, "share; noise_folder takes noise of your own"), ("frequency_masks", 2, "")]
+    if small:  # few voices become more: see configs/speech/spoken_digit_new_speaker.yaml
+        augment += [("warp", 0.1, "longer and shorter throats"), ("time_masks", 1, ""), ("time_width", 0.1, "s")]
     sections = [
         "task: speech.commands",
-        section("data", _data(path, seen, rate, [("seconds", window, "what the model hears; holds nearly all recordings")])),
-        *([section("frontend", [("normalize", "recording", "takes the microphone's and the voice's colour off")])] if voices else []),
+        section("data", _data(path, seen, rate, [("seconds", window, "what the model hears: the loudest part of longer recordings")])),
+        section("frontend", [("normalize", "recording", "takes the microphone's and the voice's colour off")]),
         section("model", [("name", "ds_cnn" if small else "broadcast", "or broadcast" if small else "or ds_cnn, which is faster")]),
         section("augment", augment),
-        section("train", [("epochs", 60 if voices else 40 if small else 30, "new voices need longer training" if voices else ""),
-                          ("batch_size", 32 if small else 128, ""),
-                          ("learning_rate", {"peak": 0.004, "schedule": "cosine", "warmup": 0.1}, "")]),
+        section("train", _train(_kept(seen), batch, COMMAND_STEPS, most=300, peak=0.004, ema=0.995)),
     ]
     if most >= 5:
-        sections.append(section("loss", [("class_weights", "balanced", f"the largest class has {most:.0f} times the smallest")]))
+        why = f"the largest class has {most:.0f} times the smallest; balanced finds more of the small ones, and costs accuracy"
+        sections.append(section("loss", [("class_weights", "none", why)]))
     return "\n".join(sections)
+
+
+def _kept(seen: Seen) -> float:
+    """Recordings that train has beside what is held out of them."""
+    return len(seen.files) * (1.0 if "test" in seen.splits else 1 - TEST) * (1.0 if "validation" in seen.splits else 1 - VALIDATION)
+
+
+def _train(count: float, batch: int, steps: int, *, most: int, peak: float, ema: float) -> list[Entry]:
+    """Epochs by steps: few recordings are heard more often. Where validation is small it chooses nothing."""
+    each = max(1, round(count / batch))
+    epochs = min(most, max(30, round(steps / each)))
+    entries: list[Entry] = [
+        ("epochs", epochs, f"some {epochs * each:,} steps; new voices need long training"),
+        ("batch_size", batch, ""),
+        ("learning_rate", {"peak": peak, "schedule": "cosine", "warmup": 0.1}, ""),
+        ("ema", ema, "the average of the weights is judged and saved"),
+    ]
+    if epochs > 40:
+        entries.append(("validate_every", epochs // 30, "epochs"))
+    if count < LARGE:
+        entries.append(("keep", "last", "validation is too small to choose an epoch by"))
+    return entries
+
+
+def _window(files: list[Path], seconds: list[float]) -> float:
+    """Seconds that hold what is said in nearly all recordings, of a sample; at most what nearly all last."""
+    whole = seconds[int(0.98 * (len(seconds) - 1))] + 0.1
+    spans = []
+    for file in files[:: max(1, -(-len(files) // HEARD))]:
+        try:
+            spans.append(audio.loud_span(file))
+        except DataError:
+            continue
+    said = sorted(spans)[int(0.95 * (len(spans) - 1))] + 0.3 if spans else whole
+    return min(3.0, max(0.5, round(min(said, whole), 1)))
 
 
 def _transcription(path: Path, seen: Seen, rate: int, seconds: list[float]) -> str:
     words = {word for text in seen.texts or () for word in text.lower().split()}
     unit = "words" if len(words) <= 30 else "characters" if len(seen.files) < 20_000 else "subwords"
     long = median(seconds) > 8
+    count = len(seen.files)
+    batch = 6 if count < 300 else 8 if count < 1000 else 16 if count < 20_000 else 32
     composed = {sign for text in seen.texts or () for sign in unicodedata.normalize("NFC", text)}
     # punctuation and symbols; marks that combine with letters, as of Hindi, are parts of words
     signs = "".join(sorted(sign for sign in composed if unicodedata.category(sign)[0] in "PS" and sign not in "'-"))
     tokens: list[Entry] = [("unit", unit, "characters, subwords or words")]
     if signs:
         tokens.append(("remove", signs, "neither learned nor judged"))
+    name = "conformer" if long and count >= 1000 else "quartz"
+    model: list[Entry] = [("name", name, "quartz is faster, conformer better on long sentences")]
+    augment: list[Entry] = [("speed", 0.1, ""), ("frequency_masks", 2, ""), ("time_masks", 2, "")]
+    if unit == "words" and count < 1000:  # a word lasts 0.3 s: a network that sees longer learns phrases by heart
+        model += [("width", 64, ""), ("kernels", [5, 7], "frames"), ("stride", 4, "frames")]
+        augment += [("time_width", 0.06, "s; longer ones would hide whole words"), ("noise", 0.5, "share")]
     sections = [
         "task: speech.transcription",
         section("data", _data(path, seen, rate, [])),
         section("frontend", [("mels", 40 if rate == 8000 else 80, ""), ("normalize", "recording", "")]),
-        section("model", [("name", "conformer" if long else "quartz", "quartz is faster, conformer better on long sentences")]),
+        section("model", model),
         section("tokens", tokens),
-        section("augment", [("speed", 0.1, ""), ("frequency_masks", 2, ""), ("time_masks", 2, "")]),
-        section("train", [("epochs", 40, ""), ("batch_size", 16, ""), ("clip", {"global_norm": 5.0}, ""),
-                           ("learning_rate", {"peak": 0.001 if long else 0.003, "schedule": "cosine", "warmup": 0.1}, "")]),
+        section("augment", augment),
+        section("train", [*_train(_kept(seen), batch, TEXT_STEPS, most=120, peak=0.001 if name == "conformer" else 0.004, ema=0.98),
+                          ("clip", {"global_norm": 5.0}, "")]),
     ]
     return "\n".join(sections)
 

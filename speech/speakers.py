@@ -1,13 +1,15 @@
 """Results by speaker: a table, what intervals draw, and what to say of speakers that train has heard, too."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from pipelines.data.divide import Warned
 from pipelines.data.source import Source
 from pipelines.reports.intervals import wilson
 from pipelines.reports.units import Units, grouped, units_of
+from speech.sources import facts_of
 
 
 def accuracy_by_speaker(hits: np.ndarray, speakers: Sequence[str] | None) -> list[dict[str, Any]]:
@@ -39,3 +41,17 @@ def heard_before(judged: Sequence[str] | None, known: Sequence[str]) -> str | No
     if before == there:
         return "All speakers judged are in train, too: expect less for new voices."
     return f"{len(before)} of the {len(there)} speakers judged are in train, too."
+
+
+def warned(parts: Mapping[str, Source | None]) -> list[str]:
+    """What is said before training of speakers on both sides of a split, for each split that is judged."""
+    known = set(facts_of(parts["train"]).speakers or []) if parts["train"] is not None else set()
+    notes = []
+    for name in ("validation", "test"):
+        source = parts[name]
+        judged = set(facts_of(source).speakers or []) if source is not None else set()
+        if both := len(judged & known):
+            which = f"all {both:,} speakers are" if both == len(judged) else f"{both:,} of the {len(judged):,} speakers are"
+            notes.append(f"{name}: {which} in train, too, so the score says little of new voices; data.group_by: speaker keeps them apart")
+    # of validation it is worth a warning only where no test split judges in its place
+    return [Warned(note) if note.startswith("test") or parts["test"] is None else note for note in notes]

@@ -263,8 +263,8 @@ def test_placed_alone_and_in_a_batch():
     from speech.commands import placed
 
     long = np.zeros(9000, np.int16)
-    long[5000:5500] = 900
-    rows = [long, np.full(100, 7, np.int16), np.full(4000, 3, np.int16)]
+    long[5000:5500] = np.resize([900, -900], 500)
+    rows = [long, np.resize([7, -7], 100).astype(np.int16), np.resize([3, -3], 4000).astype(np.int16)]
     batch = np.zeros([3, 9000], np.int16)
     for row, one in zip(batch, rows):
         row[:len(one)] = one
@@ -272,4 +272,37 @@ def test_placed_alone_and_in_a_batch():
     together = placed(tf.constant(batch), tf.constant([len(one) for one in rows]), 4000).numpy()
     for row, one in zip(together, rows):
         assert np.array_equal(row, placed(tf.constant(one[None]), tf.constant([len(one)]), 4000).numpy()[0])
-    assert (together[0] == 900).sum() == 500 and np.array_equal(together[1][1950:2050], rows[1]) and together[1].sum() == 700
+    assert (abs(together[0]) == 900).sum() == 500 and np.array_equal(together[1][1950:2050], rows[1]) and abs(together[1]).sum() == 700
+
+
+def test_an_offset_of_the_sound_card_is_neither_a_click_nor_loudness():
+    from speech.commands import placed
+    from speech.features import without_offset
+
+    quiet = np.random.default_rng(0).integers(-50, 51, 6000)
+    word = quiet + np.where(np.arange(6000) // 1000 == 4, np.resize([2000, -2000], 6000), 0)
+    plain, shifted = (tf.constant((word - round(word.mean()) + offset)[None].astype(np.int16)) for offset in (0, -2700))
+    for window in (1000, 8000):  # its loudest part, and all of it in the middle of silence
+        assert np.array_equal(placed(plain, tf.constant([6000]), window), placed(shifted, tf.constant([6000]), window))
+    edges = tf.constant([[32767] * 3 + [-32768] * 2 + [5] * 3], tf.int16)
+    assert without_offset(edges, tf.constant([5])).numpy().tolist() == [[26214, 26214, 26214, -32768, -32768, 0, 0, 0]]
+    assert without_offset(edges[:, :0], tf.constant([0])).shape == [1, 0]
+
+
+def test_speakers_of_train_that_are_judged_are_a_warning(tmp_path):
+    from pipelines.data.divide import Warned
+
+    class_folders(tmp_path, {"go": 12, "stop": 15})
+    where = f"source: folder; path: {tmp_path}; speaker_pattern: '/([a-c])_'; validation: 0; test: 0.4"
+    warnings = [[note for note in splits(COMMANDS, where + more).notes if isinstance(note, Warned)] for more in ("", "; group_by: speaker")]
+    (note,), nothing = warnings
+    assert note.startswith("test: all 3 speakers are in train, too") and "data.group_by: speaker" in note and not nothing
+
+
+def test_far_too_little_speech_is_a_warning():
+    from speech.enough import too_little
+
+    few = [f"a sentence with the word{number} and others{number}" for number in range(98)]
+    said = too_little(few, 720.0)
+    assert said is not None and said.startswith("98 clips, 12 min with 201 different words, are too few")
+    assert too_little(few, 3600.0 * 12) is None and too_little(["yes no yes no"] * 60, 360.0) is None and too_little([], 0.0) is None
