@@ -12,13 +12,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
-from pipelines.cli import tune_main
-from tests.finished_run import environment, quartet
+from pipelines.cli import train_main, tune_main
+from tests.finished_run import environment
 
 pytestmark = pytest.mark.slow
 
@@ -44,14 +45,19 @@ def command(folder: Path, *arguments: str) -> list[str]:
 
 
 def tune(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command in this process, which has TensorFlow imported; the trials are processes of their own."""
+    """A search; the trials are processes of their own."""
+    return here(tune_main, *command(folder, *arguments)[3:])
+
+
+def here(main: Callable[[str, list[str]], None], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command in this process, which has TensorFlow imported."""
     out, errors, status = io.StringIO(), io.StringIO(), 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
         try:
-            tune_main("vision", command(folder, *arguments)[3:])
+            main("vision", list(arguments))
         except SystemExit as ended:
             status = int(ended.code or 0)
-    return subprocess.CompletedProcess(["vision.tune", *arguments], status, out.getvalue(), errors.getvalue())
+    return subprocess.CompletedProcess([main.__name__, *arguments], status, out.getvalue(), errors.getvalue())
 
 
 def events(search: Path) -> list[dict]:
@@ -107,7 +113,7 @@ def test_best_yaml_is_taken_by_train_as_it_is(whole):
     content = json.loads((search / "report" / "search.json").read_text())
     assert best["train"]["learning_rate"]["peak"] == content["best"]["values"]["train.learning_rate.peak"]
     assert best["model"]["hidden"] == content["best"]["values"]["model.hidden"] and "tune" not in best
-    done = quartet("train", str(search / "best.yaml"), "--runs", str(search.parent / "again"), "--quiet")
+    done = here(train_main, str(search / "best.yaml"), "--runs", str(search.parent / "again"), "--quiet")
     assert done.returncode == 0, done.stderr
     report = json.loads(next((search.parent / "again").rglob("report.json")).read_text())
     assert report["metrics"]["validation/accuracy"]["value"] == content["best"]["value"]  # deterministic
@@ -273,7 +279,7 @@ def test_wrong_calls_do_nothing(whole, folder):
     assert not (folder / "vision" / "digits" / "wrong" / "trials").exists()
     few = tune(folder, "--name", "few", "tune.space={model.hidden: {choice: [8, 16]}}")
     assert few.returncode == 2 and "5 trials, and the space holds only 2 different settings" in few.stderr
-    none = quartet("tune", "vision/digits", "--runs", str(folder), "tune=null")
+    none = tune(folder, "tune=null")
     assert none.returncode == 2 and "there is nothing to search" in none.stderr
     before = (whole[0] / "search.yaml").read_text()
     other = tune(folder, "--name", "search", "train.epochs=3")
