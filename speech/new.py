@@ -29,6 +29,7 @@ ROLES = ("file", "text", "label", "split", "group")
 TASKS = ("commands", "transcription")
 MOST, SECONDS = 20_000, 2.0  # headers looked at, and the time after which no more are
 FEWEST = 10
+VOICES = 4  # speakers that names must suggest: fewer cannot be divided into train, validation and test, and are something else
 LARGE = 5000  # recordings from which little is augmented, and validation chooses
 TEST, VALIDATION = 0.2, 0.1  # held out: a share of all, and one of the rest
 COMMAND_STEPS, TEXT_STEPS = 3000, 1500  # updates, at least
@@ -254,6 +255,8 @@ def _with_speakers(seen: Seen, names: list[str], labels: list[str] | None) -> Se
         return seen
     folders = suspected_folders(names, labels) if labels is not None and seen.source == "folder" else ()
     found = suspected_groups(names, labels)
+    if max(len(folders), len(found.values) if found else 0) < VOICES:
+        return seen
     if folders:
         seen.group = "folder"
         seen.notes.append(f"Each class has the same folders in it ({_some(folders)}): they are taken for speakers or places.")

@@ -105,6 +105,15 @@ def test_new_trains_by_steps_and_hears_what_is_loud(tmp_path):
     assert texts.train.batch_size == 6 and texts.train.epochs == 120 and texts.train.keep == "last"
 
 
+def test_two_values_in_names_are_no_speakers(tmp_path):
+    for number in range(24):
+        name = "_".join(f"{number:05b}")  # what is said stands in the name, as in OpenSLR's yes and no
+        write(tmp_path / f"{name}.wav", tone(0.5, seed=number))
+        (tmp_path / f"{name}.txt").write_text(" ".join("yes" if sign == "1" else "no" for sign in f"{number:05b}"))
+    experiment = from_text(new("speech", tmp_path)).experiment
+    assert experiment.data.group_by is None and experiment.tokens.unit == "words" and experiment.model.stride == 4
+
+
 def test_new_takes_out_signs_and_leaves_marks_that_belong_to_letters(tmp_path):
     said = ["नमस्ते, दुनिया।", "हाँ! कृपया (रुकें)", "Cafe\u0301 №5 — don't"]
     for number in range(12):
