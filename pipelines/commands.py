@@ -105,7 +105,9 @@ def predict(
         "--format", show_default="by --output, else table", help="How answers are written.")] = None,
     output: Annotated[Path | None, typer.Option(
         "--output", "-o", metavar="FILE", show_default=False, help="A file, written whole; default: standard output.")] = None,
-    top: Annotated[int, typer.Option(min=0, metavar="N", help="Also the N best classes with their probabilities.", show_default=False)] = 0,
+    top: Annotated[int, typer.Option(
+        "--top", min=0, metavar="N", show_default=False,
+        help="Also the N best classes with their probabilities; of recommended items, the first N alone.")] = 0,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Also the probability of every class.")] = False,
     replace: Replace = False,
     batch: Batch = None,
@@ -130,7 +132,8 @@ def predict(
     from pipelines.serving.predict import Predictor
 
     predictor = Predictor(load_run(folder, where=1), batch=batch)
-    visible = Shown.of(predictor.columns, predictor.classes, top=top, every=probabilities, details=predictor.run.task.details)
+    visible = Shown.of(predictor.columns, predictor.classes, top=top, every=probabilities, details=predictor.run.task.details,
+                        ranked=predictor.run.task.ranked)
     counts, began = {"answered": 0, "failed": 0}, time.perf_counter()
     answered = predictor.follow(inputs) if follow else predictor.predict(inputs)
     answers = counted(answered, counts, lambda one: fail(f"{one.name}: cannot be read: {one.error}"))

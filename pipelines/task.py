@@ -85,6 +85,7 @@ class Judgement:
     notes: list[str] = field(default_factory=list)
     listings: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     units: "Units | None" = None
+    beaten: str | None = None
     predictions: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -103,6 +104,7 @@ class Task(ABC):
     length_unit: ClassVar[int] = 1  # batches are padded to a multiple of it
     read_at_once: ClassVar[tuple[int, int]] = (16, 64)  # inputs of `predict` decoded in one call, and answered in one
     sends: ClassVar[str] = ""  # what a client of `quartet serve` sends for one input, in words
+    ranked: ClassVar[tuple[str, ...]] = ()  # lists, best first, of which an answer has the first `count` alone, which is an output too
     details: ClassVar[tuple[str, ...]] = ()  # lists too long for a table, of one length: `predict` writes them as JSON lines only
     fills: Mapping[str, Any] = {}  # raw inputs whose free length is filled up, in a batch, with something other than 0 or the empty text
     decode_batch: Any = None  # a method, raw examples [batch] to what `decode` gives for each, padded with zeros: where that is much faster

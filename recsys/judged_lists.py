@@ -9,7 +9,7 @@ from pipelines.reports.intervals import resampled_sums, share
 from pipelines.reports.units import Units
 from pipelines.task import Judgement, Metric
 from recsys import baselines, metrics
-from recsys.judged_ratings import thirds, verdict
+from recsys.judged_ratings import tell, thirds
 from recsys.settings import RankedEvaluate
 from recsys.users import UserSource
 
@@ -75,7 +75,7 @@ def judge_lists(
         best = max(others, key=lambda name: float(values[name][lead]["ndcg"].mean()))
         ours, theirs = values["model"][lead]["ndcg"], values[best][lead]["ndcg"]
         sums = resampled_sums(np.stack([ours - theirs, np.ones(len(ours))], 1), resamples=settings.bootstrap)
-        made.notes.append(verdict(f"NDCG@{lead}", float(ours.mean()), best, float(theirs.mean()), sums[:, 0] / sums[:, 1], lower=False))
+        tell(made, f"ndcg@{lead}", float(ours.mean()), best, float(theirs.mean()), sums[:, 0] / sums[:, 1], lower=False)
     seen = "items that the user had before are no candidates" if settings.exclude_seen else "also items that the user had before"
     made.notes += [
         protocol,

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pipelines.reports import words
+from pipelines.reports.baselines import verdict as cheap_verdict
 from pipelines.reports.intervals import interval, resampled_sums
 from pipelines.reports.intervals import mean as mean_of
 from pipelines.reports.units import EXAMPLES, Units, grouped
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BINS = 10
+NAMES = {"rmse": "RMSE", "log_loss": "log loss"}
+BASELINES = {"item_knn": "item kNN", "ease": "EASE"}  # as a sentence calls them
 EPSILON = float(np.finfo(np.float32).eps)
 
 
@@ -65,7 +69,7 @@ def judge_ratings(foretold: Foretold, *, resamples: int = 1000) -> Judgement:
         table = np.stack([errors["model"] ** 2, errors[best] ** 2, np.ones(len(true))], 1)
         sums = resampled_sums(table, resamples=resamples, units=units)
         drawn = np.sqrt(sums[:, 0] / sums[:, 2]) - np.sqrt(sums[:, 1] / sums[:, 2])
-        made.notes.append(verdict("RMSE", made.metrics["rmse"].value, best, float(np.sqrt(np.mean(errors[best] ** 2))), drawn, lower=True))
+        tell(made, "rmse", made.metrics["rmse"].value, best, float(np.sqrt(np.mean(errors[best] ** 2))), drawn, lower=True)
     made.tables["by_group"] = [
         {
             "group": label,
@@ -103,9 +107,7 @@ def judge_clicks(foretold: Foretold, *, resamples: int = 1000) -> Judgement:
     if baselines:
         best = min(baselines, key=lambda name: losses[name].mean())
         sums = resampled_sums(np.stack([losses["model"] - losses[best], np.ones(len(true))], 1), resamples=resamples, units=units)
-        made.notes.append(
-            verdict("log loss", float(losses["model"].mean()), best, float(losses[best].mean()), sums[:, 0] / sums[:, 1], lower=True)
-        )
+        tell(made, "log_loss", float(losses["model"].mean()), best, float(losses[best].mean()), sums[:, 0] / sums[:, 1], lower=True)
     made.tables["by_group"] = [
         {
             "group": label,
@@ -183,6 +185,19 @@ def thirds(groups: Mapping[str, np.ndarray]) -> list[tuple[str, np.ndarray]]:
                 least, most = int(counts[mask].min()), int(counts[mask].max())
                 found.append((f"{name} {least:,}" + (f" to {most:,}" if most > least else ""), mask))
     return found
+
+
+def tell(made: Judgement, metric: str, value: float, best: str, theirs: float, drawn: np.ndarray, *, lower: bool) -> None:
+    """Puts into a judgement whether the model beats the best baseline, and where it does not, what a reader must know.
+
+    Args:
+        drawn: [resamples] model less baseline, of whole users drawn.
+    """
+    made.notes.append(verdict(NAMES.get(metric, words.title(metric)), value, best, theirs, drawn, lower=lower))
+    sign = -1.0 if lower else 1.0
+    low, high = sorted(sign * float(bound) for bound in np.quantile(drawn, [0.025, 0.975]))
+    gain = Metric(sign * (value - theirs), low, high)
+    made.beaten = cheap_verdict(metric, BASELINES.get(best, best), Metric(value), Metric(theirs), gain)
 
 
 def verdict(metric: str, value: float, best: str, theirs: float, drawn: np.ndarray, *, lower: bool) -> str:

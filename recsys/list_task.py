@@ -27,7 +27,15 @@ if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
 
 PROJECTED = 20_000  # items that TensorBoard's projector still shows fluently
-KEYS = ("user", "history", "allow", "similar", "exclude_seen")
+KEYS = ("user", "history", "allow", "similar", "exclude_seen", "k")
+# what an answer says that it is made from; the number of each is BASIS.index
+BASIS = (
+    "the user",
+    "the history given",
+    "the item asked about",
+    "popularity: nothing is known of the user or the history",
+    "popularity: the user is unknown, and the model takes no history (model.history: 0)",
+)
 
 
 class ListTask(Task):
@@ -39,13 +47,17 @@ class ListTask(Task):
         "allow": "ids of the only items that may be answered; none for all",
         "similar": "an item's id: the answer is then what is most like it",
         "exclude_seen": "whether items of the history are left out",
-        "items": "ids of the recommended items, best first; where there are no more, the smallest number or the empty text",
+        "k": "how many items are wanted; 0: as many as the run was judged with at most",
+        "items": "ids of the recommended items, best first; only the first `count` are there, the others are the smallest number or empty",
         "scores": "of each",
         "titles": "of each",
+        "count": "how many items there are: fewer where no more may be recommended",
         "fallback": "nothing is known of the user and the history: these are the most popular items",
+        "based_on": "what the answer is made from, in words",
     }
-    sends = 'a request: a user\'s id, or an object such as {"user": 42} or {"history": [1, 2], "exclude_seen": true}'
+    sends = 'a request: a user\'s id, or an object such as {"user": 42, "k": 10} or {"history": [1, 2], "exclude_seen": true}'
     stored_decoded = True
+    ranked = ("items", "titles", "scores")
     kept: ClassVar[type[ListFacts]] = ListFacts
     experiment: Sequential | Retrieval
 
@@ -63,6 +75,11 @@ class ListTask(Task):
     @abstractmethod
     def history_length(self) -> int:
         """Latest items of a history that the model takes."""
+
+    @property
+    def takes_history(self) -> bool:
+        """Whether a history changes the answer beyond leaving its items out."""
+        return True
 
     @abstractmethod
     def training(self, made: Catalogue) -> tuple[Source, dict[str, Any]]:
@@ -152,9 +169,22 @@ class ListTask(Task):
         return {f"ndcg@{k}": gained / tf.gather(tf.constant(ideal), most)}
 
     def answer(self, model: Callable[[Any], Any], inputs: Any) -> Tensors:
-        """items [batch, longest cut-off] int32, scores likewise float32, fallback [batch] bool."""
+        """items [batch, longest cut-off] int32, scores likewise float32, fallback [batch] bool; of requests also basis [batch] int32."""
         found = model(inputs)
-        return {name: found[name] for name in ("items", "scores", "fallback")}
+        answers = {name: found[name] for name in ("items", "scores", "fallback")}
+        if "k" not in inputs:
+            return answers
+        wanted = tf.where(inputs["k"] > 0, inputs["k"], tf.shape(answers["items"])[1])
+        there = tf.range(tf.shape(answers["items"])[1])[None, :] < wanted[:, None]
+        given = tf.reduce_any(inputs["history"] > 0, -1)
+        ours = tf.where(given & (self.takes_history | (inputs["user"] <= 0)), 1, 0)
+        basis = tf.where(answers["fallback"], tf.where(given, 4, 3), tf.where(inputs["similar"] > 0, 2, ours))
+        return {
+            "items": tf.where(there, answers["items"], 0),
+            "scores": tf.where(there, answers["scores"], 0.0),
+            "fallback": answers["fallback"],
+            "basis": basis,
+        }
 
     def targets(self, examples: Tensors) -> Tensors:
         return {"held": examples["held"]}
@@ -235,7 +265,27 @@ class ListTask(Task):
             "allow": tf.TensorSpec([None, None], item),
             "similar": tf.TensorSpec([None], item),
             "exclude_seen": tf.TensorSpec([None], tf.bool),
+            "k": tf.TensorSpec([None], tf.int32),
         }
+
+    @property
+    def examples(self) -> dict[str, str]:  # type: ignore[override]
+        """A known user's ten best items, with nothing else asked."""
+        user, item = id_dtype(self.facts["user_ids"]), id_dtype(self.facts["item_ids"])
+        none = repr(missing(item))
+        return {
+            "user": f"tf.constant([{self.facts['user_ids'][0]!r}], tf.{user.name})  # a user's id",
+            "history": f"tf.constant([[{none}]], tf.{item.name})  # none given; else ids of items such as {self.facts['item_ids'][0]!r}",
+            "allow": f"tf.constant([[{none}]], tf.{item.name})  # all items",
+            "similar": f"tf.constant([{none}], tf.{item.name})  # no item is asked about",
+            "exclude_seen": "tf.constant([True])",
+            "k": f"tf.constant([{min(10, self.longest)}])",
+        }
+
+    @property
+    def longest(self) -> int:
+        """Items that an answer has at most."""
+        return min(max(self.experiment.evaluate.cutoffs), len(self.facts["item_ids"]))
 
     @property
     def fills(self) -> dict[str, Any]:  # type: ignore[override]
@@ -257,13 +307,14 @@ class ListTask(Task):
             "allow": allow,
             "similar": find(raw["similar"]),
             "exclude_seen": raw["exclude_seen"],
+            "k": raw["k"],
         }
 
     def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
         """Requests as JSON or in tables: a user's id, or {"user": ..., "history": [...], "allow": [...], "similar": ...,
-        "exclude_seen": false}."""
+        "exclude_seen": false, "k": 10}."""
         spec, keys = self.raw_spec(), self._keys
-        texts = [key for key, name in keys.items() if name != "exclude_seen" and spec[name].dtype == tf.string]
+        texts = [key for key, name in keys.items() if name not in ("exclude_seen", "k") and spec[name].dtype == tf.string]
         yield from requests(inputs, list(keys), "user", text=texts, raw=self._asked)
 
     def take(self, sent: Any) -> dict[str, Any]:
@@ -287,18 +338,33 @@ class ListTask(Task):
             row[name] = as_ids(request[name], numeric) if request.get(name) else []
             row[name] = row[name] or [missing(spec[name].dtype)]
         row["exclude_seen"] = bool(request.get("exclude_seen", self.experiment.evaluate.exclude_seen))
+        row["k"] = self._count(request.get("k"))
         if "similar" in request:
             known = set(map(str, self.facts["item_ids"]))
             if str(row["similar"]) not in known:
                 raise DataError(f"item {request['similar']!r} is unknown: nothing can be said of what is like it")
         return row
 
+    def _count(self, wanted: Any) -> int:
+        try:
+            count = int(str(wanted)) if wanted is not None else 0
+        except ValueError:
+            count = -1
+        if count < 0 or (wanted is not None and not 1 <= count <= self.longest):
+            raise DataError(
+                f"k: {wanted!r} is no number of items from 1 to {self.longest} (the catalogue and the largest of evaluate.cutoffs bound it)"
+            )
+        return count
+
     def respond(self, answers: Tensors) -> Tensors:
-        """items [batch, k] ids as given, scores [batch, k], titles [batch, k] where there are any, fallback [batch] bool."""
+        """items [batch, k] ids as given, scores [batch, k], titles [batch, k] where there are any, count [batch] int32, fallback [batch]
+        bool, based_on [batch] string."""
         made = {"items": ids_of(answers["items"], self.facts["item_ids"])}
         if self.facts.get("titles"):
             made["titles"] = tf.gather(tf.constant(["", *self.facts["titles"]]), answers["items"])
-        return {**made, "scores": answers["scores"], "fallback": answers["fallback"]}
+        count = tf.reduce_sum(tf.cast(answers["items"] > 0, tf.int32), -1)
+        based_on = tf.gather(tf.constant(BASIS), answers["basis"])
+        return {**made, "scores": answers["scores"], "count": count, "fallback": answers["fallback"], "based_on": based_on}
 
 
 NEVER = int(np.iinfo(np.int32).max)  # no item has this number

@@ -113,18 +113,29 @@ def _sequential(seen: Seen) -> list[str]:
 
 
 def _retrieval(seen: Seen) -> list[str]:
+    batch = 1024 if seen.frame.rows < 500_000 else 2048
+    epochs = _epochs(seen, batch, 780, fewest=8 if batch == 1024 else 20)
+    # without times no item of a history is its latest: a vector for each user holds more than an average of some of them
+    history = "20                 # latest items of a user that count" if seen.time else (
+        "0                  # users are their own vectors: without times no items are the latest")
     return [
         "model:",
         "  name: towers",
         "  width: 64",
-        "  history: 20                 # latest items of a user that count",
-        "  dropout: 0.3",
+        f"  history: {history}",
+        *(["  dropout: 0.3"] if seen.time else ["  dropout: 0.1", "  temperature: 0.2"]),
         "train:",
-        "  epochs: 12",
-        "  batch_size: 1024",
+        f"  epochs: {epochs}",
+        f"  batch_size: {batch}",
         "  optimizer: {name: adamw, weight_decay: 0.01}",
         "  learning_rate: {peak: 0.01, schedule: cosine, warmup: 0.05}",
+        f"  early_stopping: {{patience: {max(3, epochs // 3)}}}",
     ]
+
+
+def _epochs(seen: Seen, batch: int, steps: int, *, fewest: int) -> int:
+    """So many that there are `steps` of them, within `fewest` and 40."""
+    return min(40, max(fewest, round(steps * batch / max(1, seen.frame.rows))))
 
 
 def _ranking(seen: Seen) -> list[str]:
@@ -144,11 +155,11 @@ def _ranking(seen: Seen) -> list[str]:
         "model:",
         "  name: dcn                   # or dlrm",
         "  width: 16",
-        "  history: 32                 # earlier ratings of the user that count",
+        f"  history: {32 if seen.time else 100}".ljust(30) + "# other ratings of the user that count at most",
         "  dropout: 0.2",
         "loss: {name: rating}",
         "train:",
-        "  epochs: 3",
+        f"  epochs: {_epochs(seen, 512, 480, fewest=3)}",
         "  batch_size: 512",
         "  optimizer: {name: adamw, weight_decay: 0.01}",
         "  learning_rate: {peak: 0.003, schedule: cosine}",

@@ -1,6 +1,7 @@
 """recsys.ranking: how much a user will like an item, or whether they will click."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -11,11 +12,11 @@ from pipelines.data.source import ArraySource, Source, Tensors, origin
 from pipelines.errors import DataError
 from pipelines.task import Judgement, Splits, Task
 from pipelines.training.tables import Table
-from recsys import biases, data, features, judged_ratings
+from recsys import biases, data, features, judged_ratings, known
 from recsys.catalogue import Catalogue
 from recsys.facts import RankingFacts
 from recsys.lookup import finder, id_dtype, missing
-from recsys.models.ranking import ALL, BEFORE, RankingModel
+from recsys.models.ranking import RankingModel
 from recsys.protocol import NAMES, TRAIN
 from recsys.requests import Request, as_id, requests, taken
 from recsys.settings import Ranking as Experiment
@@ -74,7 +75,9 @@ class RankingTask(Task):
         return {
             "user": "a user's id",
             "item": "an item's id",
-            "time": "of the event, whole seconds: only earlier ratings count; 0: just after the last one that is known of the user",
+            "time": "of the event, whole seconds: "
+            + ("the nearest ratings count most" if known.all_known(self.experiment.data) else "only earlier ratings count")
+            + "; 0: just after the last one that is known of the user",
             **{one["name"]: kinds[one["kind"]] for one in self._columns},
             "prediction": "the probability of a click" if self.clicks else "the rating",
             "known": "user and item both occur in the training data; what is unknown counts as average",
@@ -94,6 +97,8 @@ class RankingTask(Task):
                 f"{log.name(wrong)}: {log.ratings[wrong]:g} in column {settings.rating_key} is no click, 0 or 1; for ratings "
                 "set loss: {name: rating}"
             )
+        if self.experiment.model.history and known.timeless(settings):
+            made.log = replace(log, times=known.random_order(len(log), settings.split_seed))
         train = made.parts == TRAIN
         ratings = log.ratings[train]
         histories = made.histories((TRAIN,))
@@ -124,12 +129,12 @@ class RankingTask(Task):
             arrays["item"] = made.items
         arrays |= features.event_arrays(log, made.features, settings)
         if self.experiment.model.history:
-            times = whole(log.times if log.times is not None else log.rows.astype(np.float64))
+            times = known.whole(log.times if log.times is not None else log.rows.astype(np.float64))
             arrays["time"] = times
             if self.facts and self.facts.get("digest") != log.digest:  # other data than the run's, whose histories the model holds
-                arrays["at"] = np.full(len(log), BEFORE if log.times is not None else ALL, np.int64)
+                arrays["at"] = np.full(len(log), known.known_at(settings) if log.times is not None else known.ALL, np.int64)
             else:
-                arrays["at"] = visible(made, times)
+                arrays["at"] = known.places(made, times, settings)
         arrays[LABEL] = log.ratings.astype(np.float32)  # type: ignore[union-attr]
         return arrays
 
@@ -182,6 +187,7 @@ class RankingTask(Task):
             events=facts["history_events"],
             features=list(facts["features"].values()),
             mean=mean,
+            timeless=known.timeless(self.experiment.data),
         )
         model(self._example())
         if self._catalogue is not None and self._biases is not None:
@@ -217,7 +223,7 @@ class RankingTask(Task):
             histories = self._histories
             users = np.repeat(np.arange(len(histories.offsets) - 1), histories.counts())
             residual = histories.ratings - fitted(users, histories.items)
-            model.history.fill(histories, residual=residual.astype(np.float32), time=whole(histories.times))
+            model.history.fill(histories, residual=residual.astype(np.float32), time=known.whole(histories.times))
 
     def loss(self, outputs: tf.Tensor, targets: tf.Tensor, training: bool) -> tf.Tensor:
         """Squared error, or log loss in nats; [batch] float32."""
@@ -262,7 +268,9 @@ class RankingTask(Task):
         made = judge(foretold, resamples=self.experiment.evaluate.bootstrap)
         made.predictions = {"event": [source.name(number) for number in range(len(source))], "label": foretold.true,
                             "prediction": foretold.said}
-        made.notes.insert(0, self.facts["divided"])
+        made.notes.append(self.facts["divided"])
+        if self.experiment.model.history:
+            made.notes.append(known.judged_with(self.experiment.data))
         if base.users is not None:
             made.notes.append(f"Intervals draw whole users{'; that of AUC is by formula, users being its units' if self.clicks else ''}")
         return made
@@ -291,12 +299,22 @@ class RankingTask(Task):
             spec[one["name"]] = tf.TensorSpec([None, None] if many else [None], tf.float32 if number else tf.string)
         return spec
 
+    @property
+    def examples(self) -> dict[str, str]:  # type: ignore[override]
+        """A known user and a known item, just after all that is known of the user."""
+        found = {}
+        for name in ("user", "item"):
+            if ids := self.facts.get(f"{name}_ids"):
+                found[name] = f"tf.constant([{ids[0]!r}], tf.{id_dtype(ids).name})  # one of the run's ids"
+        return found
+
     def receive(self, raw: Tensors) -> Tensors:
         """Ids and values as given into numbers, name -> [batch, ...]."""
         examples: Tensors = {name: finder(self.facts[f"{name}_ids"])(raw[name]) for name in ("user", "item") if f"{name}_ids" in self.facts}
         if self.experiment.model.history:
             examples["time"] = raw["time"]
-            examples["at"] = tf.where(raw["time"] != 0, tf.constant(BEFORE, tf.int64), tf.constant(ALL, tf.int64))
+            code = known.known_at(self.experiment.data)
+            examples["at"] = tf.where(raw["time"] != 0, tf.constant(code, tf.int64), tf.constant(known.ALL, tf.int64))
         for one in self._columns:
             value = raw[one["name"]]
             if one["kind"] == "number":
@@ -334,6 +352,11 @@ class RankingTask(Task):
         return self._raw({keys[key]: value for key, value in request.items()}, spec)
 
     def _raw(self, request: dict[str, Any], spec: dict[str, tf.TensorSpec]) -> dict[str, Any]:
+        if "item" in spec and request.get("item") is None:
+            raise DataError(
+                "no item: what is predicted is of a user and an item. Give both, as USER,ITEM or as "
+                '{"user": ..., "item": ...}; lists of items for a user are recsys.retrieval'
+            )
         row: dict[str, Any] = {}
         kinds = {one["name"]: one["kind"] for one in self._columns}
         for name, one in spec.items():
@@ -354,31 +377,6 @@ class RankingTask(Task):
     def respond(self, answers: Tensors) -> Tensors:
         """prediction [batch] float32, known [batch] bool."""
         return {"prediction": answers["prediction"], "known": answers["known"]}
-
-
-def whole(times: np.ndarray) -> np.ndarray:
-    """Seconds as [n] int64."""
-    return np.round(times).astype(np.int64)
-
-
-def visible(made: Catalogue, times: np.ndarray) -> np.ndarray:
-    """[n] int64: of each event, the place in the histories that its user's train events before its second end at.
-
-    Events of the same second are not seen: nothing says which came first, and a request, which has a time alone, is answered so too.
-
-    Args:
-        times: [n] int64, seconds.
-    """
-    at = np.zeros(len(times), np.int64)
-    order = np.lexsort((times, made.users))
-    order = order[made.users[order] > 0]
-    if not len(order):
-        return at
-    train = made.parts[order] == TRAIN
-    before = np.cumsum(train) - train  # train events before each, over all users in the order of users
-    new = np.r_[True, (np.diff(made.users[order]) != 0) | (np.diff(times[order]) != 0)]
-    at[order] = before[new][np.cumsum(new) - 1]
-    return at
 
 
 def _seconds(value: Any, how: str) -> int:

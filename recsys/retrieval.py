@@ -28,6 +28,10 @@ class RetrievalTask(ListTask):
     def history_length(self) -> int:
         return max(1, self.experiment.model.history)
 
+    @property
+    def takes_history(self) -> bool:
+        return self.experiment.model.history > 0
+
     def training(self, made: Catalogue) -> tuple[Source, dict[str, Any]]:
         train, stored = made.histories((TRAIN,)), made.histories((TRAIN, VALIDATION))
         users = np.repeat(np.arange(len(train.offsets) - 1), train.counts()).astype(np.int32)

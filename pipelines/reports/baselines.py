@@ -88,15 +88,19 @@ def put_beside(judgement: "Judgement", baseline: Baseline, own: np.ndarray, othe
     judgement.tables["baselines"] = [
         {"model": name, **_bounded(baseline.metric, metric), **_bounded(f"gain_in_{baseline.metric}", over)}
         for name, metric, over in (("this model", here, None), (baseline.name, there, gain))]
-    return verdict(baseline, here, there, gain)
+    return verdict(baseline.metric, baseline.name, here, there, gain)
 
 
-def verdict(baseline: Baseline, own: "Metric", other: "Metric", gain: "Metric") -> str | None:
-    """What a reader must know of a model that does not beat the baseline; None where it does."""
+def verdict(metric: str, baseline: str, own: "Metric", other: "Metric", gain: "Metric") -> str | None:
+    """What a reader must know of a model that does not beat the baseline, whose name that is; None where it does.
+
+    Args:
+        gain: by how much the model is better, whichever way the metric goes.
+    """
     if gain.value > 0 and (gain.low is None or gain.low > 0):
         return None
-    name, title = baseline.metric, words.title(baseline.metric)
-    figures = f"{title} {words.number(own.value, name)} against {words.number(other.value, name)} of {baseline.name}, fitted in seconds"
+    title, ours, theirs = words.title(metric), words.number(own.value, metric), words.number(other.value, metric)
+    figures = f"{title} {ours} against {theirs} of {baseline}, fitted in seconds"
     if gain.value < 0 and gain.high is not None and gain.high < 0:
         return f"Worse than a cheap baseline: {figures}. Something is wrong with the settings or the training; see docs/troubleshooting.md."
     return f"No better than a cheap baseline, by more than chance: {figures}."

@@ -47,6 +47,7 @@ class Shown:
         top: so many best classes, with their probabilities.
         all: the value of every class.
         details: outputs that are too long for a table or CSV; JSON lines hold them.
+        ranked: outputs that are lists, best first; `most` of their entries are written, 0: all.
     """
 
     columns: list[str]
@@ -55,17 +56,25 @@ class Shown:
     top: int = 0
     all: bool = False
     details: Sequence[str] = ()
+    ranked: Sequence[str] = ()
+    most: int = 0
 
     @classmethod
     def of(cls, ranks: Mapping[str, int], classes: Sequence[str] | None, *, top: int = 0, every: bool = False,
-           details: Sequence[str] = ()) -> "Shown":
+           details: Sequence[str] = (), ranked: Sequence[str] = ()) -> "Shown":
         """From the rank of each output, with batch. Raises ConfigError where classes are asked for and there are none."""
+        if ranked and not every:
+            return cls([name for name in ranks if name not in details], ranked=ranked, most=top)
         vector = next((name for name, rank in ranks.items() if rank == 2), None) if classes else None
         if (top or every) and vector is None:
             raise ConfigError("--top and --probabilities: this run gives no probabilities of classes")
         names = list(classes or ())
         columns = [name for name in ranks if name != vector and name not in details]
         return cls(columns, vector, names, min(top, len(names)), every, [name for name in details if name in ranks])
+
+    def value(self, one: Prediction, name: str) -> Any:
+        """An answer as it is written."""
+        return first(one.values, self.ranked, self.most)[name] if self.most else one.values[name]
 
     def best(self, values: Mapping[str, Any]) -> list[tuple[str, float]]:
         """The `top` classes, best first."""
@@ -107,7 +116,7 @@ def write_csv(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> 
             continue
         best = [item for pair in shown.best(one.values) for item in pair]
         shares = shortest(np.asarray(one.values[shown.vector])) if every and shown.vector else []
-        writer.writerow([*begin, *(_cell(one.values[name]) for name in shown.columns), *best, *shares, ""])
+        writer.writerow([*begin, *(_cell(shown.value(one, name)) for name in shown.columns), *best, *shares, ""])
         file.flush()
 
 
@@ -125,7 +134,8 @@ def as_object(one: Prediction, shown: Shown) -> dict[str, Any]:
     if one.error is not None:
         answer["error"] = _placed(one, list(row))
     else:
-        answer = {name: _listed(one.values[name]) for name in (*shown.columns, *shown.details) if name != WARNING or one.values[name]}
+        names = [name for name in (*shown.columns, *shown.details) if name != WARNING or one.values[name]]
+        answer = {name: _listed(shown.value(one, name)) for name in names}
         if shown.top:
             answer["top"] = [{"label": label, "probability": share} for label, share in shown.best(one.values)]
         if shown.all and shown.vector:
@@ -148,7 +158,7 @@ def write_table(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -
 def _row(one: Prediction, shown: Shown, failed: bool) -> list[str]:
     if one.error is not None:
         return [_text(one.name), *["–"] * (len(shown.columns) + bool(shown.top) + len(shown.classes) * shown.all), one.error]
-    values = [(name, one.values[name]) for name in shown.columns]
+    values = [(name, shown.value(one, name)) for name in shown.columns]
     cells = [words.number(value, name) if isinstance(value, float) else str(_cell(value)) for name, value in values]
     if shown.top:
         cells.append(", ".join(f"{label} {words.number(share, 'share')}" for label, share in shown.best(one.values)))
@@ -160,7 +170,7 @@ def _row(one: Prediction, shown: Shown, failed: bool) -> list[str]:
 def write_text(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> None:
     """The first answer of each input on a line of its own, and nothing else; an empty line for an input without an answer."""
     for one in predictions:
-        value = "" if one.error is not None else _listed(one.values[shown.columns[0]])
+        value = "" if one.error is not None else _listed(shown.value(one, shown.columns[0]))
         file.write(" ".join(str(value).split()) + "\n")
         file.flush()
 
@@ -206,6 +216,12 @@ def to_binary(kind: str, predictions: Iterable[Prediction], shown: Shown, file: 
         io.TextIOWrapper.flush(text)
     finally:
         text.detach()
+
+
+def first(values: Mapping[str, Any], ranked: Sequence[str], count: int) -> dict[str, Any]:
+    """An answer whose lists `ranked`, best first, end after `count` entries; their `count` says how many there are."""
+    cut = {name: value[:count] if name in ranked else value for name, value in values.items()}
+    return cut | {"count": min(count, cut["count"])} if ranked and "count" in cut else cut
 
 
 def counted(predictions: Iterable[Prediction], counts: dict[str, int], failed: Any) -> Iterator[Prediction]:

@@ -20,7 +20,7 @@ from pipelines.data.lengths import Lengths, joined
 from pipelines.data.reasons import reason
 from pipelines.serving.answers import class_names, respond, stacked
 from pipelines.serving.load import LoadedRun
-from pipelines.serving.output import Prediction
+from pipelines.serving.output import Prediction, first
 from pipelines.task import Read
 
 In = TypeVar("In")
@@ -150,6 +150,7 @@ class Predictor:
                     made.append(Prediction(name, error=chunk.errors[place], fields=fields))
                 else:
                     values = {key: plain(value[row]) for key, value in answers.items()}
+                    values = first(values, self.run.task.ranked, values.get("count", 0))
                     made.append(Prediction(name, trimmed(values, self.run.task.details), fields=fields))
                     row += 1
         return made

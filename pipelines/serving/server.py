@@ -115,7 +115,7 @@ def make_app(predictor: Predictor, *, limit: int = 64 * MEBI) -> "Starlette":
     async def predict(request: "Request") -> "Response":
         try:
             shown = Shown.of(predictor.columns, predictor.classes, top=_count(request, "top"), every=_flag(request, "probabilities"),
-                             details=task.details)
+                             details=task.details, ranked=task.ranked)
             inputs = await _inputs(request, limit)
             if len(inputs) > answering.room:
                 raise _TooLarge(f"{len(inputs):,} inputs are too many for one request; send {answering.room:,} at most")

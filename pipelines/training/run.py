@@ -263,11 +263,12 @@ class _Run:
                 found[split] = session.task.judge(answers, targets, one.source)
                 if not trial:  # what needs the model is for the report; a search follows what judge() gives
                     session.task.explain(session.model, found[split], answers, targets, one.source)
+                verdict = found[split].beaten
                 if baseline is not None:
                     own, other = session.task.each(answers, targets), baseline.score(one.source)
                     verdict = put_beside(found[split], baseline, own, other, self.experiment.evaluate.bootstrap)
-                    if verdict and (split == "test" or evaluators["test"] is None):
-                        warn(verdict)
+                if verdict and not trial and (split == "test" or evaluators["test"] is None):
+                    warn(verdict)
         return found
 
     def _baseline(self, session: Session, evaluators: Mapping[str, Evaluator | None]) -> Baseline | None:

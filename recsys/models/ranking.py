@@ -10,11 +10,11 @@ import keras
 import keras_rs
 import tensorflow as tf
 
+from recsys.known import ALL, AROUND, BEFORE
 from recsys.models.store import FeatureStore, FeatureVectors, HistoryStore, by_number, feature_spec, small
 from recsys.settings import Dcn, Dlrm
 
 HISTORY_VALUES = {"residual": "float32", "time": "int64"}
-BEFORE, ALL = -1, -2  # of `at`: the history before `time`; all of it, and the time is a second after its last
 LAG = 3.0  # scale of the logarithm of a rating's age, s, in the plain mean of recent ratings
 
 
@@ -22,7 +22,8 @@ class RankingModel(keras.Model):
     """[batch] float32: a rating, or the logit of a click.
 
     Inputs: `user`, `item` [batch] int32 (0: unknown) where the data have them; each feature of the events by name; with a history
-    `at` [batch] int64 (the place in the store that the example's history ends before, or BEFORE or ALL) and `time` [batch] int64, s.
+    `at` [batch] int64 (the place in the store that the example's history ends before, or BEFORE, ALL or AROUND) and `time` [batch]
+    int64, s.
 
     Args:
         settings: the model section.
@@ -30,10 +31,22 @@ class RankingModel(keras.Model):
         events: ratings in the history store; 0 for none.
         features: facts of the feature columns.
         mean: what stands before anything is known of an example: the mean rating, or the logit of the share of clicks.
+        timeless: times are an order alone, which says nothing of how old a rating is.
     """
 
-    def __init__(self, settings: Dcn | Dlrm, *, users: int, items: int, events: int, features: Sequence[Mapping[str, Any]], mean: float):
+    def __init__(
+        self,
+        settings: Dcn | Dlrm,
+        *,
+        users: int,
+        items: int,
+        events: int,
+        features: Sequence[Mapping[str, Any]],
+        mean: float,
+        timeless: bool = False,
+    ):
         super().__init__(name=settings.name)
+        self.timeless = timeless
         width = settings.width
         self.settings, self.users, self.items = settings, users, items
         self.mean = self.add_weight(shape=(), initializer=keras.initializers.Constant(mean), trainable=False, name="mean", autocast=False)
@@ -128,13 +141,16 @@ class RankingModel(keras.Model):
         newest = tf.gather(times, tf.maximum(stop - 1, 0))
         now = tf.where(at == ALL, newest + 1, inputs["time"])
         before = store.before(start, stop, inputs["time"], "time")
-        stop = tf.where(at == ALL, stop, tf.where(at == BEFORE, before, tf.minimum(at, stop)))
-        places, there = store.places(start, stop, self.settings.history)
-        count = tf.math.log1p(tf.cast(stop - start, tf.float32))[:, None] / 5.0
+        known = tf.where((at == ALL) | (at == AROUND), stop, tf.where(at == BEFORE, before, tf.minimum(at, stop)))
+        count = tf.math.log1p(tf.cast(known - start, tf.float32))[:, None] / 5.0
+        # as many before as after, and more of one side where the other has too few
+        length = self.settings.history
+        around = tf.minimum(tf.maximum(before + length // 2, start + length), stop)
+        places, there = store.places(start, tf.where(at == AROUND, around, known), length)
         items = tf.where(there, tf.gather(tf.convert_to_tensor(store.items), places), 0)
         residual = tf.where(there, tf.gather(tf.convert_to_tensor(store.values["residual"]), places), 0.0)
-        lag = now[:, None] - tf.gather(times, places)
-        age = tf.math.log1p(tf.cast(tf.maximum(lag, 0), tf.float32))
+        lag = tf.abs(now[:, None] - tf.gather(times, places))
+        age = tf.math.log1p(tf.cast(tf.zeros_like(lag) if self.timeless else lag, tf.float32))
         query = tf.cast(self.query(inputs["item"]), self.compute_dtype) + self._features_of(self.query_features, inputs["item"])
         keys = tf.cast(self.key(items), self.compute_dtype) + self._features_of(self.key_features, items)
         scores = tf.cast(tf.einsum("bw,blw->bl", query, keys), tf.float32) + tf.cast(self.age, tf.float32) * age

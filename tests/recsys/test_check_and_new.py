@@ -75,6 +75,18 @@ def test_features_that_a_task_does_not_take_are_said(tmp_path):
     assert any("Column mood is not used" in note for note in notes)
 
 
+def test_new_without_times_takes_no_latest_items(tmp_path):
+    """Users are then their own vectors; of ratings, more than the latest count. Few rows are passed over more often."""
+    pairs = "user_id,item_id\n" + "".join(f"{n % 40},{n}\n" for n in range(400))
+    made = from_text(new("recsys", str(table(tmp_path, pairs))), file="experiment.yaml").experiment
+    assert made.task == "recsys.retrieval" and made.model.history == 0 and made.train.epochs == 40 and made.train.early_stopping
+    rated = "user_id,joke_id,rating\n" + "".join(f"{n % 40},{n},{n % 21 - 10}.5\n" for n in range(400))
+    made = from_text(new("recsys", str(table(tmp_path, rated))), file="experiment.yaml").experiment
+    assert made.task == "recsys.ranking" and made.model.history == 100 and made.train.epochs == 40
+    made = from_text(new("recsys", str(table(tmp_path))), file="experiment.yaml").experiment
+    assert made.model.history == 32
+
+
 def test_new_writes_an_experiment_that_loads(tmp_path):
     rated = from_text(new("recsys", str(table(tmp_path))), file="experiment.yaml").experiment
     assert rated.task == "recsys.ranking" and rated.data.rating_key == "rating" and rated.loss.name == "rating"

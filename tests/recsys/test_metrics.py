@@ -187,3 +187,17 @@ def test_item_knn_keeps_the_nearest_and_is_left_out_where_it_would_take_hours(mo
     monkeypatch.setattr(baselines, "PAIRS", 10)
     basis = Basis(x, np.zeros(20), [])
     assert basis.scores("item_knn", RankedEvaluate()) is None and "item_knn is left out" in basis.notes[0]
+
+
+def test_a_model_that_does_not_beat_the_best_baseline_says_so_first():
+    """Better by more than chance: nothing; not clearly: so; worse: a word on the remedy. In ratings, where less is better, too."""
+    rng = np.random.default_rng(0)
+    true, noise = rng.normal(size=400), rng.normal(size=(2, 400))
+
+    def beaten(ours: float, theirs: float) -> str | None:
+        said, other = true + ours * noise[0], true + theirs * noise[1]
+        return judge_ratings(Foretold(said, true, {"mean": other}, np.arange(400) % 50, {}), resamples=200).beaten
+
+    assert beaten(0.5, 1.0) is None
+    assert str(beaten(1.0, 1.0)).startswith("No better than a cheap baseline")
+    assert str(beaten(1.0, 0.5)).startswith("Worse than a cheap baseline: RMSE")

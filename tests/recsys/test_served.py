@@ -15,8 +15,10 @@ from pipelines.training.evaluation import Evaluator
 from pipelines.training.run import Call, train
 from recsys.catalogue import Histories
 from recsys.data import load
+from recsys.known import ALL, AROUND, BEFORE, visible, whole
+from recsys.models.ranking import RankingModel
 from recsys.models.store import HistoryStore
-from recsys.ranking import visible, whole
+from recsys.settings import Dcn
 from recsys.tasks import TASKS
 from tests.recsys.made import ROWS, experiment, table
 from tests.recsys.test_tasks import MADE, predicted, trained
@@ -77,8 +79,8 @@ def test_ratings_are_judged_again_as_they_were(ratings):
     check_report(*ratings, "validation", "test")
 
 
-def test_ratings_of_other_data_see_no_later_ones(ratings, tmp_path):
-    """The test events as a table of their own: the run cuts its histories by the times that stand there."""
+def test_ratings_of_other_data_are_judged_as_the_runs_own(ratings, tmp_path):
+    """The test events as a table of their own: the run takes what is nearest to the times that stand there."""
     run, report = ratings
     made, _ = load(run.experiment.data)
     log = made.log
@@ -90,6 +92,35 @@ def test_ratings_of_other_data_see_no_later_ones(ratings, tmp_path):
     keys = [f"data.{key}_key={key}" for key in ("user", "item", "rating", "time")]
     found = evaluate(run, data=path, overrides=[*keys, "evaluate.bootstrap=100"])
     assert found.judgement.metrics["rmse"].value == pytest.approx(report["metrics"]["test/rmse"]["value"], abs=1e-6)
+
+
+def test_events_held_out_at_random_are_judged_with_all_ratings_of_their_users(tmp_path):
+    """In time, only the earlier ones; and while learning never the event itself, nor what comes after it."""
+
+    def at(part: str, *, times: bool = True, **data: Any) -> np.ndarray:
+        keys = {"validation": 0.2, "test": 0.2, "time_key": "time" if times else None, **data}
+        model = {"name": "dcn", "width": 4, "hidden": [8], "history": 4}
+        settings = experiment(table(tmp_path), "recsys.ranking", keys, model=model)
+        return getattr(TASKS["recsys.ranking"](settings).splits(), part).arrays["at"]
+
+    assert set(at("test").tolist()) == {AROUND} and set(at("validation").tolist()) == {AROUND}
+    assert set(at("test", times=False).tolist()) == {ALL}
+    assert at("test", protocol="time").min() >= 0 and at("test", protocol="leave_last_out").min() >= 0
+    assert at("train").min() >= 0 and at("train", times=False).min() >= 0
+
+
+def test_the_ratings_nearest_in_time_are_taken():
+    """As many before as after; towards the ends what there is."""
+    model = RankingModel(Dcn(name="dcn", width=4, hidden=[8], history=4), users=1, items=6, events=10, features=[], mean=3.0)
+    nothing, times = np.zeros(10, np.float32), np.arange(10) * 10
+    items = np.arange(10, dtype=np.int32) % 6 + 1
+    model.history.fill(Histories(np.array([0, 0, 10]), items, nothing, times.astype(np.float64)), residual=nothing, time=times)
+    taken, plain = [], model.history.places
+    model.history.places = lambda start, stop, length: taken.append(int(stop[0])) or plain(start, stop, length)
+    one = tf.constant([1])
+    for time, code in ((-5, AROUND), (45, AROUND), (99, AROUND), (45, BEFORE), (45, ALL)):
+        model._history({"user": one, "item": one, "time": tf.constant([time], tf.int64), "at": tf.constant([code], tf.int64)})
+    assert taken == [4, 7, 10, 5, 10]
 
 
 @pytest.mark.parametrize("seconds", [1, 40])

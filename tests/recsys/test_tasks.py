@@ -271,3 +271,88 @@ def test_a_run_is_judged_on_other_data_in_its_own_numbers(next_item, tmp_path):
     keys = [f"data.{key}_key={key}" for key in ("user", "item", "rating", "time")]
     found = evaluate(run, data=path, split="test", overrides=[*keys, "data.title_key=null", "evaluate.baselines=[popularity]"])
     assert found.judgement.metrics["ndcg@10"].value == pytest.approx(report["metrics"]["test/ndcg@10"]["value"], abs=1e-6)
+
+
+def test_an_answer_has_what_there_is_and_says_what_it_is_made_from(next_item):
+    run, _ = next_item
+    plain, few, only, by_history, nobody, too_many, no_number = predicted(
+        run,
+        "u5",
+        '{"user": "u5", "k": 3}',
+        '{"user": "u5", "allow": ["i7", "none"], "exclude_seen": false}',
+        '{"history": ["i7", "i9"]}',
+        "nobody",
+        '{"user": "u5", "k": 51}',
+        '{"user": "u5", "k": "many"}',
+    )
+    assert plain.values["count"] == len(plain.values["items"]) == 50 and plain.values["based_on"] == "the user"
+    assert few.values["items"].tolist() == plain.values["items"].tolist()[:3]
+    assert only.values["items"].tolist() == ["i7"] and len(only.values["scores"]) == len(only.values["titles"]) == only.values["count"] == 1
+    assert by_history.values["based_on"] == "the history given"
+    assert nobody.values["based_on"].startswith("popularity: nothing is known")
+    assert "k: 51 is no number of items from 1 to 50" in too_many.error and "'many'" in no_number.error
+
+
+def test_top_gives_the_first_items(next_item):
+    import io
+
+    from pipelines.serving.output import Shown, as_object, write_csv
+    from pipelines.serving.predict import Predictor
+
+    run, _ = next_item
+    predictor = Predictor(run)
+    shown = Shown.of(predictor.columns, predictor.classes, top=2, ranked=run.task.ranked)
+    one = next(iter(predictor.predict(["u5"])))
+    answer = as_object(one, shown)
+    assert answer["items"] == one.values["items"].tolist()[:2] and len(answer["titles"]) == answer["count"] == 2
+    written = io.StringIO()
+    write_csv([one], shown, written)
+    assert "popularity" not in written.getvalue() and "the user" in written.getvalue()
+
+
+def test_a_model_without_history_says_that_it_takes_none(tmp_path):
+    run, _ = trained(tmp_path, "recsys/movielens_retrieval", *MADE, "model.history=0")
+    history, user = predicted(run, '{"history": ["i7", "i9"]}', '{"user": "u5", "history": ["i7", "i9"]}')
+    assert history.values["fallback"] and "model.history: 0" in history.values["based_on"]
+    assert user.values["based_on"] == "the user" and not {"i7", "i9"} & set(user.values["items"].tolist())
+
+
+@pytest.mark.parametrize("numeric", [True, False])
+def test_the_example_in_the_exported_readme_recommends(tmp_path, numeric):
+    """What the README of an exported model shows is run as it stands there, on ids of the run."""
+    import contextlib
+    import io
+    import re
+
+    from pipelines.serving.export import export
+    from tests.recsys.made import ROWS, table
+
+    rows = re.sub(r",([abcd]),", lambda found: f",{ord(found[1])},", ROWS) if numeric else ROWS
+    run = small(tmp_path, experiment(table(tmp_path, rows), "recsys.retrieval", train=SHORT, monitor={"tensorboard": False}))
+    folder = export(run, tmp_path / "model")
+    text = (folder / "README.txt").read_text(encoding="utf-8")
+    code = "\n".join(line[4:] for line in text.splitlines() if line.startswith("    ")).replace("'model'", repr(str(folder)))
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code, {})
+    assert "'based_on': array([b'the user']" in printed.getvalue() and "'count'" in printed.getvalue()
+
+
+def test_ranking_needs_an_item(tmp_path):
+    from tests.recsys.made import table
+
+    run = small(tmp_path, experiment(table(tmp_path), "recsys.ranking", train=SHORT, monitor={"tensorboard": False}))
+    alone, pair = predicted(run, "7", "7,a")
+    assert "no item" in alone.error and "USER,ITEM" in alone.error
+    assert pair.values["known"]
+
+
+SHORT = {"epochs": 1, "devices": "cpu", "precision": "float32"}
+
+
+def small(folder, settings: Any) -> Any:
+    from pipelines.serving.load import load_run
+
+    run = RunFolder(folder / "runs" / "small")
+    train(settings, run, Call("recsys/small", TASKS[settings.task], quiet=True))
+    return load_run(run, where="cpu")
