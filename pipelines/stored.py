@@ -44,6 +44,14 @@ class StoredMetric(Record):
     low: float | None = None
     high: float | None = None
     n: Count | None = None
+    unit: Text | None = None
+    units: Count | None = None
+
+
+class Judged(Record):
+    """What a split was judged on."""
+
+    fingerprint: Text
 
 
 class Spread(Record):
@@ -93,6 +101,7 @@ class Report(Record):
     metrics: Annotated[dict[Name, StoredMetric], Field(max_length=100_000)]
     timing: dict[Name, Number | None] = {}
     time: Time = Time()
+    judged: dict[Name, Judged] = {}
     spread: dict[Name, Spread] = {}
     seeds: list[StoredSeed] = []
     notes: list[Text] = []

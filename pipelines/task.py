@@ -273,6 +273,14 @@ class Task(ABC):
         Opens no file and no address that `sent` names. Raises DataError for what it is not.
         """
 
+    def sample(self) -> dict[str, Any]:
+        """One raw example of no meaning, to answer before the first that counts: zeros, and empty texts."""
+        row = {}
+        for name, spec in self.raw_spec().items():
+            kind = object if spec.dtype.name == "string" else spec.dtype.as_numpy_dtype
+            row[name] = np.full([1 if size is None else size for size in spec.shape[1:]], b"" if kind is object else 0, kind)[()]
+        return row
+
     @abstractmethod
     def respond(self, answers: Tensors) -> Tensors:
         """Answers in the user's words, for the saved model: {"label": [batch] string, "probabilities": ...}; in graph."""

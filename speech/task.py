@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import tensorflow as tf
 
 from pipelines.errors import DataError
@@ -97,6 +98,10 @@ class SpeechTask(Task):
             raise DataError(f"lasts over {self.longest:.0f} s; send it in parts")
         found = audio.read(sent, data.rate, channel=data.channel, longest=data.max_seconds)
         return {"samples": found, "length": len(found)}
+
+    def sample(self) -> dict[str, Any]:
+        """A second of silence."""
+        return {"samples": np.zeros(self.experiment.data.rate, np.float32), "length": self.experiment.data.rate}
 
 
 def silent(samples: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:

@@ -194,6 +194,9 @@ class Classification(Task):
             raise DataError('send the bytes of an image file; in JSON as {"b64": "..."}')
         return {"image": sent}
 
+    def sample(self) -> dict[str, Any]:
+        return {"image": tf.io.encode_jpeg(tf.zeros([2 * size for size in self.image_size] + [3], tf.uint8)).numpy()}
+
     def respond(self, answers: Tensors) -> Tensors:
         """label [batch] string, confidence [batch] float32, probabilities [batch, classes] float32."""
         best = tf.argmax(answers["probabilities"], -1)

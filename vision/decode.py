@@ -5,6 +5,7 @@ never from its name.
 """
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -14,7 +15,7 @@ from vision.limits import MAX_PIXELS, bmp_area, gif_area, jpeg_area, limited, pn
 
 Resize = Literal["crop", "pad", "squash"]
 
-JPEG, PNG, GIF, BMP, WEBP, OTHER = range(6)
+JPEG, PNG, GIF, BMP, WEBP = 0xFF, 0x89, ord("G"), ord("B"), ord("R")  # the first byte of each
 ASPECT = (3 / 4, 4 / 3)  # width : height of random crops, Szegedy et al. 2015
 ATTEMPTS = 10  # crops drawn before falling back to the centre, as in the common implementations
 
@@ -48,8 +49,7 @@ def decode_image(raw: tf.Tensor, size: tuple[int, int], channels: int, resize: R
     if raw.dtype != tf.string:
         image = _channels(raw, channels)
         if crop_key is not None and area is not None:
-            top, left, height, width = _random_crop(tf.shape(image)[0], tf.shape(image)[1], area, crop_key)
-            image, resize = image[top:top + height, left:left + width], "squash"
+            image, resize = _part(image, area, crop_key), "squash"
         return _resized(image, size, channels, resize)
     if crop_key is None or area is None:
         return _resized(pixels(raw, channels, max_pixels), size, channels, resize)
@@ -76,54 +76,58 @@ def pixels(image: tf.Tensor, channels: int, max_pixels: int = MAX_PIXELS) -> tf.
     Raises:
         tf.errors.InvalidArgumentError: the bytes are no such image, broken, or of too many pixels.
     """
-    kind, head = _kind(image)
-
-    def jpeg() -> tf.Tensor:
+    def jpeg(head: tf.Tensor) -> tf.Tensor:
         return _jpeg(limited(image, jpeg_area(image), max_pixels), head, channels)
 
-    return tf.switch_case(kind, {JPEG: jpeg, **_others(image, head, channels, max_pixels)})
+    return _by_kind(image, channels, jpeg, lambda: _other(image, channels, max_pixels))
 
 
 def _cropped_pixels(image: tf.Tensor, channels: int, area: tuple[float, float], key: tf.Tensor, max_pixels: int) -> tf.Tensor:
-    kind, head = _kind(image)
-
-    def cut_jpeg() -> tf.Tensor:
+    def cut_jpeg(head: tf.Tensor) -> tf.Tensor:
         shape = tf.io.extract_jpeg_shape(image)
         window = tf.stack(_random_crop(shape[0], shape[1], area, key))
         whole = limited(image, tf.cast(shape[0], tf.int64) * tf.cast(shape[1], tf.int64), max_pixels)
         cut = tf.io.decode_and_crop_jpeg(whole, window, channels=3, dct_method="INTEGER_ACCURATE")
         return _channels(_upright(cut, image, head), channels)
 
-    def cut(decode):
-        def branch() -> tf.Tensor:
-            whole = decode()
-            top, left, height, width = _random_crop(tf.shape(whole)[0], tf.shape(whole)[1], area, key)
-            return whole[top:top + height, left:left + width]
-
-        return branch
-
-    others = {kind: cut(decode) for kind, decode in _others(image, head, channels, max_pixels).items()}
-    return tf.switch_case(kind, {JPEG: cut_jpeg, **others})
+    return _by_kind(image, channels, cut_jpeg, lambda: _part_of_other(image, channels, area, key, max_pixels))
 
 
-def _others(image: tf.Tensor, head: tf.Tensor, channels: int, most: int) -> dict:
-    """The branches other than JPEG. The rare ones are calls that are not inlined: dead operations cost time on every image."""
-    return {
+@rare
+def _part_of_other(image: tf.Tensor, channels: int, area: tuple[float, float], key: tf.Tensor, most: int) -> tf.Tensor:
+    return _part(_other(image, channels, most), area, key)
+
+
+def _part(image: tf.Tensor, area: tuple[float, float], key: tf.Tensor) -> tf.Tensor:
+    top, left, height, width = _random_crop(tf.shape(image)[0], tf.shape(image)[1], area, key)
+    return image[top:top + height, left:left + width]
+
+
+def _by_kind(image: tf.Tensor, channels: int, jpeg: Callable[[tf.Tensor], tf.Tensor], other: Callable[[], tf.Tensor]) -> tf.Tensor:
+    """[h, w, channels] by the branch for JPEG, which is given the first 32 bytes, or by the other, which should be one call."""
+    head = _head(image)
+    return tf.ensure_shape(tf.cond(head[0] == JPEG, lambda: jpeg(head), other), [None, None, channels])
+
+
+def _head(image: tf.Tensor) -> tf.Tensor:
+    """The first 32 bytes, uint8, zeros where the file is shorter."""
+    return tf.io.decode_raw(image, tf.uint8, fixed_length=32)
+
+
+@rare
+def _other(image: tf.Tensor, channels: int, most: int) -> tf.Tensor:
+    """What is no JPEG by its first byte; its decoder checks the rest. One call: dead operations would cost time on every JPEG."""
+    head = _head(image)
+    decoders = {
         PNG: lambda: _png(limited(image, png_area(head), most), head, channels),
         GIF: lambda: _gif(image, head, channels, most),
         BMP: lambda: _bmp(limited(image, bmp_area(head), most), head, channels),
         WEBP: lambda: _webp(limited(image, webp_area(head), most), head, channels),
-        OTHER: lambda: _refused(image, channels),
     }
-
-
-def _kind(image: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Which format the first byte says (its decoder checks the rest), and the first 32 bytes, uint8, zeros where the file is shorter."""
-    head = tf.io.decode_raw(image, tf.uint8, fixed_length=32)
-    table = np.full(256, OTHER, np.int32)
-    for first, kind in ((0xFF, JPEG), (0x89, PNG), (ord("G"), GIF), (ord("B"), BMP), (ord("R"), WEBP)):
-        table[first] = kind
-    return tf.gather(tf.constant(table), tf.cast(head[0], tf.int32)), head
+    table = np.full(256, len(decoders), np.int32)
+    table[list(decoders)] = range(len(decoders))
+    branches = [*decoders.values(), lambda: _refused(image, channels)]
+    return tf.switch_case(tf.gather(tf.constant(table), tf.cast(head[0], tf.int32)), branches)
 
 
 def _jpeg(image: tf.Tensor, head: tf.Tensor, channels: int) -> tf.Tensor:
@@ -221,7 +225,7 @@ def _channels(image: tf.Tensor, channels: int) -> tf.Tensor:
 def _upright(image: tf.Tensor, encoded: tf.Tensor, head: tf.Tensor) -> tf.Tensor:
     """Turns [h, w, 3] as the EXIF orientation of its JPEG file says."""
     # APP1 stands first, or behind JFIF's APP0 of 16 bytes
-    return tf.cond(tf.logical_or(head[3] == 0xE1, head[21] == 0xE1), lambda: _turned_by_exif(image, encoded, head), lambda: image)
+    return tf.cond(tf.reduce_any(tf.gather(head, [3, 21]) == 0xE1), lambda: _turned_by_exif(image, encoded, head), lambda: image)
 
 
 @rare
@@ -260,24 +264,21 @@ def _turned(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
 
 
 def _random_crop(height: tf.Tensor, width: tf.Tensor, area: tuple[float, float], key: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    """(top, left, height, width) of a random part: area and log aspect uniform, the first of ten that fits."""
+    """(top, left, height, width) of a random part: area and log aspect uniform, the first of ten that fits.
+
+    Where none fits, the largest centre part whose aspect is allowed. Few operations on small tensors: each costs every image a microsecond.
+    """
+    full = tf.cast(tf.stack([height, width]), tf.float32)
     draws = tf.random.stateless_uniform([ATTEMPTS, 4], key)
-    full_height, full_width = tf.cast(height, tf.float32), tf.cast(width, tf.float32)
-    areas = (area[0] + (area[1] - area[0]) * draws[:, 0]) * full_height * full_width
-    ratios = tf.exp(math.log(ASPECT[0]) + (math.log(ASPECT[1]) - math.log(ASPECT[0])) * draws[:, 1])
-    widths, heights = tf.round(tf.sqrt(areas * ratios)), tf.round(tf.sqrt(areas / ratios))
-    fits = (widths >= 1) & (heights >= 1) & (widths <= full_width) & (heights <= full_height)
-    # where none fits, the largest centre part whose aspect is allowed
-    ratio = full_width / full_height
-    last_width = tf.minimum(full_width, tf.round(full_height * ASPECT[1]))
-    last_height = tf.minimum(full_height, tf.round(full_width / ASPECT[0]))
-    fallback = tf.stack([tf.where(ratio < ASPECT[0], last_height, full_height), tf.where(ratio > ASPECT[1], last_width, full_width)])
-    which = tf.argmax(tf.cast(fits, tf.int32))
-    some = tf.reduce_any(fits)
-    part = tf.where(some, tf.stack([heights[which], widths[which]]), tf.maximum(fallback, 1.0))
-    room = tf.stack([full_height, full_width]) - part
-    corner = tf.where(some, tf.floor(draws[which, 2:] * (room + 1.0)), tf.floor(room / 2.0))
-    numbers = tf.cast(tf.concat([tf.minimum(corner, room), part], 0), tf.int32)
+    low, high = math.log(ASPECT[0]) / 2, math.log(ASPECT[1]) / 2
+    edges = tf.sqrt((area[0] + (area[1] - area[0]) * draws[:, :1]) * tf.reduce_prod(full))
+    stretched = tf.exp(draws[:, 1:2] * tf.constant([[low - high, high - low]]) + tf.constant([[-low, low]]))
+    largest = tf.maximum(tf.minimum(full, tf.round(tf.reverse(full, [0]) * tf.constant([1 / ASPECT[0], ASPECT[1]]))), 1.0)
+    parts = tf.concat([tf.round(edges * stretched), largest[None]], 0)
+    which = tf.argmax(tf.cast(tf.reduce_all((parts >= 1.0) & (parts <= full), 1), tf.int32))  # the largest fits always
+    room = full - parts[which]
+    places = tf.concat([draws[:, 2:], tf.constant([[0.4999, 0.4999]])], 0)[which]  # of an odd room the smaller half is above
+    numbers = tf.cast(tf.concat([tf.minimum(tf.floor(places * (room + 1.0)), room), parts[which]], 0), tf.int32)
     return numbers[0], numbers[1], numbers[2], numbers[3]
 
 

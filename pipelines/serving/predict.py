@@ -7,6 +7,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from queue import Queue
@@ -77,6 +78,13 @@ class Predictor:
     def together(self, read: list[Read]) -> list[Prediction]:
         """Answers what was read, in one batch."""
         return self._answer([self._decode(read)]) if read else []
+
+    def warm_up(self) -> None:
+        """Answers an example alone and in a full batch, so that what TensorFlow prepares at a first call is there for the first input."""
+        sample = ("warm-up", self.run.task.sample())
+        with suppress(tf.errors.OpError, TypeError, ValueError):  # then the first input pays for it, or has the same error
+            for count in (1, self.batch):
+                self.together([sample] * count)
 
     def follow(self, inputs: list[str]) -> Iterator[Prediction]:
         """Answers inputs that come slowly: each as soon as it is there; as many together as wait already."""

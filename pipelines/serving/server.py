@@ -12,7 +12,11 @@ import asyncio
 import base64
 import binascii
 import json
+import os
+import socket
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import Empty, Full, Queue
 from threading import Thread
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 MEBI = 1 << 20
+BACKLOG = 2048  # connections that may wait to be accepted, as uvicorn has it
 WAITING = 16  # batches that may wait; more is refused, so that a crowd cannot fill the memory
 
 
@@ -222,23 +227,50 @@ def _flag(request: "Request", name: str) -> bool:
     return request.query_params.get(name, "false").lower() in ("1", "true", "yes", "")
 
 
+def bind(host: str, port: int) -> socket.socket:
+    """A socket at that address, which does not listen yet; port 0 takes a free one.
+
+    Answers go out at once: asyncio switches Nagle's algorithm off only for a socket that names its protocol, which socket.create_server
+    leaves out, and then a small answer waits for the client's delayed acknowledgement, some 40 ms.
+    """
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)[0]
+    bound = socket.socket(family, kind, protocol)
+    try:
+        if os.name == "posix":  # on Windows it would let two servers have one port
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        bound.bind(address)
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
 def serve(predictor: Predictor, *, host: str, port: int, limit: int, say: Any) -> None:
-    """Answers until a signal comes. `say` is told the address once requests are answered; port 0 takes a free one.
+    """Answers until a signal comes. `say` is told the address once requests are answered, the first as fast as the next; port 0 takes any.
 
     Raises:
         ConfigError: the port is taken, the address is none of this machine, or the extra `serve` is not installed.
     """
-    import socket
-
     app = make_app(predictor, limit=limit)
     import uvicorn
 
+    with _refusal(host, port):
+        bound = bind(host, port)
+    with bound:
+        predictor.warm_up()
+        with _refusal(host, port):
+            bound.listen(BACKLOG)
+        name = f"[{host}]" if ":" in host else host
+        say(f"serving      http://{name}:{bound.getsockname()[1]}")
+        uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off")).run(sockets=[bound])
+
+
+@contextmanager
+def _refusal(host: str, port: int) -> Iterator[None]:
     try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        bound = socket.create_server((host, port), family=family)
+        yield
     except OSError as error:
         raise ConfigError(f"--host {host} --port {port}: {error.strerror or error}; name another") from None
-    name = f"[{host}]" if ":" in host else host
-    say(f"serving      http://{name}:{bound.getsockname()[1]}")
-    with bound:
-        uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off")).run(sockets=[bound])

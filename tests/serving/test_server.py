@@ -1,10 +1,12 @@
 """`quartet serve`: over HTTP come the answers of the evaluation, each client its own, and what cannot be read has an error in its place."""
 
+import asyncio
 import base64
 import importlib.util
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -128,11 +130,47 @@ def test_it_says_what_it_is_and_ends_when_asked(server):
 
 @needs_extra
 def test_a_port_that_is_taken_is_a_plain_error():
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as taken:
         done = finished_run.quartet("serve", str(finished_run.run()), "--port", str(taken.getsockname()[1]))
     assert done.returncode == 2 and "name another" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_an_answer_waits_for_no_acknowledgement(host):
+    """Nagle's algorithm is off on accepted connections, and asyncio, which looks at the protocol, leaves it so."""
+    from pipelines.serving.server import bind
+
+    try:
+        bound = bind(host, 0)
+    except OSError:
+        pytest.skip(f"{host} is no address of this machine: not tested")
+
+    async def option() -> int:
+        found = asyncio.get_running_loop().create_future()
+        server = await asyncio.start_server(lambda _, out: found.set_result(
+            out.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)), sock=bound)
+        with socket.create_connection(bound.getsockname()[:2]):
+            value = await asyncio.wait_for(found, 10)
+        server.close()
+        return value
+
+    assert bound.proto == socket.IPPROTO_TCP
+    assert asyncio.run(option())
+
+
+def test_warming_up_answers_alone_and_in_a_full_batch_and_nothing_is_traced_after_it(loaded, judged):
+    from pipelines.serving.predict import Predictor
+
+    predictor = Predictor(loaded, batch=5)
+    sizes = []
+    answers = predictor._answers
+    predictor._answers = lambda examples: sizes.append(len(examples["image"])) or answers(examples)
+    predictor.warm_up()
+    assert sizes == [1, 5]
+    for count in (1, 2, 3, 5):
+        found = predictor.together([("a", {"image": image}) for image in judged[0][:count]])
+        assert all(one.error is None for one in found)
+    assert predictor._receive.experimental_get_tracing_count() == predictor._respond.experimental_get_tracing_count() == 1
 
 
 def test_without_the_extra_the_message_names_it(loaded, monkeypatch):
