@@ -118,7 +118,8 @@ class Classification(Task):
             from nlp.models import pretrained
 
             return pretrained.build(settings, self.facts, classes=len(self.classes))
-        return models.build(settings, size=self.tokenizer.size, classes=len(self.classes), limit=self.experiment.cutting.limit)
+        return models.build(settings, size=self.tokenizer.size, classes=len(self.classes), limit=self.experiment.cutting.limit,
+                            letters=self.tokenizer.letters)
 
     def initialise(self, model: keras.Model, batches: Iterator[tuple[Any, Any]]) -> None:
         settings = self.experiment.model

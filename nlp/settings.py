@@ -61,6 +61,9 @@ class Hashed(Tokens):
         None, "[shortest, longest] character n-gram within words, their ends marked; null for none", unit="characters")
     distinct: bool = setting(False, "an n-gram that stands in a text several times counts once")
     buckets: int = setting(1 << 20, "rows of the embedding; two n-grams may share one", ge=2)
+    character_buckets: int | None = setting(
+        None, "rows of their own for character n-grams, after those of the words, so that a bag of rarity weighs each by itself; "
+        "null: both share `buckets`", ge=1)
 
 
 class Subwords(Tokens):
@@ -85,7 +88,11 @@ class Bag(Section):
     pool: Literal["mean", "root", "sum", "root_max"] = setting(
         "mean", "sum of the vectors divided by their number, by its root, or by 1; root_max: the largest value of each column beside it")
     rarity: bool = setting(
-        False, "tokens weigh by their rarity, log(texts / texts that hold it) + 1 in train, a text's weights together 1 in length (tf-idf)")
+        False, "tokens weigh by their rarity, log(texts / texts that hold it) + 1 in train, and 0 where train lacks them; a text's weights "
+        "together are 1 in length (tf-idf), with tokens.character_buckets those of its words and those of its characters")
+    linear: bool = setting(
+        False, "a token's vector is what it adds to each class, from 0: no width, hidden or last layer; with rarity and "
+        "train.tables.optimizer: sgd this is a linear classifier on tf-idf features")
     drop_tokens: Share = setting(0.0, "share of the tokens left out at random in training", unit="share")
     dropout: Share = setting(0.0, "dropout before the last layer", unit="share")
     naive_bayes: bool = setting(
@@ -197,6 +204,11 @@ class TextClassification(Experiment):
         if model.name == "bag" and model.naive_bayes and (model.hidden or model.rarity or data.labels == "many"):
             found.append(("model.naive_bayes", (
                 "naive_bayes has no hidden layer, no rarity and one label per text; set hidden: 0, rarity: false and labels: one")))
+        if model.name == "bag" and model.linear and (model.naive_bayes or model.hidden or model.dropout or model.pool == "root_max"):
+            found.append(("model.linear", (
+                "the tokens' sum is the answer: it takes no naive_bayes, hidden layer, dropout or pool: root_max (drop_tokens may be set)")))
+        if isinstance(self.tokens, Hashed) and self.tokens.character_buckets and not characters:
+            found.append(("tokens.character_buckets", "there are no character n-grams to hold; set tokens.characters: [2, 5], or leave it out"))
         if data.labels == "many":
             if self.reject is not None:
                 found.append(("reject", "with labels: many a text may have no label, so nothing is rejected; leave the section out"))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ModelSettings = Bag | Cnn | Lstm | Transformer | Pretrained
 
 
-def build(settings: ModelSettings, *, size: int, classes: int, limit: int) -> "keras.Model":
+def build(settings: ModelSettings, *, size: int, classes: int, limit: int, letters: int | None = None) -> "keras.Model":
     """A new model under the current Keras precision policy, with fresh weights drawn from Keras' global seed.
 
     Args:
@@ -23,11 +23,12 @@ def build(settings: ModelSettings, *, size: int, classes: int, limit: int) -> "k
         size: rows of the embedding; every token number is below it.
         classes: number of logits.
         limit: most tokens of a text, for models that number places.
+        letters: the tokenizer's, see nlp.tokens.
     """
     from nlp.models import bag, cnn, lstm, transformer
 
     if isinstance(settings, Bag):
-        return bag.build(settings, size=size, classes=classes)
+        return bag.build(settings, size=size, classes=classes, letters=letters)
     if isinstance(settings, Cnn):
         return cnn.build(settings, size=size, classes=classes)
     if isinstance(settings, Lstm):

@@ -1,4 +1,5 @@
-"""The mean of the tokens' vectors and a linear layer (Joulin et al. 2017), or naive Bayes ratios with a trained weight a token."""
+"""The mean of the tokens' vectors and a linear layer (Joulin et al. 2017), a linear classifier on tf-idf features, or naive Bayes ratios
+with a trained weight a token."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,13 +16,17 @@ FIRST_WEIGHT = 0.02  # of every token, before training: the sum over a text's to
 LARGEST = 1 << 27  # numbers in the table of ratios
 
 
-def build(settings: Bag, *, size: int, classes: int) -> keras.Model:
+def build(settings: Bag, *, size: int, classes: int, letters: int | None = None) -> keras.Model:
     """See `nlp.models.build`. Computes in float32 whatever the policy: there is nothing to gain, and sums of many small vectors to lose."""
     if settings.naive_bayes:
         return _naive_bayes(settings, size, classes)
-    vectors, ids = encoder_inputs(settings.width)
-    pool = RarityPool(size, name="pool") if settings.rarity else MeanPool(settings.pool, name="pool")
+    width = classes if settings.linear else settings.width
+    vectors, ids = encoder_inputs(width)
+    pool = RarityPool(size, letters, name="pool") if settings.rarity else MeanPool(settings.pool, name="pool")
     x = pool([vectors, ids])
+    if settings.linear:
+        encoder = keras.Model([vectors, ids], Bias(dtype="float32", name="bias")(x), name="encoder")
+        return assembled(encoder, embedding(size, width, keras.initializers.Zeros()), settings.drop_tokens, PAD, "bag")
     if settings.pool == "root_max":
         x = keras.layers.Concatenate(dtype="float32", name="joined")([x, MaxPool(dtype="float32", name="max")([vectors, ids])])
     if settings.hidden:
@@ -30,19 +35,21 @@ def build(settings: Bag, *, size: int, classes: int) -> keras.Model:
         hidden = keras.layers.Dense(settings.hidden, activation="relu", dtype="float32", name="hidden")(x)
         x = keras.layers.Concatenate(dtype="float32", name="beside")([x, hidden]) if settings.skip else hidden
     encoder = keras.Model([vectors, ids], logits(x, classes, settings.dropout), name="encoder")
-    table = embedding(size, settings.width)
+    table = embedding(size, width)
     return assembled(encoder, table, settings.drop_tokens, PAD, "bag")
 
 
 class RarityPool(keras.layers.Layer):
     """[vectors, ids] -> the sum of a text's vectors, each times its token's weight, divided by the length of those weights, float32.
 
-    With a linear layer behind it this is a linear classifier on tf-idf features (Salton and Buckley 1988).
+    With a linear layer behind it this is a linear classifier on tf-idf features (Salton and Buckley 1988). The tokens below `letters` and
+    those from it on are divided by the length of their own weights: there are many times as many character n-grams as words in a text, and
+    normalised together they would drown them.
     """
 
-    def __init__(self, size: int, **options):
+    def __init__(self, size: int, letters: int | None = None, **options):
         super().__init__(**{"dtype": "float32", **options})
-        self.size = size
+        self.size, self.letters = size, letters
 
     def build(self, _):
         self.weight = self.add_weight(shape=(self.size,), initializer="ones", trainable=False, name="rarity")
@@ -50,18 +57,28 @@ class RarityPool(keras.layers.Layer):
     def call(self, inputs):
         vectors, ids = inputs
         weights = tf.gather(tf.convert_to_tensor(self.weight), ids) * tf.cast(ids != PAD, tf.float32)
-        total = tf.linalg.matmul(weights[:, None, :], vectors)[:, 0]
-        return total / tf.sqrt(tf.maximum(tf.reduce_sum(weights * weights, -1, keepdims=True), 1e-6))
+        if self.letters is None:
+            shares = weights / _length(weights)
+        else:
+            words = tf.where(ids < self.letters, weights, 0.0)
+            characters = weights - words
+            shares = words / _length(words) + characters / _length(characters)
+        return tf.linalg.matmul(shares[:, None, :], vectors)[:, 0]
+
+
+def _length(weights: tf.Tensor) -> tf.Tensor:
+    return tf.sqrt(tf.maximum(tf.reduce_sum(weights * weights, -1, keepdims=True), 1e-6))
 
 
 def set_rarity(model: keras.Model, counts: np.ndarray, texts: int) -> None:
-    """Puts the weights into a model of `rarity`: log((1 + texts) / (1 + count)) + 1.
+    """Puts the weights into a model of `rarity`: log((1 + texts) / (1 + count)) + 1, and 0 for what no text of train holds.
 
     Args:
         counts: [size], texts of train that hold each token.
         texts: of train.
     """
-    model.get_layer("encoder").get_layer("pool").weight.assign((np.log((1.0 + texts) / (1.0 + counts)) + 1.0).astype(np.float32))
+    weights = np.where(counts > 0, np.log((1.0 + texts) / (1.0 + counts)) + 1.0, 0.0)
+    model.get_layer("encoder").get_layer("pool").weight.assign(weights.astype(np.float32))
 
 
 class Ratios(keras.layers.Layer):

@@ -37,11 +37,13 @@ class Tokenizer:
         size: rows of the embedding; every number is below it.
         words: [n] string -> [n, None] string: what a person would call the words.
         cut: [n] string -> Cut; in graph.
+        letters: the first number of character n-grams, where they have numbers of their own, after those of the words.
     """
 
     size: int
     words: Callable[[tf.Tensor], tf.RaggedTensor]
     cut: Callable[[tf.Tensor], Cut]
+    letters: int | None = None
 
     def ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """[n] string -> [n, None] int32."""

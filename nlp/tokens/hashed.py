@@ -14,22 +14,26 @@ LETTERS = 0x2545F4914F6CDD1D  # begins the hash of a character n-gram, so that i
 
 
 def make(settings: Hashed) -> Tokenizer:
-    """Numbers are 1 + hash modulo (buckets - 1); the words first, then the pairs, ..., then the character n-grams."""
+    """Numbers are 1 + hash modulo (buckets - 1); the words first, then the pairs, ..., then the character n-grams.
+
+    With `character_buckets` these have the numbers from `buckets` on.
+    """
+    letters = settings.buckets if settings.character_buckets else None
+    size = settings.buckets + (settings.character_buckets or 0)
 
     def split(texts: tf.Tensor) -> tf.RaggedTensor:
         return split_words(texts, lower=settings.lower, html=settings.html)[:, : settings.limit]
 
     def cut(texts: tf.Tensor) -> Cut:
         found = split(texts)
-        parts = word_ngrams(found, settings.words)
+        parts = [(_rows(ids, 1, settings.buckets), *places) for ids, *places in word_ngrams(found, settings.words)]
         if settings.characters:
-            parts += character_ngrams(found, *settings.characters)
-        ids, first, last = joined(parts)
-        rows = _mixed(ids.flat_values) % (settings.buckets - 1) + 1
-        made = Cut(ids.with_flat_values(tf.cast(rows, tf.int32)), first, last)
-        return distinct(made, settings.buckets) if settings.distinct else made
+            own = (letters, size) if letters else (1, settings.buckets)
+            parts += [(_rows(ids, *own), *places) for ids, *places in character_ngrams(found, *settings.characters)]
+        made = Cut(*joined(parts))
+        return distinct(made, size) if settings.distinct else made
 
-    return Tokenizer(max(settings.buckets, UNKNOWN + 1), split, cut)
+    return Tokenizer(max(size, UNKNOWN + 1), split, cut, letters)
 
 
 Part = tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]  # hash int64, first and last word int32; all [texts, None]
@@ -92,6 +96,11 @@ def distinct(cut: Cut, size: int) -> Cut:
 
     return Cut(ragged(tf.cast(once % size, tf.int32)), ragged(tf.gather(cut.first.flat_values, place)),
                ragged(tf.gather(cut.last.flat_values, place)))
+
+
+def _rows(hashed: tf.RaggedTensor, begin: int, end: int) -> tf.RaggedTensor:
+    """Hashes as numbers begin .. end - 1, int32."""
+    return hashed.with_flat_values(tf.cast(_mixed(hashed.flat_values) % (end - begin) + begin, tf.int32))
 
 
 def _mixed(values: tf.Tensor) -> tf.Tensor:

@@ -6,14 +6,15 @@ import pytest
 import tensorflow as tf
 
 from nlp import models
-from nlp.models.bag import count_tokens, set_ratios
+from nlp.models.bag import count_tokens, set_rarity, set_ratios
 from nlp.models.parts import DropTokens
 from nlp.settings import Bag, Cnn, Lstm, Transformer
 from pipelines.errors import ConfigError
 from pipelines.training.tables import all_variables, tables_of
 
 MODELS = [Bag(name="bag", width=6), Bag(name="bag", width=6, hidden=5, pool="root", drop_tokens=0.3, dropout=0.2),
-          Bag(name="bag", naive_bayes=True), Cnn(name="cnn", width=8, filters=5, kernels=[1, 2, 3, 4]),
+          Bag(name="bag", naive_bayes=True), Bag(name="bag", rarity=True, linear=True, drop_tokens=0.2),
+          Cnn(name="cnn", width=8, filters=5, kernels=[1, 2, 3, 4]),
           Lstm(name="lstm", width=8, units=4, layers=2),
           Transformer(name="transformer", width=8, heads=2, hidden=16)]
 IDS = np.array([[3, 4, 5, 6, 7], [8, 9, 2, 0, 0], [1, 0, 0, 0, 0]], np.int32)
@@ -98,6 +99,25 @@ def test_naive_bayes_ratios_are_the_paper_s():
     np.testing.assert_allclose(found[:, 1], ratios, atol=1e-6)
     np.testing.assert_allclose(found[:, 0], -ratios, atol=1e-6)
     assert not model.get_layer("encoder").get_layer("ratios").trainable_variables
+
+
+def test_a_linear_bag_of_rarity_is_linear_on_tf_idf():
+    """Of words and of characters each, as scikit-learn has them: a token that train lacks counts for nothing."""
+    from sklearn.feature_extraction.text import TfidfTransformer
+    from sklearn.preprocessing import normalize
+
+    texts = np.array([[2, 3, 7, 8, 0], [3, 4, 8, 9, 9], [4, 4, 7, 0, 0]], np.int32)
+    asked = np.array([[2, 4, 5, 7, 9], [5, 9, 0, 0, 0], [5, 6, 0, 0, 0]], np.int32)  # 5 and 6 stand in no text of train
+    model = models.build(Bag(name="bag", rarity=True, linear=True), size=10, classes=2, limit=9, letters=7)
+    assert not model(asked, training=False).numpy().any(), "no evidence before training"
+    set_rarity(model, count_tokens(iter([(tf.constant(texts), {})]), 10, 1)[:, 0], len(texts))
+    rows = np.random.default_rng(0).normal(size=(10, 2)).astype(np.float32)
+    model.get_layer("embedding").variable.assign(rows)
+    known, wanted = ((ids[:, :, None] == np.arange(1, 10)).sum(axis=1).astype(float) for ids in (texts, asked))
+    features = normalize(TfidfTransformer(norm=None).fit(known).transform(wanted).toarray() * (known.sum(axis=0) > 0) * (
+        np.arange(1, 10) < 7)) + normalize(TfidfTransformer(norm=None).fit(known).transform(wanted).toarray() * (np.arange(1, 10) >= 7))
+    np.testing.assert_allclose(model(asked, training=False), features @ rows[1:], atol=1e-5)
+    assert not model(asked, training=False)[2].numpy().any()
 
 
 def test_too_many_ratios_are_refused():

@@ -10,7 +10,8 @@ from nlp.settings import Hashed, Subwords, Words
 
 TEXTS = ["The cat sat on the mat.", "A dog barked!", "", "naïve café 東京 👍", "the the the the cat sat"]
 SETTINGS = [Words(name="words", least=1, vocabulary=12), Hashed(name="hashed", words=3, characters=[2, 4], buckets=5000),
-            Hashed(name="hashed", words=2, buckets=3000, distinct=True), Subwords(name="subwords", vocabulary=60),
+            Hashed(name="hashed", words=2, buckets=3000, distinct=True),
+            Hashed(name="hashed", words=2, characters=[2, 3], buckets=3000, character_buckets=700), Subwords(name="subwords", vocabulary=60),
             Subwords(name="subwords", vocabulary=60, algorithm="unigram")]
 
 
@@ -73,6 +74,17 @@ def test_parts_of_a_text_stand_behind_each_other():
     for field, found in enumerate(joined(parts)):
         assert found.to_list() == tf.concat([part[field] for part in parts], 1).to_list() == [[1, 2, 6], [7, 8], [3, 4, 5]]
         assert found.dtype == parts[0][field].dtype
+
+
+def test_characters_may_have_numbers_of_their_own():
+    settings = Hashed(name="hashed", words=2, characters=[2, 3], buckets=300, character_buckets=100, distinct=True)
+    tokenizer = tokens.make(settings, {})
+    assert tokenizer.size == 400 and tokenizer.letters == 300
+    texts = tf.constant(["the cat sat on the mat", "at", ""])
+    ids = tokenizer.ids(texts)
+    words = tokens.make(settings.model_copy(update={"characters": None, "character_buckets": None}), {}).ids(texts)
+    for row, own in zip(ids.to_list(), words.to_list()):
+        assert sorted(number for number in row if number < 300) == sorted(own) and max(row) < 400 and max(row) >= 300
 
 
 def test_hashes_spread():
