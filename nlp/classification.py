@@ -13,6 +13,7 @@ from nlp.settings import Bag, Hashed, Pretrained, TextClassification, Words
 from pipelines.data.source import Source, Tensors
 from pipelines.reports.baselines import Baseline, largest_share
 from pipelines.reports.units import units_of
+from pipelines.serving.output import WARNING
 from pipelines.task import Condensed, Features, Judgement, Read, Splits, Task
 from pipelines.training.labels import class_weights, cross_entropy
 
@@ -39,11 +40,13 @@ class Classification(Task):
         "labels": "the labels whose probability reaches the threshold, most probable first",
         "confidence": "the probability of the most probable class",
         "probabilities": "of each class",
+        "warning": "why the answer is no more than a guess: an empty text, or one without any word that train has; empty otherwise",
     }
     sends = 'a text; in JSON a text or an object of columns such as {"text": "..."}'
     examples = {"text": "tf.constant(['a text, as it is'])"}
     kept = TextFacts
     experiment: TextClassification
+    _weighed: np.ndarray | None = None  # of a loaded tf-idf bag: [size] bool, whether train has the token
 
     @property
     def needs(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -97,7 +100,7 @@ class Classification(Task):
 
     def decode_batch(self, raw: Tensors) -> Tensors:  # type: ignore[override]
         """Texts [batch] as `decode` has each: one call of the string operations for all is 10 times as fast as one for each."""
-        return {**self.receive(raw), **self._targets(raw)}
+        return {**self._cut(raw), **self._targets(raw)}
 
     def _targets(self, raw: Tensors) -> Tensors:
         found: Tensors = {name: raw[name] for name in ("label", "weight") if name in raw}
@@ -266,9 +269,29 @@ class Classification(Task):
         return {"text": tf.TensorSpec([None], tf.string)}
 
     def receive(self, raw: Tensors) -> Tensors:
-        """Texts [batch] string into token numbers [batch, time] int32."""
+        """Texts [batch] string into token numbers [batch, time] int32, with what must be said of an answer to them."""
+        cut = self._cut(raw)
+        return {**cut, WARNING: self._doubts(cut["tokens"])}
+
+    def _cut(self, raw: Tensors) -> Tensors:
         ids = self.tokenizer.ids(raw["text"])
         return {"tokens": ids.to_tensor(tokens.PAD), "length": tf.cast(ids.row_lengths(), tf.int32)}
+
+    def _doubts(self, ids: tf.Tensor) -> tf.Tensor:
+        """Why an answer to these texts [batch, time] is no more than a guess, [batch] string."""
+        real = ids != tokens.PAD
+        nothing = self.tokenizer.ids(tf.constant([""]))[0]
+        empty = tf.reduce_all(~real | tf.reduce_any(ids[..., None] == nothing, -1), -1)
+        if self._weighed is not None:
+            real &= tf.gather(tf.constant(self._weighed), ids)
+        elif not isinstance(self.experiment.model, Pretrained) and not isinstance(self.experiment.cutting, Hashed):
+            real &= ids != tokens.UNKNOWN
+        return tf.where(empty, "the text is empty", tf.where(
+            tf.reduce_any(real, -1), "", "no word of the text is in the training data"))
+
+    def freeze(self, model: keras.Model) -> None:
+        if isinstance(self.experiment.model, Bag) and self.experiment.model.rarity:
+            self._weighed = model.get_layer("encoder").get_layer("pool").weight.numpy() > 0
 
     def read(self, inputs: list[str]) -> Iterator[Read]:
         yield from reading.read_texts(inputs, self.experiment.data)

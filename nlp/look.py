@@ -38,6 +38,7 @@ class Seen:
         settings: further settings of the data section, such as text_key and header.
         validation, test: the data's own splits, None where there are none.
         ascii: the share of letters in the sample that are plain Latin ones.
+        sample: some texts of train.
         path: the table, where it lies in the folder that was named.
         notes: what else was found, a line each.
     """
@@ -51,6 +52,7 @@ class Seen:
     test: str | None = None
     ascii: float = 1.0
     path: Path | None = None
+    sample: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -102,7 +104,8 @@ def _folder(path: Path) -> Seen:
     return Seen("folder", Counter({name: len(found) for name, found in files.items()}), len(every), _lengths(sample),
                 {"encoding": encoding} if encoding else {},
                 validation=splits["validation"].name if "validation" in splits else None,
-                test=splits["test"].name if "test" in splits else None, ascii=_ascii(sample))
+                test=splits["test"].name if "test" in splits else None, ascii=_ascii(sample),
+                sample=sample)
 
 
 def _text_files(folder: Path) -> list[Path]:
@@ -157,7 +160,7 @@ def _table(path: Path, asked: Asked) -> Seen:
     sample = [" ".join(str(columns[name][place]) for name in text) for place in train[:: max(1, len(train) // SAMPLE)]]
     notes = [said] if (said := frame.passed_over()) else []
     return Seen("table", counts, len(train), _lengths(sample), settings, parts.get("validation"), parts.get("test"), _ascii(sample),
-                notes=notes)
+                notes=notes, sample=sample)
 
 
 def _labels(frame: Frame, label: str | list[str], train: list[int]) -> tuple[Counter[str], bool, str | None]:

@@ -7,14 +7,18 @@ from pathlib import Path
 
 from nlp.look import ROLES as ROLES
 from nlp.look import Seen, look
+from nlp.ngrams import ngram_counts
 from pipelines.config.new import Asked, Draft, Entry, section
 from pipelines.data.frame import COMMENTS
 from pipelines.errors import DataError
 
 TASKS = ("classification",)
-_UNEVEN = 5.0  # largest class over smallest from which the loss weighs classes
+_UNEVEN = 5.0  # largest class over smallest from which a comment says how to weigh classes
 _FEWEST = 10  # texts without which there is nothing to divide
 _SHORT = 40  # words of a usual text up to which character n-grams are worth their time
+_JUDGE_EPOCHS = 5000  # texts below which a tenth of them is too few to choose an epoch by
+_ROWS = (1 << 10, 1 << 20)  # fewest and most rows of a table
+_WEIGHTS = 1 << 23  # of both tables, beyond which n-grams share rows: 32 MiB
 
 
 def draft(path: Path, asked: Asked) -> Draft:
@@ -25,10 +29,9 @@ def draft(path: Path, asked: Asked) -> Draft:
         raise DataError(f"{path}: {seen.texts} texts are too few to train on and to judge by; give {_FEWEST} or more")
     many = seen.settings.get("labels") == "many"
     sections = ["task: nlp.classification", section("data", _data(seen, path)), section("tokens", _tokens(seen)),
-                section("model", _model(seen)), section("train", _train(seen))]
-    fewest, most = min(seen.counts.values()), max(seen.counts.values())
-    if most >= _UNEVEN * fewest and not many:
-        sections.append(section("loss", [("class_weights", "balanced", f"the largest class has {most / fewest:.0f} times the smallest")]))
+                section("model", _model()), section("train", _train(seen))]
+    if not many:  # several labels a text have a loss of their own
+        sections.append(section("loss", _loss(seen)))
     return Draft(f"Texts of {path.name}: {len(seen.counts)} {'labels' if many else 'classes'}.", _found(seen), "\n".join(sections),
                  "TF-IDF with a linear support vector machine, fitted in the run")
 
@@ -54,21 +57,49 @@ def _data(seen: Seen, path: Path) -> list[Entry]:
 
 
 def _tokens(seen: Seen) -> list[Entry]:
-    entries: list[Entry] = [("name", "hashed", "or words, subwords"), ("words", 2, "words and pairs of neighbours")]
+    characters = None
     if seen.words[0] <= _SHORT or seen.ascii < 0.5:
-        entries.append(("characters", [2, 5] if seen.ascii >= 0.5 else [1, 4], "also parts of words; null trains faster"))
+        characters = (2, 5) if seen.ascii >= 0.5 else (1, 4)
+    words, letters = _rows(seen, characters)
+    entries: list[Entry] = [("name", "hashed", "or words, subwords"), ("words", 2, "words and pairs of neighbours")]
+    if characters:
+        entries.append(("characters", list(characters), "also parts of words; without them (and their buckets) it trains faster"))
+    entries += [("distinct", True, "an n-gram counts once a text"), ("buckets", words, "rows, by the number of different n-grams")]
+    if characters:
+        entries.append(("character_buckets", letters, "the same for parts of words"))
     entries.append(("limit", max(64, min(2000, 2 * seen.words[1])), "words of a text that are used"))
     return entries
 
 
-def _model(seen: Seen) -> list[Entry]:
-    wide = 32 if len(seen.counts) <= 10 else 128
-    return [("name", "bag", "fast and hard to beat; or cnn, lstm, transformer, pretrained"), ("width", wide, ""),
-            ("drop_tokens", 0.1, "share left out at random in training")]
+def _rows(seen: Seen, characters: tuple[int, int] | None) -> tuple[int, int]:
+    """Rows for word and for character n-grams: the power of two from their number on, or fewer where many classes make rows long."""
+    each = max(_ROWS[0], _WEIGHTS // ((2 if characters else 1) * len(seen.counts)))
+    most = min(_ROWS[1], 1 << (each.bit_length() - 1))
+    words, letters = (min(most, max(_ROWS[0], 1 << (count - 1).bit_length()))
+                      for count in ngram_counts(seen.sample, seen.texts, 2, characters))
+    return words, letters
+
+
+def _model() -> list[Entry]:
+    return [("name", "bag", "fast and hard to beat; or cnn, lstm, transformer, pretrained"),
+            ("linear", True, "a weight for each n-gram and class; with linear: false also width and hidden"),
+            ("rarity", True, "tf-idf: n-grams of few texts weigh more"), ("drop_tokens", 0.3, "share left out at random in training")]
 
 
 def _train(seen: Seen) -> list[Entry]:
-    batch = 256 if seen.texts >= 20_000 else 64 if seen.texts >= 2000 else 16
-    epochs = 30 if seen.texts < 2000 else 15 if seen.texts < 20_000 else 5
-    return [("epochs", epochs, ""), ("batch_size", batch, "examples per update, over all devices"), ("optimizer", {"name": "adam"}, ""),
-            ("tables", {"optimizer": "adam"}, "of the embedding"), ("learning_rate", {"peak": 0.005, "schedule": "linear"}, "")]
+    batch, epochs = (16, 30) if seen.texts < 2000 else (32, 15) if seen.texts < 10_000 else (32, 8) if seen.texts < 50_000 else (128, 5)
+    entries: list[Entry] = [("epochs", epochs, ""), ("batch_size", batch, "examples per update, over all devices"),
+                            ("optimizer", {"name": "sgd"}, ""), ("tables", {"optimizer": "sgd"}, "of the n-grams' weights"),
+                            ("learning_rate", {"peak": 30.0, "schedule": "linear"}, "so high since tf-idf features are small")]
+    if seen.texts < _JUDGE_EPOCHS and not seen.validation:
+        entries.append(("keep", "last", "validation is too small to choose an epoch by"))
+    return entries
+
+
+def _loss(seen: Seen) -> list[Entry]:
+    entries: list[Entry] = [("label_smoothing", 0.05, "rare n-grams are learned less by heart")]
+    fewest, most = min(seen.counts.values()), max(seen.counts.values())
+    if most >= _UNEVEN * fewest:
+        entries.append(("class_weights", "none", f"the largest class has {most / fewest:.0f} times the smallest; balanced finds more of "
+                        "the rare ones, at the price of accuracy"))
+    return entries

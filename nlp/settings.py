@@ -206,9 +206,9 @@ class TextClassification(Experiment):
                 "naive_bayes has no hidden layer, no rarity and one label per text; set hidden: 0, rarity: false and labels: one")))
         if model.name == "bag" and model.linear and (model.naive_bayes or model.hidden or model.dropout or model.pool == "root_max"):
             found.append(("model.linear", (
-                "the tokens' sum is the answer: it takes no naive_bayes, hidden layer, dropout or pool: root_max (drop_tokens may be set)")))
+                "the sum over the tokens is the answer, without naive_bayes, hidden, dropout or pool: root_max (drop_tokens may be set)")))
         if isinstance(self.tokens, Hashed) and self.tokens.character_buckets and not characters:
-            found.append(("tokens.character_buckets", "there are no character n-grams to hold; set tokens.characters: [2, 5], or leave it out"))
+            found.append(("tokens.character_buckets", "there are no character n-grams; set tokens.characters: [2, 5], or leave it out"))
         if data.labels == "many":
             if self.reject is not None:
                 found.append(("reject", "with labels: many a text may have no label, so nothing is rejected; leave the section out"))

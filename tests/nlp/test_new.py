@@ -1,9 +1,11 @@
 """`quartet new nlp`: what it finds in tables and folders, and that what it writes loads."""
 
 import json
+import random
 
 import pytest
 
+from nlp.ngrams import ngram_counts
 from pipelines.config.load import from_text
 from pipelines.config.new import new
 from pipelines.errors import DataError
@@ -58,10 +60,34 @@ def test_folders(tmp_path):
     assert found.data.source == "table" and found.data.validation == "valid"
 
 
-def test_classes_of_very_different_size_are_weighed(tmp_path):
+def test_classes_of_very_different_size_are_told_and_not_weighed(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("text,label\n" + "".join(f"words number {number},{'rare' if number % 12 == 0 else 'usual'}\n" for number in range(96)))
-    assert drafted(path).loss.class_weights == "balanced"
+    assert drafted(path).loss.class_weights == "none" and "# the largest class has 11 times the smallest" in new("nlp", path)
+
+
+def test_tables_are_as_large_as_the_texts_need(tmp_path):
+    draw = random.Random(0)
+    for texts, rows in ((60, 1024), (4000, 4096)):
+        path = tmp_path / f"{texts}.csv"
+        path.write_text("text,label\n" + "".join(
+            f"{' '.join(f'w{int(draw.paretovariate(0.8))}' for _ in range(9))},{'ab'[n % 2]}\n" for n in range(texts)))
+        found = drafted(path)
+        assert (found.tokens.buckets, found.tokens.character_buckets) == (rows, rows)
+        assert found.model.linear and found.model.rarity and found.train.keep == "last"
+    path.write_text("text,label\n" + "".join(f"{number} thing {number * 7919},c{number % 1000}\n" for number in range(4000)))
+    found = drafted(path)
+    assert (found.tokens.buckets + found.tokens.character_buckets) * 1000 <= 1 << 23
+
+
+def test_ngrams_beyond_the_sample_are_estimated():
+    """By Heaps' law, from one half of the sample to the whole; a folder's texts may stand by class."""
+    draw = random.Random(0)
+    texts = [" ".join(f"{'ab'[n // 4000]}{int(draw.paretovariate(0.7)) % 50000}" for _ in range(12)) for n in range(8000)]
+    exact = ngram_counts(texts, 8000, 2, (2, 4))
+    for guess, true in zip(ngram_counts(texts[::8], 8000, 2, (2, 4)), exact):
+        assert 0.7 * true < guess < 1.4 * true
+    assert ngram_counts(["a b", "b a"], 2, 2, (1, 2)) == (4, 2 + 2 + 4) and ngram_counts([""], 5, 2, None) == (0, 0)
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "utf-16-le", "utf-16-be"])

@@ -18,6 +18,8 @@ WRONG = [
     ("model: {name: transformer, width: 10, heads: 4}", r"not a multiple of model\.heads"),
     ("model: {name: cnn}\ntokens: {name: hashed}", r"n-grams do not stand in the text's order"),
     ("model: {name: bag, naive_bayes: true, hidden: 3}", r"naive_bayes"),
+    ("model: {name: bag, linear: true, hidden: 3}", r"model\.linear.*hidden"),
+    ("tokens: {name: hashed, character_buckets: 9}", r"character_buckets.*no character n-grams"),
     ("reject: {}", r"needs label or splits"), ("reject: {splits: x_oos}", r"lacks \{split\}"),
     ("data: {source: quick, labels: many}\nreject: {label: x}", r"nothing is rejected"),
     ("model: {name: pretrained, preset: x}\ntokens: {name: words}", r"brings its own tokens"),

@@ -11,7 +11,8 @@ from nlp.settings import Hashed, Subwords, Words
 TEXTS = ["The cat sat on the mat.", "A dog barked!", "", "naïve café 東京 👍", "the the the the cat sat"]
 SETTINGS = [Words(name="words", least=1, vocabulary=12), Hashed(name="hashed", words=3, characters=[2, 4], buckets=5000),
             Hashed(name="hashed", words=2, buckets=3000, distinct=True),
-            Hashed(name="hashed", words=2, characters=[2, 3], buckets=3000, character_buckets=700), Subwords(name="subwords", vocabulary=60),
+            Hashed(name="hashed", words=2, characters=[2, 3], buckets=3000, character_buckets=700),
+            Subwords(name="subwords", vocabulary=60),
             Subwords(name="subwords", vocabulary=60, algorithm="unigram")]
 
 

@@ -75,7 +75,10 @@ def runs(table):
         "transformer": ["model={name: transformer, width: 16, depth: 1, heads: 2, hidden: 32}",
                         "tokens={name: words, least: 1, limit: 13}"],
         "bayes": ["model={name: bag, naive_bayes: true}", "tokens={name: hashed, distinct: true, buckets: 20000}",
-                  "train.tables={optimizer: adagrad, learning_rate: 0.02}"]}
+                  "train.tables={optimizer: adagrad, learning_rate: 0.02}"],
+        "tf_idf": ["model={name: bag, linear: true, rarity: true, drop_tokens: 0.2}", "train.learning_rate.peak=30",
+                   "tokens={name: hashed, characters: [5, 5], distinct: true, buckets: 8192, character_buckets: 4096}",
+                   "train.optimizer={name: sgd}", "train.tables={optimizer: sgd}"]}
     code = ("import sys, json\nfrom pipelines.cli import main\nasked, runs = json.loads(sys.argv[1]), sys.argv[2]\n"
             "for name, settings in asked.items():\n"
             "    sys.argv = ['quartet', 'train', 'nlp/table', *settings, '--runs', runs, '--name', name]\n"
@@ -183,20 +186,31 @@ def test_predict_takes_texts_files_and_tables(runs, tmp_path):
     (tmp_path / "t.csv").write_text('id,text,label\n7,"taxi, please",taxi\n8\n9,fresh towels,towels\n')
     done = call(runs["bag"], str(tmp_path / "t.csv"), "--format", "csv")
     rows = list(csv.reader(io.StringIO(done.stdout)))
-    assert rows[0] == ["id", "text", "label", "predicted_label", "confidence", "error"]
+    assert rows[0] == ["id", "text", "label", "predicted_label", "confidence", "warning", "error"]
     assert rows[1][:3] == ["7", "taxi, please", "taxi"] and rows[3][0] == "9"
-    assert rows[2] == ["", "", "", "", "", f"{tmp_path / 't.csv'}:3: 1 field where the header has 3"]
+    assert rows[2] == ["", "", "", "", "", "", f"{tmp_path / 't.csv'}:3: 1 field where the header has 3"]
     done = call(runs["bag"], "a single text", str(tmp_path / "lines.txt"), "missing.csv", "--format", "jsonl", "--top", "2")
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert [answer["input"] for answer in answers] == ["a single text", "the shower is broken", f"{tmp_path / 'lines.txt'}:2",
                                                        "wifi password please", "missing.csv"]
+    assert [answer.get("warning") for answer in answers[:4]] == [None, None, "the text is empty", None]
     assert answers[-1]["error"] == "No such file or directory" or "No such file" in answers[-1]["error"]
     assert len(answers[0]["top"]) == 2
     (tmp_path / "long.txt").write_text("a request that is longer than the sixty characters by which a text is called on the screen\n" * 2)
     done = call(runs["bag"], str(tmp_path / "long.txt"), "--format", "csv")
     assert {row[0] for row in list(csv.reader(io.StringIO(done.stdout)))[1:]} == set((tmp_path / "long.txt").read_text().splitlines())
     done = call(runs["many"], "please call a taxi", "--format", "csv")
-    assert done.stdout.splitlines()[0] == "input,labels,error"
+    assert done.stdout.splitlines()[0] == "input,labels,warning,error"
+
+
+def test_an_answer_says_where_it_is_no_more_than_a_guess(runs, loaded, tmp_path):
+    strange = "Ωμέγα"
+    for name in ("tf_idf", "cnn"):
+        asked = ["the shower is broken", strange, f"the {strange}", "", " \n"]
+        notes = [one.values["warning"] for one in Predictor(loaded[name]).together([(text, {"text": text}) for text in asked])]
+        assert notes == ["", "no word of the text is in the training data", "", "the text is empty", "the text is empty"]
+    shown = call(runs["tf_idf"], "the shower is broken").stdout
+    assert "warning" not in shown and "no word of the text" in call(runs["tf_idf"], "the shower is broken", strange).stdout
 
 
 def test_standard_input_is_answered_line_by_line(runs):
