@@ -46,7 +46,6 @@ class Classification(Task):
     examples = {"text": "tf.constant(['a text, as it is'])"}
     kept = TextFacts
     experiment: TextClassification
-    _weighed: np.ndarray | None = None  # of a loaded tf-idf bag: [size] bool, whether train has the token
 
     @property
     def needs(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -282,16 +281,10 @@ class Classification(Task):
         real = ids != tokens.PAD
         nothing = self.tokenizer.ids(tf.constant([""]))[0]
         empty = tf.reduce_all(~real | tf.reduce_any(ids[..., None] == nothing, -1), -1)
-        if self._weighed is not None:
-            real &= tf.gather(tf.constant(self._weighed), ids)
-        elif not isinstance(self.experiment.model, Pretrained) and not isinstance(self.experiment.cutting, Hashed):
+        if not isinstance(self.experiment.model, Pretrained) and not isinstance(self.experiment.cutting, Hashed):
             real &= ids != tokens.UNKNOWN
         return tf.where(empty, "the text is empty", tf.where(
             tf.reduce_any(real, -1), "", "no word of the text is in the training data"))
-
-    def freeze(self, model: keras.Model) -> None:
-        if isinstance(self.experiment.model, Bag) and self.experiment.model.rarity:
-            self._weighed = model.get_layer("encoder").get_layer("pool").weight.numpy() > 0
 
     def read(self, inputs: list[str]) -> Iterator[Read]:
         yield from reading.read_texts(inputs, self.experiment.data)
