@@ -116,7 +116,7 @@ def same_examples(split: str, *runs: tuple[Mapping[str, Any], Any, Mapping[str, 
         return told or (environment.get("data") or {}).get(split)
 
     prints = [fingerprint(report, environment) for report, _, environment in runs]
-    if all(prints):
+    if all(prints) and _alike_made([environment for _, _, environment in runs]):
         return all(one == prints[0] for one in prints)
     counts = [{name: metric.get("n") for name, metric in report["metrics"].items() if name.startswith(f"{split}/")}
               for report, _, _ in runs]
@@ -257,7 +257,8 @@ def _notes(reports: Sequence[Mapping[str, Any]], settings: Sequence[Any], enviro
                      "splits.")
     if len({report["task"] for report in reports}) > 1:
         notes.append("The runs learn different tasks.")
-    if DIFFERENT not in tests and len({json.dumps(environment.get("data"), sort_keys=True) for environment in environments}) > 1:
+    data = {json.dumps(environment.get("data"), sort_keys=True) for environment in environments}
+    if DIFFERENT not in tests and _alike_made(environments) and len(data) > 1:
         notes.append("The data have changed between the runs (their fingerprints differ).")
     return notes
 
@@ -293,6 +294,11 @@ def _short(paths: Sequence[str]) -> list[str]:
         if len(set(short)) == len(short):
             return short
     return list(paths)
+
+
+def _alike_made(environments: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the fingerprints of runs can be compared; those that another version made cannot."""
+    return len({environment.get("fingerprints", 1) for environment in environments}) == 1
 
 
 def _environment(folder: RunFolder) -> dict[str, Any]:

@@ -119,6 +119,7 @@ class Environment(Record):
 
     precision: Literal["float32", "bfloat16", "float16"] | None = None
     data: dict[Name, Text] = {}
+    fingerprints: Count = 1  # how those of `data` were made (pipelines.data.fingerprint)
     devices: list[Text] = []
     source: Revision | None = None
 

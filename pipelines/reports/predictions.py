@@ -28,7 +28,7 @@ def write(path: Path, columns: Columns) -> None:
     import pyarrow as pa
 
     writable(path)
-    table = pa.table({name: pa.array(values) for name, values in columns.items()})
+    table = pa.table({name: _array(values) for name, values in columns.items()})
     ending = path.suffix.lower()
     if ending == ".parquet":
         import pyarrow.parquet as pq
@@ -48,3 +48,13 @@ def write(path: Path, columns: Columns) -> None:
         import json
 
         write_whole(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in table.to_pylist()))
+
+
+def _array(values: Any) -> Any:
+    """A column; the name of a file that is not UTF-8 stands in it escaped, as in the other files of a report."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(values)
+    except UnicodeEncodeError:
+        return pa.array([value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value for value in values])

@@ -13,6 +13,7 @@ from typing import Any
 from pipelines import environment
 from pipelines.config.load import from_dict
 from pipelines.config.schema import Experiment
+from pipelines.data.fingerprint import VERSION
 from pipelines.data.source import Source
 from pipelines.errors import ConfigError, DataError
 from pipelines.files import whole_folder
@@ -88,7 +89,8 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
             staging, task=experiment.task, experiment=run.name, run=run.folder.path.name, judgements={named: judgement}, timing=timing,
             splits=replace(splits, facts=run.task.facts), settings=experiment,
             run_folder=run.folder.path, notes=notes, fingerprints={named: source.fingerprint()},
-            environment={**environment.facts(), **devices.describe(run.machine), "data": {named: source.fingerprint()}})
+            environment={**environment.facts(), **devices.describe(run.machine), "data": {named: source.fingerprint()},
+                         "fingerprints": VERSION})
     return Evaluated(named, judgement, target, notes, report)
 
 
@@ -121,8 +123,9 @@ def own_split(run: LoadedRun, split: str | None) -> tuple[Source, Splits, str]:
 
 
 def changed_data(folder: RunFolder, splits: Splits) -> list[str]:
-    """A note for each split whose examples are not those of the training any more."""
-    known = folder.read_environment()["data"]
+    """A note for each split whose examples are not those of the training any more; none where another version made the fingerprints."""
+    environment = folder.read_environment()
+    known = environment["data"] if environment["fingerprints"] == VERSION else {}
     sources = {name: getattr(splits, name) for name in SPLITS}
     changed = [name for name, source in sources.items() if source is not None and name in known and source.fingerprint() != known[name]]
     if not changed:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pipelines.reports import words
+from pipelines.stored import Record, Text
 from pipelines.training.loop import Hook, Loop
 
 PATIENCE = 3  # epochs in a row that show the same
@@ -42,6 +43,10 @@ class Diagnosis(Hook):
     """
 
     name = "diagnosis"
+
+    class Kept(Record):
+        history: list[tuple[float, float | None]]
+        told: list[Text]
 
     def __init__(self, metric: str, chance: float, examples: int, say: Callable[[str], None]):
         self.metric, self.chance, self.say = metric, chance, say

@@ -126,7 +126,8 @@ class _Run:
             for note in session.splits.notes:
                 if isinstance(note, Warned) and not trial:
                     progress.warning(note)
-            self.environment = {**(self.call.environment or {}), **devices.describe(session.machine), "data": fingerprint}
+            self.environment = {**(self.call.environment or {}), **devices.describe(session.machine), "data": fingerprint,
+                                "fingerprints": VERSION}
             write_json(self.folder.environment, self.environment)
             loop_hooks, best, log = self._hooks(session, evaluator, progress)
             saver = hooks.Checkpoint(

@@ -1,6 +1,7 @@
 """Comparing runs: what differs, and when a difference is more than chance."""
 
 import json
+import zipfile
 
 import numpy as np
 import pytest
@@ -124,12 +125,23 @@ def test_resamples_that_cannot_be_read_are_none(tmp_path):
     assert compare([first, second]).differences["test/accuracy"][0].test == "normal"
     np.savez(second.report / "resamples.npz", **{"test/accuracy": np.zeros((1 << 23, 4), np.float32)})
     assert read_resamples(second.report) == {}
+    with zipfile.ZipFile(second.report / "resamples.npz", "w") as packed, packed.open("test/accuracy.npy", "w") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (1 << 45,)})
+    assert read_resamples(second.report) == {}
 
 
 def test_changed_data_are_noted(tmp_path):
     metric = {"test/accuracy": (0.80, 0.78, 0.82)}
     runs = [make(tmp_path, name, metric, environment={"data": {"train": name}}) for name in "ab"]
     assert any("fingerprints differ" in note for note in compare(runs).notes)
+
+
+def test_fingerprints_of_different_versions_are_not_compared(tmp_path):
+    metric = {"test/accuracy": (0.80, 0.78, 0.82)}
+    runs = [make(tmp_path, name, metric, environment={"data": {"train": name, "test": name}, "fingerprints": version})
+            for version, name in enumerate("ab", 1)]
+    found = compare(runs)
+    assert found.differences["test/accuracy"][0].test == "normal" and not any("fingerprints differ" in note for note in found.notes)
 
 
 def test_the_command_says_better_or_worse(tmp_path):

@@ -25,6 +25,13 @@ def test_the_same_rows_in_every_format(tmp_path):
     assert [row["name"] for row in read] == ["a, b", 'say "c"'] and [json.loads(row["items"]) for row in read] == [[1, 2], []]
 
 
+def test_the_name_of_a_file_that_is_not_utf_8_is_escaped(tmp_path):
+    for ending in ("parquet", "csv", "jsonl"):
+        write(tmp_path / f"answers.{ending}", {"example": ["caf\udce9.png", None, "b.png"]})
+    assert [json.loads(line)["example"] for line in (tmp_path / "answers.jsonl").read_text().splitlines()] == [
+        "caf\\udce9.png", None, "b.png"]
+
+
 def test_another_ending_is_refused_before_any_work(tmp_path):
     with pytest.raises(ConfigError, match=r"--output: .*answers.xlsx: give a name that ends in .parquet, .csv or .jsonl"):
         write(tmp_path / "answers.xlsx", COLUMNS)

@@ -4,6 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from pipelines.errors import ConfigError
+from pipelines.stored import checked
 from pipelines.training.diagnosis import Diagnosis
 
 
@@ -51,3 +53,11 @@ def test_nothing_is_said_of_a_training_that_goes_well(curve):
 
 def test_each_is_said_once_though_the_run_was_interrupted():
     assert len(told([(0.9, 0.1)] * 10, broken_after=5)) == 1
+
+
+@pytest.mark.parametrize("kept", [{"history": [["high", None]], "told": []}, {"history": []}, {"history": [[0.5]], "told": []}])
+def test_a_checkpoint_of_another_kind_is_refused_before_it_is_taken(kept):
+    whole = Diagnosis("accuracy", 0.1, 400, print).state()
+    assert checked(whole, Diagnosis.Kept, "resume.npz").model_dump() == whole
+    with pytest.raises(ConfigError, match="resume"):
+        checked(kept, Diagnosis.Kept, "resume.npz")
