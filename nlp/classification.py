@@ -48,6 +48,11 @@ class Classification(Task):
     experiment: TextClassification
 
     @property
+    def length_most(self) -> int:  # type: ignore[override]
+        model = self.experiment.model
+        return model.limit if isinstance(model, Pretrained) else self.experiment.cutting.limit
+
+    @property
     def needs(self) -> tuple[str, ...]:  # type: ignore[override]
         return ("tensorflow_text",) if isinstance(self.experiment.model, Pretrained) else ()
 

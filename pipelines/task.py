@@ -102,6 +102,7 @@ class Task(ABC):
     needs: Sequence[str] = ()  # modules beside TensorFlow that hold operations of the saved model
     length: ClassVar[str | None] = None  # decoded entry (int32 scalar) that counts the first dimension of entries that leave it free
     length_unit: ClassVar[int] = 1  # batches are padded to a multiple of it
+    length_most: int | None = None  # no example is longer, and no batch is padded further than its multiple; None: any length
     read_at_once: ClassVar[tuple[int, int]] = (16, 64)  # inputs of `predict` decoded in one call, and answered in one
     sends: ClassVar[str] = ""  # what a client of `quartet serve` sends for one input, in words
     ranked: ClassVar[tuple[str, ...]] = ()  # lists, best first, of which an answer has the first `count` alone, which is an output too

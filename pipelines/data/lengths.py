@@ -27,29 +27,35 @@ class Lengths:
         unit: to a multiple of it, one at least.
         few: to one of few multiples, each some 30 % longer than the one before. XLA compiles the step for each that comes: speech of
             1.5 to 35 s has 135 different quarters of a second, and 15 of these.
+        most: no example is longer, and no batch is padded further than its multiple: a model may have no places beyond.
     """
 
     entry: str
     unit: int = 1
     few: bool = False
+    most: int | None = None
 
     @classmethod
     def of(cls, task: "Task", *, few: bool = False) -> "Lengths | None":
         """The task's rule; None where its examples are of one shape."""
-        return cls(task.length, task.length_unit, few) if task.length else None
+        return cls(task.length, task.length_unit, few, task.length_most) if task.length else None
 
     def rounded(self, longest: tf.Tensor) -> tf.Tensor:
         """The length to which a batch is padded whose longest example has `longest`; in graph."""
         units = tf.maximum(-(-longest // self.unit), 1)
         if self.few:
             steps = tf.constant(_steps(), units.dtype)
-            units = tf.gather(steps, tf.searchsorted(steps, units[None])[0])
+            wider = tf.gather(steps, tf.searchsorted(steps, units[None])[0])
+            units = wider if self.most is None else tf.minimum(wider, tf.maximum(units, -(-self.most // self.unit)))
         return units * self.unit
 
     def padded(self, longest: int) -> int:
         """As `rounded`, of a number."""
         units = max(-(-longest // self.unit), 1)
-        return (int(_steps()[np.searchsorted(_steps(), units)]) if self.few else units) * self.unit
+        if self.few:
+            wider = int(_steps()[np.searchsorted(_steps(), units)])
+            units = wider if self.most is None else min(wider, max(units, -(-self.most // self.unit)))
+        return units * self.unit
 
 
 @functools.cache

@@ -119,3 +119,9 @@ def test_few_lengths_hold_all_and_change_nothing_but_padding():
 def test_results_of_different_lengths_are_joined_with_zeros():
     whole = joined([np.ones((2, 3)), np.ones((1, 5))])
     assert whole.shape == (3, 5) and whole.sum() == 11
+
+
+def test_few_lengths_end_at_the_longest_that_an_example_may_have():
+    for most, longest, padded in ((512, 500, 512), (512, 490, 496), (509, 509, 512), (512, 600, 600), (None, 500, 640)):
+        rule = Lengths("length", unit=8, few=True, most=most)
+        assert rule.padded(longest) == int(tf.function(rule.rounded)(tf.constant(longest))) == padded
