@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from nlp.normalise import TAG, words
+from nlp.ragged import joined
 from nlp.tokens import Tokenizer
 from nlp.tokens.hashed import word_ngrams
 
@@ -86,8 +87,9 @@ def _measures(part: tf.Tensor, cutter: Tokenizer) -> tuple[tf.Tensor, ...]:
     found = words(part, html=True)
     single, double = (one[0] for one in word_ngrams(found, 2))
     alone = found.row_lengths() == 1
-    shingles = tf.concat([tf.RaggedTensor.from_row_lengths(tf.boolean_mask(single.flat_values, tf.repeat(alone, found.row_lengths())),
-                                                           tf.cast(alone, tf.int64)), double], 1)
+    lone = tf.RaggedTensor.from_row_lengths(tf.boolean_mask(single.flat_values, tf.repeat(alone, found.row_lengths())),
+                                            tf.cast(alone, tf.int64))
+    shingles = joined([[lone], [double]])[0]
     prints = tf.raw_ops.Fingerprint(data=tf.strings.strip(part)[:, None], method="farmhash64")
     return (tf.cast(tf.strings.length(part, unit="UTF8_CHAR"), tf.int64), cutter.cut(part).ids.row_lengths(),
             tf.bitcast(prints, tf.uint64), tf.reduce_all(found == "", 1),
