@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 PROJECTED = 2000  # words shown in the projector
 COUNTED = 5000  # texts whose words are counted for it, where tokens have no names
 SHOWN = 60  # words of a text in TensorBoard
+BLANK = r"[\s\pZ\pC]*"  # nothing but separators and what cannot be seen
 
 
 class Classification(Task):
@@ -275,21 +276,18 @@ class Classification(Task):
     def receive(self, raw: Tensors) -> Tensors:
         """Texts [batch] string into token numbers [batch, time] int32, with what must be said of an answer to them."""
         cut = self._cut(raw)
-        return {**cut, WARNING: self._doubts(cut["tokens"])}
+        return {**cut, WARNING: self._doubts(raw["text"], cut["tokens"])}
 
     def _cut(self, raw: Tensors) -> Tensors:
         ids = self.tokenizer.ids(raw["text"])
         return {"tokens": ids.to_tensor(tokens.PAD), "length": tf.cast(ids.row_lengths(), tf.int32)}
 
-    def _doubts(self, ids: tf.Tensor) -> tf.Tensor:
-        """Why an answer to these texts [batch, time] is no more than a guess, [batch] string."""
-        real = ids != tokens.PAD
+    def _doubts(self, texts: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        """Why an answer to these texts [batch] is no more than a guess, [batch] string: their tokens are those of an empty text."""
         nothing = self.tokenizer.ids(tf.constant([""]))[0]
-        empty = tf.reduce_all(~real | tf.reduce_any(ids[..., None] == nothing, -1), -1)
-        if not isinstance(self.experiment.model, Pretrained) and not isinstance(self.experiment.cutting, Hashed):
-            real &= ids != tokens.UNKNOWN
-        return tf.where(empty, "the text is empty", tf.where(
-            tf.reduce_any(real, -1), "", "no word of the text is in the training data"))
+        same = tf.reduce_all((ids == tokens.PAD) | tf.reduce_any(ids[..., None] == nothing, -1), -1)
+        blank = tf.strings.regex_full_match(texts, BLANK)
+        return tf.where(same, tf.where(blank, "the text is empty", "no word of the text is in the training data"), "")
 
     def read(self, inputs: list[str]) -> Iterator[Read]:
         yield from reading.read_texts(inputs, self.experiment.data)
