@@ -14,8 +14,8 @@ READ = 4096  # texts at a time
 TOKEN = r"(?u)\w+|[^\w\s]"  # words, and marks one by one
 
 
-def fitted(train: Source, classes: int, many: bool) -> Baseline:
-    """Fits it on texts of the classes; those of no class are neither learned nor judged.
+def fitted(train: Source, classes: int, many: bool) -> Baseline | None:
+    """Fits it on texts of the classes; those of no class are neither learned nor judged. None where no text has a word.
 
     Args:
         train: entries text and label: the class [n], or, with several labels a text, [n, classes] of 0 and 1.
@@ -30,6 +30,8 @@ def fitted(train: Source, classes: int, many: bool) -> Baseline:
     if not many:
         inside = labels < classes
         texts, labels = [text for text, kept in zip(texts, inside) if kept], labels[inside]
+    if not any(text.strip() for text in texts):
+        return None
     vectors = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=TOKEN, dtype=np.float32)
     machine: Any = OneVsRestClassifier(LinearSVC(random_state=0)) if many else LinearSVC(random_state=0)
     machine.fit(vectors.fit_transform(texts), labels)

@@ -181,7 +181,7 @@ class Classification(Task):
     def chance(self) -> tuple[str, float] | None:
         return None if self.many else largest_share(self.facts["class_counts"])
 
-    def baseline(self, train: Source, features: Features) -> Baseline:
+    def baseline(self, train: Source, features: Features) -> Baseline | None:
         return baseline.fitted(train, len(self.classes), self.many)
 
     def each(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> np.ndarray:

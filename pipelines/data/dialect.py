@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipelines import memory
 from pipelines.data.columns import NAMES, fit, number_of
 from pipelines.errors import DataError
 from pipelines.regular import check_regular
@@ -62,11 +63,15 @@ def content_of(path: Path, size: int = -1) -> bytes:
     if path.suffix.lower() != ".gz":
         with open(path, "rb") as file:
             return file.read(size)
+    most = memory.free() // 4
     try:
         with gzip.open(path, "rb") as file:
-            return file.read(size)
+            content = file.read(size if size >= 0 else most + 1)
     except (OSError, EOFError) as error:
         raise DataError(f"{path}: cannot be unpacked: {error}") from None
+    if size < 0 and len(content) > most:
+        raise DataError(f"{path}: unpacks to over a quarter of the free memory; give it in parts")
+    return content
 
 
 def find_dialect(path: Path, *, delimiter: str | None = None, encoding: str | None = None) -> Dialect:

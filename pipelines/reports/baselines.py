@@ -102,7 +102,8 @@ def verdict(metric: str, baseline: str, own: "Metric", other: "Metric", gain: "M
     title, ours, theirs = words.title(metric), words.number(own.value, metric), words.number(other.value, metric)
     figures = f"{title} {ours} against {theirs} of {baseline}, fitted in seconds"
     if gain.value < 0 and gain.high is not None and gain.high < 0:
-        return f"Worse than a cheap baseline: {figures}. Something is wrong with the settings or the training; see docs/troubleshooting.md."
+        return (f"Worse than a cheap baseline: {figures}. The training was too short, or something is wrong with it or its settings "
+                "(docs/troubleshooting.md).")
     return f"No better than a cheap baseline, by more than chance: {figures}."
 
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from pipelines.config.schema import Freeze, Train
 from pipelines.errors import ConfigError, TrainingError
 from pipelines.files import why
-from pipelines.stored import Count, Record, checked
+from pipelines.stored import Count, Record, Text, checked
 from pipelines.training import state
 from pipelines.training.evaluation import Evaluator
 from pipelines.training.loop import Hook, Loop, Unjudged, means
@@ -278,6 +278,24 @@ class Remarks(Hook):
         if text and text not in self.said:
             self.said.add(text)
             self.say(f"Epoch {loop.epoch}: {text}")
+
+
+class Warnings(Hook):
+    """The warnings of a training, which its report begins with: those given before an interruption, too."""
+
+    name = "warnings"
+
+    class Kept(Record):
+        texts: list[Text]
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def state(self) -> dict[str, Any]:
+        return {"texts": self.texts}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.texts = [*state["texts"], *(text for text in self.texts if text not in state["texts"])]
 
 
 class Samples(Hook):

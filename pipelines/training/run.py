@@ -96,7 +96,7 @@ class _Run:
         self.experiment, self.folder, self.call, self.began = experiment, folder, call, began
         self.meter = Meter()
         self.notes: list[str] = []
-        self.warnings: list[str] = []  # these stand first among the report's notes
+        self.warnings = hooks.Warnings()
 
     def go(self) -> dict[str, Any]:
         checkpoint = self.folder.checkpoints / "resume.npz"
@@ -164,7 +164,10 @@ class _Run:
                     judged = self._settle(session, best, evaluator)
                 with self.meter.part("evaluation"):
                     judgements = self._judge(session, evaluator, judged, self._warn(progress))
-                return self._report(session, loop, judgements, log.writers)
+                report = self._report(session, loop, judgements, log.writers)
+                if not trial and not self.experiment.train.keep_state:
+                    self._drop_state(progress)
+                return report
             finally:
                 log.log.close()
                 for writer in log.writers.values():
@@ -186,6 +189,7 @@ class _Run:
         log = hooks.Log(every=every, log=None, writers={}, progress=progress)
         found = [
             hooks.StopWhenNotFinite(lambda step: insight.culprits(session, step)),
+            self.warnings,
             *session.freezing,
             hooks.Validation(evaluator, train.validate_every),
             best,
@@ -203,6 +207,12 @@ class _Run:
             found.append(Profile(self.folder.tensorboard / "train", monitor.profile, progress.note))
         return found, best, log
 
+    def _drop_state(self, progress: Progress) -> None:
+        try:
+            drop_state(self.folder)
+        except OSError as error:  # the run is finished all the same
+            progress.warning(f"{self.folder.checkpoints}: cannot be removed: {error.strerror or error}; quartet runs clean tries again")
+
     def _diagnosis(self, session: Session, progress: Progress) -> list[Hook]:
         """What notices a training that goes wrong, where the task says what chance is."""
         chance, validation = session.task.chance(), session.splits.validation
@@ -215,7 +225,7 @@ class _Run:
 
         def warn(text: str) -> None:
             progress.warning(text)
-            self.warnings.append(text)
+            self.warnings.texts.append(text)
 
         return warn
 
@@ -315,7 +325,7 @@ class _Run:
             return {"metrics": {name: metric.as_json() for name, metric in metrics.items()}, "timing": timing, "time": summary}
         if trial:
             judgements = {split: Judgement(judged.metrics, notes=judged.notes) for split, judged in judgements.items()}
-        report = write_report(
+        return write_report(
             self.folder.report,
             task=self.experiment.task,
             experiment=self.call.name,
@@ -328,11 +338,8 @@ class _Run:
             settings=self.experiment,
             environment=self.environment,
             fingerprints={split: source.fingerprint() for split in judgements if (source := getattr(session.splits, split)) is not None},
-            notes=[*self.warnings, *session.splits.notes, *session.machine.notes, *self.notes],
+            notes=[*self.warnings.texts, *session.splits.notes, *session.machine.notes, *self.notes],
         )
-        if not trial and not self.experiment.train.keep_state:
-            drop_state(self.folder)
-        return report
 
 
 def save_model(model: keras.Model, task: Task, folder: RunFolder) -> None:

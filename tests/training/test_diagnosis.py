@@ -7,6 +7,7 @@ import pytest
 from pipelines.errors import ConfigError
 from pipelines.stored import checked
 from pipelines.training.diagnosis import Diagnosis
+from pipelines.training.hooks import Warnings
 
 
 def told(curve: list[tuple[float, float | None]], *, chance: float = 0.1, examples: int = 400, epochs: int | None = None,
@@ -61,3 +62,11 @@ def test_a_checkpoint_of_another_kind_is_refused_before_it_is_taken(kept):
     assert checked(whole, Diagnosis.Kept, "resume.npz").model_dump() == whole
     with pytest.raises(ConfigError, match="resume"):
         checked(kept, Diagnosis.Kept, "resume.npz")
+
+
+def test_warnings_given_before_an_interruption_stay_in_the_report():
+    before, after = Warnings(), Warnings()
+    before.texts.append("validation stands at chance level")
+    after.texts.append("the data could not be compared")
+    after.restore(Warnings.Kept(**before.state()).model_dump())
+    assert after.texts == ["validation stands at chance level", "the data could not be compared"]
