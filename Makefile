@@ -20,7 +20,7 @@ help:
 	@echo "make demo    trains on 1,797 handwritten digits, and says where the report is"
 	@echo "make test    runs all tests, a process for each core up to four; ARGS='-k resume' chooses, in one process"
 	@echo "make lint    style and types"
-	@echo "make docs    writes docs/experiment.md from the schema"
+	@echo "make docs    writes docs/settings/ and docs/experiments.md from the schema and configs/"
 	@echo "make lock    writes requirements.lock for pyproject.toml; UPGRADE=--upgrade takes the newest versions"
 	@echo "make wheel   builds dist/*.whl"
 	@echo "make clean   removes .venv, build and dist"
@@ -38,7 +38,7 @@ lint: $(READY)
 	@$(BIN)/python -m mypy
 
 docs: $(READY)
-	@$(BIN)/python -m pipelines.config.reference docs/experiment.md
+	@$(BIN)/python -m pipelines.config.reference docs
 
 # In an environment of its own, so that a lock that cannot be installed can be mended. Versions stay where pyproject.toml allows them.
 lock:

@@ -27,7 +27,7 @@ else:
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PACKAGES = ("pipelines", *DOMAINS)
 LEFT_OUT = {".git", ".venv", "build", "dist", "runs", "node_modules", "__pycache__"}  # not of the project, or made by it
 DISTRIBUTIONS = {"yaml": "pyyaml", "sklearn": "scikit-learn", "PIL": "pillow", "tensorflow_datasets": "tensorflow-datasets",
@@ -108,7 +108,9 @@ def test_version_stands_in_one_place() -> None:
     installed = [each.version for each in importlib.metadata.distributions(name="keras-quartet")]
     assert set(installed) <= {version}
     said = re.compile(rf"(?<![\d.]){re.escape(version)}(?![\d.])")
-    assert not [file for file in tree() if file.suffix in (".py", ".md", ".yaml") and said.search(text_of(file))]
+    changes = ROOT / "CHANGELOG.md"
+    assert not [file for file in tree() if file.suffix in (".py", ".md", ".yaml") and file != changes and said.search(text_of(file))]
+    assert re.findall(r"^## \[(.+?)\]", text_of(changes), re.M)[0] == version, "the newest section of CHANGELOG.md is this version's"
     assert not [file for package in PACKAGES for file in modules(package) if "__version__ =" in text_of(file)]
 
 
@@ -200,6 +202,17 @@ def test_ci_calls_the_test_command_of_the_readme() -> None:
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 
+def test_the_readme_is_short() -> None:
+    assert len(text_of(ROOT / "README.md").splitlines()) <= 150
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = text_of(ROOT / "docs/README.md")
+    for page in PAGES:
+        if page.parent == ROOT / "docs" and page.name != "README.md":
+            assert f"]({page.name})" in index, page.name
+
+
 def test_every_shipped_experiment_is_on_a_page_and_every_named_one_is_shipped() -> None:
     text = "\n".join(text_of(page) for page in PAGES)
     shipped = {file.relative_to(ROOT / "configs").with_suffix("").as_posix() for file in (ROOT / "configs").rglob("*.yaml")}
@@ -213,7 +226,7 @@ def test_every_shipped_experiment_is_on_a_page_and_every_named_one_is_shipped() 
                     assert word in shipped, f"{page.name}: {word}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
         if "://" in target:

@@ -140,7 +140,7 @@ def new(domain: str, data: str | Path, *, file: str = "experiment.yaml", columns
     made: Draft = module.draft(path, asked)
     asked.check_used(path)
     header = [made.title, f"  python -m {domain}.train {file}", *made.found,
-              *([f"Beside its score will stand: {made.compared}."] if made.compared else []), "Every setting: docs/experiment.md"]
+              *([f"Beside its score will stand: {made.compared}."] if made.compared else []), f"Every setting: docs/settings/{domain}.md"]
     text = "".join(f"# {line}\n" for line in header) + made.body.strip() + "\n"
     from_text(text, file=file)
     return text

@@ -1,7 +1,7 @@
-"""The reference page of all settings and the JSON Schema for editors, both made from the schema.
+"""The generated pages - every setting, every shipped experiment - and the JSON Schema for editors, all from their sources.
 
-    python -m pipelines.config.reference docs/experiment.md            writes the page
-    python -m pipelines.config.reference docs/experiment.md --check    exits 1 where the page is not current
+    python -m pipelines.config.reference docs            writes docs/settings/ and docs/experiments.md
+    python -m pipelines.config.reference docs --check    exits 1 where a page is not current
     python -m pipelines.config.reference --json-schema experiment.json
 """
 
@@ -14,37 +14,41 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.config.domains import experiment_class, tasks
+from pipelines.config.experiments_page import experiments_page
 from pipelines.config.schema import Data, Experiment, Section
 from pipelines.config.space import KINDS
 from pipelines.config.tree import Setting, default, settings
-from pipelines.config.wording import describe, show
+from pipelines.config.wording import describe, listed, show
 from pipelines.files import write_whole
 
 COMMAND = "python -m pipelines.config.reference"
+_NOTICE = f"Generated from the schema by `{COMMAND} docs`; change the schema, not this page."
 _OPENING = f"""\
 # Every setting of an experiment
 
-Made from the schema by `{COMMAND} docs/experiment.md`; change the schema, not this page.
+{_NOTICE}
 
-An experiment is one YAML file. `task` says what is learned and with that which settings there are; everything that has a
-default can be left out.
+An experiment is one YAML file. Its `task` decides what is learned and which settings exist; every setting that has a default can be
+left out. This page lists the settings that all tasks share; each domain has a page of its own:
+
+{{domains}}
 
 ```yaml
 task: vision.classification
-data: {{source: digits}}
-model: {{name: cnn}}
+data: {{{{source: digits}}}}
+model: {{{{name: cnn}}}}
 train:
   epochs: 30
-  learning_rate: {{peak: 0.003}}
+  learning_rate: {{{{peak: 0.003}}}}
 ```
 
-- On the command line `train.epochs=5 model.widths=[32,64]` change settings for one run; `setting=null` sets null where that is
-  allowed and else takes the setting out, so that its default holds.
+- On the command line, `train.epochs=5 model.widths=[32,64]` changes settings for one run. `setting=null` sets null where null is
+  allowed; elsewhere it removes the setting, so that its default applies.
 - Values are those of YAML 1.2: `1e-3` is a number; `yes`, `no`, `on` and `off` are text; `true` and `false` are not.
-- Files and folders are looked for from the current directory; `~` is the home folder.
-- A wrong key, type, value or path is an error before any work, with its line and what was probably meant.
-- `{COMMAND} --json-schema experiment.json` writes a JSON Schema. Editors that understand it complete and
-  check while you type, given this line on top: `# yaml-language-server: $schema=experiment.json`.
+- Relative paths start at the current directory; `~` is the home folder.
+- A wrong key, type, value or path is an error before any work starts. The message names the line and the nearest valid name.
+- `quartet schema --output experiment.json` writes a JSON Schema. Editors that support it complete and check settings while you type,
+  given this first line: `# yaml-language-server: $schema=experiment.json`.
 """
 _SPACE = """\
 An entry of `tune.space` is a setting's dotted name and how it varies:
@@ -59,11 +63,27 @@ An entry of `tune.space` is a setting's dotted name and how it varies:
 """
 
 
-def page() -> str:
-    """The whole reference as Markdown: what all tasks share, then each task's own."""
-    parts = [_OPENING, "## Shared by all tasks\n", *_shared()]
-    for task, cls in tasks().items():
-        parts += [f"## {task}\n", f"{_first(cls)}\n", *_own(cls)]
+def pages() -> dict[str, str]:
+    """Path below docs/ -> Markdown of every generated page."""
+    domains = dict.fromkeys(task.partition(".")[0] for task in tasks())
+    return {"settings/README.md": _shared_page(domains), **{f"settings/{domain}.md": _domain_page(domain) for domain in domains},
+            "experiments.md": experiments_page(domains)}
+
+
+def _shared_page(domains: Iterable[str]) -> str:
+    links = "\n".join(f"- [{domain}]({domain}.md): {listed([f'`{task}`' for task in tasks(domain)], 'and')}" for domain in domains)
+    return "\n".join([_OPENING.format(domains=links), *_shared()]).rstrip() + "\n"
+
+
+def _domain_page(domain: str) -> str:
+    """The settings that the tasks of a domain have beside the shared ones; a section that two tasks share is printed once."""
+    parts = [f"# Settings of {domain}\n", f"{_NOTICE}\n", "The settings that all domains share are on [another page](README.md).\n"]
+    printed: dict[str, str] = {}  # text of a section -> the first task that has it
+    for task, cls in tasks(domain).items():
+        parts += [f"## {task}\n", f"{_first(cls)}\n"]
+        for name, text in _own(cls):
+            first = printed.setdefault(f"{name}\n{text}", task)
+            parts += [f"### {name}\n", text if first == task else f"The same as for [{first}](#{first.replace('.', '')}).\n"]
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -88,18 +108,18 @@ def _shared() -> Iterator[str]:
     top = [each for each in settings(Experiment) if len(each.route) == 1 and not each.shape.sections]
     yield _table(top)
     for section in (each for each in settings(Experiment) if len(each.route) == 1 and each.shape.sections):
-        yield f"### {section.name}\n"
+        yield f"## {section.name}\n"
         yield f"{_first(section.shape.sections[0])}" + (" Null, the default, leaves it out.\n" if default(section.field) is None else "\n")
         yield _table(each for each in settings(Experiment) if each.route[0] == section.name and len(each.route) > 1)
         if section.name == "tune":
             yield _SPACE
-    yield "### data\n"
+    yield "## data\n"
     yield f"{_first(Data)}\n"
     yield _table(Setting(("data", *each.route), each.field, each.owner) for each in settings(Data))
 
 
-def _own(cls: type[Experiment]) -> Iterator[str]:
-    """What a task has beyond the shared settings, a table for each section and each model."""
+def _own(cls: type[Experiment]) -> Iterator[tuple[str, str]]:
+    """(section, Markdown) of what a task has beyond the shared settings, a table for each section and each model."""
     shared = {(each.name, repr(each.field)) for each in settings(Experiment)}
     shared |= {(f"data.{each.name}", repr(each.field)) for each in settings(Data)}
     order = list(cls.__annotations__)
@@ -111,24 +131,27 @@ def _own(cls: type[Experiment]) -> Iterator[str]:
             continue
         if (section.name, repr(section.field)) in shared and not section.shape.sections:
             continue
-        yield f"### {section.name}\n"
-        if variants := section.shape.variants():
-            yield f"`{section.name}.{section.shape.tag}` chooses one of {len(variants)}: {', '.join(f'`{tag}`' for tag in variants)}.\n"
-            for tag, variant in variants.items():
-                yield f"#### {section.name}: {tag}\n"
-                yield f"{_first(variant)}\n"
-                chosen = (((*section.route, str(section.shape.tag)), tag),)
-                yield _table(each for each in own if each.variants[:1] == chosen and each.route[-1] != section.shape.tag)
-        elif section.shape.sections:
-            beyond = f" Beside these, all of [{section.name}](#{section.name}) above." if len(own) < len(below) else ""
-            yield f"{_first(section.shape.sections[0])}{beyond}\n"
-            yield _table(own)
-        else:
-            yield _table([section])
+        yield section.name, "\n".join(_section(section, own, len(own) < len(below)))
+
+
+def _section(section: Setting, own: list[Setting], beside_shared: bool) -> Iterator[str]:
+    if variants := section.shape.variants():
+        yield f"`{section.name}.{section.shape.tag}` chooses one of {len(variants)}: {', '.join(f'`{tag}`' for tag in variants)}.\n"
+        for tag, variant in variants.items():
+            yield f"#### {section.name}: {tag}\n"
+            yield f"{_first(variant)}\n"
+            chosen = (((*section.route, str(section.shape.tag)), tag),)
+            yield _table(each for each in own if each.variants[:1] == chosen and each.route[-1] != section.shape.tag)
+    elif section.shape.sections:
+        beyond = f" These come on top of the shared [{section.name}](README.md#{section.name}) settings." if beside_shared else ""
+        yield f"{_first(section.shape.sections[0])}{beyond}\n"
+        yield _table(own)
+    else:
+        yield _table([section])
 
 
 def _table(rows: Iterable[Setting]) -> str:
-    lines = ["| setting | what it may be | default | meaning |", "|---|---|---|---|"]
+    lines = ["| setting | values | default | meaning |", "|---|---|---|---|"]
     for setting in rows:
         usual = default(setting.field)
         meaning = setting.meaning
@@ -194,23 +217,26 @@ def _tidy(node: Any) -> Any:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Writes or checks the page, writes the JSON Schema; gives the exit status."""
+    """Writes or checks the pages, writes the JSON Schema; returns the exit status."""
     parser = argparse.ArgumentParser(prog=COMMAND, description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("page", nargs="?", type=Path, help="the Markdown page to write or check")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where the page is not current")
+    parser.add_argument("docs", nargs="?", type=Path, help="the folder of the Markdown pages to write or check")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a page is not current")
     parser.add_argument("--json-schema", type=Path, metavar="FILE", help="write the JSON Schema of all tasks")
     given = parser.parse_args(arguments)
-    if given.page is None and given.json_schema is None:
-        parser.error("name the page, or --json-schema FILE")
+    if given.docs is None and given.json_schema is None:
+        parser.error("name the folder of the pages, or --json-schema FILE")
     if given.json_schema:
         write_whole(given.json_schema, json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n")
-    if given.page and given.check:
-        if not given.page.is_file() or given.page.read_text(encoding="utf-8") != page():
-            print(f"{given.page} is not current; run {COMMAND} {given.page}", file=sys.stderr)
-            return 1
-    elif given.page:
-        write_whole(given.page, page())
-    return 0
+    stale = False
+    for name, text in pages().items() if given.docs else ():
+        file = given.docs / name
+        if not given.check:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(file, text)
+        elif not file.is_file() or file.read_text(encoding="utf-8") != text:
+            print(f"{file} is not current; run {COMMAND} {given.docs}", file=sys.stderr)
+            stale = True
+    return int(stale)
 
 
 if __name__ == "__main__":

@@ -165,7 +165,7 @@ def test_no_tensorflow() -> None:
         "import vision.settings, vision.new\n"
         "try: load.load('vision/digits', ['train.optimizer.name=adamm', 'data.path=nowhere'])\n"
         "except Exception as error: print(error)\n"
-        "load.resolved_yaml(load.load('vision/digits').experiment); reference.page(); reference.json_schema()\n"
+        "load.resolved_yaml(load.load('vision/digits').experiment); reference.pages(); reference.json_schema()\n"
         "print(sorted({name.partition('.')[0] for name in sys.modules} & {'tensorflow', 'keras', 'jax', 'sklearn', 'matplotlib'}))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -10,7 +10,7 @@ from pipelines.config.document import parse
 from pipelines.config.load import from_dict, load
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # What a part of an experiment is laid over, where its page is of one domain; the others show images.
 BASES = {"speech": "speech/quickstart", "text": "nlp/quickstart", "recommendation": "recsys/quickstart"}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -23,7 +23,7 @@ def blocks() -> list[tuple[str, str]]:
         text = page.read_text(encoding="utf-8")
         for block in BLOCK.finditer(text):
             if block[1] == "yaml" or (not block[1] and _sections(block[2])):
-                found.append((f"{page.name}:{text[:block.start()].count(chr(10)) + 1}", block[2]))
+                found.append((f"{page.relative_to(ROOT)}:{text[:block.start()].count(chr(10)) + 1}", block[2]))
     return found
 
 
@@ -36,13 +36,14 @@ def _sections(text: str) -> bool:
 
 
 def test_there_are_some():
-    assert {"experiment.md", "tuning.md", "images.md", "text.md"} <= {place.partition(":")[0] for place, _ in blocks()}
+    pages = {place.partition(":")[0] for place, _ in blocks()}
+    assert {"docs/settings/README.md", "docs/tuning.md", "docs/images.md", "docs/text.md"} <= pages
 
 
 @pytest.mark.parametrize(("place", "text"), blocks(), ids=[place for place, _ in blocks()])
 def test_what_a_page_shows_is_taken(place, text):
     shown = parse(text, place).values
     if "task" not in shown:
-        base = load(BASES.get(place.partition(".")[0], "vision/digits")).document.values
+        base = load(BASES.get(Path(place.partition(":")[0]).stem, "vision/digits")).document.values
         shown = {**base, "tune": None, **shown}
     from_dict(shown, check_paths=False)
