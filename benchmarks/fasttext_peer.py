@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from nlp.normalise import words
+from nlp.tokens.normalise import words
 
 LABELS = {"imdb_reviews": "label", "clinc_oos": "intent"}
 

@@ -22,16 +22,16 @@ import tensorflow as tf
 
 from benchmarks.product import machine
 from pipelines.data.source import ArraySource
-from pipelines.monitoring.meter import Meter
 from pipelines.monitoring.metrics_log import MetricsLog
 from pipelines.monitoring.progress import Progress
 from pipelines.monitoring.tensorboard import Writer
-from pipelines.task import Splits
+from pipelines.task.contract import Splits
 from pipelines.training import hooks
 from pipelines.training.loop import Loop
+from pipelines.training.meter import Meter
 from pipelines.training.session import assemble
-from vision.classification import Classification
 from vision.settings import ImageClassification
+from vision.tasks.classification import Classification
 
 EXAMPLES, SIDE, CLASSES = 16384, 32, 10
 

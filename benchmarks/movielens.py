@@ -20,11 +20,11 @@ from scipy import sparse
 from benchmarks.product import machine, train
 from pipelines.config.load import load
 from pipelines.reports.intervals import mean
-from recsys.baselines import USERS, top
-from recsys.data import load as read
-from recsys.metrics import hits, per_user
-from recsys.protocol import TEST
-from recsys.users import user_sources
+from recsys.data.protocol import TEST
+from recsys.data.splits import load as read
+from recsys.metrics.baselines import USERS, top
+from recsys.metrics.per_user import hits, per_user
+from recsys.metrics.users import user_sources
 
 K = 10
 

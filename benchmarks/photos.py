@@ -22,7 +22,7 @@ from benchmarks.product import machine, peer
 from pipelines.config.load import from_dict
 from pipelines.data.input import PipelineFeed
 from pipelines.data.order import Plan
-from vision.classification import Classification
+from vision.tasks.classification import Classification
 
 COUNT, BATCH, SIZE, AREA = 256, 64, 224, (0.08, 1.0)
 

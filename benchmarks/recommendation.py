@@ -220,7 +220,7 @@ def reading(folder: Path) -> None:
     import pyarrow.csv
 
     from pipelines.config.load import from_dict
-    from recsys.data import load
+    from recsys.data.splits import load
 
     who, what = events()
     rng = np.random.default_rng(1)
@@ -230,7 +230,7 @@ def reading(folder: Path) -> None:
     path = folder / "events.csv"
     pyarrow.csv.write_csv(table, path)
     code = (
-        "import sys, time, resource; from pipelines.config.load import from_dict; from recsys.reading import read_log; import json; "
+        "import sys, time, resource; from pipelines.config.load import from_dict; from recsys.data.sources import read_log; import json; "
         "began = time.perf_counter(); log = read_log(from_dict(json.loads(sys.argv[1]), [], check_paths=False).data); "
         "print(json.dumps([time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, len(log)]))"
     )

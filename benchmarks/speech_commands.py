@@ -24,9 +24,9 @@ def ours(dtype: str, seconds: float) -> float:
 
     from pipelines.config.load import load
     from pipelines.data.source import ArraySource
-    from pipelines.task import Splits
+    from pipelines.task.contract import Splits
     from pipelines.training.session import assemble
-    from speech.commands import CommandTask
+    from speech.tasks.commands import CommandTask
 
     rng = np.random.default_rng(0)
     features, labels = rng.normal(size=[EXAMPLES, FRAMES, WIDTH]).astype(np.float32), rng.integers(0, 10, EXAMPLES)

@@ -13,7 +13,7 @@ import librosa
 import numpy as np
 import tensorflow as tf
 
-from speech.features import FrontEnd
+from speech.data.features import FrontEnd
 from speech.settings import Frontend
 
 RATE, SECONDS, ROUNDS = 16_000, 2, 7

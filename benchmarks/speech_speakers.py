@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.config.load import load
-from pipelines.runs import RunFolder
-from pipelines.training.run import Call, train
+from pipelines.runs.folder import RunFolder
+from pipelines.runs.run import Call, train
 from speech.tasks import TASKS
 
 SPEAKERS = ("george", "jackson", "nicolas", "theo", "yweweler")

@@ -39,11 +39,11 @@ def fasttext(name: str, config: str, epochs: tuple[int, ...]) -> None:
 
 def session(*overrides: str, rows: int | None = None):
     """A training assembled in this process, without its loop; `rows` gives the embedding more rows than its tokens have."""
-    from pipelines.startup import start_tensorflow
+    from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
     from pipelines.config.load import load
-    from pipelines.training.launch import task_class
+    from pipelines.runs.launch import task_class
     from pipelines.training.session import assemble
 
     experiment = load("nlp/imdb_bag", ["data.test=null", *overrides]).experiment
@@ -130,7 +130,7 @@ def predict(run: str) -> None:
             writer.writerow(["text", "sentiment"])
             writer.writerows((text.decode(), label) for text, label in zip(data["text"].numpy().tolist(), data["label"].numpy().tolist()))
         began = time.perf_counter()
-        done = subprocess.run([sys.executable, "-m", "pipelines.cli", "predict", run, str(source), "-o", str(target)],
+        done = subprocess.run([sys.executable, "-m", "pipelines.commands.main", "predict", run, str(source), "-o", str(target)],
                               capture_output=True, text=True, check=True)
         whole = time.perf_counter() - began
         with target.open(newline="", encoding="utf-8") as file:

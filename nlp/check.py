@@ -6,15 +6,15 @@ import numpy as np
 import tensorflow as tf
 
 from nlp import tokens
-from nlp.data import NO_VALIDATION, class_numbers, of_known_classes
-from nlp.examine import Examined, examine
+from nlp.data.scan import Examined, examine
+from nlp.data.sources import OUTSIDE, Loaded, open_data
+from nlp.data.splits import NO_VALIDATION, class_numbers, of_known_classes
 from nlp.settings import Pretrained, TextClassification
-from nlp.sources import OUTSIDE, Loaded, open_data
-from pipelines.config.wording import listed
+from pipelines.base.errors import DataError
+from pipelines.config.messages import listed
 from pipelines.data.check import Check, Finding, Read, check
 from pipelines.data.divide import divide
 from pipelines.data.source import Source, origin
-from pipelines.errors import DataError
 
 IDENTICAL = "the same text"
 MARKUP = 0.02  # share of texts with tags from which tokens.html is worth a word
@@ -102,7 +102,7 @@ def _empty(parts: dict[str, Source], found: dict[str, Examined]) -> list[Finding
 def near_copies(parts: dict[str, Source], found: dict[str, Examined], labels: dict[str, list[tuple[int, ...]]], classes: list[str],
                 ) -> list[Finding]:
     """Pairs of texts that share most of their word pairs but are not identical, across splits and with different labels."""
-    from nlp.near import near_pairs
+    from nlp.data.near_duplicates import near_pairs
 
     names = list(parts)
     where = np.concatenate([np.full(len(parts[name]), place) for place, name in enumerate(names)])

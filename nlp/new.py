@@ -5,12 +5,12 @@ The choices are starting points that train in reasonable time on two cores; each
 
 from pathlib import Path
 
-from nlp.look import ROLES as ROLES
-from nlp.look import Seen, look
-from nlp.ngrams import ngram_counts
-from pipelines.config.new import Asked, Draft, Entry, section
+from nlp.data.inspection import ROLES as ROLES
+from nlp.data.inspection import Seen, look
+from nlp.data.ngrams import ngram_counts
+from pipelines.base.errors import DataError
+from pipelines.config.draft import Asked, Draft, Entry, section
 from pipelines.data.frame import COMMENTS
-from pipelines.errors import DataError
 
 TASKS = ("classification",)
 _UNEVEN = 5.0  # largest class over smallest from which a comment says how to weigh classes

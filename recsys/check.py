@@ -7,10 +7,11 @@ import numpy as np
 
 from pipelines.config.schema import Experiment
 from pipelines.data.check import Check, Finding
-from recsys.data import load, repetitions_of
-from recsys.features import unused
-from recsys.protocol import NAMES, TEST, TRAIN, VALIDATION, in_time, repeating, when
-from recsys.reading import Log, read_log
+from recsys.data.features import unused
+from recsys.data.log import Log
+from recsys.data.protocol import NAMES, TEST, TRAIN, VALIDATION, in_time, repeating, when
+from recsys.data.sources import read_log
+from recsys.data.splits import load, repetitions_of
 from recsys.settings import InteractionData
 
 FEW = 5  # events below which users and items say little

@@ -6,12 +6,12 @@ user where there are none (retrieval).
 
 from pathlib import Path
 
-from pipelines.config.new import Asked, Draft, Entry, section
+from pipelines.base.errors import DataError
+from pipelines.config.draft import Asked, Draft, Entry, section
 from pipelines.data.frame import COMMENTS
 from pipelines.data.tables import is_table
-from pipelines.errors import DataError
-from recsys.look import ROLES as ROLES
-from recsys.look import Seen, look
+from recsys.data.inspection import ROLES as ROLES
+from recsys.data.inspection import Seen, look
 
 TASKS = ("sequential", "retrieval", "ranking", "lists")
 

@@ -1,6 +1,6 @@
 """`python -m recsys.train [CONFIG] [key=value ...]`: trains a recommendation experiment; without CONFIG, made interactions."""
 
-from pipelines.cli import train_main
+from pipelines.commands.main import train_main
 
 if __name__ == "__main__":
     train_main("recsys")

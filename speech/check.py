@@ -12,19 +12,19 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.base.errors import DataError
 from pipelines.config.dump import inline
 from pipelines.data.check import Check, Finding, Read, check, shared_groups
 from pipelines.data.divide import divide
 from pipelines.data.source import Source
-from pipelines.errors import DataError
-from speech.connected import open_connected
-from speech.data import class_labels, strangers
-from speech.enough import too_little
+from speech.data.connected_digits import open_connected
+from speech.data.enough import too_little
+from speech.data.recordings import Recordings
+from speech.data.sources import open_data
+from speech.data.splits import class_labels, strangers
+from speech.data.tokens import learn, normalized, steps_needed
 from speech.models import steps_of
-from speech.opening import open_data
 from speech.settings import Commands, SpeechData, Transcription
-from speech.sources import Recordings
-from speech.text import learn, normalized, steps_needed
 
 SILENT = 10 ** (-60 / 20)  # peak, as a share of full scale, under which nothing can be heard
 CLIPPED = 0.001  # share of samples at full scale from which a recording counts as clipped

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from pipelines.errors import ConfigError, DataError
+from pipelines.base.errors import ConfigError, DataError
 
 SILENCE_CLASSES = ("_silence_", "_unknown_")  # never detected
 
@@ -125,7 +125,7 @@ def standard_input(rate: int) -> Iterator[np.ndarray]:
 
 def recording(file: Path, data: Any) -> Iterator[np.ndarray]:
     """A file in stretches of at most data.max_seconds, float32 [samples] at the model's rate. Raises DataError."""
-    from speech import audio
+    from speech.data import audio
 
     at, end = 0.0, None
     try:
@@ -148,10 +148,10 @@ def main(
     smooth: Annotated[int, typer.Option(min=1, help="Windows over whose mean that is.")] = 3,
 ) -> None:
     """Find spoken commands in a long recording or a live stream; a JSON line for each."""
-    from pipelines.startup import start_tensorflow
+    from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
-    from pipelines.runs import RunFolder
+    from pipelines.runs.folder import RunFolder
     from pipelines.serving.load import load_run
 
     loaded: Any = load_run(RunFolder(run), where=1)
@@ -168,6 +168,6 @@ def main(
 
 
 if __name__ == "__main__":
-    from pipelines.shell import reported
+    from pipelines.commands.shell import reported
 
     typer.run(reported(main))

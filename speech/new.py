@@ -10,18 +10,18 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from pipelines.config.new import Asked, Draft, Entry, section
-from pipelines.config.wording import listed
+from pipelines.base.errors import DataError
+from pipelines.config.draft import Asked, Draft, Entry, section
+from pipelines.config.messages import listed
 from pipelines.data.columns import by_name, role_in, role_of
 from pipelines.data.dialect import ending
 from pipelines.data.frame import COMMENTS, Frame, in_both, label_column, label_values, open_frame, split_column
 from pipelines.data.names import groups_in_names, suspected_folders, suspected_groups, suspected_labels
 from pipelines.data.tables import SUFFIXES, file_paths, is_table
 from pipelines.data.walk import PassedOver, files_of, folders_in, pattern_of_files, spread
-from pipelines.errors import DataError
-from speech import audio
-from speech.enough import too_little
-from speech.lj import is_lj
+from speech.data import audio
+from speech.data.enough import too_little
+from speech.data.ljspeech import is_lj
 from speech.settings import MAX_SECONDS
 
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # named in messages

@@ -1,6 +1,6 @@
 """`python -m speech.tune CONFIG [key=value ...]`: searches the space in a speech experiment's tune section."""
 
-from pipelines.cli import tune_main
+from pipelines.commands.main import tune_main
 
 if __name__ == "__main__":
     tune_main("speech")

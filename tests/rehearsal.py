@@ -20,10 +20,10 @@ COMMON = ("train.xla=on", "train.devices=cpu", "train.precision=float32", "train
 def rehearse(text: str, overrides: list[str]) -> dict:
     """One experiment's first step."""
     from pipelines.config.load import from_text, load
-    from pipelines.runs import RunFolder
+    from pipelines.runs.folder import RunFolder
+    from pipelines.runs.launch import task_class
     from pipelines.serving.export import Served
     from pipelines.serving.load import LoadedRun
-    from pipelines.training.launch import task_class
     from pipelines.training.session import assemble
 
     overrides = [*COMMON, *overrides]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.config.domains import tasks
+from pipelines.config.registry import tasks
 from tests import alone
 
 
@@ -41,7 +41,7 @@ def digit_files(folder: Path, splits: Any) -> list[str]:
 def sound_files(folder: Path, splits: Any) -> list[str]:
     import soundfile
 
-    from speech.sources import waveform
+    from speech.data.recordings import waveform
 
     for number in range(5):
         soundfile.write(folder / f"{number}.wav", waveform(splits.test, number), 8000)
@@ -83,9 +83,9 @@ def test_every_task_has_a_case():
 def trained(request, tmp_path_factory):
     """(case, loaded run, its report, its splits), trained in this process."""
     from pipelines.config.load import from_text, load
-    from pipelines.runs import RunFolder
+    from pipelines.runs.folder import RunFolder
+    from pipelines.runs.run import Call, train
     from pipelines.serving.load import load_run, task_class
-    from pipelines.training.run import Call, train
 
     case = CASES[request.param]
     overrides = [*COMMON, *case.overrides]

@@ -12,7 +12,7 @@ from typing import get_args
 import pytest
 import yaml
 
-from pipelines.config.domains import tasks
+from pipelines.config.registry import tasks
 from tests.finished_run import ROOT, environment
 from tests.nlp.test_pretrained import PRESET
 from tests.test_contract import MADE
@@ -61,7 +61,7 @@ def shipped() -> set[str]:
 
 def registered() -> set[str]:
     """task/model of every model that an experiment may name."""
-    from pipelines.config.domains import experiment_class
+    from pipelines.config.registry import experiment_class
 
     found = set()
     for task in tasks():

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from pipelines import gpus
+from pipelines.machine import gpus
 
 CARDS = [("0", "GPU-aaaa-1"), ("1", "GPU-abbb-2"), ("2", "GPU-cccc-3")]
 

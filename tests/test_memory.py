@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines import memory
 from pipelines.config.schema import Data
 from pipelines.data.cache import cached
 from pipelines.data.source import ArraySource
+from pipelines.machine import memory
 
 
 @pytest.fixture(autouse=True)

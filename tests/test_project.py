@@ -16,8 +16,8 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from pipelines.cli import app
-from pipelines.config.domains import DOMAINS
+from pipelines.commands.main import app
+from pipelines.config.registry import DOMAINS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -126,7 +126,7 @@ def test_imports_run_from_the_domains_to_pipelines_only(package: str) -> None:
 
 def test_the_command_line_starts_without_tensorflow() -> None:
     heavy = "{'tensorflow', 'keras', 'tensorflow_datasets', 'sklearn', 'scipy', 'matplotlib', 'pyarrow'}"
-    done = subprocess.run([sys.executable, "-c", f"import sys, pipelines.cli; print(sorted({heavy} & set(sys.modules)))"],
+    done = subprocess.run([sys.executable, "-c", f"import sys, pipelines.commands.runs.main; print(sorted({heavy} & set(sys.modules)))"],
                           cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import files, staging
-from pipelines.files import WriteError, append_whole, open_to_append, whole_folder, write_whole
-from pipelines.inside import opened
-from pipelines.runs import RunFolder
+from pipelines.base import files, staging
+from pipelines.base.files import WriteError, append_whole, open_to_append, whole_folder, write_whole
+from pipelines.base.inside import opened
+from pipelines.runs.folder import RunFolder
 
 ROOT = Path(__file__).parent.parent
 

@@ -4,16 +4,16 @@ from collections.abc import Callable
 
 import numpy as np
 
+from pipelines.base.errors import DataError
 from pipelines.config.dump import inline
 from pipelines.data.check import Check, Read, check, shared_groups
 from pipelines.data.divide import divide
 from pipelines.data.files import FileSource
 from pipelines.data.source import Source, origin
-from pipelines.errors import DataError
-from vision.data import not_empty, without
-from vision.examine import Examined, examine
+from vision.data.scan import Examined, examine
+from vision.data.sources import open_data
+from vision.data.splits import not_empty, without
 from vision.settings import ImageClassification
-from vision.sources import open_data
 
 IDENTICAL = "the same pixels"
 

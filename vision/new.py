@@ -7,11 +7,11 @@ import math
 from pathlib import Path
 from statistics import median
 
-from pipelines.config.new import Asked, Draft, Entry, section
+from pipelines.base.errors import DataError
+from pipelines.config.draft import Asked, Draft, Entry, section
 from pipelines.data.frame import COMMENTS
-from pipelines.errors import DataError
-from vision.look import ROLES as ROLES
-from vision.look import Seen, look
+from vision.data.inspection import ROLES as ROLES
+from vision.data.inspection import Seen, look
 
 TASKS = ("classification",)
 _EDGES = (32, 48, 64, 96)  # px; sizes in use

@@ -1,6 +1,6 @@
 """`python -m vision.tune CONFIG [key=value ...]`: searches the space in an image experiment's tune section."""
 
-from pipelines.cli import tune_main
+from pipelines.commands.main import tune_main
 
 if __name__ == "__main__":
     tune_main("vision")

@@ -52,8 +52,8 @@ def _als(judged: Judged, kind: str, k: int) -> Iterator[Baseline]:
         return
     from scipy import sparse
 
-    from recsys.baselines import USERS, top
-    from recsys.metrics import hits, per_user
+    from recsys.metrics.baselines import USERS, top
+    from recsys.metrics.per_user import hits, per_user
 
     began = time.perf_counter()
     source = judged.unknown
@@ -80,8 +80,8 @@ def _svd(judged: Judged) -> Iterator[Baseline]:
         from surprise import SVD, Dataset, Reader
     except ImportError:
         return
-    from recsys.data import load
-    from recsys.protocol import TEST, TRAIN, VALIDATION
+    from recsys.data.protocol import TEST, TRAIN, VALIDATION
+    from recsys.data.splits import load
 
     catalogue, _ = load(judged.task.experiment.data, pairs_once=True)
     log: Any = catalogue.log

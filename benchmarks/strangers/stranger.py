@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pipelines.reports.words import lower_is_better
+from pipelines.base.formatting import lower_is_better
 
 FILES = Path(os.environ.get("QUARTET_FILES", "~/quartet-files")).expanduser()  # data sets as their owners publish them
 HELD_OUT = 0.25  # share of train for validation while defaults are chosen, where the data bring no validation split
@@ -55,8 +55,8 @@ class Judged:
         """The task with the run's own splits read; imports TensorFlow."""
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         from pipelines.config.load import load
-        from pipelines.startup import start_tensorflow
-        from pipelines.training.launch import task_class
+        from pipelines.machine.startup import start_tensorflow
+        from pipelines.runs.launch import task_class
 
         start_tensorflow()
         experiment = load(str(self.yaml), self.settings).experiment
@@ -64,7 +64,7 @@ class Judged:
 
     @cached_property
     def splits(self) -> Any:
-        """pipelines.task.Splits of the run."""
+        """pipelines.task.contract.Splits of the run."""
         made = self.task.splits()
         self.task.facts = made.facts
         return made
@@ -204,7 +204,7 @@ def _own_validation(yaml: Path) -> bool:
 
 
 def _quartet(*arguments: str) -> str:
-    done = subprocess.run([sys.executable, "-m", "pipelines.cli", *arguments], capture_output=True, text=True, check=True,
+    done = subprocess.run([sys.executable, "-m", "pipelines.commands.main", *arguments], capture_output=True, text=True, check=True,
                           env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"})
     return done.stdout
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from nlp.models.parts import PAD, MaxPool, MeanPool, assembled, embedding, encoder_inputs, logits
 from nlp.settings import Bag
-from pipelines.errors import ConfigError
+from pipelines.base.errors import ConfigError
 
 FIRST_WEIGHT = 0.02  # of every token, before training: the sum over a text's tokens then stays moderate
 LARGEST = 1 << 27  # numbers in the table of ratios

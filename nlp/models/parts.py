@@ -3,8 +3,8 @@
 import keras
 import tensorflow as tf
 
-from nlp.tokens import PAD, UNKNOWN
-from pipelines.training.tables import Table
+from nlp.tokens.base import PAD, UNKNOWN
+from pipelines.training.embedding_tables import Table
 
 LOW = -1e4  # below any activation, and finite in half precision
 

@@ -15,9 +15,9 @@ import tensorflow as tf
 
 from nlp.models.parts import PAD, Mask, MeanPool, logits
 from nlp.settings import Pretrained
-from nlp.tokens import Cut, Tokenizer
-from pipelines.errors import ConfigError
-from pipelines.regular import check_regular
+from nlp.tokens.base import Cut, Tokenizer
+from pipelines.base.errors import ConfigError
+from pipelines.base.regular import check_regular
 
 
 def hub() -> Any:

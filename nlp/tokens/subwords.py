@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 
 import tensorflow as tf
 
-from nlp.normalise import words as split_words
 from nlp.settings import Subwords
-from nlp.tokens import FIRST, UNKNOWN, Cut, Tokenizer
+from nlp.tokens.base import FIRST, UNKNOWN, Cut, Tokenizer
 from nlp.tokens.lookup import finder
-from pipelines.errors import DataError
+from nlp.tokens.normalise import words as split_words
+from pipelines.base.errors import DataError
 
 BEGIN = "\u2581"
 LONGEST = 16  # characters of a piece

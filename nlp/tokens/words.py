@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 
-from nlp.normalise import words as split_words
 from nlp.settings import Words
-from nlp.tokens import FIRST, UNKNOWN, Cut, Tokenizer
+from nlp.tokens.base import FIRST, UNKNOWN, Cut, Tokenizer
 from nlp.tokens.lookup import finder
+from nlp.tokens.normalise import words as split_words
 
 
 def learn(settings: Words, batches: Iterable[tf.Tensor]) -> list[str]:

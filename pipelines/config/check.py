@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from pipelines.base.regular import other_kind
 from pipelines.config.keras_names import keras_names
+from pipelines.config.messages import describe, did_you_mean, listed, nearest, pitfall, show, spell
 from pipelines.config.problems import Route, dotted
 from pipelines.config.schema import Section
 from pipelines.config.suggest import suggest
 from pipelines.config.tree import Kind, Setting, Shape, annotation_of, default, find, shape
-from pipelines.config.wording import describe, did_you_mean, listed, nearest, pitfall, show, spell
-from pipelines.regular import other_kind
 
 Found = tuple[Route, str]
 LARGEST = 2**63  # of whole numbers; no tensor has a size or an index beyond

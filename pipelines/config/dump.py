@@ -4,8 +4,8 @@ from typing import Any
 
 import yaml
 
-from pipelines.config.document import scalar
 from pipelines.config.schema import Experiment
+from pipelines.config.yaml_text import scalar
 
 
 def resolved_yaml(experiment: Experiment) -> str:

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
 
-from pipelines.config.document import header
 from pipelines.config.load import shipped
+from pipelines.config.yaml_text import header
 
 _OPENING = """\
 # Shipped experiments

@@ -12,18 +12,19 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pipelines.config import space
+from pipelines.base.errors import ConfigError
+from pipelines.base.regular import other_kind
 from pipelines.config.check import Check, validation_problems
-from pipelines.config.document import Document, parse, read
-from pipelines.config.domains import DOMAINS, quick_start, tasks
 from pipelines.config.dump import resolved_yaml
+from pipelines.config.messages import did_you_mean, listed, nearest, show
 from pipelines.config.overrides import Override, apply_overrides, parse_overrides
 from pipelines.config.problems import ExperimentError, Place, Problem
+from pipelines.config.registry import DOMAINS, quick_start, tasks
 from pipelines.config.schema import Experiment
+from pipelines.config.space import laid_over
+from pipelines.config.space_check import problems as space_problems
 from pipelines.config.tree import settings, split
-from pipelines.config.wording import did_you_mean, listed, nearest, show
-from pipelines.errors import ConfigError
-from pipelines.regular import other_kind
+from pipelines.config.yaml_text import Document, parse, read
 
 __all__ = ["Loaded", "from_dict", "from_text", "load", "resolved_yaml", "shipped"]
 
@@ -86,6 +87,14 @@ def from_dict(values: Mapping[str, Any], overrides: Sequence[str] = (), *, check
     return _build(document, overrides, None, check_paths)
 
 
+def apply(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
+    """The experiment of one trial: dotted settings set to `values`, without its tune section.
+
+    A model other than the experiment's own starts from its defaults. Raises ConfigError where the values do not go together.
+    """
+    return from_dict(laid_over(type(experiment), experiment.model_dump(mode="python"), values), check_paths=False)
+
+
 def shipped() -> dict[str, Path]:
     """Name -> file of every shipped experiment, in a checkout or an installed wheel."""
     folder = _configs()
@@ -98,9 +107,9 @@ def _build(document: Document, overrides: Sequence[str], domain: str | None, che
     cls = _class(document, parsed, domain)
     problems = apply_overrides(document, parsed, cls)
     check = Check(cls, document.values, lambda route: document.place(route).override is not None).run()
-    # What an entry of the search space may be is known to space.py better than to its type.
+    # What an entry of the search space may be is known to space_check.py better than to its type.
     wrong = [found for found in check.problems if found[0][:2] != ("tune", "space") or len(found[0]) < 3]
-    wrong += (check.missing if check_paths else []) + space.problems(cls, document.values)
+    wrong += (check.missing if check_paths else []) + space_problems(cls, document.values)
     experiment = None
     if not check.problems:
         _expand_paths(cls, document.values)

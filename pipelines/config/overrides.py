@@ -7,12 +7,12 @@ so that its default holds. Sections that are missing or empty are made.
 from collections.abc import Sequence
 from typing import Any
 
-from pipelines.config.document import Document, compose, plain, scalar
+from pipelines.base.errors import ConfigError
+from pipelines.config.messages import show, spell
 from pipelines.config.problems import ExperimentError, Place, Problem, Route, dotted
 from pipelines.config.schema import Section
 from pipelines.config.tree import shapes_at, split
-from pipelines.config.wording import show, spell
-from pipelines.errors import ConfigError
+from pipelines.config.yaml_text import Document, compose, plain, scalar
 
 Override = tuple[str, Any, Place]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pipelines.errors import ConfigError
+from pipelines.base.errors import ConfigError
 
 Route = tuple[str | int, ...]  # the way to a value: ("model", "widths", 0)
 

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines.config.domains import experiment_class, tasks
+from pipelines.base.files import write_whole
 from pipelines.config.experiments_page import experiments_page
+from pipelines.config.messages import describe, listed, show
+from pipelines.config.registry import experiment_class, tasks
 from pipelines.config.schema import Data, Experiment, Section
 from pipelines.config.space import KINDS
 from pipelines.config.tree import Setting, default, settings
-from pipelines.config.wording import describe, listed, show
-from pipelines.files import write_whole
 
 COMMAND = "python -m pipelines.config.reference"
 _NOTICE = f"Generated from the schema by `{COMMAND} docs`; change the schema, not this page."

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from pipelines.config.messages import likeness, nearest
 from pipelines.config.problems import Route, dotted
 from pipelines.config.schema import Section
 from pipelines.config.tree import Setting, default, settings
-from pipelines.config.wording import likeness, nearest
 
 # Names that other tools use, too far from ours in spelling.
 SYNONYMS = {"lr": "train.learning_rate.peak", "bs": "train.batch_size", "wd": "train.optimizer.weight_decay", "gpus": "train.devices",

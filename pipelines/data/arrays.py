@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from pipelines.config.wording import did_you_mean, listed
+from pipelines.base.errors import DataError
+from pipelines.base.regular import check_regular
+from pipelines.config.messages import did_you_mean, listed
 from pipelines.data.divide import ALIASES
-from pipelines.errors import DataError
-from pipelines.regular import check_regular
 
 POOL = "all"  # the one split of a file that has none
 
@@ -75,7 +75,7 @@ def _names(there: list[str], roles: dict[str, str], short: dict[str, str], split
 
 
 def _load(file: np.lib.npyio.NpzFile, path: Path, names: dict[str, str]) -> Arrays:
-    from pipelines import memory
+    from pipelines.machine import memory
 
     values, room = {}, memory.free()
     for role, name in names.items():

@@ -17,15 +17,15 @@ from typing import Any, BinaryIO
 import numpy as np
 import tensorflow as tf
 
-from pipelines import memory
+from pipelines.base.errors import DataError
+from pipelines.base.files import whole_folder
+from pipelines.base.inside import opened
+from pipelines.base.staging import sweep
 from pipelines.config.schema import Data
 from pipelines.data.lengths import FlatSource, Lengths, free
 from pipelines.data.reasons import reason
 from pipelines.data.source import ArraySource, Source, Tensors
-from pipelines.errors import DataError
-from pipelines.files import whole_folder
-from pipelines.inside import opened
-from pipelines.staging import sweep
+from pipelines.machine import memory
 
 Decode = Callable[[Tensors, Any], Tensors]  # (one raw example, key or None) -> one example of fixed shape
 

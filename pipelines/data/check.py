@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipelines.config.wording import listed
+from pipelines.base.terminal import printable
+from pipelines.config.messages import listed
 from pipelines.data.names import groups_in_names, suspected_groups
 from pipelines.data.source import Source
-from pipelines.terminal import printable
 
 IMBALANCE = 10  # largest class : smallest class of train that is worth a warning
 FEW = 10  # examples of a class in train below which it is worth a warning
@@ -88,7 +88,7 @@ class Check:
         return any(finding.level == "error" for finding in self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        """Values for `pipelines.files.write_json`; of each finding at most 1,000 details."""
+        """Values for `pipelines.base.files.write_json`; of each finding at most 1,000 details."""
         findings = [{"level": finding.level, "text": finding.text, "details": list(finding.details[:KEPT]),
                      "more": max(0, len(finding.details) - KEPT)} for finding in self.findings]
         return {"data": self.place, "failed": self.failed, "splits": self.splits, "findings": findings}

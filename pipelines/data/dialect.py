@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines import memory
+from pipelines.base.errors import DataError
+from pipelines.base.regular import check_regular
 from pipelines.data.columns import NAMES, fit, number_of
-from pipelines.errors import DataError
-from pipelines.regular import check_regular
+from pipelines.machine import memory
 
 CANDIDATES = (",", "\t", ";", "|")
 TEXT = (".csv", ".tsv", ".tab", ".psv", ".txt", ".dat", ".data")

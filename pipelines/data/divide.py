@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.base.errors import DataError
+from pipelines.config.messages import did_you_mean, listed
 from pipelines.config.schema import Data
-from pipelines.config.wording import did_you_mean, listed
 from pipelines.data.source import Source
 from pipelines.data.split import choose, hold_out, hold_out_pieces
-from pipelines.errors import DataError
 
 ALIASES = {"train": ("train", "training"), "validation": ("validation", "val", "valid", "dev"), "test": ("test", "testing")}
 POOL_TEST = 0.2  # held out where data.test is `test` and the data have no such split

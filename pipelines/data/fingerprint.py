@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines.stored import open_regular
+from pipelines.base.stored import open_regular
 
 VERSION = 2  # of how all fingerprints are made; those of different versions cannot be compared
 WHOLE = 64 << 20  # bytes

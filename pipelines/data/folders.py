@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
+from pipelines.base.errors import DataError
+from pipelines.base.regular import other_kind
 from pipelines.data.divide import ALIASES
 from pipelines.data.files import FileSource
 from pipelines.data.names import groups_in_names
 from pipelines.data.walk import PassedOver, entries, files_below, folders_in, hidden
-from pipelines.errors import DataError
-from pipelines.regular import other_kind
 
 POOL = "all"  # the one split of a folder that has none
 SNIFF = 32  # bytes by which a file of unknown name is recognised

@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines.config.new import Asked
-from pipelines.config.wording import listed
+from pipelines.base.errors import DataError
+from pipelines.config.draft import Asked
+from pipelines.config.messages import listed
 from pipelines.data import columns
 from pipelines.data.columns import Facts, by_name, fit, number_of, split_values
 from pipelines.data.dialect import TEXT, ending, find_dialect
 from pipelines.data.tables import LeftOut, one_hot, read_table, row
-from pipelines.errors import DataError
 
 COMMENTS = {  # to the settings that `new` writes
     "on_bad_example": "some rows cannot be used: `quartet check` lists them", "encoding": "guessed: see that accents come out right",

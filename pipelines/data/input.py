@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pipelines import gpus, memory
+from pipelines.base.errors import DataError
 from pipelines.config.schema import Data
 from pipelines.data import order
 from pipelines.data.cache import Decode, bad_example, cached, decoded_spec, readable, unreadable
 from pipelines.data.lengths import FlatSource, Lengths, fit, stacked
 from pipelines.data.source import ArraySource, Source, Tensors
 from pipelines.data.stream import StreamSource
-from pipelines.errors import DataError
+from pipelines.machine import gpus, memory
 
 DEVICE_SHARE = 0.25  # of a GPU's free memory that data may take
 

@@ -6,17 +6,25 @@ leaves that dimension free.
 
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
 
 from pipelines.data.source import ArraySource, Source, Tensors
 
-if TYPE_CHECKING:
-    from pipelines.task import Task
-
 Specs = dict[str, tf.TensorSpec]
+
+
+class Varying(Protocol):
+    """A task whose examples may differ in length: see `Task.length`."""
+
+    @property
+    def length(self) -> str | None: ...
+    @property
+    def length_unit(self) -> int: ...
+    @property
+    def length_most(self) -> int | None: ...
 
 
 @dataclass(frozen=True)
@@ -36,7 +44,7 @@ class Lengths:
     most: int | None = None
 
     @classmethod
-    def of(cls, task: "Task", *, few: bool = False) -> "Lengths | None":
+    def of(cls, task: Varying, *, few: bool = False) -> "Lengths | None":
         """The task's rule; None where its examples are of one shape."""
         return cls(task.length, task.length_unit, few, task.length_most) if task.length else None
 

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
-from pipelines.errors import DataError
+from pipelines.base.errors import DataError
 
 MARKS = r"[^\W_]+"  # a field: letters and digits
 BETWEEN = r"(?:[^\w/]|_)"  # what stands between fields

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from pipelines.base.errors import DataError
 from pipelines.data.source import Source, Tensors
 from pipelines.data.tfds import Prepared, TfdsSource, as_text, features, parse, plain, prepared
-from pipelines.errors import DataError
 
 CHUNK = 64  # records read and parsed at a time by a pass over all of them: recordings of half a minute take 4 MB each
 

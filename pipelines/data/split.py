@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.base.errors import DataError
 from pipelines.data.source import Source
-from pipelines.errors import DataError
 
 
 @dataclass(frozen=True)

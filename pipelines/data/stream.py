@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from pipelines.base.errors import DataError
 from pipelines.data.source import Source, Tensors
 from pipelines.data.split import draws
 from pipelines.data.tfds import Prepared, features, parse, plain
-from pipelines.errors import DataError
 
 BLOCK = 16  # records read from one shard before the next one's turn
 

@@ -17,14 +17,14 @@ from typing import Any, TextIO, cast
 import numpy as np
 import pyarrow as pa
 
+from pipelines.base.errors import DataError
+from pipelines.base.regular import check_regular
+from pipelines.config.messages import did_you_mean, listed
 from pipelines.config.schema import TableData
-from pipelines.config.wording import did_you_mean, listed
 from pipelines.data import dialect
 from pipelines.data.columns import number_of
 from pipelines.data.dialect import TEXT, UNIT, Dialect, ending, find_dialect
 from pipelines.data.divide import ALIASES
-from pipelines.errors import DataError
-from pipelines.regular import check_regular
 
 JSON_LINES = (".jsonl", ".ndjson")
 PARQUET = (".parquet", ".pq")

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from pipelines import memory
-from pipelines.config.wording import did_you_mean, listed
+from pipelines.base.errors import DataError
+from pipelines.config.messages import did_you_mean, listed
 from pipelines.data.files import TensorSource
 from pipelines.data.reasons import reason as words
 from pipelines.data.source import Tensors
 from pipelines.data.tfds_folder import check_folder, check_inside, read_json
-from pipelines.errors import DataError
+from pipelines.machine import memory
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds

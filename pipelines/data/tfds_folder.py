@@ -10,9 +10,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from pipelines.base.errors import DataError
+from pipelines.base.regular import other_kind, read_small
 from pipelines.data.walk import entries
-from pipelines.errors import DataError
-from pipelines.regular import other_kind, read_small
 
 CLASSES = "tensorflow_datasets.core.features."  # where all of TFDS' own feature classes are
 LARGEST = 16 << 20  # bytes of a JSON or text file beside the shards; TFDS' own stay below 1 MB

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipelines.errors import DataError
-from pipelines.regular import other_kind
+from pipelines.base.errors import DataError
+from pipelines.base.regular import other_kind
 
 FOLDERS = 50  # folders beside a table in which its files are looked for
 TURNS = 64  # of a look at many files that may end early

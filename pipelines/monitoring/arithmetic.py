@@ -16,7 +16,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from pipelines.files import write_json
+from pipelines.base.files import write_json
 
 BACKWARD = 2.0  # of the forward pass: gradients of weights and of inputs
 _SECONDS = 0.4  # of timing
@@ -112,7 +112,7 @@ def _name(device: str) -> str:
     if kind == "GPU":
         gpu = tf.config.list_physical_devices("GPU")[int(number)]
         return str(tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name))
-    from pipelines.training.devices import _processor
+    from pipelines.machine.devices import _processor
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     threads = tf.config.threading.get_intra_op_parallelism_threads() or os.environ.get("TF_NUM_INTRAOP_THREADS")

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pipelines import stored
-from pipelines.errors import ConfigError
-from pipelines.files import append_whole, finite, open_to_append, write_whole, writing
+from pipelines.base import stored
+from pipelines.base.errors import ConfigError
+from pipelines.base.files import append_whole, finite, open_to_append, write_whole, writing
 
 
 class MetricsLog:

@@ -7,8 +7,8 @@ from typing import TextIO
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from pipelines.monitoring.screen import Screen
-from pipelines.reports import words
+from pipelines.base import formatting
+from pipelines.base.screen import Screen
 
 _LINE_SECONDS = 10.0  # between plain lines within an epoch
 _SURE_SECONDS = 5.0  # of steps from which the time left is told
@@ -86,10 +86,10 @@ class _State:
     def facts(self) -> list[str]:
         """Time left, loss and metrics, rate; in order of importance."""
         left = self.left()
-        measured = [f"{name} {words.number(float(value), name)}" for name, value in self.metrics.items()]
+        measured = [f"{name} {formatting.number(float(value), name)}" for name, value in self.metrics.items()]
         # until an epoch is over nothing was evaluated, so that the rest will take longer than what was seen
         whole = self._first is not None and self.step // self.steps_per_epoch > self._first[1] // self.steps_per_epoch
-        going = [f"{'' if whole else 'over '}{words.duration(left)} left"] if left and left >= 0.5 else []
+        going = [f"{'' if whole else 'over '}{formatting.duration(left)} left"] if left and left >= 0.5 else []
         return [*going, *measured[:1], f"{self.rate:,.0f} examples/s", *measured[1:]]
 
     def line(self) -> str:
@@ -98,7 +98,7 @@ class _State:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = console.width - 1  # a full last column makes some terminals wrap
         if self._first is None:
-            yield Text(f"preparing the first step ... {words.duration(self.seconds())}"[:width], style="dim")
+            yield Text(f"preparing the first step ... {formatting.duration(self.seconds())}"[:width], style="dim")
             return
         share = min(self.step / self.total_steps, 1.0)
         text = self.place()
@@ -118,7 +118,7 @@ def _epoch_text(epoch: int, epochs: int, seconds: float, metrics: Mapping[str, f
     """`epoch  3/10  12.1 s  train loss 0.5121 accuracy 81.2 %  validation loss 0.6012 accuracy 78.9 %`."""
     by_split: dict[str, list[str]] = {}
     for name, value in metrics.items():
-        split, metric = words.split_name(name)
-        by_split.setdefault(split, []).append(f"{metric} {words.number(float(value), metric)}")
+        split, metric = formatting.split_name(name)
+        by_split.setdefault(split, []).append(f"{metric} {formatting.number(float(value), metric)}")
     parts = [" ".join([*([split] if split else []), *values]) for split, values in by_split.items()]
-    return "  ".join([f"epoch {epoch:>{len(str(epochs))}}/{epochs}", words.duration(seconds), *parts])
+    return "  ".join([f"epoch {epoch:>{len(str(epochs))}}/{epochs}", formatting.duration(seconds), *parts])

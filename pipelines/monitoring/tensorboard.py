@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipelines.files import write_whole
-from pipelines.inside import make
+from pipelines.base.files import write_whole
+from pipelines.base.inside import make
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -72,7 +72,7 @@ class Writer:
         if images.ndim != 4 or images.shape[-1] not in (1, 3, 4) or images.dtype != np.uint8:
             raise ValueError(f"images [n, height, width, 1, 3 or 4] uint8 expected, got {images.shape} {images.dtype}")
         if captions is not None and len(images):
-            from pipelines.reports.figures import image_grid
+            from pipelines.base.figures import image_grid
 
             self.figure(tag, image_grid(images, captions, columns=min(4, len(images))), step)
             return
@@ -82,7 +82,7 @@ class Writer:
         """A matplotlib figure as an image."""
         from PIL import Image
 
-        from pipelines.reports.figures import png
+        from pipelines.base.figures import png
 
         content = png(figure)
         width, height = Image.open(io.BytesIO(content)).size
@@ -112,7 +112,7 @@ class Writer:
         tensor = tensor_util.make_tensor_proto(np.array(clips, object))
         self._write([summary_pb2.Summary(value=[summary_pb2.Summary.Value(tag=tag, metadata=about, tensor=tensor)])], step)
         if captions is not None:
-            from pipelines.reports.document import escaped
+            from pipelines.base.formatting import escaped
 
             self.text(f"{tag} captions", "\n".join(f"{number}. {escaped(caption)}" for number, caption in enumerate(captions, 1)), step)
 

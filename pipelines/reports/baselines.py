@@ -4,36 +4,19 @@ A model that does not beat it by more than chance is worth nothing to its owner,
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from pipelines.base import formatting
 from pipelines.data.source import Source, Subset
-from pipelines.reports import intervals, words
-from pipelines.reports.units import EXAMPLES
-
-if TYPE_CHECKING:
-    from pipelines.task import Judgement, Metric
+from pipelines.reports import intervals
+from pipelines.task.results import Baseline, Judgement, Metric
+from pipelines.task.units import EXAMPLES
 
 MOST = 20_000  # examples of train that a baseline is fitted on
 COMPONENTS = 1000  # of the approximated kernel
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0)  # of which leave-one-out within train chooses
-
-
-@dataclass(frozen=True)
-class Baseline:
-    """A fitted cheap model.
-
-    Attributes:
-        name: what it is, as the report calls it: "kernel ridge on 16 x 16 px".
-        metric: the metric that `score` gives of each example, larger is better: "accuracy".
-        score: a source -> [n] float64, of each of its examples.
-    """
-
-    name: str
-    metric: str
-    score: Callable[[Source], np.ndarray]
 
 
 def fitting_part(train: Source, most: int = MOST) -> Source:
@@ -73,7 +56,7 @@ def largest_share(counts: Sequence[int] | None) -> tuple[str, float] | None:
     return ("accuracy", max(counts) / sum(counts)) if counts and sum(counts) else None
 
 
-def put_beside(judgement: "Judgement", baseline: Baseline, own: np.ndarray, other: np.ndarray, resamples: int) -> str | None:
+def put_beside(judgement: Judgement, baseline: Baseline, own: np.ndarray, other: np.ndarray, resamples: int) -> str | None:
     """Adds the table `baselines`; returns what a reader must know of a model that does not beat the baseline by more than chance.
 
     Args:
@@ -91,7 +74,7 @@ def put_beside(judgement: "Judgement", baseline: Baseline, own: np.ndarray, othe
     return verdict(baseline.metric, baseline.name, here, there, gain)
 
 
-def verdict(metric: str, baseline: str, own: "Metric", other: "Metric", gain: "Metric") -> str | None:
+def verdict(metric: str, baseline: str, own: Metric, other: Metric, gain: Metric) -> str | None:
     """What a reader must know of a model that does not beat the baseline, whose name that is; None where it does.
 
     Args:
@@ -99,7 +82,7 @@ def verdict(metric: str, baseline: str, own: "Metric", other: "Metric", gain: "M
     """
     if gain.value > 0 and (gain.low is None or gain.low > 0):
         return None
-    title, ours, theirs = words.title(metric), words.number(own.value, metric), words.number(other.value, metric)
+    title, ours, theirs = formatting.title(metric), formatting.number(own.value, metric), formatting.number(other.value, metric)
     figures = f"{title} {ours} against {theirs} of {baseline}, fitted in seconds"
     if gain.value < 0 and gain.high is not None and gain.high < 0:
         return (f"Worse than a cheap baseline: {figures}. The training was too short, or something is wrong with it or its settings "

@@ -6,9 +6,9 @@ Only what the run knows is said; what a person has to add is left as questions.
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines.reports import words
-from pipelines.reports.document import Block, Bullets, Code, Heading, Paragraph, Table
-from pipelines.task import Metric
+from pipelines.base import formatting
+from pipelines.reports.blocks import Block, Bullets, Code, Heading, Paragraph, Table
+from pipelines.task.results import Metric
 
 _SHOWN = 12  # class names, settings
 
@@ -24,11 +24,11 @@ def card(content: Mapping[str, Any], run: str) -> list[Block]:
     model = content["settings"].get("model")
     facts = [f"Task: {content['task']}.", f"Run: {content['run']}."]
     if isinstance(model, dict):
-        facts.append("Model: " + ", ".join(f"{name} {words.yaml_value(value)}" for name, value in model.items()) + ".")
+        facts.append("Model: " + ", ".join(f"{name} {formatting.yaml_value(value)}" for name, value in model.items()) + ".")
     if timing.get("train_seconds") is not None:
-        epochs = f", {words.counted(round(timing['epochs']), 'epoch')}" if timing.get("epochs") else ""
+        epochs = f", {formatting.counted(round(timing['epochs']), 'epoch')}" if timing.get("epochs") else ""
         where = f", in {environment['precision']} on {', '.join(environment['devices'])}" if environment.get("devices") else ""
-        facts.append(f"Trained for {words.duration(timing['train_seconds'])}{epochs}{where}.")
+        facts.append(f"Trained for {formatting.duration(timing['train_seconds'])}{epochs}{where}.")
     versions = [f"{name} {environment[name]}" for name in ("tensorflow", "keras", "quartet") if environment.get(name)]
     if versions:
         facts.append(f"Made with {', '.join(versions)}.")
@@ -67,9 +67,9 @@ def _results(metrics: Mapping[str, Mapping[str, Any]]) -> list[Block]:
     for name, stored in metrics.items():
         value = float("nan") if stored["value"] is None else float(stored["value"])
         metric = Metric(value, stored.get("low"), stored.get("high"), stored.get("n"), stored.get("unit") or "example", stored.get("units"))
-        split, base = words.split_name(name)
-        rows.append([words.title(base), split, words.metric(metric, name),
-                     f"{stored['n']:,}" if stored.get("n") else "–", words.drawn(metric) if stored.get("low") is not None else "–"])
+        split, base = formatting.split_name(name)
+        rows.append([formatting.title(base), split, metric.text(name),
+                     f"{stored['n']:,}" if stored.get("n") else "–", metric.drawn_by() if stored.get("low") is not None else "–"])
     return [Table(("metric", "split", "value and 95 % interval", "examples", "drawn by"), rows, (False, False, True, True, True))]
 
 
@@ -81,8 +81,9 @@ def _limits(content: Mapping[str, Any]) -> list[str]:
         known = [row for row in per_class if isinstance(row["recall"], (int, float))]
         if known:
             worst = min(known, key=lambda row: row["recall"])
-            said.append(f"Weakest class on test: {worst['class']}, of which {words.number(float(worst['recall']), 'recall')} are found.")
+            recall = formatting.number(float(worst["recall"]), "recall")
+            said.append(f"Weakest class on test: {worst['class']}, of which {recall} are found.")
     if content["skipped"]:
-        said.append(f"{words.counted(len(content['skipped']) + content['more_skipped'], 'unreadable example')} left out of the data.")
+        said.append(f"{formatting.counted(len(content['skipped']) + content['more_skipped'], 'unreadable example')} left out of the data.")
     said.append("The figures hold for data like those that it was judged on; how it does on others is not known.")
     return said

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.errors import TrainingError
+from pipelines.base.errors import TrainingError
 from pipelines.reports.intervals import certain, measured, resampled, wilson
-from pipelines.reports.units import EXAMPLES, Units
-from pipelines.task import Metric
+from pipelines.task.results import Metric
+from pipelines.task.units import EXAMPLES, Units
 
 BINS = 15  # of the calibration error, as in Guo et al. 2017
 TOP = 5

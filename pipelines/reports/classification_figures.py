@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import coo_matrix
 
-from pipelines.reports.figures import BLUE, FAINT, GREY, INK, RED, SKY, new_figure, shortened, style
+from pipelines.base.figures import BLUE, FAINT, GREY, INK, RED, SKY, new_figure, shortened, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,8 +9,8 @@ from pipelines.config.schema import Evaluate
 from pipelines.reports import classification, classification_figures
 from pipelines.reports.classification import Classified
 from pipelines.reports.per_class import left_out, per_class
-from pipelines.reports.units import Units
-from pipelines.task import Judgement
+from pipelines.task.results import Judgement
+from pipelines.task.units import Units
 
 MISTAKES_LISTED = 20
 

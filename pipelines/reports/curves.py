@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pipelines.reports.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, new_figure, style
+from pipelines.base.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, new_figure, style
 from pipelines.reports.intervals import resampled_by_counts
-from pipelines.reports.units import EXAMPLES, Units
-from pipelines.task import Metric
+from pipelines.task.results import Metric
+from pipelines.task.units import EXAMPLES, Units
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

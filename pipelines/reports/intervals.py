@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pipelines.reports.units import EXAMPLES, Units
-from pipelines.task import Metric
+from pipelines.task.results import Metric
+from pipelines.task.units import EXAMPLES, Units
 
 Statistic = Callable[[np.ndarray], np.ndarray]  # sums [m, k] -> metric [m]
 Kind = Literal["percentile", "basic"]

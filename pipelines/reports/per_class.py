@@ -7,7 +7,7 @@ import numpy as np
 
 from pipelines.reports.classification import Classified
 from pipelines.reports.intervals import bounds_of_columns, by_unit, resample_counts, wilson
-from pipelines.reports.units import EXAMPLES, Units
+from pipelines.task.units import EXAMPLES, Units
 
 ROWS = 2000  # most classes in the table; of more, those with the lowest F1
 _CELLS = 1_000_000  # resampled values held at once

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines.errors import ConfigError
-from pipelines.files import write_whole
+from pipelines.base.errors import ConfigError
+from pipelines.base.files import write_whole
 
 Columns = Mapping[str, Any]  # name -> a value of each example, in the order of the split
 ENDINGS = (".parquet", ".csv", ".jsonl")

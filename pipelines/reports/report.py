@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from pipelines.files import finite, write_json, write_whole
+from pipelines.base.figures import png
+from pipelines.base.files import finite, write_json, write_whole
+from pipelines.reports.blocks import markdown
 from pipelines.reports.card import card
-from pipelines.reports.document import markdown
-from pipelines.reports.figures import png
+from pipelines.reports.html import page
 from pipelines.reports.intervals import spread
-from pipelines.reports.page import page
 from pipelines.reports.predictions import FILE as PREDICTIONS
 from pipelines.reports.predictions import write as write_predictions
 from pipelines.reports.resamples import write_resamples
+from pipelines.reports.run_report import CURVES, Story
 from pipelines.reports.settings import changed_settings
-from pipelines.reports.story import CURVES, Story
-from pipelines.task import Judgement, Splits
+from pipelines.task.contract import Splits
+from pipelines.task.results import Judgement
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pipelines import npz
-from pipelines.files import write_whole
-from pipelines.task import Metric
+from pipelines.base import npz
+from pipelines.base.files import write_whole
+from pipelines.task.results import Metric
 
 NAME = "resamples.npz"
 _MOST = 64 << 20  # bytes that are read; 1,000 resamples of 20 metrics take 80 kB

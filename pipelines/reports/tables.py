@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipelines.reports import words
-from pipelines.reports.document import Block, Paragraph, Table
+from pipelines.base import formatting
+from pipelines.reports.blocks import Block, Paragraph, Table
 
 ROWS_SHOWN = 40
 LIST_SHOWN = 12
@@ -27,9 +27,9 @@ def records_table(records: Sequence[Mapping[str, Any]], *, whole: str = "", most
         by = next((name for name in ("f1", "recall", "accuracy") if name in columns), None)
         if by:
             shown = sorted(records, key=lambda record: (record[by] is None, record[by]))
-        shown, how = shown[:most], f"lowest {words.title(by)}" if by else "first"
+        shown, how = shown[:most], f"lowest {formatting.title(by)}" if by else "first"
     right = [all(_is_number(record.get(name)) for record in shown) for name in columns]
-    table = Table([words.title(name) for name in columns], [[_cell(record, name) for name in columns] for record in shown], right)
+    table = Table([formatting.title(name) for name in columns], [[_cell(record, name) for name in columns] for record in shown], right)
     if not how:
         return [table]
     return [table, Paragraph(f"Shown: {len(shown)} of {len(records):,}, {how}." + (f" All: {whole}." if whole else ""))]
@@ -50,8 +50,10 @@ def _is_bound(name: str, record: Mapping[str, Any]) -> bool:
 
 def _cell(record: Mapping[str, Any], name: str) -> str:
     value = record.get(name)
-    text = words.number(value, name)
-    return f"{text} {words.bounds(record.get(f'{name}_low'), record.get(f'{name}_high'), name)}".rstrip() if value is not None else text
+    text = formatting.number(value, name)
+    if value is None:
+        return text
+    return f"{text} {formatting.bounds(record.get(f'{name}_low'), record.get(f'{name}_high'), name)}".rstrip()
 
 
 def _flat(facts: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
@@ -79,19 +81,20 @@ def _fact(name: str, value: Any) -> str:
         if not value:
             return "–"
         if _is_count(value):
-            shown = ", ".join(f"{key}: {words.number(item)}" for key, item in list(value.items())[:LIST_SHOWN])
+            shown = ", ".join(f"{key}: {formatting.number(item)}" for key, item in list(value.items())[:LIST_SHOWN])
             return f"{shown}, … ({len(value):,} in all)" if len(value) > LIST_SHOWN else shown
         first = value["first"]
-        inside = [f"{key}: {words.number(item)}" for key, item in first.items()] if isinstance(first, Mapping) else map(words.number, first)
+        inside = [f"{key}: {formatting.number(item)}" for key, item in first.items()] if isinstance(first, Mapping) else (
+            map(formatting.number, first))
         return f"{', '.join(inside)}, … ({value['count']:,} in all)"
     if isinstance(value, (list, tuple)):
         shown = ", ".join(_fact("", item) for item in value[:LIST_SHOWN])
         return f"{shown}, … ({len(value):,} in all)" if len(value) > LIST_SHOWN else shown or "–"
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if last.endswith("seconds"):
-            return words.duration(value)
+            return formatting.duration(value)
         if last.endswith("bytes"):
-            return words.size(value)
+            return formatting.size(value)
         if last.endswith("per_second"):
             return f"{value:,.0f}"
-    return words.number(value, last)
+    return formatting.number(value, last)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from pipelines.data.source import Tensors
 from pipelines.serving.load import LoadedRun
 from pipelines.serving.output import WARNING
-from pipelines.task import Task
+from pipelines.task.contract import Task
 
 
 def respond(run: LoadedRun, examples: Tensors) -> Tensors:

@@ -10,20 +10,20 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from pipelines import environment
+from pipelines.base.errors import ConfigError, DataError
+from pipelines.base.files import whole_folder
+from pipelines.base.inside import held
 from pipelines.config.load import from_dict
 from pipelines.config.schema import Experiment
 from pipelines.data.fingerprint import VERSION
 from pipelines.data.source import Source
-from pipelines.errors import ConfigError, DataError
-from pipelines.files import whole_folder
-from pipelines.inside import held
+from pipelines.machine import devices, environment
 from pipelines.reports.report import write_report
-from pipelines.runs import RunFolder
+from pipelines.runs.folder import RunFolder
 from pipelines.serving.load import LoadedRun
 from pipelines.serving.new_data import new_data
-from pipelines.task import Judgement, Splits
-from pipelines.training import devices
+from pipelines.task.contract import Splits
+from pipelines.task.results import Judgement
 from pipelines.training.evaluation import Evaluator, batch_size
 
 SPLITS = ("train", "validation", "test")

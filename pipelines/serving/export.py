@@ -8,13 +8,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from pipelines.config.wording import listed
-from pipelines.errors import ConfigError, TrainingError
-from pipelines.files import whole_folder
-from pipelines.inside import held
+from pipelines.base.errors import ConfigError, TrainingError
+from pipelines.base.files import whole_folder
+from pipelines.base.inside import held
+from pipelines.config.messages import listed
+from pipelines.machine.compiling import without_cudnn
 from pipelines.serving.answers import class_names, respond
 from pipelines.serving.load import LoadedRun
-from pipelines.training.compiling import without_cudnn
 
 SIGNATURE = "serving_default"
 

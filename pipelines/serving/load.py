@@ -10,18 +10,18 @@ from typing import Any, Literal
 
 import keras
 
+from pipelines.base.errors import ConfigError
+from pipelines.base.inside import refuse_links
+from pipelines.base.stored import read
 from pipelines.config.load import load
 from pipelines.config.schema import Experiment
-from pipelines.errors import ConfigError
-from pipelines.inside import refuse_links
-from pipelines.listing import require_model
-from pipelines.runs import RunFolder
-from pipelines.stored import read
-from pipelines.task import Task
-from pipelines.training import devices
-from pipelines.training.launch import task_class
-from pipelines.training.tables import all_variables
-from pipelines.training.weights import bounded, not_finite
+from pipelines.machine import devices
+from pipelines.runs.folder import RunFolder
+from pipelines.runs.launch import task_class
+from pipelines.runs.listing import require_model
+from pipelines.task.contract import Task
+from pipelines.training.embedding_tables import all_variables
+from pipelines.training.weight_limits import bounded, not_finite
 
 Precision = Literal["float32", "bfloat16", "float16"]
 

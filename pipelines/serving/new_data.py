@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from pipelines.base.errors import ConfigError, DataError
+from pipelines.base.regular import check_regular
 from pipelines.config.load import from_dict
+from pipelines.config.messages import listed, nearest
 from pipelines.config.schema import Experiment
-from pipelines.config.wording import listed, nearest
 from pipelines.data.divide import ALIASES
 from pipelines.data.source import Source, Tensors
 from pipelines.data.tables import SUFFIXES
-from pipelines.errors import ConfigError, DataError
-from pipelines.regular import check_regular
 from pipelines.serving.load import LoadedRun, without_pretrained
-from pipelines.task import Splits
+from pipelines.task.contract import Splits
 
 TABLES = (*SUFFIXES, ".txt")  # of texts also .txt, whose delimiter is found
 

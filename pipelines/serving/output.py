@@ -10,10 +10,10 @@ from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 
-from pipelines.config.wording import listed
-from pipelines.errors import ConfigError, DataError
-from pipelines.reports import words
-from pipelines.terminal import print_table
+from pipelines.base import formatting
+from pipelines.base.errors import ConfigError, DataError
+from pipelines.base.terminal import print_table
+from pipelines.config.messages import listed
 
 WARNING = "warning"  # the output that says why an answer means little; tables and JSON have it only where one does
 PAGE = 500  # rows of a table printed at a time
@@ -159,11 +159,11 @@ def _row(one: Prediction, shown: Shown, failed: bool) -> list[str]:
     if one.error is not None:
         return [_text(one.name), *["–"] * (len(shown.columns) + bool(shown.top) + len(shown.classes) * shown.all), one.error]
     values = [(name, shown.value(one, name)) for name in shown.columns]
-    cells = [words.number(value, name) if isinstance(value, float) else str(_cell(value)) for name, value in values]
+    cells = [formatting.number(value, name) if isinstance(value, float) else str(_cell(value)) for name, value in values]
     if shown.top:
-        cells.append(", ".join(f"{label} {words.number(share, 'share')}" for label, share in shown.best(one.values)))
+        cells.append(", ".join(f"{label} {formatting.number(share, 'share')}" for label, share in shown.best(one.values)))
     if shown.all and shown.vector:
-        cells += [words.number(float(share), "share") for share in one.values[shown.vector]]
+        cells += [formatting.number(float(share), "share") for share in one.values[shown.vector]]
     return [_text(one.name), *cells, *([""] if failed else [])]
 
 

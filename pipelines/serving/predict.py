@@ -22,7 +22,7 @@ from pipelines.data.reasons import reason
 from pipelines.serving.answers import class_names, respond, stacked
 from pipelines.serving.load import LoadedRun
 from pipelines.serving.output import Prediction, first
-from pipelines.task import Read
+from pipelines.task.contract import Read
 
 In = TypeVar("In")
 Out = TypeVar("Out")

@@ -22,7 +22,7 @@ from queue import Empty, Full, Queue
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from pipelines.errors import ConfigError, DataError
+from pipelines.base.errors import ConfigError, DataError
 from pipelines.serving.output import Prediction, Shown, as_object
 from pipelines.serving.predict import Predictor
 

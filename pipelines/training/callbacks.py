@@ -7,9 +7,9 @@ from typing import Any
 import keras
 import numpy as np
 
+from pipelines.base.formatting import lower_is_better
+from pipelines.base.stored import Record
 from pipelines.config.schema import Train
-from pipelines.reports.words import lower_is_better
-from pipelines.stored import Record
 from pipelines.training.loop import Hook, Loop
 
 BATCH_METHODS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")

@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from pipelines.reports import words
-from pipelines.stored import Record, Text
+from pipelines.base import formatting
+from pipelines.base.stored import Record, Text
 from pipelines.training.loop import Hook, Loop
 
 PATIENCE = 3  # epochs in a row that show the same
@@ -92,7 +92,7 @@ class Diagnosis(Hook):
         return validation is not None and validation <= self.chance + max(self.margin, 0.02 * (1 - self.chance))
 
     def _number(self, value: float) -> str:
-        return words.number(value, self.metric)
+        return formatting.number(value, self.metric)
 
     def _tell(self, when: str, text: str, **more: str) -> None:
         if text in self.told:

@@ -15,8 +15,8 @@ from pipelines.data import order
 from pipelines.data.input import Feed, make_feed
 from pipelines.data.lengths import Lengths, joined
 from pipelines.data.source import Source
-from pipelines.task import Condensed, Task
-from pipelines.training.devices import Machine
+from pipelines.machine.devices import Machine
+from pipelines.task.contract import Condensed, Task
 
 Arrays = dict[str, np.ndarray]
 

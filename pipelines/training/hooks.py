@@ -10,16 +10,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from pipelines.base.errors import ConfigError, TrainingError
+from pipelines.base.files import why
+from pipelines.base.stored import Count, Record, Text, checked
 from pipelines.config.schema import Freeze, Train
-from pipelines.errors import ConfigError, TrainingError
-from pipelines.files import why
-from pipelines.stored import Count, Record, Text, checked
 from pipelines.training import state
+from pipelines.training.embedding_tables import Table
 from pipelines.training.evaluation import Evaluator
 from pipelines.training.loop import Hook, Loop, Unjudged, means
 from pipelines.training.schedules import learning_rate
 from pipelines.training.step import Carry
-from pipelines.training.tables import Table
 
 
 class StopWhenNotFinite(Hook):

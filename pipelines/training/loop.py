@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from pipelines.base.errors import QuartetError, TrainingError
+from pipelines.base.stored import Record
 from pipelines.data.order import Plan
 from pipelines.data.reasons import reason
-from pipelines.errors import QuartetError, TrainingError
-from pipelines.stored import Record
 from pipelines.training.step import Carry, Step
 
 if TYPE_CHECKING:
-    from pipelines.monitoring.meter import Meter
+    from pipelines.training.meter import Meter
 
 CALL_SECONDS = 1.0  # a call's aimed duration: logging and signals are served about so often
 

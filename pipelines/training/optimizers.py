@@ -12,9 +12,9 @@ import keras
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.optimizer import BackendOptimizer
 
-from pipelines.config.fitting import wrong_options
+from pipelines.base.errors import ConfigError
 from pipelines.config.schema import Optimizer as Settings
-from pipelines.errors import ConfigError
+from pipelines.config.schema import wrong_options
 
 _BASE_METHODS = (
     "stateless_apply", "assign", "assign_add", "assign_sub", "_backend_update_step", "_apply_weight_decay", "_clip_by_norm", "_var_key",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from pipelines.inside import make
+from pipelines.base.inside import make
 from pipelines.training.loop import Hook, Loop
 
 

@@ -6,22 +6,22 @@ from typing import Any
 
 import keras
 
-from pipelines.config.fitting import accumulation_of
-from pipelines.config.schema import Experiment, Train
+from pipelines.base.errors import ConfigError, DataError
+from pipelines.base.files import finite
+from pipelines.base.formatting import lower_is_better
+from pipelines.base.stored import checked
+from pipelines.config.schema import Experiment, Train, accumulation_of
 from pipelines.data.cache import decoded_spec
 from pipelines.data.input import Feed, make_feed
 from pipelines.data.lengths import Lengths
 from pipelines.data.order import Plan
-from pipelines.errors import ConfigError, DataError
-from pipelines.files import finite
-from pipelines.reports.words import lower_is_better
-from pipelines.stored import checked
-from pipelines.task import Splits, Task
-from pipelines.training import devices, optimizers
+from pipelines.machine import devices
+from pipelines.task.contract import Splits, Task
+from pipelines.training import optimizers
+from pipelines.training.embedding_tables import TableOptimizer, all_variables, tables_of
 from pipelines.training.hooks import Unfreeze
 from pipelines.training.step import Step, find_scores, statistics_of
-from pipelines.training.tables import TableOptimizer, all_variables, tables_of
-from pipelines.training.weights import bounded
+from pipelines.training.weight_limits import bounded
 
 
 @dataclass

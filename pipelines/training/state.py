@@ -13,10 +13,10 @@ import keras
 import numpy as np
 from pydantic import Field
 
-from pipelines import npz
-from pipelines.errors import ConfigError, TrainingError
-from pipelines.files import finite, write_whole
-from pipelines.stored import Count, Name, Record, Schema, Text
+from pipelines.base import npz
+from pipelines.base.errors import ConfigError, TrainingError
+from pipelines.base.files import finite, write_whole
+from pipelines.base.stored import Count, Name, Record, Schema, Text
 
 
 class Metered(Record):

@@ -17,12 +17,12 @@ import tensorflow as tf
 from pipelines.config.schema import Clip, Train
 from pipelines.data import order
 from pipelines.data.input import Feed, StreamFeed
-from pipelines.task import Task
-from pipelines.training import compiling
-from pipelines.training.devices import Machine
-from pipelines.training.norm import norms, of_this_batch_alone, rising
+from pipelines.machine import compiling
+from pipelines.machine.devices import Machine
+from pipelines.task.contract import Task
+from pipelines.training.batch_norm import norms, of_this_batch_alone, rising
+from pipelines.training.embedding_tables import TableOptimizer, recorded, summed
 from pipelines.training.schedules import learning_rate
-from pipelines.training.tables import TableOptimizer, recorded, summed
 
 FIRST_LOSS_SCALE, SCALE_PATIENCE = 2.0**15, 2000  # float16: doubled after so many finite steps, halved at each overflow
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pipelines.base import formatting
 from pipelines.config.dump import to_yaml
 from pipelines.config.schema import Experiment
 from pipelines.config.space import laid_over
-from pipelines.reports import words
 
 
 def best_yaml(experiment: Experiment, name: str, best: Any, trials: int, objective: str, file: Path) -> str:
@@ -21,7 +21,7 @@ def best_yaml(experiment: Experiment, name: str, best: Any, trials: int, objecti
     del document["tune"]
     algorithm = experiment.tune.algorithm if experiment.tune else ""
     return (f"# The best of {trials} trials ({algorithm} search) over {name}: trial {best.number}, "
-            f"validation {words.title(objective).lower()} {words.number(float(best.value), objective)}.\n"
+            f"validation {formatting.title(objective).lower()} {formatting.number(float(best.value), objective)}.\n"
             f"#   quartet train {file} --name {run_name(name, file.parent.name)}\n" + to_yaml(document))
 
 

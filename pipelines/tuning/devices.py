@@ -4,7 +4,7 @@ import os
 import subprocess
 
 from pipelines.config.schema import Experiment
-from pipelines.startup import has_nvidia
+from pipelines.machine.startup import has_nvidia
 
 
 def worker_devices(worker: int, workers: int, experiment: Experiment) -> dict[str, str]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.config.space import Dimension
-from pipelines.tuning.points import active, coordinates, values_of
+from pipelines.tuning.tuner_space import active, coordinates, values_of
 
 FEWEST = 8  # trials below which nothing is said
 _DRAWN, _PLACES, _TREES = 400, 16, 200

@@ -6,8 +6,8 @@ from typing import Any, TextIO
 
 from rich.text import Text
 
-from pipelines.monitoring.screen import Screen
-from pipelines.reports import words
+from pipelines.base import formatting
+from pipelines.base.screen import Screen
 
 
 class SearchProgress(Screen):
@@ -47,8 +47,8 @@ class SearchProgress(Screen):
             said = f"failed: {str(result['reason']).splitlines()[0]}"
         else:
             first = " (best so far)" if self.best is not None and self.best[1] == number else ""
-            said = f"{words.number(float(value), self.objective)}{first}"
-        self.note(f"trial {number:>{len(str(self.total))}}/{self.total}  {said}  {words.duration(result['seconds'])}  {setting}")
+            said = f"{formatting.number(float(value), self.objective)}{first}"
+        self.note(f"trial {number:>{len(str(self.total))}}/{self.total}  {said}  {formatting.duration(result['seconds'])}  {setting}")
         if not self._live:
             self.note(f"  {self.line()}")
 
@@ -56,10 +56,10 @@ class SearchProgress(Screen):
         """`7 of 20 trials done, best accuracy 91.2 % (trial 3), 12 min left`."""
         parts = [f"{self.done} of {self.total} trials done" + (f", {self.failed} failed" if self.failed else "")]
         if self.best:
-            value = words.number(float(self.best[0]), self.objective)
-            parts.append(f"best {words.title(self.objective).lower()} {value} (trial {self.best[1]})")
+            value = formatting.number(float(self.best[0]), self.objective)
+            parts.append(f"best {formatting.title(self.objective).lower()} {value} (trial {self.best[1]})")
         if self._left and self.done < self.total:
-            parts.append(f"about {words.duration(max(0.0, self._left[0] - (time.monotonic() - self._left[1])))} left")
+            parts.append(f"about {formatting.duration(max(0.0, self._left[0] - (time.monotonic() - self._left[1])))} left")
         return ", ".join(parts)
 
     def refresh(self, running: int) -> None:
@@ -74,4 +74,4 @@ class SearchProgress(Screen):
 
 def shown(value: Any) -> str:
     """A setting's value, short."""
-    return f"{value:.4g}" if isinstance(value, float) else words.yaml_value(value)
+    return f"{value:.4g}" if isinstance(value, float) else formatting.yaml_value(value)

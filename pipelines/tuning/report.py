@@ -9,16 +9,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pipelines.base import formatting
+from pipelines.base.files import finite, write_json, write_whole
 from pipelines.config.schema import Experiment, Tune
 from pipelines.config.space import Dimension
-from pipelines.files import finite, write_json, write_whole
-from pipelines.reports import words
-from pipelines.reports.document import Block, Bullets, Code, Heading, Paragraph, Picture, Table, markdown
-from pipelines.reports.page import page
-from pipelines.runs import RunFolder
-from pipelines.tuning.folder import SearchFolder
+from pipelines.reports.blocks import Block, Bullets, Code, Heading, Paragraph, Picture, Table, markdown
+from pipelines.reports.html import page
+from pipelines.runs.folder import RunFolder
 from pipelines.tuning.importance import FEWEST, Importance, importance
 from pipelines.tuning.progress import shown
+from pipelines.tuning.search_folder import SearchFolder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,7 +46,7 @@ def write(folder: SearchFolder, *, name: str, experiment: Experiment, tune: Tune
                     "to_epoch": trial.epochs, **(trial.result or {})} for trial in trials],
     })
     pictures = {"search": _picture(space, trials, best, objective, sign)}
-    from pipelines.reports.figures import png
+    from pipelines.base.figures import png
 
     images = {key: png(figure) for key, figure in pictures.items()}
     blocks = _blocks(content, ranked, space, objective, found, images, folder, tune)
@@ -62,8 +62,9 @@ def write(folder: SearchFolder, *, name: str, experiment: Experiment, tune: Tune
 def headline(content: Mapping[str, Any]) -> str:
     """`best of 20 trials: trial 7, validation accuracy 93.1 %`."""
     objective, best = content["objective"].partition("/")[2], content["best"]
-    return (f"best of {words.counted(len(content['trials']), 'trial')}: trial {best['trial']}, validation {words.title(objective).lower()} "
-            f"{words.number(best['value'], objective)}")
+    return (f"best of {formatting.counted(len(content['trials']), 'trial')}: trial {best['trial']}, validation "
+            f"{formatting.title(objective).lower()} "
+            f"{formatting.number(best['value'], objective)}")
 
 
 def trials_table(content: Mapping[str, Any], most: int | None = None) -> tuple[list[str], list[list[str]]]:
@@ -76,11 +77,11 @@ def trials_table(content: Mapping[str, Any], most: int | None = None) -> tuple[l
     rounds = any(trial["to_epoch"] for trial in content["trials"])
     rows = []
     for trial in ranked[:most]:
-        value = words.number(trial["value"], objective) if trial.get("value") is not None else "failed"
+        value = formatting.number(trial["value"], objective) if trial.get("value") is not None else "failed"
         rows.append([str(trial["trial"]), value, *([f"{trial['setting']} to epoch {trial['to_epoch']}"] if rounds else []),
                      *(shown(trial["values"][name]) if name in trial["values"] else "–" for name in names),
-                     words.duration(trial.get("seconds") or 0.0), _remark(trial)])
-    return ["trial", words.title(objective), *(["setting of"] if rounds else []), *_short(names), "time", ""], rows
+                     formatting.duration(trial.get("seconds") or 0.0), _remark(trial)])
+    return ["trial", formatting.title(objective), *(["setting of"] if rounds else []), *_short(names), "time", ""], rows
 
 
 def repeats_lines(content: Mapping[str, Any]) -> list[str]:
@@ -93,13 +94,15 @@ def repeats_lines(content: Mapping[str, Any]) -> list[str]:
         seeds = max((one["n"] for one in spread.values()), default=1)
         if objective in spread:
             one = spread[objective]
-            lines.append(f"The winning trial had {words.number(best['value'], objective)}; trained anew over {seeds} seeds its setting has "
-                         f"{words.number(one['mean'], objective)}, spread {words.number(one['std'], objective)} ({objective}).")
+            lines.append(f"The winning trial had {formatting.number(best['value'], objective)}; "
+                         f"trained anew over {seeds} seeds its setting has "
+                         f"{formatting.number(one['mean'], objective)}, spread {formatting.number(one['std'], objective)} ({objective}).")
         for name in [name for name in repeats["metrics"] if name.startswith("test/")][:1]:
             one = spread.get(name)
-            lines.append(f"Test: {words.title(words.split_name(name)[1]).lower()} "
-                         + (f"{words.number(one['mean'], name)} over {seeds} seeds, spread {words.number(one['std'], name)}." if one else
-                            f"{words.number(repeats['metrics'][name]['value'], name)}."))
+            lines.append(f"Test: {formatting.title(formatting.split_name(name)[1]).lower()} "
+                         + (f"{formatting.number(one['mean'], name)} over {seeds} seeds, spread "
+                            f"{formatting.number(one['std'], name)}." if one else
+                            f"{formatting.number(repeats['metrics'][name]['value'], name)}."))
     comparison = content.get("comparison")
     if comparison:
         for row in comparison["rows"]:
@@ -131,8 +134,8 @@ def _blocks(content: Mapping[str, Any], ranked: Sequence[Any], space: Sequence[D
                            Paragraph(f"{text[:1].upper()}{text[1:]}.", lead=True)]
     lines = repeats_lines(content)
     failed = sum(trial.value is None for trial in ranked)
-    took, workers = words.duration(content["seconds"]), words.counted(content["workers"], "worker")
-    lost = f"; {words.counted(failed, 'trial')} failed" if failed else ""
+    took, workers = formatting.duration(content["seconds"]), formatting.counted(content["workers"], "worker")
+    lost = f"; {formatting.counted(failed, 'trial')} failed" if failed else ""
     lines.append(f"{tune.algorithm.capitalize()} search, {took}, {workers}{lost}.")
     if len(ranked) > 1:
         lines.append("The best of many trials looks better than it is, since chance helped to choose it: trust seeds and test split.")
@@ -168,11 +171,11 @@ def _was(content: Mapping[str, Any], name: str, folder: SearchFolder) -> str:
 
 def _comparison(folder: SearchFolder) -> dict[str, Any]:
     """The best setting against the experiment as it was, over the same seeds."""
-    from pipelines import compare
+    from pipelines.runs import comparing
 
-    found = compare.compare([RunFolder(folder.path / "start"), RunFolder(folder.path / "best")])
-    columns, rows = compare.metrics_table(found)
-    return {**compare.as_json(found), "table": {"columns": columns, "rows": rows},
+    found = comparing.compare([RunFolder(folder.path / "start"), RunFolder(folder.path / "best")])
+    columns, rows = comparing.metrics_table(found)
+    return {**comparing.as_json(found), "table": {"columns": columns, "rows": rows},
             "rows": [{"metric": row[0], "said": f"{row[-2]}, more than chance: {row[-1]}"} for row in rows]}
 
 
@@ -207,7 +210,7 @@ def _picture(space: Sequence[Dimension], trials: Sequence[Any], best: Any, objec
     """The score over the trials with the best so far, and over each setting."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-    from pipelines.reports.figures import BLUE, GREY, ORANGE, new_figure, style
+    from pipelines.base.figures import BLUE, GREY, ORANGE, new_figure, style
 
     ended = [trial for trial in trials if trial.value is not None]
     panels = [None, *space]
@@ -218,7 +221,7 @@ def _picture(space: Sequence[Dimension], trials: Sequence[Any], best: Any, objec
         axes = figure.subplots(lines, columns, squeeze=False).ravel()
         for axis, dimension in zip(axes, panels):
             if dimension is None:
-                axis.set_title(words.title(objective))
+                axis.set_title(formatting.title(objective))
                 axis.set_xlabel("trial")
                 so_far, line = -math.inf, []
                 for trial in ended:

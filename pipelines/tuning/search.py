@@ -12,22 +12,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pipelines.base.errors import ConfigError, TrainingError
+from pipelines.base.files import write_json, write_whole
 from pipelines.config.dump import resolved_yaml
+from pipelines.config.messages import did_you_mean
 from pipelines.config.schema import Experiment, Tune
 from pipelines.config.space import Dimension, current, dimensions
-from pipelines.config.wording import did_you_mean
-from pipelines.errors import ConfigError, TrainingError
-from pipelines.files import write_json, write_whole
-from pipelines.memory import WORKERS
-from pipelines.tuning import points
+from pipelines.machine.memory import WORKERS
+from pipelines.tuning import tuner_space
 from pipelines.tuning.best import best_yaml, repeated_yaml
 from pipelines.tuning.devices import worker_devices
-from pipelines.tuning.errands import REPEATED, WAIT_SECONDS, alone, repeat
-from pipelines.tuning.folder import Journal, SearchFolder, trial_name
-from pipelines.tuning.machines import Chief, role
-from pipelines.tuning.nursery import Nursery
+from pipelines.tuning.distributed import Chief, role
+from pipelines.tuning.extra_runs import REPEATED, WAIT_SECONDS, alone, repeat
 from pipelines.tuning.progress import SearchProgress
+from pipelines.tuning.search_folder import Journal, SearchFolder, trial_name
 from pipelines.tuning.stored import check_events
+from pipelines.tuning.trial_processes import Nursery
 from pipelines.tuning.trials import Stopped, Trial, best_of, read_result, time_left
 
 GIVE_UP = 10  # trials that failed before any succeeded: then the experiment is wrong, not the setting
@@ -70,7 +70,7 @@ def prepared(experiment: Experiment) -> tuple[Tune, list[Dimension]]:
     """
     tune = experiment.tune or Tune()
     space = dimensions(experiment)
-    points.check(space, tune.algorithm, tune.trials)
+    tuner_space.check(space, tune.algorithm, tune.trials)
     return tune, space
 
 
@@ -144,13 +144,13 @@ class _Search:
         self.journal.add({"event": "begin", "objective": objective, "direction": direction, "precision": result["precision"],
                           "replicas": result["replicas"], "fingerprint": result["fingerprint"],
                           "drawn": first_drawn(len(self.space), self.tune.trials),
-                          "first": points.placed(self.space, current(self.experiment, self.space)), "elapsed": self.elapsed})
+                          "first": tuner_space.placed(self.space, current(self.experiment, self.space)), "elapsed": self.elapsed})
         return self.journal.events[0]
 
     def _total(self) -> int:
         """Trials that there will be."""
         if self.tune.algorithm == "grid":
-            return points.count(self.space, self.tune.trials)
+            return tuner_space.count(self.space, self.tune.trials)
         return self.tune.trials
 
     # --- trials
@@ -158,7 +158,8 @@ class _Search:
     def _search(self) -> None:
         from pipelines.tuning.oracles import Oracle, hyperband_plan
 
-        self.oracle = Oracle(self.tune.algorithm, points.hyperparameters(self.space), objective=self.objective, direction=self.direction,
+        self.oracle = Oracle(self.tune.algorithm, tuner_space.hyperparameters(self.space),
+                             objective=self.objective, direction=self.direction,
                              trials=self.tune.trials, epochs=self.experiment.train.epochs, seed=self.tune.seed,
                              drawn=self.journal.events[0].get("drawn"), first=self.journal.events[0].get("first"))
         self.plan = hyperband_plan(self.experiment.train.epochs) if self.tune.algorithm == "hyperband" else []
@@ -276,7 +277,7 @@ class _Search:
         return self._add(self.journal.events[-1])
 
     def _add(self, event: Mapping[str, Any]) -> Trial:
-        values = points.decoded(self.space, event["places"])
+        values = tuner_space.decoded(self.space, event["places"])
         trial = Trial(event["trial"], values, event["setting"], event["epochs"], event["peers"])
         self.trials[trial.number] = trial
         return trial
@@ -391,6 +392,6 @@ class _Search:
 
 
 def _direction(objective: str, own: list[str]) -> str:
-    from pipelines.reports.words import lower_is_better
+    from pipelines.base.formatting import lower_is_better
 
     return own[1] if objective == own[0] else "min" if lower_is_better(objective) else "max"

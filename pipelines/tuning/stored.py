@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from pipelines.errors import ConfigError
-from pipelines.stored import Count, FolderName, Name, Outcome, Record, Spread, StoredMetric, Text, why
+from pipelines.base.errors import ConfigError
+from pipelines.base.stored import Count, FolderName, Name, Outcome, Record, Spread, StoredMetric, Text, why
 
 Seconds = Annotated[float, Field(ge=0)]
 Number = Annotated[int, Field(ge=1, le=10_000_000)]  # of a trial

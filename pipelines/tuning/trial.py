@@ -16,19 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from pipelines import environment
-from pipelines.config.load import from_text
+from pipelines.base.errors import ConfigError, QuartetError
+from pipelines.base.files import write_json
+from pipelines.base.stored import Record
+from pipelines.config.load import apply, from_text
 from pipelines.config.schema import Experiment
-from pipelines.config.space import apply
-from pipelines.errors import ConfigError, QuartetError
-from pipelines.files import write_json
-from pipelines.listing import metric_of
+from pipelines.machine import environment
 from pipelines.monitoring.metrics_log import read_rows
-from pipelines.runs import Locked, RunFolder
-from pipelines.stored import Record
-from pipelines.training.launch import launch, task_class
+from pipelines.runs.folder import Locked, RunFolder
+from pipelines.runs.launch import launch, task_class
+from pipelines.runs.listing import metric_of
+from pipelines.runs.run import Call, Trial, train
 from pipelines.training.loop import Hook, Interrupted, Loop
-from pipelines.training.run import Call, Trial, train
 
 SURVEYED = 2000  # examples of validation that the survey judges
 LOCKED_SECONDS = 1.0  # between looks at a folder in which another process trains
@@ -206,7 +205,7 @@ class MedianRule(Hook):
 
 
 if __name__ == "__main__":
-    from pipelines.startup import current_folder_last, start_tensorflow
+    from pipelines.machine.startup import current_folder_last, start_tensorflow
 
     current_folder_last()
     start_tensorflow()

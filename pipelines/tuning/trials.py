@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines import stored
-from pipelines.errors import QuartetError, TrainingError
+from pipelines.base import stored
+from pipelines.base.errors import QuartetError, TrainingError
 from pipelines.tuning.stored import Result
 
 _SIGNALS = {signal.SIGKILL: "most likely the system ran out of memory; a smaller model or batch, or fewer --workers"}

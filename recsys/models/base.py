@@ -7,10 +7,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from recsys.catalogue import Catalogue
+from recsys.data.catalogue import Catalogue
+from recsys.data.protocol import TRAIN, VALIDATION
 from recsys.models.lists import recommend
 from recsys.models.store import HistoryStore
-from recsys.protocol import TRAIN, VALIDATION
 
 
 class ListModel(keras.Model, ABC):

@@ -10,7 +10,7 @@ import keras
 import keras_rs
 import tensorflow as tf
 
-from recsys.known import ALL, AROUND, BEFORE
+from recsys.data.known import ALL, AROUND, BEFORE
 from recsys.models.store import FeatureStore, FeatureVectors, HistoryStore, by_number, feature_spec, small
 from recsys.settings import Dcn, Dlrm
 

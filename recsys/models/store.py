@@ -10,8 +10,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from pipelines.training.tables import Table
-from recsys.catalogue import Histories
+from pipelines.training.embedding_tables import Table
+from recsys.data.catalogue import Histories
 
 SPARSE_FROM = 50_000  # users, items or values from which vectors are held in a Table
 

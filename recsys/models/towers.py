@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from recsys.catalogue import Catalogue
+from recsys.data.catalogue import Catalogue
 from recsys.models.base import ListModel
 from recsys.models.store import FeatureStore, FeatureVectors, by_number, feature_spec, small
 from recsys.settings import Towers

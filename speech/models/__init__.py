@@ -1,4 +1,4 @@
-"""Networks for commands and transcription, in float or mixed precision, on features as speech.features makes them."""
+"""Networks for commands and transcription, in float or mixed precision, on features as speech.data.features makes them."""
 
 from typing import Any
 

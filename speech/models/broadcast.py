@@ -6,7 +6,7 @@ Bands are normalised in four groups apart (sub-spectral normalisation, Chang et 
 
 import keras
 
-from pipelines.training.norm import FusedBatchNormalization
+from pipelines.training.batch_norm import FusedBatchNormalization
 from speech.settings import Broadcast
 
 GROUPS = 4

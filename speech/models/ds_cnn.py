@@ -3,7 +3,7 @@ halves both, separable blocks, the mean of all places. 64 wide and 4 deep: 24 k 
 
 import keras
 
-from pipelines.training.norm import FusedBatchNormalization
+from pipelines.training.batch_norm import FusedBatchNormalization
 from speech.settings import DsCnn
 
 

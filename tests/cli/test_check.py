@@ -7,10 +7,10 @@ import pytest
 import tensorflow as tf
 from typer.testing import CliRunner
 
-from pipelines import cli
-from pipelines.checking import check
+from pipelines.base.errors import ConfigError
+from pipelines.commands import main
+from pipelines.commands.check import check
 from pipelines.config.load import from_dict
-from pipelines.errors import ConfigError
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def folder(tmp_path):
 
 
 def call(folder, *arguments):
-    return CliRunner().invoke(cli.app, ["check", str(folder / "mine.yaml"), *arguments, "--runs", str(folder / "runs")])
+    return CliRunner().invoke(main.app, ["check", str(folder / "mine.yaml"), *arguments, "--runs", str(folder / "runs")])
 
 
 def test_good_data(folder):

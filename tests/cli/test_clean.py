@@ -2,14 +2,14 @@
 
 from typer.testing import CliRunner
 
-from pipelines import cli
-from pipelines.runs import RunFolder
+from pipelines.commands import main
+from pipelines.runs.folder import RunFolder
 from tests import finished_run
 from tests.cli.test_runs import checkpoint, finish, make
 
 
 def clean(runs, *arguments: str) -> str:
-    done = CliRunner().invoke(cli.app, ["runs", "clean", "--runs", str(runs), *arguments])
+    done = CliRunner().invoke(main.app, ["runs", "clean", "--runs", str(runs), *arguments])
     assert done.exit_code == 0, done.output
     return done.output
 
@@ -57,5 +57,5 @@ def test_a_run_ends_without_the_state_of_its_training():
 
 def test_the_list_says_how_large_runs_are(tmp_path):
     finish(make(tmp_path, "vision/digits/best"), 0.95)
-    said = CliRunner().invoke(cli.app, ["runs", "--runs", str(tmp_path)]).output
+    said = CliRunner().invoke(main.app, ["runs", "--runs", str(tmp_path)]).output
     assert "size" in said and " B" in said

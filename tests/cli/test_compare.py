@@ -8,14 +8,14 @@ import pytest
 from scipy import stats
 from typer.testing import CliRunner
 
-from pipelines import cli
-from pipelines.compare import as_json, compare, difference, metrics_table
-from pipelines.errors import ConfigError
-from pipelines.files import write_json, write_whole
+from pipelines.base.errors import ConfigError
+from pipelines.base.files import write_json, write_whole
+from pipelines.commands import main
 from pipelines.reports import intervals
 from pipelines.reports.resamples import read_resamples, write_resamples
-from pipelines.runs import RunFolder
-from pipelines.task import Metric
+from pipelines.runs.comparing import as_json, compare, difference, metrics_table
+from pipelines.runs.folder import RunFolder
+from pipelines.task.results import Metric
 
 
 def make(runs, name, metrics, *, settings="epochs: 4", spread=None, environment=None, data="source: digits"):
@@ -148,11 +148,11 @@ def test_the_command_says_better_or_worse(tmp_path):
     make(tmp_path, "a", {"test/accuracy": (0.80, 0.78, 0.82), "test/log_loss": (0.5, 0.45, 0.55)})
     make(tmp_path, "b", {"test/accuracy": (0.90, 0.88, 0.92), "test/log_loss": (0.8, 0.75, 0.85)})
     make(tmp_path, "c", {"test/accuracy": (0.81, 0.79, 0.83), "test/log_loss": (0.5, 0.45, 0.55)})
-    done = CliRunner().invoke(cli.app, ["runs", "compare", "a", "b", "--runs", str(tmp_path)])
+    done = CliRunner().invoke(main.app, ["runs", "compare", "a", "b", "--runs", str(tmp_path)])
     assert done.exit_code == 0
     assert "No setting differs." in done.stdout and "+10.0 points [7.2, 12.8]" in done.stdout
     assert "yes, better" in done.stdout and "yes, worse" in done.stdout
-    done = CliRunner().invoke(cli.app, ["runs", "--runs", str(tmp_path), "compare", "a", "b", "c", "--json"])
+    done = CliRunner().invoke(main.app, ["runs", "--runs", str(tmp_path), "compare", "a", "b", "c", "--json"])
     found = json.loads(done.stdout)
     assert [one["more_than_chance"] for one in found["differences"]["test/accuracy"]] == [True, False]
 
@@ -162,11 +162,11 @@ def test_the_page_of_a_comparison_is_not_written_over_unasked(tmp_path):
         make(tmp_path, name, {"test/accuracy": (0.80, 0.78, 0.82)})
     call = ["report", "a", "b", "--runs", str(tmp_path)]
     for target, more in ((tmp_path / "compared.html", []), (tmp_path / "other.html", ["-o", str(tmp_path / "other.html")])):
-        assert CliRunner().invoke(cli.app, [*call, *more]).exit_code == 0
+        assert CliRunner().invoke(main.app, [*call, *more]).exit_code == 0
         target.write_text("kept")
-        again = CliRunner().invoke(cli.app, [*call, *more])
+        again = CliRunner().invoke(main.app, [*call, *more])
         assert again.exit_code == 2 and "is there already; give another name, or --replace" in again.output and target.read_text() == "kept"
-        assert CliRunner().invoke(cli.app, [*call, *more, "--replace"]).exit_code == 0 and target.read_text() != "kept"
+        assert CliRunner().invoke(main.app, [*call, *more, "--replace"]).exit_code == 0 and target.read_text() != "kept"
 
 
 def test_one_run_and_unfinished_runs_are_refused(tmp_path):

@@ -6,11 +6,11 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from pipelines import cli, machine
-from pipelines.doctor import diagnose, text
-from pipelines.machine import Machine
-from pipelines.probe import FASTER
-from pipelines.training import devices
+from pipelines.commands import main
+from pipelines.commands.doctor import diagnose, text
+from pipelines.machine import devices, hardware
+from pipelines.machine.hardware import Machine
+from pipelines.machine.precision import FASTER
 
 CUDA = {"is_cuda_build": True, "cuda_version": "12.5.1", "cudnn_version": "9"}
 SMI = "| NVIDIA-SMI 550.54.15    Driver Version: 550.54.15    CUDA Version: 12.4 |"
@@ -103,25 +103,25 @@ def test_a_tensorflow_that_dies_is_a_finding(tmp_path, monkeypatch):
     dying.write_text("#!/bin/sh\necho 'F0000 unlucky' >&2\nkill -ILL $$\n")
     dying.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(dying))
-    found = machine._probe()
+    found = hardware._probe()
     assert found["error"] == "ended by signal 4" and "unlucky" in found["log"]
     assert "unlucky" in of(diagnose(healthy(probe=found)), "tensorflow").text
 
 
 def test_this_machine(tmp_path, monkeypatch):
-    from pipelines.probe import probe
+    from pipelines.machine.probe import probe
 
     seen = probe()
     assert seen["version"] and "is_cuda_build" in seen["build"] and seen["bfloat16_gain"] > 0
-    monkeypatch.setattr(machine, "_probe", lambda: seen)
-    done = CliRunner().invoke(cli.app, ["doctor", "--json", "--runs", str(tmp_path)])
+    monkeypatch.setattr(hardware, "_probe", lambda: seen)
+    done = CliRunner().invoke(main.app, ["doctor", "--json", "--runs", str(tmp_path)])
     found = {one["name"]: one for one in json.loads(done.stdout)}
     assert done.exit_code == int(any(one["state"] == "broken" for one in found.values()))
     assert found["tensorflow"]["state"] == "ok" and str(tmp_path) in found["runs"]["text"] and found["memory"]["text"].endswith("GiB free")
-    done = CliRunner().invoke(cli.app, ["doctor", "--runs", str(tmp_path)])
+    done = CliRunner().invoke(main.app, ["doctor", "--runs", str(tmp_path)])
     assert "processor" in done.stdout
 
 
 def test_broken_ends_with_1(monkeypatch):
-    monkeypatch.setattr("pipelines.doctor.gather", lambda runs: healthy(pci=2))
-    assert CliRunner().invoke(cli.app, ["doctor"]).exit_code == 1
+    monkeypatch.setattr("pipelines.commands.doctor.gather", lambda runs: healthy(pci=2))
+    assert CliRunner().invoke(main.app, ["doctor"]).exit_code == 1

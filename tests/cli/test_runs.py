@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from pipelines import cli
+from pipelines.base.errors import ConfigError
+from pipelines.base.files import write_json, write_whole
+from pipelines.commands import main
 from pipelines.config.load import load, resolved_yaml
-from pipelines.errors import ConfigError
-from pipelines.files import write_json, write_whole
-from pipelines.listing import find_run, list_runs, ordered, require_model
-from pipelines.runs import RunFolder
+from pipelines.runs.folder import RunFolder
+from pipelines.runs.listing import find_run, list_runs, ordered, require_model
 
 
 def make(runs: Path, name: str, *, epochs: int = 4, seeds: int = 1) -> RunFolder:
@@ -106,7 +106,7 @@ def test_trials_of_a_search_are_paused_or_have_failed(runs):
     found = states(runs)
     assert found["01-a"] == ("paused", "step 20 of 80") and found["02-b"] == ("failed", "out of memory")
     assert found["03-c"] == ("interrupted", "step 20 of 80")  # its second round has not ended
-    done = CliRunner().invoke(cli.app, ["runs", "--runs", str(runs), "--state", "failed"])
+    done = CliRunner().invoke(main.app, ["runs", "--runs", str(runs), "--state", "failed"])
     assert done.exit_code == 0 and "failed, out of memory" in done.stdout and "paused" not in done.stdout
     with pytest.raises(ConfigError, match=r"a trial of a search, which keeps no model; train the search's best.yaml"):
         require_model(RunFolder(runs / "vision/digits/search/trials/01-a"))
@@ -129,15 +129,15 @@ def test_a_loss_is_best_when_smallest(runs):
 
 
 def test_the_command_lists_and_filters(runs):
-    done = CliRunner().invoke(cli.app, ["runs", "--runs", str(runs), "--sort", "metric"])
+    done = CliRunner().invoke(main.app, ["runs", "--runs", str(runs), "--sort", "metric"])
     lines = done.stdout.splitlines()
     assert done.exit_code == 0
     names = [line.split()[0] for line in lines[2:]]
     assert names == ["vision/digits/best", "vision/digits/worse", "vision/digits/cut", "vision/other/begun"]
     assert "test/accuracy 95.0 % [93.0, 97.0]" in lines[2] and "interrupted at step 20 of 80" in lines[4]
-    done = CliRunner().invoke(cli.app, ["runs", "--runs", str(runs), "--state", "finished", "--json"])
+    done = CliRunner().invoke(main.app, ["runs", "--runs", str(runs), "--state", "finished", "--json"])
     assert {one["name"] for one in json.loads(done.stdout)} == {"best", "worse"}
-    assert CliRunner().invoke(cli.app, ["runs", "--runs", str(runs), "--state", "dead"]).exit_code == 2
+    assert CliRunner().invoke(main.app, ["runs", "--runs", str(runs), "--state", "dead"]).exit_code == 2
 
 
 def test_runs_are_found_by_folder_by_name_and_by_what_only_they_have(runs, monkeypatch):
@@ -181,7 +181,7 @@ def test_a_run_of_an_earlier_version_goes_on(tmp_path):
 
 
 def test_names_of_runs_hold_no_braces_and_commas_of_values():
-    from pipelines.runs import name_of
+    from pipelines.runs.folder import name_of
 
     assert name_of(["train.epochs=3", "model.width=64"]) == "epochs=3,width=64" and name_of(["x.y=-1"]) == "y=-1"
     one, other = (name_of([f"train.learning_rate={{peak: {peak}, schedule: cosine}}"]) for peak in ("0.1", "0.2"))

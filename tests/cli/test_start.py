@@ -10,9 +10,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from pipelines import cli
-from pipelines.errors import DataError, QuartetError
-from pipelines.shell import reported
+from pipelines.base.errors import DataError, QuartetError
+from pipelines.commands import main
+from pipelines.commands.shell import reported
 from tests.finished_run import ROOT, environment, quartet
 from tests.vision.made import folder
 
@@ -26,7 +26,7 @@ except SystemExit as end:
 """
 
 
-def asked(*arguments: str, module: str = "pipelines.cli") -> tuple[dict, str, float]:
+def asked(*arguments: str, module: str = "pipelines.commands.main") -> tuple[dict, str, float]:
     """(exit status and heavy modules, everything printed, seconds of processor)."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([sys.executable, "-c", ASK.replace("NAME", repr(module)), json.dumps(arguments)], capture_output=True, text=True,
@@ -81,12 +81,12 @@ def test_without_config_a_domain_takes_its_quick_start():
 
 
 def test_the_schema_is_json_and_new_never_writes_over(tmp_path):
-    done = CliRunner().invoke(cli.app, ["schema", "vision.classification", "-o", str(tmp_path / "schema.json")])
+    done = CliRunner().invoke(main.app, ["schema", "vision.classification", "-o", str(tmp_path / "schema.json")])
     assert done.exit_code == 0
     assert json.loads((tmp_path / "schema.json").read_text())["$schema"]
     there = tmp_path / "mine.yaml"
     there.write_text("mine")
-    done = CliRunner().invoke(cli.app, ["new", "vision", "--data", str(tmp_path), "-o", str(there)])
+    done = CliRunner().invoke(main.app, ["new", "vision", "--data", str(tmp_path), "-o", str(there)])
     assert done.exit_code == 2 and there.read_text() == "mine"
 
 
@@ -124,7 +124,7 @@ def test_a_full_disk_is_said_plainly(monkeypatch, tmp_path):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    done = CliRunner().invoke(cli.app, ["schema", "-o", str(tmp_path / "schema.json")])
+    done = CliRunner().invoke(main.app, ["schema", "-o", str(tmp_path / "schema.json")])
     assert done.exit_code == 1 and not list(tmp_path.iterdir())
     said = f"{tmp_path / 'schema.json'}: cannot be written: the disk is full; free some space and give the same command again"
     assert said in done.stderr
@@ -132,10 +132,10 @@ def test_a_full_disk_is_said_plainly(monkeypatch, tmp_path):
 
 def test_a_defect_keeps_its_traceback(monkeypatch):
     monkeypatch.setattr("pipelines.config.reference.json_schema", lambda task: 1 / 0)
-    done = CliRunner().invoke(cli.app, ["schema"])
+    done = CliRunner().invoke(main.app, ["schema"])
     assert isinstance(done.exception, ZeroDivisionError)
     with pytest.raises(ZeroDivisionError):
-        cli.main(["schema"])
+        main.main(["schema"])
 
 
 def test_printed_names_cannot_move_the_cursor():

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.config.domains import domains, experiment_class, tasks
+from pipelines.base.errors import ConfigError
 from pipelines.config.load import from_dict, from_text, load, resolved_yaml, shipped
-from pipelines.errors import ConfigError
+from pipelines.config.registry import domains, experiment_class, tasks
 from vision.settings import ImageClassification
 
 ROOT = Path(__file__).parents[2]
@@ -151,7 +151,7 @@ def test_a_broken_domain_is_not_taken_for_an_absent_one(tmp_path: Path) -> None:
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "settings.py").write_text("import not_installed_at_all\n", encoding="utf-8")
-    code = "from pipelines.config.domains import tasks; tasks('recsys')"
+    code = "from pipelines.config.registry import tasks; tasks('recsys')"
     done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}, cwd=tmp_path,
                           capture_output=True, text=True, check=False)
     assert "not_installed_at_all" in done.stderr
@@ -161,7 +161,7 @@ def test_no_tensorflow() -> None:
     """Nothing of this, nor a config error, imports TensorFlow or Keras."""
     code = (
         "import sys\n"
-        "from pipelines.config import domains, load, new, reference, space\n"
+        "from pipelines.config import draft, load, reference, registry, space\n"
         "import vision.settings, vision.new\n"
         "try: load.load('vision/digits', ['train.optimizer.name=adamm', 'data.path=nowhere'])\n"
         "except Exception as error: print(error)\n"

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pipelines.base.errors import ConfigError, DataError
+from pipelines.config.draft import new
 from pipelines.config.load import from_text
-from pipelines.config.new import new
-from pipelines.errors import ConfigError, DataError
-from vision.headers import Header, image_header
+from vision.data.headers import Header, image_header
 from vision.models import build
 from vision.new import _train
 from vision.settings import ImageClassification

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nlp import tables
+from nlp.data import tables
+from pipelines.base.errors import DataError
+from pipelines.config.draft import new
 from pipelines.config.load import from_text
-from pipelines.config.new import new
-from pipelines.errors import DataError
-from recsys.protocol import divided
-from recsys.reading import read_log
+from recsys.data.protocol import divided
+from recsys.data.sources import read_log
 
 DRAWN = random.Random(0)
 EVENTS = [(DRAWN.randrange(20), DRAWN.randrange(9), DRAWN.choice([1, 2, 3, 4, 5]), 1_599_955_200 + 86_400 * DRAWN.randrange(300))

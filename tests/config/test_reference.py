@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from pipelines.config.document import header
-from pipelines.config.domains import tasks
 from pipelines.config.load import shipped
 from pipelines.config.reference import json_schema, main, pages
+from pipelines.config.registry import tasks
 from pipelines.config.tree import settings
+from pipelines.config.yaml_text import header
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

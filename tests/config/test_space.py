@@ -2,9 +2,9 @@
 
 import pytest
 
-from pipelines.config.load import from_text
-from pipelines.config.space import Dimension, apply, dimensions
-from pipelines.errors import ConfigError
+from pipelines.base.errors import ConfigError
+from pipelines.config.load import apply, from_text
+from pipelines.config.space import Dimension, dimensions
 
 TEXT = """\
 task: vision.classification

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.base.errors import ConfigError
 from pipelines.config.load import from_text
+from pipelines.config.messages import nearest
 from pipelines.config.tree import settings
-from pipelines.config.wording import nearest
-from pipelines.errors import ConfigError
 from vision.settings import ImageClassification
 
 HERE = Path(__file__).parent

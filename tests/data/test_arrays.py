@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from pipelines.base.errors import DataError
 from pipelines.data.arrays import read_npz
-from pipelines.errors import DataError
 
 ROLES, SHORT = {"image": "image", "label": "label"}, {"image": "x", "label": "y"}
 SETTINGS = {"image": "data.image_key", "label": "data.label_key", "group": "data.group_by"}

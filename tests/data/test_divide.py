@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from pipelines.base.errors import DataError
 from pipelines.config.schema import Data
 from pipelines.data.divide import Warned, check_classes, divide, find
 from pipelines.data.source import ArraySource
-from pipelines.errors import DataError
 
 
 def pool(count=100, groups=None, classes=2):

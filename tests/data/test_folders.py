@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from pipelines.base.errors import DataError
 from pipelines.data.folders import read_folders
-from pipelines.errors import DataError
 
 
 def make(root: Path, *files: str) -> Path:

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from pipelines.base.errors import DataError
 from pipelines.data.source import ArraySource
 from pipelines.data.split import choose, describe, hold_out
-from pipelines.errors import DataError
 
 
 def test_the_split_of_a_seed_is_written_down():

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from pipelines.base.errors import DataError
 from pipelines.data.tables import class_names, column, read_table, row, values_of
-from pipelines.errors import DataError
 
 
 def write(path, text, encoding="utf-8"):

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from pipelines.base.errors import DataError
 from pipelines.data.records import RecordSource, tfds_source
 from pipelines.data.stream import StreamSource
 from pipelines.data.tfds import TfdsSource, list_prepared
-from pipelines.errors import DataError
 from tests.data.prepared import need, prepare
 
 

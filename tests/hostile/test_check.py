@@ -2,14 +2,14 @@
 
 import pytest
 
-from pipelines.checking import check
-from pipelines.errors import QuartetError
+from pipelines.base.errors import QuartetError
+from pipelines.commands.check import check
 from tests.hostile.data import ALLOWED, REFUSED
 
 
 def refusals(experiment) -> tuple[str, str]:
     """(what check says, what train says before its first step); empty where they let it pass."""
-    from pipelines.training.launch import task_class
+    from pipelines.runs.launch import task_class
     from pipelines.training.session import prepare
 
     said = ["", ""]

@@ -7,7 +7,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from pipelines.errors import TrainingError
+from pipelines.base.errors import TrainingError
 from tests.hostile.records import with_
 from tests.training.runs import At, Killed, kill, run
 

@@ -4,15 +4,15 @@ import json
 
 import pytest
 
+from pipelines.base.errors import ConfigError
+from pipelines.base.stored import read
 from pipelines.config.load import load, resolved_yaml
-from pipelines.errors import ConfigError
-from pipelines.runs import RunFolder
-from pipelines.stored import read
+from pipelines.runs.folder import RunFolder
 from tests.hostile.records import FACTS, IMAGES, make_run, text, with_
 
 
 def schema(task: str):
-    from pipelines.training.launch import task_class
+    from pipelines.runs.launch import task_class
 
     return task_class(task.split()[0]).kept
 
@@ -48,7 +48,7 @@ def test_a_run_with_them_is_not_loaded(tmp_path, content):
 
 def test_facts_of_another_experiment(tmp_path):
     """Sound by themselves, and not the experiment's: fewer bands than its features have; no vocabulary."""
-    from pipelines.training.launch import task_class
+    from pipelines.runs.launch import task_class
 
     for name, facts, message in (("speech/spoken_digit", {**FACTS["speech.commands"][0], "mean": [0.0]}, "mean: 1 numbers for"),
                                  ("nlp/quickstart", {"classes": ["a", "b"]}, None)):

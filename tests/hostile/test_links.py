@@ -4,12 +4,12 @@ import os
 
 import pytest
 
-from pipelines.files import WriteError, open_to_append, whole_folder, write_whole
-from pipelines.inside import Linked
-from pipelines.listing import find_run, look
+from pipelines.base.files import WriteError, open_to_append, whole_folder, write_whole
+from pipelines.base.inside import Linked
 from pipelines.monitoring.metrics_log import MetricsLog
-from pipelines.runs import RunFolder
-from pipelines.tuning.folder import Journal, SearchFolder
+from pipelines.runs.folder import RunFolder
+from pipelines.runs.listing import find_run, look
+from pipelines.tuning.search_folder import Journal, SearchFolder
 
 FILES = ["metrics.jsonl", "environment.json", "experiment.yaml", "model/model.keras", "model/.model.part.keras", "model/facts.json",
          "checkpoints/resume.npz", "report/report.json", "tensorboard/train/events.out.tfevents.1"]

@@ -4,9 +4,9 @@ import gzip
 
 import pytest
 
-from pipelines import memory
+from pipelines.base.errors import DataError
 from pipelines.data.dialect import content_of
-from pipelines.errors import DataError
+from pipelines.machine import memory
 
 
 def test_a_packed_table_is_unpacked_up_to_a_part_of_the_memory(tmp_path, monkeypatch):

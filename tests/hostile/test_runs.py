@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from pipelines import cli
-from pipelines.errors import ConfigError, QuartetError
-from pipelines.listing import list_runs
+from pipelines.base.errors import ConfigError, QuartetError
+from pipelines.commands import main
 from pipelines.monitoring.metrics_log import MetricsLog, read_rows
-from pipelines.runs import RunFolder
+from pipelines.runs.folder import RunFolder
+from pipelines.runs.listing import list_runs
 from tests.hostile.records import ESCAPE, METRIC, REPORT, REPORTS, make_run, text, with_
 
 
 def call(*arguments: str):
-    return CliRunner().invoke(cli.app, list(arguments))
+    return CliRunner().invoke(main.app, list(arguments))
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from pipelines import cli
-from pipelines.errors import ConfigError
-from pipelines.tuning.folder import Journal
+from pipelines.base.errors import ConfigError
+from pipelines.commands import main
+from pipelines.tuning.search_folder import Journal
 from pipelines.tuning.stored import check_events
 from pipelines.tuning.trials import read_result
 from tests.hostile.records import ESCAPE, METRIC, text, with_
@@ -36,7 +36,7 @@ def search(tmp_path):
 
 def report(search, content: bytes):
     (search / "report/search.json").write_bytes(content)
-    return CliRunner().invoke(cli.app, ["report", str(search)])
+    return CliRunner().invoke(main.app, ["report", str(search)])
 
 
 def test_a_sound_report_of_a_search(search):

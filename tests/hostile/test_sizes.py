@@ -11,17 +11,17 @@ import soundfile
 import tensorflow as tf
 from PIL import Image
 
+from pipelines.base.errors import DataError
 from pipelines.data.arrays import read_npz
-from pipelines.errors import DataError
-from speech import audio
+from speech.data import audio
+from speech.data.recording_files import file_lengths, files_loader
 from speech.listen import recording
-from speech.recorded import file_lengths, files_loader
 from speech.settings import CommandData
 from tests.speech.made import tone, write
 from tests.vision.made import encoded, picture
-from vision.decode import decode_image, pixels
-from vision.examine import examine
-from vision.headers import image_header
+from vision.data.decode import decode_image, pixels
+from vision.data.headers import image_header
+from vision.data.scan import examine
 
 KEY = tf.constant([1, 2])
 KINDS = ["JPEG", "PNG", "GIF", "BMP", "WEBP"]
@@ -167,7 +167,7 @@ def test_parts_of_long_files_are_read_and_long_files_in_stretches(tmp_path):
 
 
 def test_an_array_of_a_few_kilobytes_that_fills_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("pipelines.memory.free", lambda: 1_000_000)
+    monkeypatch.setattr("pipelines.machine.memory.free", lambda: 1_000_000)
     path = tmp_path / "a.npz"
     np.savez_compressed(path, image=np.zeros((2000, 32, 32), np.uint8), label=np.zeros(2000, np.int64))
     with pytest.raises(DataError, match="array 'image' is larger, by its header, than the free memory"):

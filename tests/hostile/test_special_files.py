@@ -6,23 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from nlp.reading import read_texts
+from nlp.data.requests import read_texts
 from nlp.settings import TextData
+from pipelines.base.errors import ConfigError, DataError
+from pipelines.base.files import write_json
+from pipelines.config.draft import new
 from pipelines.config.load import from_dict, load
-from pipelines.config.new import new
 from pipelines.data.arrays import read_npz
 from pipelines.data.folders import read_folders
 from pipelines.data.tables import read_table
-from pipelines.errors import ConfigError, DataError
-from pipelines.files import write_json
-from speech import audio
-from speech.augment import read_noise
-from speech.files import find_recordings
+from speech.data import audio
+from speech.data.augment import read_noise
+from speech.data.files import find_recordings
 from speech.settings import CommandData
 from tests.hostile.files import endless, fifo
 from tests.speech.made import class_folders
 from tests.vision.made import folder
-from vision.files import find_images
+from vision.data.files import find_images
 
 SPECIAL = {"a named pipe": fifo, "a device": endless}
 special = pytest.mark.parametrize("kind", SPECIAL)

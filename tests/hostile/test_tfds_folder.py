@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.base.errors import DataError
 from pipelines.data.tfds import TfdsSource, prepared
-from pipelines.errors import DataError
 from tests.data.prepared import prepare
 from tests.hostile.files import endless, fifo, foreign_features, payload
 

@@ -6,15 +6,15 @@ import shutil
 import numpy as np
 import pytest
 
+from pipelines.base.errors import ConfigError
 from pipelines.config.load import load
-from pipelines.errors import ConfigError
-from pipelines.runs import RunFolder
+from pipelines.runs.folder import RunFolder
 from tests import finished_run
 
 
 @pytest.mark.parametrize("setting", ["model.hidden=1000000000000", "model.hidden=4000000000000000000", "model.widths=[64, 4000000000000]"])
 def test_a_model_that_no_memory_holds(setting):
-    from pipelines.training.launch import task_class
+    from pipelines.runs.launch import task_class
     from pipelines.training.session import assemble
 
     experiment = load("vision/digits", [setting, "train.devices=cpu", "train.precision=float32"]).experiment

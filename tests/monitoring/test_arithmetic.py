@@ -6,8 +6,8 @@ import keras
 import pytest
 import tensorflow as tf
 
+from pipelines.base import formatting
 from pipelines.monitoring.arithmetic import arithmetic, forward_operations, matrix_rate
-from pipelines.reports import words
 
 
 def dense(*units: int) -> keras.Model:
@@ -54,10 +54,10 @@ def test_what_a_run_reaches(tmp_path, monkeypatch):
     found = arithmetic(dense(100), tf.ones((10, 64)), 10, 2000.0, Machine)
     assert found["operations_per_example"] == 3 * 2 * 64 * 100
     assert found["share"] == pytest.approx(3 * 2 * 64 * 100 * 2000 / 2e9)
-    said = words.used({"arithmetic": found})
+    said = formatting.used({"arithmetic": found})
     assert said == "76.8 MFLOP/s in training, 4 % of the 2 GFLOP/s that a matrix product reaches here"
     assert arithmetic(keras.Sequential([keras.Input((5, 3)), keras.layers.LSTM(4)]), tf.ones((2, 5, 3)), 2, 10.0, Machine) is None
 
 
 def test_shares_of_time():
-    assert words.shares({"step": 0.621, "setup": 0.3, "input": 0.001}) == "step 62 %, setup 30 %"
+    assert formatting.shares({"step": 0.621, "setup": 0.3, "input": 0.001}) == "step 62 %, setup 30 %"

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from pipelines.monitoring.meter import Meter
+from pipelines.training.meter import Meter
 
 
 class Clock:

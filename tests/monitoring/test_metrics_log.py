@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from pipelines.errors import ConfigError
+from pipelines.base.errors import ConfigError
 from pipelines.monitoring.metrics_log import MetricsLog, read_rows
 
 

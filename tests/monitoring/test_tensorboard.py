@@ -13,8 +13,8 @@ from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams import metadata as hparams_metadata
 from tensorboard.util import tensor_util
 
+from pipelines.base.figures import learning_curves
 from pipelines.monitoring.tensorboard import Writer
-from pipelines.reports.figures import learning_curves
 
 
 def read(folder):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nlp import baseline
+from nlp.metrics import baseline
 from pipelines.data.source import ArraySource
 
 

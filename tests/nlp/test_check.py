@@ -4,8 +4,8 @@ import pytest
 import tensorflow as tf
 
 from nlp.check import check_texts
-from nlp.examine import language
-from nlp.near import near_pairs
+from nlp.data.near_duplicates import near_pairs
+from nlp.data.scan import language
 from nlp.settings import TextClassification
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from nlp.data import load_texts
+from nlp.data.splits import load_texts
 from nlp.settings import TextClassification
-from pipelines.errors import DataError
+from pipelines.base.errors import DataError
 from tests.data.prepared import need
 
 ROWS = [(f"text number {number} of {kind}", kind) for number in range(20) for kind in ("good", "bad")]

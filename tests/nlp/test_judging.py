@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from nlp.judging import condensed, judge_many, judge_one, label_threshold, reject_threshold
+from nlp.metrics.judging import condensed, judge_many, judge_one, label_threshold, reject_threshold
 from nlp.settings import TextEvaluate
 from pipelines.reports.report import write_report
 

@@ -9,8 +9,8 @@ from nlp import models
 from nlp.models.bag import count_tokens, set_rarity, set_ratios
 from nlp.models.parts import DropTokens
 from nlp.settings import Bag, Cnn, Lstm, Transformer
-from pipelines.errors import ConfigError
-from pipelines.training.tables import all_variables, tables_of
+from pipelines.base.errors import ConfigError
+from pipelines.training.embedding_tables import all_variables, tables_of
 
 MODELS = [Bag(name="bag", width=6), Bag(name="bag", width=6, hidden=5, pool="root", drop_tokens=0.3, dropout=0.2),
           Bag(name="bag", naive_bayes=True), Bag(name="bag", rarity=True, linear=True, drop_tokens=0.2),

@@ -5,10 +5,10 @@ import random
 
 import pytest
 
-from nlp.ngrams import ngram_counts
+from nlp.data.ngrams import ngram_counts
+from pipelines.base.errors import DataError
+from pipelines.config.draft import new
 from pipelines.config.load import from_text
-from pipelines.config.new import new
-from pipelines.errors import DataError
 
 TEXTS = [(f"some words about thing {number} and more", ("spam", "ham", "eggs")[number % 3]) for number in range(60)]
 

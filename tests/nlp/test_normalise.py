@@ -5,7 +5,7 @@ import unicodedata
 import pytest
 import tensorflow as tf
 
-from nlp.normalise import decompositions, normalised, words
+from nlp.tokens.normalise import decompositions, normalised, words
 
 
 def split(*texts, **options):

@@ -11,12 +11,12 @@ import keras
 import pytest
 import tensorflow as tf
 
-from nlp.classification import Classification
+from nlp.data.sources import TextSource
 from nlp.models import pretrained
 from nlp.settings import Pretrained, TextClassification
-from nlp.sources import TextSource
-from pipelines.errors import ConfigError
-from pipelines.task import Judgement
+from nlp.tasks.classification import Classification
+from pipelines.base.errors import ConfigError
+from pipelines.task.results import Judgement
 from tests.finished_run import ROOT, environment
 
 HERE = all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text"))

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from nlp.reading import read_texts
+from nlp.data.requests import read_texts
 from nlp.settings import TextData
-from pipelines.errors import DataError
+from pipelines.base.errors import DataError
 
 
 def read(*inputs, **data):

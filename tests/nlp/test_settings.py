@@ -6,8 +6,8 @@ import pytest
 
 from nlp import models
 from nlp.settings import Pretrained
+from pipelines.base.errors import ConfigError
 from pipelines.config.load import from_text, load
-from pipelines.errors import ConfigError
 
 FOLDER = Path(__file__).parents[2] / "configs" / "nlp"
 SHIPPED = sorted(path.stem for path in FOLDER.glob("*.yaml"))

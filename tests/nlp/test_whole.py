@@ -13,8 +13,8 @@ import pytest
 import tensorflow as tf
 from typer.testing import CliRunner
 
-from pipelines import cli
-from pipelines.runs import RunFolder
+from pipelines.commands import main
+from pipelines.runs.folder import RunFolder
 from pipelines.serving.evaluate import evaluate, own_split
 from pipelines.serving.export import export
 from pipelines.serving.load import load_run
@@ -46,7 +46,7 @@ np.savez(sys.argv[2], **found)
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
     """A table of the quick start's sentences, with some of no class; label sets beside."""
-    from nlp.quick import sentences
+    from nlp.data.quickstart import sentences
 
     texts, labels, _ = sentences()
     folder = tmp_path_factory.mktemp("table")
@@ -79,7 +79,7 @@ def runs(table):
         "tf_idf": ["model={name: bag, linear: true, rarity: true, drop_tokens: 0.2}", "train.learning_rate.peak=30",
                    "tokens={name: hashed, characters: [5, 5], distinct: true, buckets: 8192, character_buckets: 4096}",
                    "train.optimizer={name: sgd}", "train.tables={optimizer: sgd}"]}
-    code = ("import sys, json\nfrom pipelines.cli import main\nasked, runs = json.loads(sys.argv[1]), sys.argv[2]\n"
+    code = ("import sys, json\nfrom pipelines.commands.main import main\nasked, runs = json.loads(sys.argv[1]), sys.argv[2]\n"
             "for name, settings in asked.items():\n"
             "    sys.argv = ['quartet', 'train', 'nlp/table', *settings, '--runs', runs, '--name', name]\n"
             "    try:\n        main()\n    except SystemExit as end:\n        assert not end.code, (name, end.code)\n")
@@ -140,7 +140,7 @@ def test_other_data_are_judged(runs, loaded, table, tmp_path):
     assert {row["class"]: row["support"] for row in found.judgement.tables["per_class"] if row["support"]} == {
         "polite": 1, "taxi": 1, "complaint": 1}
     other.write_text("text,label\ncall a taxi,taxi\nfly,plane\n")
-    from pipelines.errors import DataError
+    from pipelines.base.errors import DataError
 
     with pytest.raises(DataError, match="'plane'"):
         evaluate(loaded["bag"], data=other)
@@ -178,7 +178,7 @@ def test_answers_are_those_of_the_evaluation(loaded):
 
 
 def call(run, *arguments, **options):
-    return CliRunner().invoke(cli.app, ["predict", str(run), *arguments], **options)
+    return CliRunner().invoke(main.app, ["predict", str(run), *arguments], **options)
 
 
 def test_predict_takes_texts_files_and_tables(runs, tmp_path):
@@ -215,7 +215,7 @@ def test_an_answer_says_where_it_is_no_more_than_a_guess(runs, loaded, tmp_path)
 
 
 def test_standard_input_is_answered_line_by_line(runs):
-    process = subprocess.Popen([sys.executable, "-m", "pipelines.cli", "predict", str(runs["bag"]), "-"], stdin=subprocess.PIPE,
+    process = subprocess.Popen([sys.executable, "-m", "pipelines.commands.main", "predict", str(runs["bag"]), "-"], stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT, env=environment())
     try:
         process.stdin.write(b"the shower is broken\n")

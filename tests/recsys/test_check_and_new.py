@@ -2,9 +2,9 @@
 
 import pytest
 
+from pipelines.base.errors import ConfigError, DataError
+from pipelines.config.draft import new
 from pipelines.config.load import from_text
-from pipelines.config.new import new
-from pipelines.errors import ConfigError, DataError
 from recsys.check import check_interactions
 from tests.recsys.made import ROWS, experiment, table
 

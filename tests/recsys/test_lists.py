@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from recsys.lookup import NO_ID, finder, ids_of
+from recsys.metrics.users import packed, unpacked
 from recsys.models.lists import recommend
-from recsys.sampling import PLACES, Sampler, stops
-from recsys.users import packed, unpacked
+from recsys.models.lookup import NO_ID, finder, ids_of
+from recsys.models.sampling import PLACES, Sampler, stops
 
 BATCH, ITEMS, WIDTH, K = 7, 53, 8, 6
 
@@ -130,7 +130,7 @@ def test_draws_reach_both_ends_and_no_further():
 def test_sparse_scores_give_the_lists_of_dense_ones(seen_too):
     from scipy import sparse
 
-    from recsys.baselines import top
+    from recsys.metrics.baselines import top
 
     rng = np.random.default_rng(3)
     # quarters, so that there are ties; some users have fewer candidates than the list is long

@@ -5,8 +5,8 @@ import pytest
 from scipy import sparse
 from sklearn.metrics import log_loss, ndcg_score, roc_auc_score
 
-from recsys import baselines, metrics
-from recsys.judged_ratings import Foretold, auc, judge_clicks, judge_ratings, log_losses
+from recsys.metrics import baselines, per_user
+from recsys.metrics.rating_metrics import Foretold, auc, judge_clicks, judge_ratings, log_losses
 
 USERS, ITEMS = 60, 40
 
@@ -25,7 +25,7 @@ def case():
 @pytest.mark.parametrize("k", [1, 5, 10, 40])
 def test_ndcg_is_scikit_learns(case, k):
     scores, relevant, lists, users, items = case
-    found = metrics.per_user(metrics.hits(lists, users, items, ITEMS), relevant.sum(1), k)["ndcg"]
+    found = per_user.per_user(per_user.hits(lists, users, items, ITEMS), relevant.sum(1), k)["ndcg"]
     expected = [ndcg_score(relevant[[user]].astype(float), scores[[user]], k=k) for user in range(USERS)]
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
@@ -33,7 +33,7 @@ def test_ndcg_is_scikit_learns(case, k):
 @pytest.mark.parametrize("k", [1, 5, 10])
 def test_the_others_are_as_defined(case, k):
     _, relevant, lists, users, items = case
-    found = metrics.per_user(metrics.hits(lists, users, items, ITEMS), relevant.sum(1), k)
+    found = per_user.per_user(per_user.hits(lists, users, items, ITEMS), relevant.sum(1), k)
     for user in range(USERS):
         good = {item for item in range(1, ITEMS + 1) if relevant[user, item - 1]}
         places = [place for place, item in enumerate(lists[user, :k].tolist(), 1) if item in good]
@@ -46,16 +46,16 @@ def test_the_others_are_as_defined(case, k):
 
 def test_unknown_items_are_missed_and_gaps_never_hit():
     lists = np.array([[3, 1, 0]], np.int32)
-    found = metrics.hits(lists, np.array([0, 0, 0]), np.array([1, -1, 0]), 5)
+    found = per_user.hits(lists, np.array([0, 0, 0]), np.array([1, -1, 0]), 5)
     assert found.tolist() == [[False, True, False]]
-    assert metrics.per_user(found, np.array([3]), 2)["recall"].tolist() == pytest.approx([1 / 3])
+    assert per_user.per_user(found, np.array([3]), 2)["recall"].tolist() == pytest.approx([1 / 3])
 
 
 def test_coverage_novelty_popularity():
     lists, counts = np.array([[1, 2], [1, 0]]), np.array([0, 8, 2, 0])
-    assert metrics.coverage(lists, 2, 3) == pytest.approx(2 / 3)
-    assert metrics.novelty(lists, 2, counts, 16).tolist() == pytest.approx([2.0, 1.0])
-    assert metrics.popularity(lists, 2, counts).tolist() == pytest.approx([5.0, 8.0])
+    assert per_user.coverage(lists, 2, 3) == pytest.approx(2 / 3)
+    assert per_user.novelty(lists, 2, counts, 16).tolist() == pytest.approx([2.0, 1.0])
+    assert per_user.popularity(lists, 2, counts).tolist() == pytest.approx([5.0, 8.0])
 
 
 def test_auc_and_log_loss_are_scikit_learns():
@@ -115,7 +115,7 @@ def test_recall_mrr_and_map_are_keras_rs(case, k):
 
     scores, relevant, lists, users, items = case
     held = relevant.sum(1)
-    found = metrics.per_user(metrics.hits(lists, users, items, ITEMS), held, k)
+    found = per_user.per_user(per_user.hits(lists, users, items, ITEMS), held, k)
     found["map"] *= np.minimum(k, held) / held
     for name, kind in (("recall", "RecallAtK"), ("mrr", "MeanReciprocalRank"), ("map", "MeanAveragePrecision")):
         measure = getattr(keras_rs.metrics, kind)(k=k)
@@ -130,7 +130,7 @@ def test_hit_rate_is_scikit_learns(case, k):
 
     scores, _, lists, _, _ = case
     held = np.random.default_rng(4).integers(0, ITEMS, USERS)
-    found = metrics.per_user(metrics.hits(lists, np.arange(USERS), held + 1, ITEMS), np.ones(USERS, int), k)
+    found = per_user.per_user(per_user.hits(lists, np.arange(USERS), held + 1, ITEMS), np.ones(USERS, int), k)
     assert found["hit_rate"].mean() == pytest.approx(top_k_accuracy_score(held, scores, k=k, labels=np.arange(ITEMS)))
 
 
@@ -173,8 +173,8 @@ def test_the_best_are_those_of_a_whole_stable_sort(k):
 
 
 def test_item_knn_keeps_the_nearest_and_is_left_out_where_it_would_take_hours(monkeypatch):
+    from recsys.metrics.users import Basis
     from recsys.settings import RankedEvaluate
-    from recsys.users import Basis
 
     rng = np.random.default_rng(2)
     x = sparse.csr_matrix((rng.random((50, 20)) < 0.3).astype(np.float32))

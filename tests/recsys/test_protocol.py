@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from pipelines.errors import DataError
-from recsys.data import load
-from recsys.protocol import TEST, TRAIN, VALIDATION
+from pipelines.base.errors import DataError
+from recsys.data.protocol import TEST, TRAIN, VALIDATION
+from recsys.data.splits import load
 from tests.recsys.made import ROWS, experiment, table
 
 
@@ -113,7 +113,7 @@ def test_what_comes_later_changes_no_earlier_part(tmp_path):
 
 
 def test_where_seen_items_are_candidates_repetitions_are_events(tmp_path):
-    from recsys.data import repetitions_of
+    from recsys.data.splits import repetitions_of
 
     lenient = experiment(table(tmp_path, AGAIN + "1,e,1,71\n1,e,1,72\n"), data={"protocol": "time", "test": 0.3, "validation": 0.0},
                          evaluate={"exclude_seen": False})

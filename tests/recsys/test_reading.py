@@ -8,9 +8,9 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
+from pipelines.base.errors import DataError
 from pipelines.data.times import read_times
-from pipelines.errors import DataError
-from recsys.reading import encode, read_log
+from recsys.data.sources import encode, read_log
 from tests.recsys.made import ROWS, experiment, table
 
 
@@ -116,7 +116,7 @@ def test_all_bad_rows_are_counted_and_the_first_named(tmp_path):
     data = experiment(table(tmp_path, text), data={"on_bad_example": "skip"}).data
     log = read_log(data)
     assert len(log) == 50 and log.left_out == 4500 and len(log.skipped) == 1000
-    from recsys.data import load
+    from recsys.data.splits import load
 
     assert any(note.startswith("4,500 rows were left out") for note in load(data)[1])
 

@@ -89,8 +89,8 @@ def test_two_replicas_are_one_device(weights, case):
 def test_that_the_softmax_sees_one_devices_examples_is_said_at_the_start(micro, replicas, said):
     from types import SimpleNamespace
 
-    from pipelines.training.insight import describe
-    from recsys.retrieval import RetrievalTask
+    from pipelines.runs.run_display import describe
+    from recsys.tasks.retrieval import RetrievalTask
 
     plan = SimpleNamespace(batch=64, micro=64 // replicas, replicas=replicas, accumulation=1)
     session = SimpleNamespace(

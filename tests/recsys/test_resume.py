@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 pytestmark = pytest.mark.slow
-START = "import recsys.models.store as store; store.SPARSE_FROM = 10; from pipelines.cli import train_main; train_main('recsys')"
+START = "import recsys.models.store as store; store.SPARSE_FROM = 10; from pipelines.commands.main import train_main; train_main('recsys')"
 SETTINGS = (
     "train.epochs=6",
     "train.deterministic=true",

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.errors import ConfigError, DataError
-from pipelines.runs import RunFolder
+from pipelines.base.errors import ConfigError, DataError
+from pipelines.runs.folder import RunFolder
+from pipelines.runs.run import Call, train
 from pipelines.serving.evaluate import evaluate
 from pipelines.serving.load import load_run
 from pipelines.training.evaluation import Evaluator
-from pipelines.training.run import Call, train
-from recsys.catalogue import Histories
-from recsys.data import load
-from recsys.known import ALL, AROUND, BEFORE, visible, whole
+from recsys.data.catalogue import Histories
+from recsys.data.known import ALL, AROUND, BEFORE, visible, whole
+from recsys.data.splits import load
 from recsys.models.ranking import RankingModel
 from recsys.models.store import HistoryStore
 from recsys.settings import Dcn
@@ -154,7 +154,7 @@ def test_the_first_not_below_is_found_at_any_place():
 @pytest.fixture(scope="module", params=["recsys/quickstart", "recsys/movielens_retrieval"])
 def in_time(request, tmp_path_factory):
     """Lists with the latest events held out, so that some users begin in validation, some in test."""
-    from recsys.made import made_log
+    from recsys.data.quickstart import made_log
 
     log = made_log()
     rows = [

@@ -9,12 +9,12 @@ import pytest
 import tensorflow as tf
 
 from pipelines.config.load import load
-from pipelines.runs import RunFolder
-from pipelines.training.run import Call, train
+from pipelines.runs.folder import RunFolder
+from pipelines.runs.run import Call, train
 from recsys.models.store import HistoryStore
 from recsys.models.towers import TowersModel
-from recsys.sequential import WindowSource
 from recsys.tasks import TASKS
+from recsys.tasks.sequential import WindowSource
 from tests.data.prepared import need
 from tests.recsys.made import experiment
 
@@ -211,7 +211,7 @@ def test_windows_hold_every_next_item_once():
 
 
 def test_histories_are_cut_in_graph():
-    from recsys.catalogue import Histories
+    from recsys.data.catalogue import Histories
 
     store = HistoryStore(2, 5)
     store.fill(Histories(np.array([0, 0, 4, 5]), np.array([3, 1, 4, 2, 9], np.int32), np.ones(5, np.float32), np.zeros(5)))
@@ -247,7 +247,7 @@ def test_numbers_as_ids_survive_the_round_trip(tmp_path):
 @pytest.mark.realdata
 def test_movielens_is_read_and_divided():
     need("movielens/latest-small-ratings")
-    from recsys.data import load as read
+    from recsys.data.splits import load as read
 
     made, notes = read(load("recsys/movielens_sequential", ["data.validation=0.1"]).experiment.data)
     assert len(made.log) == 100_836 and len(made.log.user_ids) == 610 and not made.log.user_ids.numeric
@@ -258,7 +258,7 @@ def test_movielens_is_read_and_divided():
 def test_a_run_is_judged_on_other_data_in_its_own_numbers(next_item, tmp_path):
     """The same events as a table, in another order of ids and rows: the same users are test, and the same answers come."""
     from pipelines.serving.evaluate import evaluate
-    from recsys.made import made_log
+    from recsys.data.quickstart import made_log
 
     run, report = next_item
     log = made_log()

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from pipelines.reports.baselines import MOST, Baseline, fitting_part, kernel_ridge, largest_share, put_beside
-from pipelines.reports.units import grouped
-from pipelines.task import Judgement
+from pipelines.reports.baselines import MOST, fitting_part, kernel_ridge, largest_share, put_beside
+from pipelines.task.results import Baseline, Judgement
+from pipelines.task.units import grouped
 
 CHEAP = Baseline("a cheap model", "accuracy", lambda source: np.zeros(0))
 

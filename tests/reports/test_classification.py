@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn import metrics as sk
 
-from pipelines.errors import TrainingError
+from pipelines.base.errors import TrainingError
 from pipelines.reports import classification
 from pipelines.reports.intervals import wilson
 from pipelines.reports.per_class import per_class

@@ -3,10 +3,10 @@
 import json
 import shutil
 
+from pipelines.reports.blocks import markdown
 from pipelines.reports.card import card
-from pipelines.reports.comparison import curves, write_comparison
-from pipelines.reports.document import markdown
-from pipelines.runs import RunFolder
+from pipelines.runs.comparison_page import curves, write_comparison
+from pipelines.runs.folder import RunFolder
 from tests.finished_run import copy, quartet
 
 

@@ -5,11 +5,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from pipelines.base.errors import TrainingError
 from pipelines.config.schema import Evaluate
-from pipelines.errors import TrainingError
 from pipelines.reports import classification, classifier
 from pipelines.reports.per_class import per_class
-from pipelines.reports.units import EXAMPLES, grouped
+from pipelines.task.units import EXAMPLES, grouped
 
 
 def drawn(rng, n, count, strength=4.0):

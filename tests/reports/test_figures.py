@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipelines.reports import classification, classification_figures, figures
+from pipelines.base import figures
+from pipelines.reports import classification, classification_figures
 
 
 def drawn(figure):

@@ -8,8 +8,8 @@ from scipy.sparse import csr_matrix
 from scipy.stats import binom, norm
 
 from pipelines.reports import intervals
-from pipelines.reports.units import grouped
-from pipelines.task import Metric
+from pipelines.task.results import Metric
+from pipelines.task.units import grouped
 
 
 def test_mean_agrees_with_the_normal_interval():

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from pipelines.errors import ConfigError
+from pipelines.base.errors import ConfigError
 from pipelines.reports.predictions import write
 
 COLUMNS = {"user": [3, 4], "items": [[1, 2], []], "score": np.array([0.5, 0.25]), "name": ["a, b", 'say "c"']}

@@ -8,15 +8,18 @@ import re
 import numpy as np
 import pytest
 
+from pipelines.base import figures
+from pipelines.base.formatting import escaped
 from pipelines.config.schema import Experiment, Section, setting
 from pipelines.data.source import Source
-from pipelines.reports import classification, figures, report
-from pipelines.reports.document import Bullets, Code, Heading, Paragraph, Picture, Table, escaped, markdown
-from pipelines.reports.page import page
+from pipelines.reports import classification, report
+from pipelines.reports.blocks import Bullets, Code, Heading, Paragraph, Picture, Table, markdown
+from pipelines.reports.html import page
 from pipelines.reports.per_class import per_class
 from pipelines.reports.settings import changed_settings
 from pipelines.reports.tables import facts_table, records_table
-from pipelines.task import Judgement, Metric, Splits
+from pipelines.task.contract import Splits
+from pipelines.task.results import Judgement, Metric
 
 
 class Model(Section):

@@ -7,7 +7,7 @@ from pipelines.config.schema import Evaluate
 from pipelines.reports import classification, classifier, intervals
 from pipelines.reports.per_class import per_class
 from pipelines.reports.report import write_report
-from pipelines.reports.units import EXAMPLES, grouped, units_of
+from pipelines.task.units import EXAMPLES, grouped, units_of
 
 SETTINGS = Evaluate(bootstrap=200)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipelines.reports import words
-from pipelines.task import Metric
+from pipelines.base import formatting
+from pipelines.task.results import Metric
 
 
 @pytest.mark.parametrize("value, name, text", [
@@ -15,7 +15,7 @@ from pipelines.task import Metric
     ("cat", "class", "cat"), (-2.5, "", "-2.500"),
 ])
 def test_number(value, name, text):
-    assert words.number(value, name) == text
+    assert formatting.number(value, name) == text
 
 
 @pytest.mark.parametrize("seconds, text", [
@@ -23,22 +23,24 @@ def test_number(value, name, text):
     (3599.6, "1 h 00 min"), (7500, "2 h 05 min"), (273600, "3 d 4 h"), (float("inf"), "unknown"), (0, "0 ms"),
 ])
 def test_duration(seconds, text):
-    assert words.duration(seconds) == text
+    assert formatting.duration(seconds) == text
 
 
 @pytest.mark.parametrize("name, text", [
     ("top5_accuracy", "Top-5 accuracy"), ("ndcg@10", "NDCG@10"), ("hit_rate@5", "Hit rate@5"), ("worst_mistakes", "Worst mistakes"),
 ])
 def test_title(name, text):
-    assert words.title(name) == text
+    assert formatting.title(name) == text
 
 
 def test_metric_with_and_without_interval():
-    assert words.metric(Metric(0.731, 0.722, 0.74, 100), "accuracy") == "73.1 % [72.2, 74.0]"
-    assert words.metric(Metric(0.8, None, None, 1), "log_loss") == "0.8000"
+    assert Metric(0.731, 0.722, 0.74, 100).text("accuracy") == "73.1 % [72.2, 74.0]"
+    assert Metric(0.8, None, None, 1).text("log_loss") == "0.8000"
 
 
 def test_direction_and_sizes():
-    assert words.lower_is_better("validation/log_loss") and words.lower_is_better("wer") and not words.lower_is_better("accuracy")
-    assert words.size(24 * 2**30) == "24.0 GiB" and words.size(12) == "12 B"
-    assert words.yaml_value([0.5, "a: b"]) == "[0.5, 'a: b']" and words.yaml_value(None) == "null" and words.yaml_value(True) == "true"
+    assert formatting.lower_is_better("validation/log_loss") and formatting.lower_is_better("wer")
+    assert not formatting.lower_is_better("accuracy")
+    assert formatting.size(24 * 2**30) == "24.0 GiB" and formatting.size(12) == "12 B"
+    assert formatting.yaml_value([0.5, "a: b"]) == "[0.5, 'a: b']"
+    assert formatting.yaml_value(None) == "null" and formatting.yaml_value(True) == "true"

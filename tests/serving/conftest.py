@@ -8,7 +8,7 @@ from tests import finished_run
 @pytest.fixture(scope="session")
 def loaded():
     """The run in this process. Tests leave it as it is."""
-    from pipelines.runs import RunFolder
+    from pipelines.runs.folder import RunFolder
     from pipelines.serving.load import load_run
 
     return load_run(RunFolder(finished_run.run()), where="cpu")

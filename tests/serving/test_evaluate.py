@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from typer.testing import CliRunner
 
-from pipelines import cli
+from pipelines.commands import main
 from pipelines.config.schema import EarlyStopping
 from pipelines.serving.new_data import experiment_for
 from tests import finished_run
@@ -19,7 +19,7 @@ def run(tmp_path_factory):
 
 
 def call(run, *arguments: str):
-    return CliRunner().invoke(cli.app, ["evaluate", str(run), *arguments])
+    return CliRunner().invoke(main.app, ["evaluate", str(run), *arguments])
 
 
 def metrics(folder):
@@ -62,7 +62,7 @@ def test_each_judging_has_its_own_place(run):
     assert metrics(run / "report/validation")["validation/accuracy"]["n"] == 144
     assert call(run, "--split", "validation").exit_code == 0
     assert (run / "report/validation-2/report.json").is_file()
-    done = CliRunner().invoke(cli.app, ["report", str(run)])
+    done = CliRunner().invoke(main.app, ["report", str(run)])
     assert "validation-2: validation accuracy" in done.stdout and "test accuracy" in done.stdout
 
 

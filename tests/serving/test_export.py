@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from pipelines.base.errors import ConfigError
 from pipelines.config.load import from_dict
-from pipelines.errors import ConfigError
-from pipelines.runs import RunFolder
+from pipelines.runs.folder import RunFolder
 from pipelines.serving.export import Served, export, readme
 from pipelines.serving.load import LoadedRun, load_run
 from tests import alone, finished_run
-from vision.classification import Classification
+from vision.tasks.classification import Classification
 
 USE = """
 import json

@@ -6,9 +6,9 @@ import zipfile
 import numpy as np
 import pytest
 
+from pipelines.base.errors import ConfigError
 from pipelines.config.load import from_dict
-from pipelines.errors import ConfigError
-from pipelines.runs import RunFolder
+from pipelines.runs.folder import RunFolder
 from pipelines.serving.load import load_run, without_pretrained
 from tests import finished_run
 

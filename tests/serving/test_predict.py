@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from pipelines import cli
+from pipelines.base.errors import DataError
+from pipelines.commands import main
 from pipelines.data.reasons import reason
-from pipelines.errors import DataError
 from pipelines.serving.output import Prediction, Shown, write_csv, write_jsonl, write_table
 from pipelines.serving.predict import Predictor
 from tests import finished_run
@@ -45,7 +45,7 @@ def predictor(loaded):
 
 
 def call(*arguments: str):
-    return CliRunner().invoke(cli.app, ["predict", str(finished_run.run()), *arguments])
+    return CliRunner().invoke(main.app, ["predict", str(finished_run.run()), *arguments])
 
 
 def test_answers_are_those_of_the_evaluation_in_order(predictor, folder, judged):

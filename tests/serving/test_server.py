@@ -27,7 +27,7 @@ needs_extra = pytest.mark.skipif(not HERE and not os.environ.get("QUARTET_REQUIR
 def server():
     """(address, process) of a server in a process of its own."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "pipelines.cli", "serve", str(finished_run.run()), "--port", "0", "--limit", "1", "--batch", "8"],
+        [sys.executable, "-m", "pipelines.commands.main", "serve", str(finished_run.run()), "--port", "0", "--limit", "1", "--batch", "8"],
         stderr=subprocess.PIPE, text=True, env=finished_run.environment())
     said = []
     for line in process.stderr:
@@ -174,7 +174,7 @@ def test_warming_up_answers_alone_and_in_a_full_batch_and_nothing_is_traced_afte
 
 
 def test_without_the_extra_the_message_names_it(loaded, monkeypatch):
-    from pipelines.errors import ConfigError
+    from pipelines.base.errors import ConfigError
     from pipelines.serving.predict import Predictor
     from pipelines.serving.server import make_app
 

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from pipelines.errors import ConfigError
+from pipelines.base.errors import ConfigError
 from pipelines.serving.output import WRITERS, Prediction, Shown
 
 RANKS = {"text": 1, "words": 2, "starts": 2, "ends": 2}

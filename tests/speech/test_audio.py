@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pipelines.errors import DataError
-from speech import audio
+from pipelines.base.errors import DataError
+from speech.data import audio
 from tests.speech.made import tone, write
 
 

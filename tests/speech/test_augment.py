@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.errors import DataError
-from speech.augment import Augmenter, made_noise, played
-from speech.features import FrontEnd
+from pipelines.base.errors import DataError
+from speech.data.augment import Augmenter, made_noise, played
+from speech.data.features import FrontEnd
 from speech.settings import Augment, Frontend
 from tests.speech.made import class_folders, tone, write
 
@@ -83,7 +83,7 @@ def test_noise_from_a_folder(tmp_path, monkeypatch):
     peaks = [np.argmax(np.abs(np.fft.rfft(row[:4000]))) * 2 for row in laid]
     assert all(min(abs(peak - 60), abs(peak - 1000)) < 10 for peak in peaks), peaks  # one noise each, never the next one's beginning
     assert np.allclose(10 * np.log10((WAVES**2).sum(1) / (laid**2).sum(1)), 10, atol=0.5)
-    monkeypatch.setattr("speech.augment.ALL", 1.0)
+    monkeypatch.setattr("speech.data.augment.ALL", 1.0)
     kept = Augmenter(augmenter.settings, 8000).noises
     assert kept.sizes.tolist() == [3200, 4000] and "of 1 of the 2 recordings" in kept.note and "the first 0.5 s" in kept.note
     write(tmp_path / "still.wav", np.zeros(800, np.float32))
@@ -114,8 +114,8 @@ def test_a_training_reads_its_noise_when_it_begins_and_a_finished_run_needs_none
 
 
 def test_copies_by_librosa_are_always_the_same():
-    from speech.copies import with_copies
-    from speech.sources import Facts, Recordings
+    from speech.data.copies import with_copies
+    from speech.data.recordings import Facts, Recordings
 
     waves = [np.rint(tone(0.5, hertz=300 + 200 * number) * 32_000).astype(np.int16) for number in range(3)]
     facts = Facts(["a", "b", "c"], ["a", "b", "c"], speakers=["x", "y", "x"], lengths=np.full(3, 4000, np.int32))

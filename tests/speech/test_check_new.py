@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from pipelines.base.errors import DataError
+from pipelines.config.draft import new
 from pipelines.config.load import from_text
-from pipelines.config.new import new
-from pipelines.errors import DataError
 from speech.check import CHECKS
 from tests.speech.made import class_folders, tone, write
 
@@ -121,7 +121,7 @@ def test_new_takes_out_signs_and_leaves_marks_that_belong_to_letters(tmp_path):
         (tmp_path / f"{number}.txt").write_text(said[number % 3], encoding="utf-8")
     experiment = from_text(new("speech", tmp_path)).experiment
     assert set(experiment.tokens.remove) == set(",।!()№—")
-    from speech.text import normalized
+    from speech.data.tokens import normalized
 
     assert [normalized(text, experiment.tokens) for text in said] == ["नमस्ते दुनिया", "हाँ कृपया रुकें", "café 5 don't"]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from speech import ctc
+from speech.models import ctc
 
 RNG = np.random.default_rng(1)
 LOGITS = RNG.normal(0, 2, [5, 12, 6]).astype(np.float32)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.load import from_text
-from pipelines.errors import ConfigError, DataError
-from speech.sources import facts_of, waveform
+from speech.data.recordings import facts_of, waveform
 from speech.tasks import TASKS
 from tests.data.prepared import need
 from tests.speech.made import class_folders, tone, write
@@ -245,7 +245,7 @@ def test_yes_no_first_and_last_by_name():
 @pytest.mark.realdata
 def test_connected_digits_share_no_recording_and_no_test_speaker():
     need("spoken_digit")
-    from speech.connected import open_connected
+    from speech.data.connected_digits import open_connected
 
     lines = r"source: connected; name: spoken_digit; speaker_pattern: '^\d_([a-z]+)_'; test_speakers: [theo]; strings: 40; test_strings: 20"
     experiment = from_text(TEXTS + "".join(f"  {line}\n" for line in lines.split("; "))).experiment
@@ -260,7 +260,7 @@ def test_connected_digits_share_no_recording_and_no_test_speaker():
 
 
 def test_placed_alone_and_in_a_batch():
-    from speech.commands import placed
+    from speech.tasks.commands import placed
 
     long = np.zeros(9000, np.int16)
     long[5000:5500] = np.resize([900, -900], 500)
@@ -276,8 +276,8 @@ def test_placed_alone_and_in_a_batch():
 
 
 def test_an_offset_of_the_sound_card_is_neither_a_click_nor_loudness():
-    from speech.commands import placed
-    from speech.features import without_offset
+    from speech.data.features import without_offset
+    from speech.tasks.commands import placed
 
     quiet = np.random.default_rng(0).integers(-50, 51, 6000)
     word = quiet + np.where(np.arange(6000) // 1000 == 4, np.resize([2000, -2000], 6000), 0)
@@ -300,7 +300,7 @@ def test_speakers_of_train_that_are_judged_are_a_warning(tmp_path):
 
 
 def test_far_too_little_speech_is_a_warning():
-    from speech.enough import too_little
+    from speech.data.enough import too_little
 
     few = [f"a sentence with the word{number} and others{number}" for number in range(98)]
     said = too_little(few, 720.0)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from speech.features import FrontEnd, rounded, to_int16
+from speech.data.features import FrontEnd, rounded, to_int16
 from speech.settings import Frontend
 from tests.data.prepared import need
 

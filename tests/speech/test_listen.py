@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.errors import DataError
+from pipelines.base.errors import DataError
 from speech.listen import detect, main, stream
 from tests.finished_run import environment
 from tests.speech.made import tone, write
@@ -75,8 +75,8 @@ def test_silence_and_noise_are_no_commands():
 def run(tmp_path_factory):
     """A trained run of two pitches and noise, whose folder of noise is gone."""
     from pipelines.config.load import from_text
-    from pipelines.runs import RunFolder
-    from pipelines.training.run import Call, train
+    from pipelines.runs.folder import RunFolder
+    from pipelines.runs.run import Call, train
     from speech.tasks import TASKS
 
     place, rng = tmp_path_factory.mktemp("listen"), np.random.default_rng(0)

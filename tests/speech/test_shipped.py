@@ -44,8 +44,8 @@ def test_a_shipped_experiment(name):
 ])
 def test_those_for_larger_data_train_on_made_data_of_their_form(tmp_path, name, overrides):
     """From the prepared TFDS data to the report; the scores mean nothing."""
-    from pipelines.runs import RunFolder
-    from pipelines.training.run import Call, train
+    from pipelines.runs.folder import RunFolder
+    from pipelines.runs.run import Call, train
     from speech.tasks import TASKS
 
     data = name.partition("_conformer")[0]
@@ -62,7 +62,7 @@ def test_those_for_larger_data_train_on_made_data_of_their_form(tmp_path, name, 
 
 def test_the_header_of_speech_commands_holds_for_the_folder_of_the_original_archive(tmp_path):
     """The overrides as printed, on a folder in the archive's form."""
-    from speech.sources import facts_of
+    from speech.data.recordings import facts_of
     from speech.tasks import TASKS
 
     head = [line.removeprefix("#") for line in (FOLDER / "speech_commands.yaml").read_text(encoding="utf-8").splitlines()
@@ -115,14 +115,14 @@ def test_from_own_recordings_to_a_transcript_with_times(tmp_path):
     write(tmp_path / "new" / "long.wav", said(whole))
     (tmp_path / "new" / "b.wav").write_bytes(b"nothing")
     run = str(tmp_path / "runs" / "speech" / "own" / "a")
-    done = command("pipelines.cli", "predict", run, "new", "--format", "ctm", folder=tmp_path)
+    done = command("pipelines.commands.main", "predict", run, "new", "--format", "ctm", folder=tmp_path)
     assert "b.wav: cannot be read: no sound file" in done.stderr and done.returncode == 0
     rows = [line.split() for line in done.stdout.splitlines()]
     assert [row[4] for row in rows if row[0] == "new/a.flac"] == ["low", "high"]
     times = [float(row[2]) for row in rows if row[0] == "new/long.wav"]
     assert [row[4] for row in rows if row[0] == "new/long.wav"].count("low") >= 5 and times == sorted(times) and times[-1] > 3.5
-    done = command("pipelines.cli", "predict", run, "new/a.flac", "--format", "jsonl", folder=tmp_path)
+    done = command("pipelines.commands.main", "predict", run, "new/a.flac", "--format", "jsonl", folder=tmp_path)
     answer = json.loads(done.stdout)
     assert answer["text"] == "low high" and answer["words"] == ["low", "high"] and 0.15 < answer["starts"][1] < 0.5
-    done = command("pipelines.cli", "evaluate", run, "--data", "all.jsonl", folder=tmp_path)
+    done = command("pipelines.commands.main", "evaluate", run, "--data", "all.jsonl", folder=tmp_path)
     assert "Word error rate" in done.stdout, done.stderr

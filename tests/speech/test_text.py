@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-from pipelines.errors import DataError
-from speech.long import pieces
+from pipelines.base.errors import DataError
+from speech.data.long_recordings import pieces
+from speech.data.tokens import learn, normalized, steps_needed
 from speech.settings import Tokens
-from speech.text import learn, normalized, steps_needed
 
 TEXTS = ["one two three", "two two one", "three one two three", "zero"] * 20
 

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.load import from_text
-from pipelines.errors import ConfigError, DataError
 from pipelines.reports.report import write_report
 from pipelines.serving import predict
 from pipelines.serving.output import WRITERS, Shown
-from speech.files import find_recordings
-from speech.manifests import BadRow
-from speech.sources import Facts, Recordings
+from speech.data.files import find_recordings
+from speech.data.manifests import BadRow
+from speech.data.recordings import Facts, Recordings
 from speech.tasks import TASKS
-from speech.transcription import BLANK
+from speech.tasks.transcription import BLANK
 from tests.speech.made import class_folders, tone, write
 
 TEXTS = "task: speech.transcription\nmodel: {name: quartz, width: 8, kernels: [5]}\nfrontend: {mels: 16}\ntokens: {unit: words}\n"

@@ -5,46 +5,46 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from speech import det, speakers, wer
+from speech.metrics import detection, speakers, word_errors
 
 SAID = ["one two three", "four", "five six", "", "seven eight nine"]
 WRITTEN = ["one too three", "", "five six six", "oh", "seven eight nine"]
 
 
 def test_counts_by_hand_and_by_jiwer():
-    counted = wer.count(SAID, WRITTEN)
+    counted = word_errors.count(SAID, WRITTEN)
     assert counted.table[:, :4].tolist() == [[2, 1, 0, 0], [0, 0, 1, 0], [2, 0, 0, 1], [0, 0, 0, 1], [3, 0, 0, 0]]
-    found = wer.metrics(counted, resamples=100)
+    found = word_errors.metrics(counted, resamples=100)
     assert found["wer"].value == pytest.approx(4 / 9) and found["wer"].low < 4 / 9 < found["wer"].high
     assert found["deletion_share"].value == pytest.approx(1 / 9) and found["sentence_accuracy"].value == pytest.approx(1 / 5)
     spoken = [place for place, text in enumerate(SAID) if text]
     both = [SAID[place] for place in spoken], [WRITTEN[place] for place in spoken]
-    some = wer.metrics(wer.count(*both), resamples=100)
+    some = word_errors.metrics(word_errors.count(*both), resamples=100)
     assert some["wer"].value == pytest.approx(jiwer.wer(*both)) and some["cer"].value == pytest.approx(jiwer.cer(*both))
 
 
 def test_without_an_error_the_interval_still_says_how_little_was_heard():
-    found = wer.metrics(wer.count(["one two"] * 30, ["one two"] * 30), resamples=100)
+    found = word_errors.metrics(word_errors.count(["one two"] * 30, ["one two"] * 30), resamples=100)
     assert found["wer"].value == found["wer"].low == 0.0 and 0.03 < found["wer"].high < 0.08
     assert found["sentence_accuracy"].value == found["sentence_accuracy"].high == 1.0 and found["sentence_accuracy"].low < 0.9
 
 
 def test_by_word_and_by_speaker():
-    counted = wer.count(SAID, WRITTEN)
-    rows = {row["word"]: row for row in wer.per_word(counted)}
+    counted = word_errors.count(SAID, WRITTEN)
+    rows = {row["word"]: row for row in word_errors.per_word(counted)}
     assert rows["two"]["written_instead"] == "too 1" and rows["two"]["error_rate"] == 1.0
     assert rows["four"]["missed"] == 1 and rows["six"]["inserted"] == 1 and rows["oh"]["error_rate"] is None
-    people = wer.per_speaker(counted, ["a", "b", "a", "b", "b"])
+    people = word_errors.per_speaker(counted, ["a", "b", "a", "b", "b"])
     assert [row["speaker"] for row in people] == ["b", "a"] and people[0]["wer"] == pytest.approx(2 / 4) and people[1]["inserted"] == 1
-    assert wer.per_speaker(counted, None) == []
+    assert word_errors.per_speaker(counted, None) == []
 
 
 def test_the_worst_come_first_and_words_stand_under_words():
-    counted = wer.count(SAID, WRITTEN)
-    assert wer.worst(counted, 3) == [3, 1, 2]
-    first, second = wer.lines(counted.pairs[0])
+    counted = word_errors.count(SAID, WRITTEN)
+    assert word_errors.worst(counted, 3) == [3, 1, 2]
+    first, second = word_errors.lines(counted.pairs[0])
     assert first == "one TWO three" and second == "one TOO three"
-    first, second = wer.lines(wer.align(["five", "six"], ["five", "six", "six"]))
+    first, second = word_errors.lines(word_errors.align(["five", "six"], ["five", "six", "six"]))
     assert len(first) == len(second) and first.count("*") == 3 and "SIX" in second
 
 
@@ -52,14 +52,14 @@ def test_det_and_equal_error_rate():
     rng = np.random.default_rng(0)
     truth = rng.random(4000) < 0.3
     scores = rng.normal(truth * 2.0, 1.0)
-    thresholds, alarms, misses = det.det_curve(scores, truth)
+    thresholds, alarms, misses = detection.det_curve(scores, truth)
     assert np.all(np.diff(alarms) <= 0) and np.all(np.diff(misses) >= 0) and (alarms[-1], misses[0]) == (0.0, 0.0)
     at = len(thresholds) // 2
     assert alarms[at] == pytest.approx(np.mean(scores[~truth] >= thresholds[at]))
     assert misses[at] == pytest.approx(np.mean(scores[truth] < thresholds[at]))
-    assert det.equal_error_rate(scores, truth) == pytest.approx(0.1587, abs=0.02)  # normal scores two deviations apart
-    assert det.equal_error_rate(truth.astype(float), truth) == 0.0 and np.isnan(det.equal_error_rate(scores, truth | True))
-    assert det.figure({"go": (alarms, misses)}).axes
+    assert detection.equal_error_rate(scores, truth) == pytest.approx(0.1587, abs=0.02)  # normal scores two deviations apart
+    assert detection.equal_error_rate(truth.astype(float), truth) == 0.0 and np.isnan(detection.equal_error_rate(scores, truth | True))
+    assert detection.figure({"go": (alarms, misses)}).axes
 
 
 def test_accuracy_by_speaker_and_who_was_heard_before():
@@ -73,7 +73,7 @@ def test_accuracy_by_speaker_and_who_was_heard_before():
 # the cheap model beside the score
 
 def test_the_most_similar_training_recording_s_transcript_stands_beside_the_model():
-    from speech import baseline
+    from speech.metrics import baseline
 
     rng = np.random.default_rng(0)
     pitches = {"low high": (2, 12), "high low": (12, 2), "low low": (2, 2)}

@@ -10,8 +10,8 @@ import keras
 import numpy as np
 
 from pipelines.monitoring.metrics_log import read_rows
-from pipelines.runs import RunFolder
-from pipelines.training.run import Call, train
+from pipelines.runs.folder import RunFolder
+from pipelines.runs.run import Call, train
 from tests.training.toy import ToyTask, experiment
 
 TIMES = ("time_s", "examples_per_second", "input_wait_fraction", "memory_bytes", "device_memory_bytes")

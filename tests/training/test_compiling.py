@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines.config.schema import Train
-from pipelines.training import compiling, devices
+from pipelines.machine import compiling, devices
 
 
 @pytest.mark.parametrize("xla", [True, False])

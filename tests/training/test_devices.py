@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from pipelines.base.errors import ConfigError
 from pipelines.config.schema import Train
-from pipelines.errors import ConfigError
-from pipelines.training import devices
+from pipelines.machine import devices
 from pipelines.training.session import plan_batches
 from tests.training.runs import At, Killed, checkpoint, kill, run
 

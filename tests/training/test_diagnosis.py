@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipelines.errors import ConfigError
-from pipelines.stored import checked
+from pipelines.base.errors import ConfigError
+from pipelines.base.stored import checked
 from pipelines.training.diagnosis import Diagnosis
 from pipelines.training.hooks import Warnings
 

@@ -1,7 +1,7 @@
 """What `quartet new` says training will take."""
 
+from pipelines.commands.estimate import estimate
 from pipelines.config.load import load
-from pipelines.estimate import estimate
 
 
 def test_a_few_steps_tell_time_memory_and_disk():

@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from pipelines.base.errors import ConfigError, DataError, QuartetError, TrainingError
+from pipelines.base.files import WriteError
 from pipelines.data import order
-from pipelines.errors import ConfigError, DataError, QuartetError, TrainingError
-from pipelines.files import WriteError
 from pipelines.monitoring.metrics_log import MetricsLog
-from pipelines.runs import Locked, RunFolder
-from pipelines.training import seeds, state
+from pipelines.runs import seeds
+from pipelines.runs.folder import Locked, RunFolder
+from pipelines.runs.run import Call
+from pipelines.training import state
 from pipelines.training.evaluation import Evaluator
-from pipelines.training.run import Call
 from pipelines.training.step import Step
 from tests.training.runs import At, Killed, assert_same_outcome, checkpoint, interrupt, kill, model_weights, rows, run, whole
 from tests.training.toy import ToyTask, experiment

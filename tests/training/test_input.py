@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines import memory
+from pipelines.base.errors import DataError
+from pipelines.base.files import whole_folder
 from pipelines.config.schema import Data
 from pipelines.data import cache, order
 from pipelines.data.files import FileSource
 from pipelines.data.input import DeviceFeed, Feed, PipelineFeed, make_feed
 from pipelines.data.source import ArraySource
-from pipelines.errors import DataError
-from pipelines.files import whole_folder
+from pipelines.machine import memory
 
 EXAMPLES, SEED = 37, 5
 

@@ -11,7 +11,7 @@ from pipelines.data import order
 from pipelines.data.input import make_feed
 from pipelines.data.lengths import Lengths, joined, stacked
 from pipelines.data.source import ArraySource
-from pipelines.training.devices import prepare
+from pipelines.machine.devices import prepare
 
 RNG = np.random.default_rng(0)
 LENGTHS = RNG.integers(0, 60, 203).astype("int32")

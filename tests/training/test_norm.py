@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.training.norm import FusedBatchNormalization
+from pipelines.training.batch_norm import FusedBatchNormalization
 
 
 @pytest.mark.parametrize("training", [True, False])

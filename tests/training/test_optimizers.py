@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from pipelines.base.errors import ConfigError
 from pipelines.config.keras_names import keras_names
 from pipelines.config.schema import Optimizer as Settings
-from pipelines.errors import ConfigError
 from pipelines.training import optimizers
 
 SHAPES = [(3, 4), (4,), (2, 2, 3, 3), (5, 2)]

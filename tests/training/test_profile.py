@@ -2,8 +2,8 @@
 
 import pytest
 
+from pipelines.base.errors import ConfigError
 from pipelines.config.load import from_text
-from pipelines.errors import ConfigError
 from tests.training.runs import run
 
 TRAIN = {"epochs": 2}

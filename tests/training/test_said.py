@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 import tensorflow as tf
 
+from pipelines.base.errors import ConfigError
 from pipelines.data.divide import Warned
-from pipelines.errors import ConfigError
-from pipelines.monitoring.meter import Meter
 from pipelines.training.hooks import WarnOfWaiting, device_memory
+from pipelines.training.meter import Meter
 from tests.training.runs import run
 from tests.training.toy import ToyTask
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from pipelines.base.errors import DataError
 from pipelines.config.schema import Data, Train
 from pipelines.data import order
 from pipelines.data.input import StreamFeed, make_feed
 from pipelines.data.stream import StreamSource
-from pipelines.errors import DataError
-from pipelines.training.devices import prepare as prepare_devices
+from pipelines.machine.devices import prepare as prepare_devices
 from tests.data.prepared import prepare
 
 ROOT = Path(__file__).parents[2]

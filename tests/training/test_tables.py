@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 from pipelines.config.schema import Clip, Tables
+from pipelines.training.embedding_tables import Table, TableOptimizer, recorded, summed, tables_of
 from pipelines.training.session import assemble
-from pipelines.training.tables import Table, TableOptimizer, recorded, summed, tables_of
 from tests.training.toy import WORDS, TableToyTask, experiment
 
 RNG = np.random.default_rng(0)

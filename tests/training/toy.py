@@ -14,8 +14,9 @@ import tensorflow as tf
 
 from pipelines.config.schema import Data, Experiment, setting
 from pipelines.data.source import ArraySource, Source, Tensors
-from pipelines.task import Judgement, Metric, Splits, Task
-from pipelines.training.tables import Table
+from pipelines.task.contract import Splits, Task
+from pipelines.task.results import Judgement, Metric
+from pipelines.training.embedding_tables import Table
 
 EXAMPLES, CLASSES, WORDS = 200, 5, 40
 
@@ -154,9 +155,9 @@ def experiment(**changes: Any) -> ToyExperiment:
 
 def final_weights(changes: dict[str, Any]) -> np.ndarray:
     """Trains, and returns all weights, moving statistics and averages, flat, and then the last epoch's loss and accuracy."""
-    from pipelines.monitoring.meter import Meter
     from pipelines.training import hooks
     from pipelines.training.loop import Loop
+    from pipelines.training.meter import Meter
     from pipelines.training.session import assemble
 
     made = assemble(experiment(**changes), TableToyTask if "table" in changes.get("model", "") else ToyTask)

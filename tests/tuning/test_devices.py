@@ -3,7 +3,7 @@
 import pytest
 
 from pipelines.config.load import from_text
-from pipelines.training.devices import _device_names
+from pipelines.machine.devices import _device_names
 from pipelines.tuning import devices
 
 EXPERIMENT = "task: vision.classification\ndata: {source: digits}\nmodel: {name: cnn}\ntrain: {batch_size: 120, devices: %s}\n"

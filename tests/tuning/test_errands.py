@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.tuning.errands import alone, set_aside
+from pipelines.tuning.extra_runs import alone, set_aside
 from pipelines.tuning.trials import Stopped
 
 

@@ -5,9 +5,9 @@ import resource
 
 import pytest
 
-from pipelines.errors import ConfigError, QuartetError
-from pipelines.files import WriteError
-from pipelines.tuning.folder import Journal, SearchFolder, read_events, trial_name
+from pipelines.base.errors import ConfigError, QuartetError
+from pipelines.base.files import WriteError
+from pipelines.tuning.search_folder import Journal, SearchFolder, read_events, trial_name
 
 
 def test_a_torn_line_is_cut_off_and_a_damaged_one_is_an_error(tmp_path):

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipelines.errors import TrainingError
-from pipelines.files import WriteError
-from pipelines.tuning.folder import SearchFolder
-from pipelines.tuning.machines import Chief, _Line, _trained
+from pipelines.base.errors import TrainingError
+from pipelines.base.files import WriteError
+from pipelines.tuning.distributed import Chief, _Line, _trained
+from pipelines.tuning.search_folder import SearchFolder
 
 
 class Search:

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from pipelines.config.space import Dimension
-from pipelines.tuning import points
+from pipelines.tuning import tuner_space
 from pipelines.tuning.oracles import Oracle, first_drawn, hyperband_plan
 
 SPACE = [Dimension("rate", "float", low=1e-4, high=1e-1, scale="log"), Dimension("kind", "choice", ("a", "b")),
@@ -15,7 +15,8 @@ GRID = [Dimension("rate", "float", low=1e-3, high=1e-1, scale="log", step=10), *
 
 def make(algorithm, trials=12, seed=0, space=None, epochs=9, drawn=None):
     used = space or (GRID if algorithm == "grid" else SPACE)
-    return Oracle(algorithm, points.hyperparameters(used), objective="accuracy", direction="max", trials=trials, epochs=epochs, seed=seed,
+    return Oracle(algorithm, tuner_space.hyperparameters(used), objective="accuracy", direction="max", trials=trials, epochs=epochs,
+                  seed=seed,
                   drawn=drawn)
 
 
@@ -55,8 +56,8 @@ def test_random_and_grid_do_not_depend_on_workers_results_or_failures(algorithm)
 
 def test_a_grid_visits_every_point_once():
     found = drive(make("grid", trials=100), workers=3)
-    assert len(found) == points.count(GRID, 100) == 12
-    decoded = [points.decoded(GRID, one.places) for one in found]
+    assert len(found) == tuner_space.count(GRID, 100) == 12
+    decoded = [tuner_space.decoded(GRID, one.places) for one in found]
     assert decoded[0] == {"rate": 0.001, "kind": "a"} and len({str(each) for each in decoded}) == 12
 
 
@@ -132,10 +133,10 @@ def test_hyperband_goes_on_with_the_best_and_with_none_that_failed():
 @pytest.mark.parametrize("algorithm", ["random", "bayesian", "hyperband"])
 def test_the_first_trial_may_be_given_and_does_not_come_twice(algorithm):
     space = [Dimension("depth", "int", low=1, high=12)] if algorithm == "random" else SPACE
-    first = points.placed(space, {"rate": 0.02, "kind": "b", "depth": 3})
+    first = tuner_space.placed(space, {"rate": 0.02, "kind": "b", "depth": 3})
 
     def oracle():
-        return Oracle(algorithm, points.hyperparameters(space), objective="accuracy", direction="max", trials=12, epochs=9, seed=0,
+        return Oracle(algorithm, tuner_space.hyperparameters(space), objective="accuracy", direction="max", trials=12, epochs=9, seed=0,
                       first=first)
 
     journal: list = []

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.cli import train_main, tune_main
+from pipelines.commands.main import train_main, tune_main
 from tests.finished_run import environment
 
 pytestmark = pytest.mark.slow

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipelines.base.errors import ConfigError
 from pipelines.data.source import ArraySource
-from pipelines.errors import ConfigError
-from pipelines.runs import RunFolder
-from pipelines.task import Splits
-from pipelines.training.run import Call, Trial, train
+from pipelines.runs.folder import RunFolder
+from pipelines.runs.run import Call, Trial, train
+from pipelines.task.contract import Splits
 from pipelines.tuning.trial import MedianRule, train_when_free, trial
 from tests.training.runs import checkpoint, rows
 from tests.training.toy import ToyTask, experiment

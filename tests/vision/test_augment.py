@@ -6,8 +6,8 @@ import tensorflow as tf
 from PIL import Image, ImageEnhance, ImageOps
 
 from pipelines.data import order, random
-from vision import rand_augment
-from vision.augment import FLIP, SHIFT, augment
+from vision.data import rand_augment
+from vision.data.augment import FLIP, SHIFT, augment
 from vision.settings import Augment, RandAugment
 
 MEAN = [100.4, 120.0, 130.0]

@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from pipelines.files import finite
+from pipelines.base.files import finite
 from tests.vision.made import encoded, folder, picture
 from vision.check import check_images
-from vision.data import load_images
+from vision.data.splits import load_images
 from vision.settings import ImageClassification
 
 

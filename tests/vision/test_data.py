@@ -10,17 +10,17 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from pipelines.base.errors import DataError
+from pipelines.base.files import finite
 from pipelines.config.load import load as shipped_experiment
 from pipelines.data.files import FileSource
 from pipelines.data.stream import StreamSource
-from pipelines.errors import DataError
-from pipelines.files import finite
 from tests.data.prepared import need, prepare
 from tests.vision.made import encoded, folder, picture
-from vision.data import find_bad, load_images
-from vision.decode import decode_image
+from vision.data.decode import decode_image
+from vision.data.sources import stored_header, to_uint8
+from vision.data.splits import find_bad, load_images
 from vision.settings import ImageClassification
-from vision.sources import stored_header, to_uint8
 
 
 def load(**data):
@@ -202,7 +202,7 @@ def test_bad_examples_are_found_with_their_reasons(with_bad):
 def test_skipped_examples_are_remembered_for_the_same_data(with_bad, monkeypatch):
     cache = str(with_bad.parent / "cache")
     first = load(source="folder", path=str(with_bad), image_size=24, on_bad_example="skip", cache_folder=cache)
-    monkeypatch.setattr("vision.data.find_bad", lambda *_: pytest.fail("decoded again"))
+    monkeypatch.setattr("vision.data.splits.find_bad", lambda *_: pytest.fail("decoded again"))
     again = load(source="folder", path=str(with_bad), image_size=24, on_bad_example="skip", cache_folder=cache)
     assert again.skipped == first.skipped and again.facts == first.facts
 

@@ -1,4 +1,4 @@
-"""vision.decode against Pillow, for every format, and what it refuses."""
+"""vision.data.decode against Pillow, for every format, and what it refuses."""
 
 import io
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 from PIL import Image
 
 from tests.vision.made import encoded, picture
-from vision.decode import ASPECT, _random_crop, decode_image, pixels
+from vision.data.decode import ASPECT, _random_crop, decode_image, pixels
 
 RGB = Image.fromarray(picture())
 GREY = RGB.convert("L")

@@ -5,9 +5,9 @@ import io
 from PIL import Image
 
 from tests.vision.made import encoded, folder
-from vision.data import load_images
-from vision.files import find_images
-from vision.look import look
+from vision.data.files import find_images
+from vision.data.inspection import look
+from vision.data.splits import load_images
 from vision.settings import ImageClassification
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.errors import ConfigError
+from pipelines.base.errors import ConfigError
 from vision import models
 from vision.models import application
 from vision.settings import Application, Cnn, Fast, Residual, Vit

@@ -9,13 +9,13 @@ import tensorflow as tf
 
 from pipelines.config.load import load
 from pipelines.data.records import tfds_source
-from pipelines.runs import RunFolder
+from pipelines.runs.folder import RunFolder
+from pipelines.runs.launch import task_class
+from pipelines.runs.run import Call, train
 from pipelines.serving.export import export
 from pipelines.serving.load import load_run
 from pipelines.serving.predict import Predictor
-from pipelines.training.launch import task_class
 from pipelines.training.loop import Interrupted
-from pipelines.training.run import Call, train
 from tests.data.prepared import need, prepare
 from tests.training.runs import At
 from tests.vision.made import folder

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.base.errors import ConfigError
 from pipelines.config.load import load
-from pipelines.errors import ConfigError
 from vision import models
 
 FOLDER = Path(__file__).parents[2] / "configs" / "vision"

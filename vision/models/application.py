@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 
-from pipelines.errors import ConfigError
+from pipelines.base.errors import ConfigError
 from vision.models.layers import logits
 from vision.settings import Application
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 
-from pipelines.training.norm import FusedBatchNormalization
+from pipelines.training.batch_norm import FusedBatchNormalization
 from vision.models.layers import check_size, logits, pixels
 from vision.settings import Fast
 

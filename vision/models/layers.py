@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import keras
 
-from pipelines.errors import ConfigError
+from pipelines.base.errors import ConfigError
 
 
 def pixels(

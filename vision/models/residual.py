@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import keras
 
-from pipelines.training.norm import FusedBatchNormalization
+from pipelines.training.batch_norm import FusedBatchNormalization
 from vision.models.layers import check_size, logits, pixels
 from vision.settings import Residual
 

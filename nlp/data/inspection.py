@@ -1,0 +1,216 @@
+"""What lies in a table or folder of labelled texts: which columns hold what, classes, counts, lengths, splits. Imports no TensorFlow."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from nlp.data import tables
+from nlp.data.tables import split_files
+from pipelines.base.errors import DataError
+from pipelines.config.draft import Asked
+from pipelines.config.messages import listed
+from pipelines.data.columns import Facts, by_name, number_of, role_in, role_of
+from pipelines.data.dialect import ending, find_dialect, guessed_encoding
+from pipelines.data.frame import Frame, label_column, split_column
+from pipelines.data.tables import JSON_LINES, PARQUET, LeftOut
+from pipelines.data.walk import PassedOver, files_of, folders_in
+
+ROLES = ("text", "label", "split", "group")
+TEXT_FILES = (".txt", ".text")
+SEPARATORS = (";", "|", ",")
+SAMPLE = 2000  # texts whose lengths are measured
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+
+
+@dataclass
+class Seen:
+    """What there is, in the words of the experiment's data section.
+
+    Attributes:
+        source: "table" or "folder".
+        counts: label -> texts in train.
+        texts: of train.
+        words: median and longest number of words and marks in a sample.
+        settings: further settings of the data section, such as text_key and header.
+        validation, test: the data's own splits, None where there are none.
+        ascii: the share of letters in the sample that are plain Latin ones.
+        sample: some texts of train.
+        path: the table, where it lies in the folder that was named.
+        notes: what else was found, a line each.
+    """
+
+    source: str
+    counts: Counter[str]
+    texts: int
+    words: tuple[int, int]
+    settings: dict[str, Any] = field(default_factory=dict)
+    validation: str | None = None
+    test: str | None = None
+    ascii: float = 1.0
+    path: Path | None = None
+    sample: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def look(path: Path, asked: Asked | None = None) -> Seen:
+    """Raises DataError for anything but a table of texts and labels, a folder of tables, or a folder of class folders of .txt files."""
+    asked = asked or Asked()
+    if path.is_dir():
+        found = [child for child in sorted(path.iterdir()) if child.is_file() and ending(child) in tables.SUFFIXES]
+        if any(role_of(child.stem) == "train" for child in found):
+            files = split_files(path)
+            train = next(file for name, file in files.items() if role_of(name) == "train")
+            seen = _table(train, asked)
+            names = {role_of(name): name for name in files}
+            seen.validation, seen.test = names.get("validation"), names.get("test")
+            return seen
+        alone = [child for child in found if child.suffix.lower() != ".txt"] or [child for child in found if _holds_many(child)]
+        if len(alone) == 1 and not any(_text_files(child) for child in path.iterdir() if child.is_dir()):
+            seen = _table(alone[0], asked)
+            seen.path = alone[0]
+            return seen
+        return _folder(path)
+    if ending(path) in tables.SUFFIXES:
+        return _table(path, asked)
+    raise DataError(f"{path}: not understood; give a table ({listed(('.csv', '.tsv', '.jsonl', '.parquet'))}), a folder with train.csv and "
+                    "test.csv, or a folder with a folder of .txt files per class")
+
+
+def _holds_many(path: Path) -> bool:
+    """Whether a .txt file is a table: many lines, of several fields or with fastText's labels."""
+    try:
+        how = find_dialect(path)
+    except DataError:
+        return False
+    return how.fasttext or (how.width > 1 and how.delimiter in ("\t", ";", "|", "::"))
+
+
+def _folder(path: Path) -> Seen:
+    splits = {role_of(folder.name): folder for folder in sorted(path.iterdir()) if folder.is_dir() and role_of(folder.name)}
+    base = splits.get("train", path)
+    files = {folder.name: _text_files(folder) for folder in folders_in(base, PassedOver())}
+    files = {name: found for name, found in files.items() if found}
+    if len(files) < 2:
+        raise DataError(f"{path}: needs a folder of .txt files for each of two or more classes, or name a table (CSV) of texts and labels")
+    every = [file for found in files.values() for file in found]
+    some = every[:: max(1, len(every) // SAMPLE)]
+    encodings = {guessed_encoding(file) for file in some if b"\0" in (content := file.read_bytes()) or not content.isascii()}
+    encoding = next(iter(encodings)) if len(encodings) == 1 else None
+    sample = [tables.text_of(file, encoding, lenient=True) for file in some]
+    return Seen("folder", Counter({name: len(found) for name, found in files.items()}), len(every), _lengths(sample),
+                {"encoding": encoding} if encoding else {},
+                validation=splits["validation"].name if "validation" in splits else None,
+                test=splits["test"].name if "test" in splits else None, ascii=_ascii(sample),
+                sample=sample)
+
+
+def _text_files(folder: Path) -> list[Path]:
+    return files_of(folder, TEXT_FILES)
+
+
+def _frame(path: Path) -> Frame:
+    """All rows, by the reader of the training."""
+    text = ending(path) not in (*PARQUET, *JSON_LINES)
+    encoding = guessed_encoding(path) if ending(path) not in PARQUET else None
+    header = not text or (how := find_dialect(path)).header or how.fasttext
+    found = tables.records(path, named=header, encoding=encoding)
+    _, names = next(found)
+    lost, rows = LeftOut(), []
+    for line, record in found:
+        if isinstance(record, str):
+            lost.add(f"{path}:{line}: {record}")
+        else:
+            rows.append(record)
+    if not rows:
+        where = f" (line {lost.reasons[0].removeprefix(f'{path}:')})" if lost.count else ""
+        raise DataError(f"{path}: has no row that can be read{where}")
+    columns: dict[str, Sequence[Any]] = {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    return Frame(path, columns, header, {"encoding": encoding} if encoding else {}, lost)
+
+
+def _table(path: Path, asked: Asked) -> Seen:
+    frame = _frame(path)
+    columns, facts = frame.values, frame.facts
+    given = asked.roles(columns, path, ("split", "group"))
+    split, parts = split_column(columns, given.get("split"), path, asked)
+    group = given.get("group")
+    taken = [name for name in (split, group) if name]
+    marked = asked.several("label", columns, path)
+    text = asked.several("text", columns, path) or _text_columns(path, {name: one for name, one in facts.items()
+                                                                        if name not in (*taken, *(marked or ()))})
+    label = label_column(path, {name: one for name, one in facts.items() if name not in (*text, *taken)}, columns, most=1 / 3, what="label",
+                         asked=asked, roles=("label", "rating"))
+    train = [place for place in range(frame.rows) if split is None or role_in(parts, columns[split][place]) == "train"]
+    counts, many, separator = _labels(frame, label, train)
+    key = (lambda name: name) if frame.header else int
+    settings: dict[str, Any] = {"text_key": [key(name) for name in text] if len(text) > 1 else key(text[0]),
+                                "label_key": key(label) if isinstance(label, str) else [key(name) for name in label]}
+    settings |= {"split_key": key(split)} if split else {}
+    settings |= {"header": "no"} if not frame.header else {}
+    settings |= frame.settings | ({"labels": "many"} if many else {})
+    settings |= {"label_separator": separator} if separator and separator != ";" else {}
+    settings |= {"group_by": key(group)} if group else {}
+    unlabelled = isinstance(label, str) and not many and any(tables.title(columns[label][place]) is None for place in train)
+    if frame.lost.count or unlabelled:
+        settings["on_bad_example"] = "skip"
+    sample = [" ".join(str(columns[name][place]) for name in text) for place in train[:: max(1, len(train) // SAMPLE)]]
+    notes = [said] if (said := frame.passed_over()) else []
+    return Seen("table", counts, len(train), _lengths(sample), settings, parts.get("validation"), parts.get("test"), _ascii(sample),
+                notes=notes, sample=sample)
+
+
+def _labels(frame: Frame, label: str | list[str], train: list[int]) -> tuple[Counter[str], bool, str | None]:
+    """(label -> texts of train, whether a text may have several, what stands between them in one column)."""
+    if isinstance(label, list):
+        sets = [[name for name in label if number_of(frame.values[name][place]) == 1] for place in train]
+        return Counter(name for names in sets for name in names), any(len(names) != 1 for names in sets), None
+    labels = [frame.values[label][place] for place in train]
+    separator = _separator(labels)
+    counts: Counter[str] = Counter()
+    for value in labels:
+        parts = value if isinstance(value, (list, tuple)) else value.split(separator) if separator and isinstance(value, str) else [value]
+        counts.update(one for one in map(tables.title, parts) if one is not None)
+    return counts, separator is not None or any(isinstance(value, (list, tuple)) for value in labels), separator
+
+
+def _text_columns(path: Path, facts: dict[str, Facts]) -> list[str]:
+    """The column with the longest texts, and a title beside it."""
+    def length(one: Facts) -> float:
+        return one.length * (one.distinct / max(1, one.present)) * (one.present / max(1, one.rows)) if one.kind == "text" else 0.0
+
+    longest = max((length(one) for one in facts.values()), default=0.0)
+    if longest < 3:
+        raise DataError(f"{path}: no column seems to hold texts; there are {listed(facts, 'and')}. Name it with --text")
+    # what is called a text is one where it is not much shorter than the longest: a column `text` with codes is none
+    best = by_name([name for name, one in facts.items() if length(one) > 0.2 * longest], ["text"]).get("text") or max(
+        facts, key=lambda name: length(facts[name]))
+    title = by_name([name for name, one in facts.items() if name != best and one.kind == "text" and one.words > 1.2
+                     and one.distinct > 0.3 * one.present], ["title"]).get("title")
+    return [title, best] if title else [best]
+
+
+def _separator(labels: list[Any]) -> str | None:
+    """What stands between several labels of one text, where a part of the texts has several and the parts repeat."""
+    texts = [value for value in labels if isinstance(value, str)]
+    for separator in SEPARATORS:
+        several = [value for value in texts if separator in value]
+        if len(several) < max(3, 0.02 * len(texts)):
+            continue
+        parts = {part.strip() for value in texts for part in value.split(separator)}
+        if len(parts) < 0.7 * len(set(texts)):
+            return separator
+    return None
+
+
+def _lengths(sample: list[str]) -> tuple[int, int]:
+    sizes = [len(_TOKEN.findall(text)) for text in sample] or [0]
+    return int(median(sizes)), max(sizes)
+
+
+def _ascii(sample: list[str]) -> float:
+    letters = [letter for text in sample for letter in text[:400] if letter.isalpha()]
+    return sum(letter.isascii() for letter in letters) / max(1, len(letters))

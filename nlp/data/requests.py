@@ -1,0 +1,174 @@
+"""What `predict` was given, as texts: arguments themselves, files with a text a line, tables, and standard input as it comes.
+
+The encoding is the byte order mark's, else UTF-8, else that of the run's own data; what fits none of them is an answer with its error.
+"""
+
+import codecs
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from nlp.data import tables
+from nlp.settings import TextData, text_keys
+from pipelines.base.errors import DataError
+from pipelines.base.regular import other_kind
+from pipelines.config.messages import listed
+from pipelines.data.dialect import ending, mark_of
+from pipelines.task.contract import Read
+
+NAMED = 60  # characters of a text by which it is called
+SEVEN_BIT = ("iso2022", "hz", "utf-7")  # encodings whose bytes are UTF-8 too, with another meaning
+
+
+def read_texts(inputs: list[str], data: TextData) -> Iterator[Read]:
+    """(name, {"text": ...}, columns) of each text, or (name, why it cannot be read); where a row of a table cannot be read, the third has
+    the names of its columns. A text is called by its beginning; its column `input` holds all of it.
+
+    Args:
+        inputs: `-` for standard input, a text a line; a file that is there: a table, or a text a line; anything else is a text itself,
+            unless it looks like the name of a file.
+    """
+    for given in inputs:
+        path = Path(given)
+        if given == "-":
+            yield from _lines(sys.stdin.buffer, "-", data.encoding)
+        elif _there(path):
+            if ending(path) in tables.SUFFIXES and ending(path) != ".txt":
+                yield from _table(path, data)
+            else:
+                with path.open("rb") as file:
+                    yield from _lines(file, str(path), data.encoding)
+        elif (kind := other_kind(path)) and kind != "a folder":
+            yield given, DataError(f"is {kind}; only regular files are read, and - is standard input")
+        elif ending(path) in tables.SUFFIXES and " " not in given:
+            yield given, FileNotFoundError(2, "No such file", given)
+        else:
+            yield _text(given, given)
+
+
+def _there(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a text too long to be a file's name
+        return False
+
+
+def _text(text: str, place: str) -> Read:
+    """A text by itself; one without a letter is called by its place."""
+    flat = " ".join(text.split())
+    name = flat if len(flat) <= NAMED else f"{flat[:NAMED - 3]}..."
+    return name or place, {"text": text.encode("utf-8", "replace")}, {"input": text if flat else place}
+
+
+def _lines(file: BinaryIO, name: str, encoding: str | None) -> Iterator[Read]:
+    """A text a line, each as soon as it is there."""
+    first = file.readline()
+    mark = mark_of(first)
+    wide = mark if mark and mark != "utf-8-sig" else encoding if encoding and tables.is_wide(encoding) and b"\0" in first else None
+    if wide:  # lines of such files cannot be told from their bytes
+        try:
+            lines = (first + file.read()).decode(wide).split("\n")
+        except UnicodeDecodeError as error:
+            yield name, ValueError(f"byte {error.start} and what follows is not {wide.upper()}")
+            return
+        for number, text in enumerate(lines[:-1] if not lines[-1] else lines, 1):
+            yield _text(text.rstrip("\r"), f"{name}:{number}")
+        return
+    codecs_ = ["utf-8", *([encoding] if encoding and not tables.is_wide(encoding) else [])]
+    if encoding and codecs.lookup(encoding).name.startswith(SEVEN_BIT):
+        codecs_.reverse()
+    # readline, since iteration over a pipe reads ahead
+    for number, line in enumerate(_from(first.removeprefix(codecs.BOM_UTF8), file), 1):
+        decoded = _decoded(line.rstrip(b"\r\n"), codecs_)
+        if isinstance(decoded, Exception):
+            yield f"{name}:{number}", decoded
+        else:
+            yield _text(decoded, f"{name}:{number}")
+
+
+def _from(line: bytes, file: BinaryIO) -> Iterator[bytes]:
+    while line:
+        yield line
+        line = file.readline()
+
+
+def _decoded(line: bytes, names: Sequence[str]) -> str | Exception:
+    """The text in the first of the encodings that it fits."""
+    if b"\0" in line:
+        return ValueError("NUL bytes: the file is damaged, or UTF-16 without a byte order mark; save it as UTF-8")
+    for name in names:
+        try:
+            return line.decode(name)
+        except UnicodeDecodeError as error:
+            last = error
+    return ValueError(f"byte {last.object[last.start]:#04x} is not {' or '.join(name.upper() for name in names)}; save the file as UTF-8")
+
+
+def _table(path: Path, data: TextData) -> Iterator[Read]:
+    keys = text_keys(data)
+    named = data.header == "yes" or (data.header == "auto" and any(isinstance(key, str) for key in (*keys, data.label_key)))
+    encoding = None if data.encoding and tables.is_utf8(path) else data.encoding
+
+    def opened(named: bool) -> tuple[list[str], Iterator[tuple[int, Any]]]:
+        found = iter(tables.records(path, named=named, delimiter=data.delimiter, encoding=encoding, lenient=True))
+        return next(found)[1], found
+
+    names, found = opened(named)
+    delimited = ending(path) in tables.DELIMITED
+    if named and data.header == "auto" and delimited and len(names) == 1 and names[0] not in ("text", *keys):
+        names, found = opened(named=False)  # the one column's first line is a text like the others
+    places = []
+    for key in keys:
+        if isinstance(key, int) and key < len(names):
+            places.append(key)
+        elif isinstance(key, str) and names.count(key) > 1:
+            raise DataError(f"{path} has more than one column named {key!r}, which the run reads as its text; rename the others")
+        elif key in names:
+            places.append(names.index(key))
+        elif len(keys) == 1 and "text" in names:
+            places.append(names.index("text"))
+        elif len(keys) == 1 and len(names) == 1:
+            places.append(0)
+        else:
+            raise DataError(f"{path} has no column {key!r}, which the run reads as its text; there are {listed(names, 'and')}. "
+                            "Rename the column that holds the text")
+    columns = _unique(names)
+    for line, record in found:
+        if isinstance(record, str):
+            yield f"{path}:{line}", ValueError(record), dict.fromkeys(columns)
+            continue
+        parts = ["" if record[place] is None else str(record[place]) for place in places]
+        text = data.join.join(parts)
+        yield f"{path}:{line}", {"text": text.encode("utf-8", "replace")}, dict(zip(columns, record))
+
+
+def take_text(sent: Any, data: TextData) -> dict[str, Any]:
+    """The raw example of what a client sent: UTF-8, a text, or an object of columns as a table's row has them. Raises DataError."""
+    if isinstance(sent, bytes):
+        try:
+            sent = sent.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise DataError("the text is not UTF-8") from None
+    if isinstance(sent, dict):
+        keys = [str(key) for key in text_keys(data)]
+        keys = keys if len(keys) > 1 or keys[0] in sent else ["text"]
+        missing = next((key for key in keys if key not in sent), None)
+        if missing is not None:
+            raise DataError(f"there is no {missing!r}; a text of this run is made of {listed(keys, 'and')}")
+        sent = data.join.join("" if sent[key] is None else str(sent[key]) for key in keys)
+    if not isinstance(sent, str):
+        raise DataError(f"{sent!r} is no text")
+    return {"text": sent.encode("utf-8", "replace")}
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """The names; of equals the second becomes name_2, and so on."""
+    found: list[str] = []
+    for name in names:
+        number, unique = 1, name
+        while unique in found or (number > 1 and unique in names):
+            number += 1
+            unique = f"{name}_{number}"
+        found.append(unique)
+    return found

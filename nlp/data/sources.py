@@ -1,0 +1,330 @@
+"""Where texts and labels lie - embedded, TFDS, tables, folders - opened as the data's own splits, nothing divided yet.
+
+All texts of a split stand in memory. A bad example (no text, no label, NUL bytes, too long, a broken row) is named by its place, and
+stops or is skipped as data.on_bad_example says.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from nlp.data import quickstart, tables
+from nlp.settings import Reject, TextData, text_keys
+from pipelines.base.errors import DataError
+from pipelines.config.messages import show
+from pipelines.data import folders
+from pipelines.data.columns import number_of
+from pipelines.data.files import TensorSource
+from pipelines.data.fingerprint import of_files
+from pipelines.data.records import tfds_source
+from pipelines.data.source import Source, Tensors
+from pipelines.data.tables import class_names, one_hot, split_names
+from pipelines.data.tfds import features, prepared
+
+OUTSIDE = -1  # label of a text that fits no class, while the data are divided
+SUFFIXES = {".txt", ".text"}
+
+
+class TextSource(TensorSource):
+    """Texts in memory: examples {"text": string, "label": int64 or [classes] float32, "weight": float32}.
+
+    Args:
+        texts: [n] string.
+        values: further entries.
+        names: what a person calls example i.
+    """
+
+    def __init__(self, texts: tf.Tensor, values: Tensors, names: Callable[[int], str], *, fingerprint: str,
+                 labels: np.ndarray | None = None, groups: np.ndarray | None = None):
+        super().__init__({"text": texts, **values}, title="", fingerprint=fingerprint, labels=labels, groups=groups)
+        self.texts = texts
+        self._names = names
+
+    def name(self, number: int) -> str:
+        return self._names(number)
+
+
+@dataclass
+class Rows:
+    """The examples of one split as they were found.
+
+    Attributes:
+        texts: [n] str, or a [n] string tensor.
+        labels: [n] the label, the labels (labels: many) or None.
+        places: what a person calls each example.
+        groups: [n] or None.
+        bad: (place, reason) of examples left out already.
+        fingerprint: of the stored data.
+    """
+
+    texts: Any
+    labels: list[Any]
+    places: Callable[[int], str]
+    groups: list[str] | None
+    bad: list[tuple[str, str]]
+    fingerprint: str
+
+
+@dataclass
+class Opened:
+    """A data set before it is divided.
+
+    Attributes:
+        place: what it is called in messages.
+        names: its own splits.
+        load: gives one of them; its labels are numbers of `classes`, or OUTSIDE.
+        classes: filled by `load`: those of the split loaded first come first, sorted.
+        many: several labels a text; then `label_sets` of a loaded source holds tuples of numbers.
+        notes, skipped: for the report.
+    """
+
+    place: str
+    names: list[str]
+    load: Callable[[str], Source]
+    classes: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+
+class Loaded(TextSource):
+    """A split as loaded: `label_sets` [n] tuples of class numbers where texts have several labels."""
+
+    label_sets: list[tuple[int, ...]] | None = None
+
+
+def open_data(data: TextData, reject: Reject | None = None, *, elsewhere: bool = False) -> Opened:
+    """The data set. Raises DataError that names file, row or feature and the remedy.
+
+    Args:
+        elsewhere: the data need not be those of the training, so they need not have the splits that `reject.splits` names.
+    """
+    pattern = reject.splits if reject else None
+    place, names, read, classes = {"quick": _quick, "tfds": _tfds, "table": _table, "folder": _folder}[data.source](data, pattern)
+    apart = {name: pattern.format(split=name) for name in names if pattern.format(split=name) in names} if pattern else {}
+    if pattern and not apart and not elsewhere:
+        raise DataError(f"reject.splits: {pattern}: {place} has no such split beside {', '.join(sorted(names))}")
+    opened = Opened(place, [name for name in names if name not in apart.values()], lambda split: Source(), classes)  # type: ignore[abstract]
+
+    def load(split: str) -> Source:
+        kept = _usable(read(split, True), data, opened)
+        marked = [reject is not None and reject.label is not None and label == reject.label for label in kept.labels]
+        if split in apart:
+            more = _usable(read(apart[split], False), data, opened, labelled=False)
+            kept, own = _appended(kept, more), len(kept.labels)
+            marked += [True] * (len(kept.labels) - own)
+        return _numbered(kept, marked, data, opened)
+
+    opened.load = load
+    return opened
+
+
+def _usable(rows: Rows, data: TextData, opened: Opened, *, labelled: bool = True) -> Rows:
+    """The rows without bad ones. Raises DataError for the first where data.on_bad_example is stop."""
+    bad, keep = list(rows.bad), []
+    tensor = isinstance(rows.texts, tf.Tensor)
+    lengths = tf.strings.length(rows.texts).numpy().tolist() if tensor else []
+    for number, label in enumerate(rows.labels):
+        text = None if tensor else rows.texts[number]
+        size = lengths[number] if tensor else len(text) if isinstance(text, str) else 0
+        reason = None
+        if not tensor and not isinstance(text, str):
+            reason = "no text" if text is None else f"{show(text)} is no text"
+        elif size > data.longest:
+            reason = (f"a text of {size:,} characters (data.longest is {data.longest:,}); mostly a quotation mark that is not closed")
+        elif text is not None and "\0" in text:
+            reason = "NUL bytes in the text: the file is damaged, or its encoding is another (data.encoding)"
+        elif label is None and data.labels == "one" and labelled:
+            reason = "no label"
+        if reason:
+            bad.append((rows.places(number), reason))
+        else:
+            keep.append(number)
+    if bad and data.on_bad_example == "stop":
+        place, reason = bad[0]
+        more = f" (and {len(bad) - 1:,} more such examples)" if len(bad) > 1 else ""
+        raise DataError(f"{place}: {reason}{more}. Mend or remove it, or set data.on_bad_example: skip; `quartet check` lists all of them.")
+    opened.skipped.extend(f"{place}: {reason}" for place, reason in bad)
+    if len(keep) == len(rows.labels):
+        return rows
+    if not keep:
+        raise DataError(f"{opened.place}: not one example can be used; the first: {bad[0][0]}: {bad[0][1]}")
+    texts = tf.gather(rows.texts, keep) if tensor else [rows.texts[number] for number in keep]
+    places = rows.places
+    return Rows(texts, [rows.labels[number] for number in keep], lambda number: places(keep[number]),
+                None if rows.groups is None else [rows.groups[number] for number in keep], [], rows.fingerprint)
+
+
+def _appended(rows: Rows, more: Rows) -> Rows:
+    own, others = len(rows.labels), len(more.labels)
+    texts = tf.concat([_tensor(rows.texts), _tensor(more.texts)], 0)
+    groups = None if rows.groups is None or more.groups is None else rows.groups + more.groups
+    first, second = rows.places, more.places
+    return Rows(texts, rows.labels + [None] * others, lambda number: first(number) if number < own else second(number - own), groups, [],
+                hashlib.sha256(f"{rows.fingerprint} {more.fingerprint}".encode()).hexdigest()[:16])
+
+
+def _tensor(texts: Any) -> tf.Tensor:
+    if isinstance(texts, tf.Tensor):
+        return texts
+    with tf.device("CPU:0"):
+        return tf.constant([text.encode("utf-8", "replace") for text in texts], tf.string)
+
+
+def _numbered(rows: Rows, marked: Sequence[bool], data: TextData, opened: Opened) -> Source:
+    """Labels as numbers of opened.classes, which grow by those not seen before."""
+    many = data.labels == "many"
+    seen = {title for label in rows.labels for title in (label if many else (label,))} if many else {
+        label for label, outside in zip(rows.labels, marked) if not outside}
+    opened.classes.extend(class_names([title for title in seen if title not in set(opened.classes)]))
+    numbers = {title: number for number, title in enumerate(opened.classes)}
+    labels = None if many else np.array([OUTSIDE if outside else numbers[label] for label, outside in zip(rows.labels, marked)], np.int64)
+    source = Loaded(_tensor(rows.texts), {}, rows.places, fingerprint=rows.fingerprint, labels=labels,
+                    groups=None if rows.groups is None else np.array(rows.groups))
+    if many:
+        source.label_sets = [tuple(sorted({numbers[title] for title in label})) for label in rows.labels]
+    return source
+
+
+# place, splits, one of them (with labels, or of texts that need none), classes known from the start
+Read = tuple[str, list[str], Callable[[str, bool], Rows], list[str]]
+
+
+def _quick(data: TextData, _: str | None) -> Read:
+    texts, labels, groups = quickstart.sentences()
+    by = {"pattern": groups, None: None}
+    if data.group_by not in by:
+        raise DataError(f"data.group_by: {data.group_by}: the embedded sentences have the groups of their patterns only: set pattern")
+    digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
+    rows = Rows(texts, labels, lambda number: f"sentence {number}: {texts[number]}", by[data.group_by], [], digest)
+    return "the embedded sentences", ["all"], lambda split, labelled: rows, []
+
+
+def _tfds(data: TextData, _: str | None) -> Read:
+    name = data.name or ""
+    builder = prepared(name, data.data_dir)
+    known = features(builder)
+    wanted = {f"text{place}": str(key) for place, key in enumerate(text_keys(data))} | {"label": str(data.label_key)}
+    label = known.get(str(data.label_key))
+    titles = list(getattr(label, "names", None) or []) if hasattr(label, "int2str") else []
+    many = data.labels == "many"
+    if label is not None and not many and label.shape != ():
+        raise DataError(f"data.label_key: feature {data.label_key} of {name} is not one label for each example: {label}; "
+                        "set data.labels: many where a text has several")
+
+    def read(split: str, labelled: bool) -> Rows:
+        source = tfds_source(name, split, fields=wanted, data_dir=data.data_dir, group=data.group_by)
+        values = source.gather(tf.range(len(source), dtype=tf.int64))
+        texts = [values[key] for key in wanted if key != "label"]
+        if texts[0].dtype != tf.string:
+            raise DataError(f"data.text_key: feature {wanted['text0']} of {name} is no text: {known[wanted['text0']]}")
+        joined = texts[0] if len(texts) == 1 else tf.strings.join(texts, data.join)
+        found = values["label"]
+        raw = found.to_list() if isinstance(found, tf.RaggedTensor) else found.numpy().tolist()
+
+        def title(value: Any) -> Any:
+            if isinstance(value, bytes):
+                return value.decode("utf-8", "replace").strip() or None
+            if isinstance(value, int) and value < 0:
+                return None
+            return titles[value] if titles else str(value)
+
+        labels = [tuple(map(title, each)) if isinstance(each, list) else _several(title(each), data) if many else title(each)
+                  for each in raw]
+        groups = None if source.groups is None else source.groups.tolist()
+        return Rows(joined, labels, source.name, groups, [], source.fingerprint())
+
+    return builder.info.full_name, sorted(builder.info.splits), read, list(titles)
+
+
+def _folder(data: TextData, _: str | None) -> Read:
+    if data.labels == "many":
+        raise DataError("data.labels: many: a folder per class gives one label; name texts and labels in a table (source: table)")
+    found = folders.read_folders(data.path or "", key="text", suffixes=SUFFIXES, kind="text", group_by=data.group_by)
+
+    def read(split: str, labelled: bool) -> Rows:
+        source = found.splits[split]
+        texts: list[Any] = []
+        bad: list[tuple[str, str]] = []
+        keep = []
+        for number, path in enumerate(source.paths):
+            try:
+                texts.append(tables.text_of(Path(path), data.encoding))
+                keep.append(number)
+            except OSError as error:
+                bad.append((path, error.strerror or str(error)))
+            except DataError as error:
+                bad.append((path, str(error).removeprefix(f"{path}:")))
+        labels = [found.classes[source.labels[number]] for number in keep] if source.labels is not None else []
+        groups = None if source.groups is None else [str(source.groups[number]) for number in keep]
+        return Rows(texts, labels, lambda number: source.name(keep[number]), groups, bad, source.fingerprint())
+
+    return str(data.path), sorted(found.splits), read, []
+
+
+def _table(data: TextData, beside: str | None) -> Read:
+    path = Path(data.path or "")
+    if path.is_dir():
+        files = tables.split_files(path, beside)
+        if data.split_key is not None:
+            raise DataError(f"data.split_key: {path} has a file for each split already ({', '.join(file.name for file in files.values())})")
+        return str(path), sorted(files), lambda split, labelled: _rows(files[split], data, labelled)[0], []
+    whole, parts = _rows(path, data)
+    if parts is None:
+        return str(path), ["all"], lambda split, labelled: whole, []
+
+    def read(split: str, labelled: bool) -> Rows:
+        numbers = [number for number, part in enumerate(parts) if part == split]
+        first = split == parts[0]
+        return Rows([whole.texts[number] for number in numbers], [whole.labels[number] for number in numbers],
+                    lambda number: whole.places(numbers[number]),
+                    None if whole.groups is None else [whole.groups[number] for number in numbers],
+                    whole.bad if first else [], f"{whole.fingerprint}-{split}")
+
+    return str(path), sorted(set(parts)), read, []
+
+
+def _rows(path: Path, data: TextData, labelled: bool = True) -> tuple[Rows, list[str] | None]:
+    """The rows of a table, and of each its split where a column tells it; the label's column is not asked for where none is needed."""
+    keys = text_keys(data)
+    marks = data.label_key if isinstance(data.label_key, list) else [data.label_key]
+    wanted = [*keys, *(marks if labelled else [])]
+    names = ["data.text_key"] * len(keys) + ["data.label_key"] * (len(wanted) - len(keys))
+    for key, setting in ((data.split_key, "data.split_key"), (data.group_by, "data.group_by")):
+        if key is not None:
+            wanted.append(key)
+            names.append(setting)
+    table = tables.read(path, wanted, settings=names, header=data.header, delimiter=data.delimiter, encoding=data.encoding,
+                        lenient=data.on_bad_example == "skip", names=data.columns)
+    columns = table.values
+    texts: list[Any] = columns[0]
+    if len(keys) > 1:
+        texts = [None if all(part is None for part in parts) else data.join.join("" if part is None else str(part) for part in parts)
+                 for parts in zip(*columns[:len(keys)])]
+    rest = columns[len(keys):]
+    labels: list[Any]
+    if labelled and isinstance(data.label_key, list):
+        stored = {table.columns[key] if isinstance(key, int) else key: rest.pop(0) for key in marks}
+        labels = [tuple(name for name, value in zip(stored, values) if number_of(value) == 1) for values in zip(*stored.values())]
+        labels = labels if data.labels == "many" else one_hot(stored, table.place)
+    else:
+        values = rest.pop(0) if labelled else [None] * len(texts)
+        labels = [_several(value, data) if data.labels == "many" else tables.title(value) for value in values]
+    splits = split_names([tables.title(value) or "" for value in rest.pop(0)], data) if data.split_key is not None else None
+    groups = [tables.title(value) or "" for value in rest.pop(0)] if data.group_by is not None else None
+    settings = f"{wanted} {data.join!r} {data.header} {data.delimiter} {data.encoding} {data.labels}"
+    digest = hashlib.sha256(f"{of_files([path], path.parent, whole=True)} {settings}".encode()).hexdigest()[:16]
+    bad = [(f"{path}:{line}", reason) for line, reason in table.bad]
+    if splits is not None and (empty := next((number for number, part in enumerate(splits) if not part), None)) is not None:
+        raise DataError(f"{table.place(empty)}: no value in column {data.split_key} (data.split_key)")
+    return Rows(texts, labels, table.place, groups, bad, digest), splits
+
+
+def _several(value: Any, data: TextData) -> tuple[str, ...]:
+    """The labels of a text, from a list or from one text."""
+    parts = value if isinstance(value, (list, tuple)) else [] if value is None else str(value).split(data.label_separator)
+    return tuple(dict.fromkeys(title for title in map(tables.title, parts) if title))

@@ -1,0 +1,43 @@
+"""What every way of cutting texts gives: token numbers, and the words that each token covers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+PAD, UNKNOWN, FIRST = 0, 1, 2  # FIRST: the first number that a learned vocabulary gives
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Texts as tokens.
+
+    Attributes:
+        ids: [texts, None] int32, 1 to size - 1.
+        first, last: [texts, None] int32, the words that each token covers, by place in the text.
+    """
+
+    ids: tf.RaggedTensor
+    first: tf.RaggedTensor
+    last: tf.RaggedTensor
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """A way of cutting.
+
+    Attributes:
+        size: rows of the embedding; every number is below it.
+        words: [n] string -> [n, None] string: what a person would call the words.
+        cut: [n] string -> Cut; in graph.
+        letters: the first number of character n-grams, where they have numbers of their own, after those of the words.
+    """
+
+    size: int
+    words: Callable[[tf.Tensor], tf.RaggedTensor]
+    cut: Callable[[tf.Tensor], Cut]
+    letters: int | None = None
+
+    def ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """[n] string -> [n, None] int32."""
+        return self.cut(texts).ids

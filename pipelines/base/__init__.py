@@ -1,0 +1,1 @@
+"""What everything stands on: errors, files written whole, messages for people, the terminal. Imports no TensorFlow."""

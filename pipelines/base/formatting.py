@@ -1,0 +1,159 @@
+"""How numbers are written for people: names of metrics, which are shares, digits, durations, sizes."""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+# Metrics between 0 and 1 that read better as percent. A new domain's metrics are added here.
+_PERCENT = re.compile(
+    r"(.*_)?(accuracy|auroc|f1|precision|recall|specificity|calibration_error|error_rate|wer|cer|eer|ndcg|hit_rate|mrr|map|auc|coverage|share"
+    r"|fraction|confidence)"
+    r"(_low|_high|@\d+|_at_\d+)?")
+_LOWER_IS_BETTER = re.compile(
+    r"(.*_)?(loss|perplexity|calibration_error|error_rate|wer|cer|eer|rmse|mae|mse|error|seconds|latency|time_factor"
+    r"|(substitution|deletion|insertion)_share)(@\d+)?")
+_NAMES = {
+    "accuracy": "Accuracy", "top5_accuracy": "Top-5 accuracy", "macro_f1": "Macro F1", "log_loss": "Log loss",
+    "calibration_error": "Calibration error", "learning_rate": "Learning rate", "gradient_norm": "Gradient norm", "loss": "Loss",
+    "wer": "Word error rate", "cer": "Character error rate", "keyword_eer": "Equal error rate of the keyword",
+    "real_time_factor": "Real-time factor", "rmse": "RMSE", "mse": "MSE", "mae": "MAE", "mrr": "MRR", "auc": "AUC", "f1": "F1",
+    "auroc": "AUROC", "roc": "ROC", "micro_f1": "Micro F1", "example_f1": "F1 by example",
+    "macro_auroc": "Macro AUROC", "out_of_scope_auroc": "Out-of-scope AUROC", "out_of_scope_recall": "Out-of-scope recall",
+}
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """`test/accuracy` -> ("test", "accuracy"); without a split the first is empty."""
+    split, slash, metric = name.partition("/")
+    return (split, metric) if slash else ("", name)
+
+
+def title(name: str) -> str:
+    """A metric's or column's name as a heading: `top5_accuracy` -> "Top-5 accuracy", `ndcg@10` -> "NDCG@10"."""
+    base, at, k = name.partition("@")
+    if base in _NAMES:
+        return _NAMES[base] + at + k
+    words = base.replace("_", " ").strip()
+    if base in ("ndcg", "map", "eer"):
+        return base.upper() + at + k
+    return words[:1].upper() + words[1:] + at + k
+
+
+def is_percent(name: str) -> bool:
+    """Whether a metric is written in percent."""
+    return bool(_PERCENT.fullmatch(split_name(name)[1]))
+
+
+def lower_is_better(name: str) -> bool:
+    """Whether smaller values of a metric are better."""
+    return bool(_LOWER_IS_BETTER.fullmatch(split_name(name)[1]))
+
+
+def number(value: Any, name: str = "") -> str:
+    """A value as a person reads it; `name` says what it is. Percent has as many digits as tell it from 0 and 100."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if not isinstance(value, float):
+        return str(value)
+    if not math.isfinite(value):
+        return "not finite" if math.isnan(value) else "∞" if value > 0 else "-∞"
+    if name and is_percent(name):
+        percent = 100 * value
+        digits = 2 if 0 < percent < 0.1 or 99.9 < percent < 100 else 1
+        return f"{percent:.{digits}f} %"
+    if value == 0:
+        return "0"
+    magnitude = math.floor(math.log10(abs(value)))
+    if not -3 <= magnitude < 6:
+        return f"{value:.2e}"
+    return f"{value:,.{max(0, 3 - max(magnitude, -1))}f}"
+
+
+def bounds(low: float | None, high: float | None, name: str = "") -> str:
+    """An interval as `[72.2, 74.0]`, or nothing where there is none."""
+    if low is None or high is None:
+        return ""
+    if name and is_percent(name):
+        return f"[{number(low, name)[:-2]}, {number(high, name)[:-2]}]"
+    return f"[{number(low)}, {number(high)}]"
+
+
+def counted(count: int, word: str) -> str:
+    """`1 epoch`, `10,000 examples`, `5 bodies`."""
+    if count == 1:
+        return f"1 {word}"
+    return f"{count:,} {word[:-1]}ies" if word.endswith("y") and word[-2:-1] not in "aeiou" else f"{count:,} {word}s"
+
+
+def yaml_value(value: Any) -> str:
+    """A setting as YAML writes it, on one line."""
+    import yaml
+
+    return yaml.safe_dump(value, default_flow_style=True, width=10_000, sort_keys=False, allow_unicode=True).removesuffix("...\n").strip()
+
+
+def shares(parts: Mapping[str, float]) -> str:
+    """Where the time went, largest part first: `step 62 %, evaluation 21 %, setup 9 %`; what is under half a percent is left out."""
+    ranked = sorted(parts.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {100 * share:.0f} %" for name, share in ranked if share >= 0.005)
+
+
+def used(time: Mapping[str, Any]) -> str:
+    """How far a run used its device, from what report.json holds as `time`; empty where its arithmetic was not counted."""
+    found = time.get("arithmetic")
+    if not found:
+        return ""
+    return (f"{operations(found['rate'])}/s in training, {100 * found['share']:.0f} % of the {operations(found['reachable'])}/s that a "
+            "matrix product reaches here")
+
+
+def operations(count: float) -> str:
+    """Arithmetic operations: `68.3 GFLOP`."""
+    for unit in ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} PFLOP"
+
+
+def duration(seconds: float) -> str:
+    """`0.4 s`, `42 s`, `3 min 20 s`, `2 h 05 min`, `3 d 4 h`."""
+    if not math.isfinite(seconds):
+        return "unknown"
+    if seconds < 0.95:
+        return f"{seconds * 1000:.0f} ms" if seconds < 0.0995 else f"{seconds:.1f} s"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    minutes = round(seconds / 60)
+    if minutes < 24 * 60:
+        return f"{minutes // 60} h {minutes % 60:02d} min"
+    hours = round(seconds / 3600)
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def size(count: float) -> str:
+    """Bytes as `3.2 GiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def escaped(text: str) -> str:
+    """Plain text such that Markdown shows it as it is, on one line."""
+    text = " ".join(text.split())
+    text = re.sub(r"([\\`*<>~$])", r"\\\1", text)
+    text = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", text)  # an underscore within a word is no markup
+    text = re.sub(r"\](?=[(\[:])", r"\\]", text)
+    return re.sub(r"^([#+-]|\d+[.)](?=\s|$))", lambda match: f"{match[0][:-1]}\\{match[0][-1]}", text)

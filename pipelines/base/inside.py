@@ -1,0 +1,160 @@
+"""Folders that may be a stranger's: nothing in them is read or written through a link that leads out of them.
+
+A run can come from anybody. Before its files are read or written, `refuse_links` looks through the folder: whatever is neither a
+regular file nor a folder is refused by name. While a process holds a folder (`held`), what it writes there goes through
+descriptors of the folders on the way, each opened without following a link; so a link that is put there meanwhile is not followed
+either. The folder itself and what leads to it may be links: those are the user's own.
+
+What libraries write by path (TensorBoard's events, a profile) goes into folders that were looked through; there, a process that turns a
+folder into a link after that look would be followed.
+"""
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from pipelines.base.errors import ConfigError
+
+_FOLDER = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
+NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | os.O_CLOEXEC  # a FIFO that turns up is not waited for
+_held: list[Path] = []  # folders that this process holds
+
+
+class Linked(ConfigError):
+    """Something in a run's folder leads out of it."""
+
+
+def refuse_links(root: Path | str) -> None:
+    """Looks through a folder; what is not there holds nothing.
+
+    Raises:
+        Linked: a symbolic link, FIFO, socket or device, or a folder that cannot be looked into; names it and says what to do.
+    """
+    folders = [os.fspath(root)]
+    while folders:
+        folder = folders.pop()
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    elif not entry.is_file(follow_symlinks=False):
+                        _refuse(entry)
+        except (FileNotFoundError, NotADirectoryError):  # gone meanwhile
+            continue
+        except OSError as error:
+            raise Linked(f"{folder}: cannot be looked into ({error.strerror}); make it readable, or remove it") from None
+
+
+def _refuse(entry: "os.DirEntry[str]") -> None:
+    if entry.is_symlink():
+        raise Linked(f"{entry.path}: is a link to {os.readlink(entry.path)!r}; a run is read and written inside its folder alone, and no "
+                     "link is followed out of it. Put what it leads to in its place, or remove it")
+    with contextlib.suppress(FileNotFoundError):
+        entry.stat(follow_symlinks=False)  # a file that is gone meanwhile is none, either
+        raise Linked(f"{entry.path}: is neither a file nor a folder (a FIFO, socket or device); no run has such things. Remove it")
+
+
+@contextlib.contextmanager
+def held(root: Path | str) -> Iterator[None]:
+    """While this lasts, nothing that this process writes below `root` through `opened` follows a link there.
+
+    Raises:
+        Linked: as `refuse_links`.
+    """
+    refuse_links(root)
+    place = _absolute(root)
+    _held.append(place)
+    try:
+        yield
+    finally:
+        _held.remove(place)
+
+
+@contextlib.contextmanager
+def opened(folder: Path | str) -> Iterator[int]:
+    """A descriptor of a folder, which is made with its parents where it is not there.
+
+    Raises:
+        OSError: it cannot be made or opened; in a folder that is held also where a link stands on the way.
+    """
+    descriptor = _open(_absolute(folder))
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _open(folder: Path) -> int:
+    root = next((root for root in _held if root == folder or root in folder.parents), None)
+    if root is None:
+        _make(folder)
+        return os.open(folder, _FOLDER)
+    _make(root)
+    descriptor = os.open(root, _FOLDER)
+    for name in folder.relative_to(root).parts:
+        outer = descriptor
+        try:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, dir_fd=outer)
+                os.fsync(outer)
+            descriptor = os.open(name, _FOLDER | NO_LINK, dir_fd=outer)
+        finally:
+            os.close(outer)
+    return descriptor
+
+
+def make(folder: Path | str) -> None:
+    """Makes a folder with its parents for a library that writes into it by path.
+
+    Raises:
+        OSError: as `opened`.
+    """
+    os.close(_open(_absolute(folder)))
+
+
+def _make(folder: Path) -> None:
+    """Makes a folder with its parents, and what names them goes to the disk, too."""
+    if folder.is_dir():
+        return
+    _make(folder.parent)
+    folder.mkdir(exist_ok=True)
+    flush(folder.parent)
+
+
+def flush(path: Path | str) -> None:
+    """A file's content, or a folder's names, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def open_own(path: Path | str, flags: int) -> int:
+    """A descriptor of a file that is written in place; it is made where it is not there.
+
+    Raises:
+        Linked: a link stands there, or something that is no file, or a file that has a second name elsewhere.
+        OSError: as the system gives it.
+    """
+    path = _absolute(path)
+    with opened(path.parent) as folder:
+        try:
+            descriptor = os.open(path.name, flags | os.O_CREAT | NO_LINK, 0o666, dir_fd=folder)
+        except OSError:
+            if path.is_symlink():
+                raise Linked(f"{path}: is a link, and is not written through; remove it") from None
+            raise
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        os.close(descriptor)
+        what = "has a second name elsewhere (a hard link)" if stat.S_ISREG(found.st_mode) else "is no file"
+        raise Linked(f"{path}: {what}, and is not written to; put a copy of its own in its place, or remove it")
+    return descriptor
+
+
+def _absolute(path: Path | str) -> Path:
+    return Path(os.path.abspath(path))

@@ -1,0 +1,44 @@
+"""Files that are files, whatever their name says: a named pipe would be waited for, and a device may never end. Imports no TensorFlow.
+
+Links to files are files. Whoever opens a path that somebody named, or that a folder held, asks here first.
+"""
+
+import os
+import stat
+from pathlib import Path
+
+from pipelines.base.errors import DataError, QuartetError
+
+_KINDS = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a named pipe"), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"),
+          (stat.S_ISSOCK, "a socket"))
+
+
+def other_kind(path: str | Path) -> str | None:
+    """What a path is where it is no regular file ("a named pipe"); None for a regular file, and where nothing can be told of it."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):  # missing, or a loop of links, or a name with a NUL: whoever opens it says so
+        return None
+    return None if stat.S_ISREG(mode) else next((name for test, name in _KINDS if test(mode)), "a special file")
+
+
+def check_regular(path: str | Path, setting: str = "", error: type[QuartetError] = DataError) -> None:
+    """Raises `error` for a folder, a named pipe, a device or a socket; a path where there is nothing passes.
+
+    Args:
+        setting: what named the path, such as `data.items`.
+    """
+    kind = other_kind(path)
+    if kind:
+        remedy = "name a file" if kind == "a folder" else "only regular files are read; copy what it gives into one"
+        raise error(f"{setting + ': ' if setting else ''}{path} is {kind}; {remedy}")
+
+
+def read_small(path: str | Path, limit: int) -> bytes:
+    """A file of at most `limit` bytes. Raises DataError for a larger or special one, OSError as usual."""
+    check_regular(path)
+    with open(path, "rb") as file:
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise DataError(f"{path} has more than {limit:,} bytes, more than such a file ever needs; it is not read")
+    return content

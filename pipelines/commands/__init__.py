@@ -1,0 +1,1 @@
+"""The command line. Imports no TensorFlow until a command needs it."""

@@ -1,0 +1,50 @@
+"""`quartet check`: finds what a domain offers for checking data, and shows how far it is.
+
+A domain's `check` module has CHECKS: task name -> function (experiment, progress) -> pipelines.data.check.Check.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+
+from pipelines.base.errors import ConfigError, QuartetError
+from pipelines.config.registry import part
+from pipelines.config.schema import Experiment
+from pipelines.data.check import Check, Finding
+
+
+def check(experiment: Experiment) -> Check:
+    """Reads every example of an experiment once.
+
+    Raises:
+        ConfigError: the domain has no check of data.
+        DataError: there are no data to look at.
+    """
+    module: Any = part(experiment.task.partition(".")[0], "check")
+    found: Callable[..., Check] | None = getattr(module, "CHECKS", {}).get(experiment.task)
+    if found is None:
+        raise ConfigError(f"the data of {experiment.task} cannot be checked in advance; the experiment itself is right")
+    with Progress(console=Console(file=sys.stderr), transient=True, disable=not sys.stderr.isatty()) as bar:
+        reading = bar.add_task("reading", total=None)
+        checked = found(experiment, lambda done, total: bar.update(reading, completed=done, total=total))
+    refused = None if checked.failed else refusal(experiment)
+    if refused is not None:
+        checked.findings.insert(0, Finding("error", f"training would stop before its first step: {refused}"))
+    return checked
+
+
+def refusal(experiment: Experiment) -> str | None:
+    """Why `train` refuses the experiment, asked of what `train` itself does before its first step; None where it begins."""
+    from pipelines.runs.launch import task_class
+    from pipelines.training.session import prepare
+
+    # which precision is fastest need not be measured for this
+    precision = "float32" if experiment.train.precision == "auto" else None
+    try:
+        prepare(experiment, task_class(experiment.task), precision=precision)
+    except QuartetError as error:
+        return str(error)
+    return None

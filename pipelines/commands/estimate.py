@@ -1,0 +1,63 @@
+"""How long an experiment will take here, and what room: a few of its steps are run. Writes nothing."""
+
+import resource
+import sys
+import time
+
+from pipelines.config.schema import Experiment
+
+SECONDS = 2.0  # of steps that are measured, after the first, which compiles
+JUDGED = 1 / 3  # an example that is judged, as a share of one that is trained on
+
+
+def estimate(experiment: Experiment) -> list[tuple[str, str]]:
+    """(what, how much) in words; reads the data and builds the model as training does.
+
+    Raises:
+        QuartetError: what training would raise: data that cannot be read, settings that do not fit.
+    """
+    from pipelines.base.formatting import duration, size
+    from pipelines.runs.launch import task_class
+    from pipelines.training.loop import Hook, Loop
+    from pipelines.training.meter import Meter
+    from pipelines.training.session import assemble
+
+    class Until(Hook):
+        """Ends after some seconds of steps and keeps their pace."""
+
+        began, first, pace = 0.0, 0, 0.0
+
+        def on_steps(self, loop: Loop) -> None:
+            now = time.perf_counter()
+            if not self.began:
+                self.began, self.first = now, loop.step
+            elif now - self.began > SECONDS or loop.step == loop.steps:
+                self.pace = (now - self.began) / (loop.step - self.first)
+                loop.stopping = "measured"
+
+    start = time.perf_counter()
+    session = assemble(experiment, task_class(experiment.task))
+    hook = Until()
+    Loop(session.step, plan=session.plan, steps=session.steps, hooks=[hook], meter=Meter()).train()
+    setup = hook.began - start
+    validation, test = (0 if source is None else len(source) for source in (session.splits.validation, session.splits.test))
+    judged = validation * (experiment.train.epochs + 1) + test
+    seconds = setup + hook.pace * (session.steps + JUDGED * judged / experiment.train.batch_size)
+    groups = {name: sum(int(variable.value.nbytes) if hasattr(variable.value, "nbytes") else _bytes(variable) for variable in variables)
+              for name, variables in session.state_groups.items()}
+    weights = groups["weights"]
+    unit = 1 if sys.platform == "darwin" else 1024
+    most = "at most " if experiment.train.early_stopping else ""
+    return [
+        ("time", f"{most}{duration(seconds)} on this machine ({session.steps:,} steps of {1000 * hook.pace:.0f} ms, measured; "
+                 f"{setup:.0f} s to begin)"),
+        ("memory", f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30:.1f} GiB so far, with "
+                   f"{len(session.splits.train):,} training examples"),
+        ("disk", f"{size(sum(groups.values()) + 2 * weights)} for the run: {weights // 4 / 1e6:,.2f} M weights"),
+    ]
+
+
+def _bytes(variable: object) -> int:
+    import numpy as np
+
+    return int(np.asarray(variable).nbytes)

@@ -1,0 +1,305 @@
+"""The command line: `quartet` and, for one domain, `python -m vision.train` and `vision.tune`. No TensorFlow until a command needs it.
+
+Exit status: 0 done, 1 failed, 2 wrong call or experiment, 128 + n ended by signal n (resumable). Expected failures are one
+message on stderr; anything else is a defect and keeps its traceback.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipelines.base.errors import ConfigError, QuartetError
+from pipelines.base.terminal import json_text
+from pipelines.commands import runs
+from pipelines.commands.shell import RUNS, Runs, echo, quoted, reported, say, shown, tool
+from pipelines.machine.startup import current_folder_last
+
+if TYPE_CHECKING:
+    from pipelines.config.load import Loaded
+
+Call = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="CONFIG|KEY=VALUE",
+        show_default=False,
+        help="A YAML file or a shipped experiment such as vision/digits, then settings to change, such as train.epochs=3.",
+    ),
+]
+Name = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        show_default=False,
+        help="Name of the run or search; default: made from the settings that are changed.",
+    ),
+]
+Fresh = Annotated[
+    bool,
+    typer.Option("--fresh/--resume", show_default="resume", help="Begin anew (what was there is moved aside), or go on with it."),
+]
+Column = Annotated[str | None, typer.Option(metavar="COLUMN", show_default="guessed", help="The column of a table that holds it.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and the result.")]
+
+
+@reported
+def train(
+    context: typer.Context,
+    arguments: Call = None,
+    runs: Runs = RUNS,
+    name: Name = None,
+    fresh: Fresh = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train, judge and report an experiment; the same command goes on with an interrupted run."""
+    from pipelines.config.load import load, resolved_yaml
+    from pipelines.runs.folder import run_folder
+
+    config, overrides = divided(arguments)
+    loaded = load(config, overrides, domain=context.obj)
+    experiment = named(loaded)
+    folder = run_folder(runs, experiment, name, overrides)
+    from pipelines.commands.run_summary import closing
+
+    if folder.trained and not fresh:
+        # what needs no TensorFlow is said without it: another experiment of that name, and the result of a finished run
+        folder.claim(resolved_yaml(loaded.experiment))
+        if folder.finished:
+            echo(closing(folder, folder.read_report()))
+            return
+    from pipelines.machine.startup import start_tensorflow
+
+    start_tensorflow()
+    from pipelines.runs.launch import launch
+
+    try:
+        report = launch(loaded.experiment, folder, experiment, fresh=fresh, quiet=quiet)
+    except QuartetError as error:
+        if fresh and error.exit_status > 128:
+            error.args = (f"{error}, without --fresh",)  # "the same command goes on from here" would begin anew with it
+        raise
+    echo(closing(folder, report))
+
+
+@reported
+def tune(
+    context: typer.Context,
+    arguments: Call = None,
+    runs: Runs = RUNS,
+    name: Name = None,
+    workers: Annotated[int | None, typer.Option(
+        min=0, metavar="N", show_default="1; 0 for a chief of several machines",
+        help="Trials at a time on this machine; where there are GPUs, each has its own.")] = None,
+    fresh: Fresh = False,
+    quiet: Quiet = False,
+) -> None:
+    """Search the settings in the experiment's tune section; the same command goes on with an interrupted search."""
+    from pipelines.config.load import load, resolved_yaml
+    from pipelines.runs.folder import name_of, run_folder
+    from pipelines.tuning.search_folder import SearchFolder
+
+    config, overrides = divided(arguments)
+    loaded = load(config, overrides, domain=context.obj)
+    experiment = named(loaded)
+    kept = [one for one in overrides if not one.startswith(("tune.trials=", "tune.minutes=", "tune.seeds=", "tune.compare="))]
+    folder = SearchFolder(run_folder(runs, experiment, name or (f"search-{name_of(kept)}" if kept else "search")).path)
+    # what needs no TensorFlow is said without it: a space that does not suit, another search of that name, the result of a finished one
+    from pipelines.commands.search_summary import closing
+    from pipelines.tuning.distributed import role
+    from pipelines.tuning.search import prepared, search
+
+    prepared(loaded.experiment)
+    part = role()
+    if part not in (None, "chief"):
+        from pipelines.machine.startup import start_tensorflow as start
+        from pipelines.tuning.distributed import work
+
+        start(devices=False)
+        return work(folder, loaded.experiment.task.partition(".")[0], say)
+    if not fresh and folder.compared(resolved_yaml(loaded.experiment)) and folder.finished:
+        echo(closing(folder, folder.read_report()), end=False)
+        return
+    from pipelines.machine.startup import start_tensorflow
+
+    start_tensorflow(devices=False)
+    count = workers if workers is not None else 0 if part == "chief" else 1
+    if count == 0 and part != "chief":
+        raise ConfigError("--workers: 0 is for the chief of a search on several machines (docs/tuning.md); give 1 or more")
+    echo(closing(folder, search(loaded.experiment, folder, experiment, workers=count, fresh=fresh, quiet=quiet)), end=False)
+
+
+@reported
+def check(
+    arguments: Call = None,
+    runs: Runs = RUNS,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", show_default="check.json among the experiment's runs", help="The findings, for programs."
+        ),
+    ] = None,
+) -> None:
+    """Check an experiment, then read all its data once; trains nothing. Exit status 1 where training would stop."""
+    from pipelines.config.load import load
+
+    config, overrides = divided(arguments)
+    loaded = load(config, overrides)
+    from pipelines.machine.startup import start_tensorflow
+
+    start_tensorflow()
+    from pipelines.base.files import write_json
+    from pipelines.base.terminal import console
+    from pipelines.commands.check import check as read_all
+
+    found = read_all(loaded.experiment)
+    found.render(console())
+    target = output or runs / named(loaded) / "check.json"
+    write_json(target, found.to_json())
+    echo(f"findings     {shown(target)}")
+    if found.failed:
+        raise typer.Exit(1)
+
+
+@reported
+def new(
+    domain: Annotated[str, typer.Argument(metavar="DOMAIN", show_default=False, help="vision, speech, nlp or recsys.")],
+    data: Annotated[Path, typer.Option(metavar="PATH", show_default=False, help="Your data: a folder or a file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The experiment to write.")] = Path("experiment.yaml"),
+    task: Annotated[str | None, typer.Option(metavar="TASK", show_default="by the data", help="Such as ranking or transcription.")] = None,
+    user: Column = None,
+    item: Column = None,
+    rating: Column = None,
+    time: Column = None,
+    text: Column = None,
+    label: Column = None,
+    split: Column = None,
+    group: Column = None,
+    file: Column = None,
+    no_estimate: Annotated[bool, typer.Option("--no-estimate", help="Do not run a few steps to see how long training will take.")] = False,
+) -> None:
+    """Look at data and write an experiment for it. Columns of a table that no option names are guessed; `none`: there is no such column."""
+    from pipelines.base.files import write_whole
+    from pipelines.config.draft import new as draft
+
+    if output.exists():
+        raise ConfigError(f"--output: {output} is there already; give another name, or remove it")
+    named = {"user": user, "item": item, "rating": rating, "time": time, "text": text, "label": label, "split": split, "group": group,
+             "file": file}
+    columns = {role: column for role, column in named.items() if column is not None}
+    write_whole(output, draft(domain, str(data), file=str(output), columns=columns, task=task))
+    echo(f"written      {shown(output)}")
+    for what in ("check", "train"):
+        echo(f"{what} it     {tool('quartet')} {what} {quoted(output)}")
+    if not no_estimate:
+        _say_estimate(output)
+
+
+def _say_estimate(path: Path) -> None:
+    """What the experiment will take here; where that cannot be found out, why, which training would say, too."""
+    from pipelines.commands.estimate import estimate
+    from pipelines.config.load import load
+    from pipelines.machine.startup import start_tensorflow
+
+    echo("measuring    a few steps, to say what training will take (--no-estimate leaves that out)")
+    start_tensorflow()
+    try:
+        for what, text in estimate(load(str(path)).experiment):
+            echo(f"{what:<12} {text}")
+    except QuartetError as error:
+        typer.echo(f"{'estimate':<12} not possible: {error}", err=True)
+
+
+@reported
+def schema(
+    task: Annotated[
+        str | None, typer.Argument(metavar="[TASK]", show_default=False, help="Such as vision.classification; default: all.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", show_default="standard output", help="A file.")] = None,
+) -> None:
+    """Write the JSON Schema of experiments, by which editors complete and check them."""
+    from pipelines.base.files import write_whole
+    from pipelines.config.reference import json_schema
+
+    text = json_text(json_schema(task)) + "\n"
+    if output is None:
+        echo(text, end=False)
+        return
+    write_whole(output, text)
+    echo(f"written      {shown(output)}; on top of an experiment: # yaml-language-server: $schema={output}")
+
+
+@reported
+def doctor(
+    runs: Runs = RUNS,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Say what this machine can do, and what to mend. Exit status 1 only where something is broken."""
+    from pipelines.commands import doctor as diagnosing
+
+    findings = diagnosing.examine(runs)
+    echo(json_text([vars(one) for one in findings]) if as_json else diagnosing.text(findings))
+    if any(one.state == "broken" for one in findings):
+        raise typer.Exit(1)
+
+
+def named(loaded: "Loaded") -> str:
+    """The experiment's name with its domain: vision/digits."""
+    return loaded.name if "/" in loaded.name else f"{loaded.experiment.task.partition('.')[0]}/{loaded.name}"
+
+
+def divided(arguments: Sequence[str] | None) -> tuple[str | None, list[str]]:
+    """The experiment, or None where only settings are given, and the settings."""
+    given = list(arguments or ())
+    if given and ("=" not in given[0] or Path(given[0]).is_file()):
+        return given[0], given[1:]
+    return None, given
+
+
+app = typer.Typer(
+    name="quartet",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Train, judge and use models for images, speech, text and recommendation. CONFIG is a YAML file or a shipped experiment.",
+)
+app.command()(train)
+app.command()(tune)
+app.command()(runs.evaluate)
+app.command()(runs.predict)
+app.command()(runs.export)
+app.command()(runs.serve)
+app.command()(check)
+app.command()(new)
+app.add_typer(runs.runs_commands, name="runs")
+app.command()(runs.report)
+app.command()(doctor)
+app.command()(schema)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """`quartet`. Ends the process."""
+    app(arguments)
+
+
+def train_main(domain: str, arguments: Sequence[str] | None = None) -> None:
+    """`python -m DOMAIN.train`: `quartet train` for experiments of that domain; without CONFIG its quick start. Ends the process."""
+    current_folder_last()
+    only = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    only.command()(train)
+    only(sys.argv[1:] if arguments is None else list(arguments), obj=domain, prog_name=f"python -m {domain}.train")
+
+
+def tune_main(domain: str, arguments: Sequence[str] | None = None) -> None:
+    """`python -m DOMAIN.tune`: `quartet tune` for experiments of that domain. Ends the process."""
+    current_folder_last()
+    only = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    only.command()(tune)
+    only(sys.argv[1:] if arguments is None else list(arguments), obj=domain, prog_name=f"python -m {domain}.tune")
+
+
+if __name__ == "__main__":
+    current_folder_last()
+    main()

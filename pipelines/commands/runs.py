@@ -1,0 +1,362 @@
+"""The commands that use runs: evaluate, predict, export, report and runs. Imports no TensorFlow until a command needs it."""
+
+import sys
+import time
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+
+from pipelines.base import stored
+from pipelines.base.errors import ConfigError, DataError
+from pipelines.base.terminal import Shielded, json_text
+from pipelines.commands.shell import RUNS, Run, Runs, Settings, echo, fail, quoted, reported, say, shown, tool
+from pipelines.tuning.search_folder import SearchFolder
+
+Batch = Annotated[int | None, typer.Option(min=1, metavar="N", show_default="the task's", help="Inputs answered at a time.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Write over what stands there.")]
+
+
+class Format(str, Enum):
+    """How answers are written."""
+
+    table = "table"
+    csv = "csv"
+    jsonl = "jsonl"
+    text = "text"
+    ctm = "ctm"
+
+
+class Order(str, Enum):
+    """What a list of runs is ordered by."""
+
+    date = "date"
+    name = "name"
+    metric = "metric"
+    duration = "duration"
+
+
+class Precision(str, Enum):
+    """In what an exported model computes."""
+
+    judged = "judged"
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+
+
+@reported
+def evaluate(
+    run: Run, settings: Settings = None, runs: Runs = RUNS,
+    split: Annotated[str | None, typer.Option(
+        metavar="SPLIT", show_default="test", help="validation, test or train; with --data one of its own splits, if it has any.")] = None,
+    data: Annotated[Path | None, typer.Option(
+        metavar="PATH", show_default=False,
+        help="Other labelled data with the same classes: a folder of class folders, a table, or an .npz.")] = None,
+    output: Annotated[Path | None, typer.Option(
+        "--output", "-o", metavar="FILE", show_default=False,
+        help="Also the answer to each example, as .parquet, .csv or .jsonl; the report has them as predictions.parquet.")] = None,
+    replace: Replace = False,
+) -> None:
+    """Judge a finished run on one of its splits or on other data. KEY=VALUE: evaluate.flip=true; with --data also data.label_key=class."""
+    from pipelines.runs.listing import find_run, require_model
+
+    folder = find_run(runs, run)
+    require_model(folder)
+    from pipelines.reports import predictions
+
+    if output is not None:
+        predictions.writable(output)
+        if output.exists() and not replace:
+            raise ConfigError(f"--output: {output} is there already; --replace writes over it")
+    from pipelines.machine.startup import start_tensorflow
+
+    start_tensorflow()
+    from pipelines.serving.evaluate import evaluate as judge
+    from pipelines.serving.load import load_run
+
+    found = judge(load_run(folder), split=split, data=data, overrides=settings or ())
+    from pipelines.base import formatting
+    from pipelines.base.terminal import print_table
+
+    counts = [metric.n for metric in found.judgement.metrics.values() if metric.n]
+    rows = [[formatting.title(name), formatting.number(metric.value, name), formatting.bounds(metric.low, metric.high, name)]
+            for name, metric in found.judgement.metrics.items()]
+    units = next((metric.drawn_by() for metric in found.judgement.metrics.values() if metric.low is not None), "examples")
+    interval = "95 % interval" + ("" if units == "examples" else f", drawn by {units}")
+    print_table([f"{found.split}, {formatting.counted(counts[0], 'example')}" if counts else found.split, "", interval], rows, right=(1,))
+    for note in found.notes:
+        echo(note)
+    echo(f"report       {shown(found.folder / 'report.html')}")
+    if output is not None:
+        predictions.write(output, found.judgement.predictions)
+        echo(f"predictions  {shown(output)}")
+
+
+@reported
+def predict(
+    run: Run, inputs: Annotated[list[str], typer.Argument(
+        metavar="INPUT...", show_default=False,
+        help="Files, folders or patterns; for texts also the text itself, or - for standard input.")],
+    runs: Runs = RUNS,
+    kind: Annotated[Format | None, typer.Option(
+        "--format", show_default="by --output, else table", help="How answers are written.")] = None,
+    output: Annotated[Path | None, typer.Option(
+        "--output", "-o", metavar="FILE", show_default=False, help="A file, written whole; default: standard output.")] = None,
+    top: Annotated[int, typer.Option(
+        "--top", min=0, metavar="N", show_default=False,
+        help="Also the N best classes with their probabilities; of recommended items, the first N alone.")] = 0,
+    probabilities: Annotated[bool, typer.Option("--probabilities", help="Also the probability of every class.")] = False,
+    replace: Replace = False,
+    batch: Batch = None,
+) -> None:
+    """Answer new inputs. Those that cannot be read are named on stderr and have an error in the output; the rest is answered."""
+    from pipelines.runs.listing import find_run, require_model
+
+    folder = find_run(runs, run)
+    require_model(folder)
+    if output is not None and output.exists() and not replace:
+        raise ConfigError(f"--output: {output} is there already; --replace writes over it")
+    ending = output.suffix.lower().removeprefix(".") if output else ""
+    follow = "-" in inputs  # then a line is answered when it comes, not when a page is full
+    by_ending = {"csv": "csv", "jsonl": "jsonl", "ctm": "ctm", "txt": "text"}
+    form = (kind or Format(by_ending.get(ending, "csv" if follow else "table"))).value
+    from pipelines.machine.startup import start_tensorflow
+
+    start_tensorflow()
+    from pipelines.base.files import write_whole
+    from pipelines.serving.load import load_run
+    from pipelines.serving.output import WRITERS, Shown, counted, to_binary
+    from pipelines.serving.predict import Predictor
+
+    predictor = Predictor(load_run(folder, where=1), batch=batch)
+    visible = Shown.of(predictor.columns, predictor.classes, top=top, every=probabilities, details=predictor.run.task.details,
+                        ranked=predictor.run.task.ranked)
+    counts, began = {"answered": 0, "failed": 0}, time.perf_counter()
+    answered = predictor.follow(inputs) if follow else predictor.predict(inputs)
+    answers = counted(answered, counts, lambda one: fail(f"{one.name}: cannot be read: {one.error}"))
+    if output is not None:
+        try:
+            write_whole(output, lambda file: to_binary(form, answers, visible, file))
+        except OSError as error:
+            raise DataError(f"--output: {output} cannot be written: {error.strerror or error}") from error
+    else:
+        if hasattr(sys.stdout, "reconfigure"):  # a pipe may have another encoding than these formats
+            sys.stdout.reconfigure(encoding="utf-8", errors="replace")
+        WRITERS[form](answers, visible, Shielded(sys.stdout) if sys.stdout.isatty() else sys.stdout)  # type: ignore[arg-type]
+    seconds, total = time.perf_counter() - began, sum(counts.values())
+    for note in predictor.run.task.read_notes:
+        say(note)
+    if not total:
+        raise DataError(f"{' '.join(inputs)}: no input is there")
+    missed = f"; {counts['failed']:,} could not be read" if counts["failed"] else ""
+    say(f"{counts['answered']:,} of {total:,} answered in {seconds:.1f} s, {total / seconds:,.0f} a second{missed}"
+        + (f": {shown(output)}" if output else ""))
+    if not counts["answered"]:
+        raise typer.Exit(1)
+
+
+@reported
+def serve(
+    run: Run, runs: Runs = RUNS,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0: everywhere, to everybody.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="Where to listen; 0: a free one.")] = 8000,
+    batch: Batch = None,
+    limit: Annotated[int, typer.Option(min=1, metavar="MIB", help="Largest request.")] = 64,
+) -> None:
+    """Answer requests over HTTP as the run was judged, until Ctrl-C. Needs the extra `serve`."""
+    from pipelines.runs.listing import find_run, require_model
+
+    folder = find_run(runs, run)
+    require_model(folder)
+    from pipelines.machine.startup import start_tensorflow
+
+    start_tensorflow()
+    from pipelines.serving.load import load_run
+    from pipelines.serving.predict import Predictor
+    from pipelines.serving.server import MEBI
+    from pipelines.serving.server import serve as answer
+
+    answer(Predictor(load_run(folder, where=1), batch=batch), host=host, port=port, limit=limit * MEBI, say=say)
+
+
+@reported
+def export(
+    run: Run, runs: Runs = RUNS,
+    to: Annotated[Path | None, typer.Option(metavar="DIR", show_default="RUN/export", help="Where the model is written.")] = None,
+    precision: Annotated[Precision, typer.Option(help="What it computes in; judged: as the run's report.")] = Precision.judged,
+    replace: Replace = False,
+) -> None:
+    """Write a SavedModel that takes raw input and needs TensorFlow alone."""
+    from pipelines.runs.listing import find_run, require_model
+
+    folder = find_run(runs, run)
+    require_model(folder)
+    target = (to or folder.path / "export").absolute()
+    from pipelines.machine.startup import start_tensorflow
+
+    start_tensorflow()
+    from pipelines.serving.export import export as save
+    from pipelines.serving.export import free
+    from pipelines.serving.load import load_run
+
+    free(target, replace)
+    wanted = None if precision is Precision.judged else precision.value
+    loaded = load_run(folder, where="cpu", precision=wanted)  # type: ignore[arg-type]
+    save(loaded, target, replace=replace)
+    echo(f"model        {shown(target)}, computing in {loaded.machine.precision}"
+               + ("" if loaded.machine.precision == loaded.judged_precision else f" (judged in {loaded.judged_precision})"))
+    echo(f"how to use   {shown(target / 'README.txt')}")
+
+
+@reported
+def report(
+    names: Annotated[list[str], typer.Argument(
+        metavar="RUN...", show_default=False, help="A run or a search: its folder, or its name below --runs; several runs are compared.")],
+    runs: Runs = RUNS,
+    open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    output: Annotated[Path | None, typer.Option(
+        "--output", "-o", metavar="FILE", show_default="compared.html in --runs", help="Several runs: the page.")] = None,
+    replace: Replace = False,
+) -> None:
+    """Say what a run or a search came to and where its report is; of several runs, write one page that compares them."""
+    from pipelines.runs.listing import find_run, headline
+
+    if len(names) > 1:
+        from pipelines.runs.comparison_page import write_comparison
+
+        target = output or runs / "compared.html"
+        if target.exists() and not replace:
+            raise ConfigError(f"--output: {target} is there already; give another name, or --replace to write over it")
+        write_comparison([find_run(runs, name) for name in names], target)
+        echo(f"compared     {shown(target)}")
+        return _opened(target, open_it)
+    if output is not None:
+        raise ConfigError("--output: is for several runs; the report of one stands in its folder")
+    search = next((one for one in (SearchFolder(Path(names[0])), SearchFolder(runs / names[0])) if one.begun), None)
+    if search is not None:
+        if not search.finished:
+            raise ConfigError(f"{search.path}: the search is not finished; the command that began it goes on")
+        from pipelines.commands.search_summary import closing
+
+        echo(closing(search, search.read_report()), end=False)
+        return _opened(search.report / "report.html", open_it)
+    folder = find_run(runs, names[0])
+    found = folder.read_report()
+    page = folder.report / "report.html"
+    echo(headline(found))
+    for other in sorted(folder.report.glob("*/report.json")):
+        judged = stored.read(other, stored.Report).model_dump()
+        echo(f"{other.parent.name}: {headline(judged)}")
+    echo(f"report       {shown(page)}")
+    if folder.tensorboard.is_dir():
+        echo(f"TensorBoard  {tool('tensorboard')} --logdir {quoted(folder.tensorboard)}")
+    return _opened(page, open_it)
+
+
+def _opened(page: Path, wanted: bool) -> None:
+    if wanted and typer.launch(page.resolve().as_uri()) != 0:
+        raise DataError(f"no browser could be opened; the report is {page}")
+
+
+runs_commands = typer.Typer(help="List and compare runs.", rich_markup_mode=None)
+
+
+@runs_commands.callback(invoke_without_command=True)
+@reported
+def list_all(
+    context: typer.Context, runs: Runs = RUNS,
+    match: Annotated[str | None, typer.Option(
+        metavar="TEXT", show_default=False, help="Only runs whose name holds this, or matches it with * and ?.")] = None,
+    state: Annotated[str | None, typer.Option(
+        metavar="STATE", show_default=False,
+        help="Only finished, running, interrupted or damaged runs, or paused or failed trials.")] = None,
+    sort: Annotated[Order, typer.Option(help="Newest, best and longest first.")] = Order.date,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """List the runs: state, leading metric with its interval, seconds of training, date."""
+    if context.invoked_subcommand is not None:
+        context.obj = runs
+        return
+    from pipelines.base import formatting
+    from pipelines.base.terminal import print_table
+    from pipelines.config.messages import listed
+    from pipelines.runs.listing import State, list_runs
+    from pipelines.runs.listing import ordered as in_order
+
+    if state not in (None, *get_args(State)):
+        raise ConfigError(f"--state: {state!r} is not one of {listed(get_args(State), 'and')}")
+    found = in_order([one for one in list_runs(runs, match=match) if state in (None, one.state)], sort.value)
+    if as_json:
+        echo(json_text([one.as_json() for one in found]))
+        return
+    if not found:
+        echo(f"no such runs in {runs}")
+        return
+    rows = []
+    for one in found:
+        state_text = one.state if one.state == "finished" else f"damaged: {one.progress}" if one.state == "damaged" else (
+            f"{one.state} at {one.progress}" if one.progress.startswith("step") else f"{one.state}, {one.progress}")
+        rows.append([f"{one.experiment}/{one.name}" if one.experiment else one.name, state_text,
+                     f"{one.metric[0]} {one.metric[1].text(one.metric[0])}" if one.metric else "–",
+                     formatting.duration(one.seconds) if one.seconds is not None else "–",
+                     datetime.fromtimestamp(one.date).strftime("%Y-%m-%d %H:%M") if one.date else "–", formatting.size(one.size)])
+    print_table(["run", "state", "metric", "training", "date", "size"], rows, right=(3, 5))
+
+
+@runs_commands.command()
+@reported
+def clean(
+    context: typer.Context,
+    runs: Annotated[Path | None, typer.Option("--runs", metavar="DIR", help="Folder of all runs.", show_default="runs")] = None,
+    moved: Annotated[bool, typer.Option("--moved", help="Also whole runs that --fresh moved aside (NAME~1, NAME~2, ...).")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; remove nothing.")] = False,
+) -> None:
+    """Free the disk of what finished runs no longer need: the state of their training. Models, reports and logs stay."""
+    from pipelines.base import formatting
+    from pipelines.base.terminal import print_table
+    from pipelines.runs import cleaning
+
+    where = runs or context.obj or RUNS
+    if not where.is_dir():
+        raise ConfigError(f"{where}: there is no such folder; --runs DIR says where the runs are")
+    found = list(cleaning.find(where, moved=moved))
+    refused = {one.path: reason for one in found if (reason := None if dry_run else cleaning.remove(one))}
+    gone = [one for one in found if one.path not in refused]
+    if gone:
+        print_table(["", "what", "size"], [[str(one.path), one.why, formatting.size(one.size)] for one in gone], right=(2,))
+    echo(f"{formatting.size(sum(one.size for one in gone))} {'would be' if dry_run else 'are'} free{'' if gone else ': nothing to remove'}")
+    for reason in refused.values():
+        echo(f"kept: {reason}")
+
+
+@runs_commands.command()
+@reported
+def compare(
+    context: typer.Context, names: Annotated[list[str], typer.Argument(metavar="RUN RUN...", show_default=False, help="Two or more runs.")],
+    runs: Annotated[Path | None, typer.Option("--runs", metavar="DIR", help="Folder of all runs.", show_default="runs")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Settings that differ, metrics side by side, and whether the differences from the first run are more than chance."""
+    from pipelines.base.terminal import print_table
+    from pipelines.runs import comparing as comparing
+    from pipelines.runs.listing import find_run
+
+    found = comparing.compare([find_run(runs or context.obj or RUNS, name) for name in names])
+    if as_json:
+        from pipelines.base.files import finite
+
+        echo(json_text(finite(comparing.as_json(found))))
+        return
+    columns, rows = comparing.settings_table(found)
+    if rows:
+        print_table(columns, rows)
+    else:
+        echo("No setting differs.")
+    echo("")
+    columns, rows = comparing.metrics_table(found)
+    print_table(columns, rows)
+    for note in found.notes:
+        echo(f"\n{note}")

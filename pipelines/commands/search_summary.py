@@ -1,0 +1,35 @@
+"""What the command line says when a search is over: the trials, what mattered, and what to do with the best."""
+
+import io
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from pipelines.base.terminal import print_table
+from pipelines.commands.shell import quoted, shown, tool
+from pipelines.tuning.best import run_name
+from pipelines.tuning.importance import Importance
+from pipelines.tuning.report import headline, importance_lines, repeats_lines, trials_table
+from pipelines.tuning.search_folder import SearchFolder
+
+SHOWN = 15
+
+
+def closing(folder: SearchFolder, content: Mapping[str, Any]) -> str:
+    """The best trials as a table, importance, the outcome over several seeds, and commands."""
+    out = io.StringIO()
+    columns, rows = trials_table(content, SHOWN)
+    print_table(columns, rows, right=(1,), file=out)
+    more = len(content["trials"]) - len(rows)
+    lines = [f"and {more} more in {shown(folder.report / 'trials.csv')}"] if more > 0 else []
+    found = content["importance"]
+    if found:
+        lines.append("mattered     " + ", ".join(f"{name} {share:.0%}" for name, share in list(found["shares"].items())[:6]))
+        lines += importance_lines(Importance(**found))[1:]
+    else:
+        lines += importance_lines(None)
+    called = run_name(content["experiment"], content["search"])
+    lines += ["", headline(content), *repeats_lines(content), f"report       {shown(folder.report / 'report.html')}",
+              f"TensorBoard  {tool('tensorboard')} --logdir {quoted(folder.path)}",
+              f"train it     {tool('quartet')} train {quoted(folder.best)} --name {shlex.quote(called)}"]
+    return out.getvalue() + "\n".join(lines) + "\n"

@@ -1,0 +1,78 @@
+"""What all commands share: how expected failures end, the options, and how installed tools are called from here. Imports no TensorFlow."""
+
+import functools
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from pipelines.base.errors import QuartetError
+from pipelines.base.terminal import lines, printable
+
+RUNS = Path("runs")
+Runs = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Folder of all runs.")]
+Run = Annotated[str, typer.Argument(
+    metavar="RUN", show_default=False, help="A run: its folder, or its name below --runs, such as vision/digits/default.")]
+Settings = Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", show_default=False, help="Settings to change.")]
+
+_MODULES = {"quartet": "pipelines.commands.main", "tensorboard": "tensorboard.main"}
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+def reported(command: Command) -> Command:
+    """A command whose expected failures are printed plainly on stderr and end the process with their exit status."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except QuartetError as error:
+            fail(str(error))
+            raise typer.Exit(error.exit_status) from None
+        except KeyboardInterrupt:
+            fail("interrupted")
+            raise typer.Exit(130) from None
+
+    return run  # type: ignore[return-value]
+
+
+def fail(message: str) -> None:
+    """A message in red on stderr; without colour where that is no terminal."""
+    typer.secho(lines(message), fg=typer.colors.RED, err=True)
+
+
+def echo(text: str, *, end: bool = True) -> None:
+    """A result on stdout; control characters in it as escapes. `end`: with a line's end."""
+    typer.echo(lines(text), nl=end)
+
+
+def say(message: str) -> None:
+    """A line on stderr, where it does not mix with results."""
+    typer.echo(printable(message), err=True)
+
+
+def tool(name: str) -> str:
+    """How to call an installed command here: by name where the shell finds it, else by its path beside this Python, else as a module."""
+    if shutil.which(name):
+        return name
+    beside = Path(sys.executable).with_name(name)
+    return quoted(beside) if beside.exists() else f"{quoted(Path(sys.executable))} -m {_MODULES[name]}"
+
+
+def shown(path: Path) -> str:
+    """A path as short as it can be from here."""
+    try:
+        relative = os.path.relpath(path)
+    except ValueError:  # another drive
+        return str(path)
+    return str(path) if relative.startswith("..") else relative
+
+
+def quoted(path: Path) -> str:
+    """`shown`, for a shell."""
+    return shlex.quote(shown(path))

@@ -1,0 +1,146 @@
+"""`quartet new`: an experiment written for data that somebody has. The looking is each domain's own, in `<domain>/new.py`.
+
+A domain offers ROLES, the columns that it asks for; TASKS; and `draft(path: Path, asked: Asked) -> Draft`, which raises DataError for what
+it does not understand. Imports no TensorFlow.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipelines.base.errors import ConfigError, DataError
+from pipelines.base.regular import check_regular
+from pipelines.config.check import not_there
+from pipelines.config.dump import inline
+from pipelines.config.load import from_text
+from pipelines.config.messages import did_you_mean, listed
+from pipelines.config.registry import domains, part
+
+Entry = tuple[str, object, str]  # setting, value, comment
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What a domain makes of data.
+
+    Attributes:
+        title: what the experiment trains, one line.
+        found: what was seen in the data, a line each.
+        body: the YAML, with comments.
+        compared: what the run will judge beside the model, on the same test; empty where nothing.
+    """
+
+    title: str
+    found: tuple[str, ...]
+    body: str
+    compared: str = ""
+
+
+def section(name: str, entries: Iterable[Entry]) -> str:
+    """The lines of an experiment's section, comments in a column."""
+    lines = [f"{name}:"]
+    for key, value, comment in entries:
+        text = f"  {key}: {inline(value)}"
+        lines.append(f"{text:<30}# {comment}" if comment and len(text) < 30 else f"{text}  # {comment}" if comment else text)
+    return "\n".join(lines)
+
+
+class Asked:
+    """What a person said about the data: columns by role, and the task.
+
+    Args:
+        columns: role -> column; "none" for a role that no column has.
+        task: the last part of a task's name, such as ranking.
+    """
+
+    def __init__(self, columns: Mapping[str, str] | None = None, task: str | None = None):
+        self.columns, self.task = dict(columns or {}), task
+        self._used: set[str] = set()
+
+    def absent(self, role: str) -> bool:
+        """Whether no column is to have the role."""
+        none = self.columns.get(role, "").lower() == "none"
+        if none:
+            self._used.add(role)
+        return none
+
+    def column(self, role: str, there: Collection[str], path: Path) -> str | None:
+        """The column that was named for a role, None where none was. Raises DataError where it is not there, with the nearest."""
+        name = self.columns.get(role)
+        if name is None or self.absent(role):
+            return None
+        self._used.add(role)
+        if name in there:
+            return name
+        plainly = [one for one in there if one.lower() == name.lower()]
+        if len(plainly) == 1:
+            return plainly[0]
+        raise DataError(f"--{role}: {path} has no column {name!r}; there are {listed(there, 'and')}{did_you_mean(name, there)}")
+
+    def several(self, role: str, there: Collection[str], path: Path) -> list[str] | None:
+        """As `column`, of names divided by commas."""
+        value = self.columns.get(role)
+        if value is None or value in there or "," not in value:
+            name = self.column(role, there, path)
+            return None if name is None else [name]
+        found = [Asked({role: part.strip()}).column(role, there, path) for part in value.split(",")]
+        self._used.add(role)
+        return [name for name in found if name is not None]
+
+    def roles(self, there: Collection[str], path: Path, roles: Iterable[str]) -> dict[str, str]:
+        """Role -> column of those that were named."""
+        return {role: name for role in roles if (name := self.column(role, there, path)) is not None}
+
+    def check(self, domain: str, roles: Collection[str], tasks: Collection[str]) -> None:
+        """Raises ConfigError for a role or task that the domain does not have."""
+        wrong = next((role for role in self.columns if role not in roles), None)
+        if wrong is not None:
+            raise ConfigError(f"--{wrong}: {domain} does not ask for it; its options are {listed([f'--{role}' for role in roles], 'and')}")
+        if self.task is not None and self.task.removeprefix(f"{domain}.") not in tasks:
+            raise ConfigError(f"--task: {domain} has no task {self.task!r}{did_you_mean(self.task, tasks)}; there are "
+                              f"{listed(tasks, 'and')}")
+        self.task = None if self.task is None else self.task.removeprefix(f"{domain}.")
+
+    def check_used(self, path: Path) -> None:
+        """Raises ConfigError for a column that was named for nothing: the data have no columns."""
+        unused = next((role for role in self.columns if role not in self._used), None)
+        if unused is not None:
+            raise ConfigError(f"--{unused}: these data have no columns by which this is known ({path}); leave the option out, or name a "
+                              "table")
+
+
+def new(domain: str, data: str | Path, *, file: str = "experiment.yaml", columns: Mapping[str, str] | None = None,
+        task: str | None = None) -> str:
+    """YAML text of an experiment for these data, checked as `load` checks it.
+
+    Args:
+        domain: "vision", "speech", "nlp" or "recsys".
+        data: file or folder, relative to the current directory or absolute; it stands in the experiment as given.
+        file: name the text will have, for the command in its header.
+        columns: role -> column of a table ("user", "item", "rating", "time", "text", "label", "split", "group", "file"); what is not named
+            is guessed; "none" says that there is no such column.
+        task: the last part of a task's name, such as ranking.
+
+    Raises:
+        ConfigError: no such domain, task or role, or it has no such help.
+        DataError: data that are not there or not understood; says what is.
+    """
+    if domain not in domains():
+        raise ConfigError(f"{domain!r} is no domain{did_you_mean(domain, domains())}; the domains are {listed(domains(), 'and')}")
+    module = part(domain, "new")
+    if module is None:
+        raise ConfigError(f"{domain} cannot write experiments for data; start from a shipped experiment in configs/{domain}")
+    path = Path(data).expanduser()
+    if not path.exists():
+        raise DataError(f"{not_there(path, str(data))}")
+    if not path.is_dir():
+        check_regular(path)
+    asked = Asked(columns, task)
+    asked.check(domain, module.ROLES, module.TASKS)
+    made: Draft = module.draft(path, asked)
+    asked.check_used(path)
+    header = [made.title, f"  python -m {domain}.train {file}", *made.found,
+              *([f"Beside its score will stand: {made.compared}."] if made.compared else []), f"Every setting: docs/settings/{domain}.md"]
+    text = "".join(f"# {line}\n" for line in header) + made.body.strip() + "\n"
+    from_text(text, file=file)
+    return text

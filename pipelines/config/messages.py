@@ -1,0 +1,179 @@
+"""The words of messages: what a setting may be, what was given, and what was probably meant."""
+
+import difflib
+import re
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from pipelines.config.tree import Kind, Shape, shape
+from pipelines.config.yaml_text import scalar
+
+_SINGULAR = {int: "a whole number", float: "a number", bool: "true or false", str: "text", dict: "a mapping", list: "a list"}
+_PLURAL = {int: "whole numbers", float: "numbers", bool: "true or false", str: "texts", dict: "mappings", list: "lists"}
+_SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<", "multiple_of": "a multiple of"}
+
+
+def listed(words: Iterable[Any], last: str = "or") -> str:
+    """a, b or c."""
+    texts = [str(word) for word in words]
+    return f" {last} ".join(part for part in (", ".join(texts[:-1]), texts[-1]) if part) if texts else "none"
+
+
+def nearest(word: str, words: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The word most like `word`, whatever case, hyphens and underscores; None where none is like it."""
+    plain: dict[str, str] = {}
+    for each in words:
+        plain.setdefault(_plain(each), each)
+    found = difflib.get_close_matches(_plain(word), plain, n=1, cutoff=cutoff)
+    return plain[found[0]] if found else None
+
+
+def likeness(word: str, other: str) -> float:
+    """0 (nothing in common) to 1 (the same but for case, hyphens and underscores)."""
+    return difflib.SequenceMatcher(None, _plain(word), _plain(other)).ratio()
+
+
+def did_you_mean(word: str, words: Iterable[str], cutoff: float = 0.6) -> str:
+    """`; did you mean X?`, or nothing."""
+    found = nearest(word, words, cutoff)
+    return f"; did you mean {found}?" if found else ""
+
+
+def show(value: Any, most: int = 60) -> str:
+    """A value as YAML would have it, texts in quotes, cut where it is long."""
+    text = _show(value)
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def describe(found: Shape, unit: str = "") -> str:
+    """What a setting may be: `a whole number >= 1 (epochs)`, `one of constant, cosine or step`."""
+    options: list[str] = []
+    counted = next((kind for kind in reversed(found.kinds) if kind.base is not Literal and kind.base is not str), None)
+    for kind in _distinct(found):
+        if kind.base in (Literal, bool):
+            options += [_show_choice(choice) for choice in kind.choices or (True, False)]
+        else:
+            options.append(_describe(kind) + (f" ({unit})" if unit and kind is counted else ""))
+    if found.nullable:
+        options.append("null")
+    only_choices = len(options) > 2 and all(kind.base is Literal for kind in found.kinds)
+    return ("one of " if only_choices else "") + listed(options) + (f" ({unit})" if unit and not counted else "")
+
+
+def pitfall(value: Any, found: Shape) -> str:
+    """What YAML or a habit made of the value that was meant, with what to write instead; empty where nothing is known."""
+    bases = {kind.base for kind in found.kinds}
+    numeric = bool(bases & {int, float}) or any(isinstance(choice, (int, float)) for kind in found.kinds for choice in kind.choices)
+    if isinstance(value, str):
+        return _text_pitfall(value, found, bases, numeric)
+    if isinstance(value, bool):
+        word = next((word for word in (("on", "yes") if value else ("off", "no", "none")) if _has_choice(found, word)), None)
+        if word:
+            return f"write {word}"
+        return f"{_show(value)} is not text in YAML; write '{_show(value)}' in quotes" if str in bases else ""
+    if isinstance(value, (int, float)):
+        if isinstance(value, float) and value.is_integer() and int in bases and abs(value) < 1e15:
+            return f"write {int(value)}"
+        if value in (0, 1) and bool in bases:
+            return f"write {'true' if value else 'false'}"
+        if value != value or abs(value) == float("inf"):
+            return "it must be finite"
+        if str in bases and not numeric:
+            return f"{_show(value)} is a number in YAML; write '{_show(value)}' in quotes"
+    if list in bases and isinstance(value, (int, float)):
+        return f"write [{_show(value)}]"
+    return ""
+
+
+def _text_pitfall(text: str, found: Shape, bases: set[Any], numeric: bool) -> str:
+    value, word = scalar(text), text.strip().lower()
+    if found.nullable and word in ("none", "nil", "null", "~", "undefined"):
+        return "write null, without quotes"
+    if bool in bases and isinstance(value, bool):
+        return f"its quotes make it text; write {word}"
+    if bool in bases and word in ("yes", "on", "y", "t", "true", "no", "off", "n", "f", "false"):
+        return f"YAML reads {text} as text; write {'true' if word[0] in 'yt' or word == 'on' else 'false'}"
+    if numeric and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return f"its quotes make it text; write {text}"
+    if numeric and re.fullmatch(r"[-+]?\d{1,3}([,_' ]\d{3})+", word):
+        return f"write {re.sub('[^-+0-9]', '', word)}"
+    if numeric and re.fullmatch(r"[-+]?\d+,\d+", word):
+        return f"write {word.replace(',', '.')}, with a decimal point"
+    if numeric and (percent := re.fullmatch(r"([-+]?[\d.]+) ?%", word)):
+        number = scalar(percent[1])
+        return f"write {number / 100:g}" if isinstance(number, (int, float)) else ""
+    if numeric and re.fullmatch(r"[\d.]+ ?[*/+^-]+ ?[\d.]+", word):
+        return "sums are not worked out; write the result"
+    if numeric and (quantity := re.fullmatch(r"([-+]?[\d.]+) ?[a-z]+", word)):
+        return f"write the number alone, such as {quantity[1]}"
+    if list in bases and not numeric:
+        return f"write [{text}]"
+    return ""
+
+
+def _describe(kind: Kind, plural: bool = False) -> str:
+    words = _PLURAL if plural else _SINGULAR
+    if kind.section:
+        return f"{'mappings' if plural else 'a mapping'} of {listed(kind.section.model_fields, 'and')}"
+    if kind.base is list:
+        items = shape(kind.item)
+        low, high = (dict(kind.limits).get(key) for key in ("min_length", "max_length"))
+        inner = listed(_describe(each, plural=True) if each.base is not Literal else listed(map(_show_choice, each.choices))
+                       for each in _distinct(items))
+        if low is not None and low == high:
+            return f"{'lists' if plural else 'a list'} of {low} {inner}"
+        size = f"{low} to {high} " if low and high else f"{low} or more " if low else f"up to {high} " if high else ""
+        return f"{'lists' if plural else 'a list'} of {size}{inner}"
+    if kind.base is dict:
+        inside = _distinct(shape(kind.item))
+        if any(each.base is Any for each in inside):
+            return words[dict]
+        return f"{words[dict]} of names to {listed(_describe(each, plural=True) for each in inside)}"
+    if kind.base is Any:
+        return "anything"
+    return f"{words.get(kind.base, kind.base)}{_range(dict(kind.limits))}"
+
+
+def _distinct(found: Shape) -> list[Kind]:
+    """Without whole numbers where any number will do."""
+    return [kind for kind in found.kinds if not (kind.base is int and not kind.limits and found.kind(float))]
+
+
+def _range(limits: dict[str, Any]) -> str:
+    if "ge" in limits and "le" in limits:
+        return f" from {limits['ge']:g} to {limits['le']:g}"
+    bounds = [f"{sign} {limits[name]:g}" for name, sign in _SIGNS.items() if name in limits]
+    lengths = [f"{words} {limits[name]} long" for name, words in (("min_length", "at least"), ("max_length", "at most")) if name in limits]
+    pattern = [f"matching {limits['pattern']}"] if "pattern" in limits else []
+    return f" {' and '.join(bounds + lengths + pattern)}" if bounds + lengths + pattern else ""
+
+
+def spell(value: Any) -> str:
+    """A value as one would type it: like `show`, but for text without quotes where YAML needs none."""
+    return value if isinstance(value, str) and re.fullmatch(r"[A-Za-z_][\w./-]*", value) and scalar(value) == value else show(value)
+
+
+def _has_choice(found: Shape, word: str) -> bool:
+    return any(word in kind.choices for kind in found.kinds)
+
+
+def _show(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return repr(value)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_show(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_show(item) for item in value) + "]"
+    return str(value)
+
+
+def _show_choice(choice: Any) -> str:
+    return choice if isinstance(choice, str) else _show(choice)
+
+
+def _plain(word: str) -> str:
+    return word.lower().replace("-", "_").replace(" ", "_")

@@ -1,0 +1,166 @@
+"""Which devices, precision and compiler a run uses, chosen once and recorded with the run."""
+
+import dataclasses
+import functools
+import os
+import platform
+from dataclasses import dataclass
+from typing import Protocol
+
+import keras
+import tensorflow as tf
+
+from pipelines.base.errors import ConfigError
+from pipelines.machine import compiling
+from pipelines.machine.precision import fastest
+
+
+class Wanted(Protocol):
+    """What an experiment asks of the machine: its `train` section."""
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def deterministic(self) -> bool: ...
+    @property
+    def devices(self) -> str | int | list[str]: ...
+    @property
+    def precision(self) -> str: ...
+    @property
+    def xla(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What was chosen. `notes` says why, for the report."""
+
+    strategy: tf.distribute.Strategy
+    devices: tuple[str, ...]
+    precision: str  # float32, bfloat16 or float16
+    xla: bool
+    notes: tuple[str, ...] = ()
+
+    @property
+    def replicas(self) -> int:
+        return len(self.devices)
+
+
+def prepare(train: Wanted, *, precision: str | None = None) -> Machine:
+    """Sets up devices, seeds, determinism and precision for this process; call it once, before any tensor is made.
+
+    Args:
+        train: the settings.
+        precision: what an interrupted run had chosen, so that it goes on the same.
+
+    Raises:
+        ConfigError: devices that are not there.
+    """
+    gpus = tf.config.list_physical_devices("GPU")
+    for gpu in gpus:
+        tf.config.experimental.set_memory_growth(gpu, True)
+    keras.utils.set_random_seed(train.seed)
+    if train.deterministic:
+        tf.config.experimental.enable_op_determinism()
+    names = _device_names(train.devices, len(gpus))
+    strategy = _strategy(names)
+    on_gpu = names[0].startswith("GPU")
+    notes = []
+    chosen = precision or train.precision
+    if chosen == "auto":
+        chosen, why = fastest(on_gpu, gpus)
+        notes.append(f"precision {chosen}: {why}")
+    elif train.precision == "auto":
+        notes.append(f"precision {chosen}: as chosen when the run was begun")
+    keras.config.set_dtype_policy("float32" if chosen == "float32" else f"mixed_{chosen}")
+    xla = train.xla == "on" or (train.xla == "auto" and on_gpu and not train.deterministic)
+    return Machine(strategy, names, chosen, xla, tuple(notes))
+
+
+def for_model(machine: Machine, model: keras.Model) -> Machine:
+    """The machine as it trains this model: without XLA where a layer cannot be compiled, and that in its notes.
+
+    On a GPU such a layer is an LSTM or GRU that cuDNN computes in one call for all its time steps. Compiled in cuDNN's place would be a
+    loop of some small kernels for each time step, and the layer is most of such a model's work: so the layer stays and XLA goes.
+    """
+    layers = compiling.obstacles(model) if machine.xla else []
+    if not layers:
+        return machine
+    named = f"{', '.join(layers[:3])}{' and others' if len(layers) > 3 else ''}"
+    note = f"not compiled by XLA, which cannot compile a layer as this device computes it ({named}): train.xla has no effect here"
+    return dataclasses.replace(machine, xla=False, notes=(*machine.notes, note))
+
+
+@functools.cache
+def _strategy(names: tuple[str, ...]) -> tf.distribute.Strategy:
+    """One strategy for each set of devices and process: a second one would count its collectives from 100 again, into the first's."""
+    if len(names) > 1:
+        return tf.distribute.MirroredStrategy(list(names))
+    # the default strategy costs nothing; another device than the default one has to be said
+    return tf.distribute.get_strategy() if names[0] in ("CPU:0", "GPU:0") else tf.distribute.OneDeviceStrategy(names[0])
+
+
+def _device_names(wanted: str | int | list[str], gpus: int) -> tuple[str, ...]:
+    """Device names for train.devices. A number of CPU devices makes logical ones, for tests of replicas."""
+    if wanted == "auto":
+        return tuple(f"GPU:{i}" for i in range(gpus)) or ("CPU:0",)
+    if wanted == "cpu":
+        if gpus:
+            tf.config.set_visible_devices([], "GPU")
+        return ("CPU:0",)
+    if isinstance(wanted, int):
+        if wanted < 1:
+            raise ConfigError(f"train.devices: {wanted} devices; give at least 1, or auto")
+        if gpus >= wanted:
+            return tuple(f"GPU:{i}" for i in range(wanted))
+        if gpus:
+            raise ConfigError(
+                f"train.devices: {wanted} asked for, and this machine has {gpus} GPU{'s' * (gpus > 1)}; give at most {gpus}, or auto"
+            )
+        return _logical_cpus(tuple(f"CPU:{i}" for i in range(wanted)))
+    names = tuple(name.upper() for name in wanted)
+    if len(set(names)) < len(names):
+        raise ConfigError(f"train.devices: {', '.join(names)} names a device twice")
+    if not names:
+        raise ConfigError("train.devices: an empty list; give names such as [GPU:0, GPU:1], or auto")
+    for name in names:
+        kind, _, number = name.partition(":")
+        if kind not in ("GPU", "CPU") or not number.isdigit():
+            raise ConfigError(f"train.devices: {name!r} is not a device; write GPU:0 or CPU:0")
+        if kind == "GPU" and int(number) >= gpus:
+            raise ConfigError(f"train.devices: {name} is not there; this machine has {gpus} GPU{'s' * (gpus != 1)} (see `quartet doctor`)")
+    return _logical_cpus(names) if all(name.startswith("CPU") for name in names) else names
+
+
+def _logical_cpus(names: tuple[str, ...]) -> tuple[str, ...]:
+    count = max(int(name.partition(":")[2]) for name in names) + 1
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    if count > 1 and len(tf.config.get_logical_device_configuration(cpu) or [None]) < count:
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
+    return names
+
+
+def describe(machine: Machine) -> dict:
+    """Devices, precision and processor, for environment.json."""
+    details = [
+        tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name) for gpu in tf.config.list_physical_devices("GPU")
+    ]
+    return {
+        "devices": list(machine.devices),
+        "gpus": details,
+        "precision": machine.precision,
+        "xla": machine.xla,
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "notes": list(machine.notes),
+    }
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

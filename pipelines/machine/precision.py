@@ -1,0 +1,60 @@
+"""Which precision is fastest here: of GPUs by their capability, of CPUs by a convolution that is timed. Imports TensorFlow when asked."""
+
+import platform
+import time
+from collections.abc import Callable
+from typing import Any
+
+FASTER = 1.15  # gain from which bfloat16 is worth its rounding on a CPU
+
+
+def fastest(on_gpu: bool, gpus: list[Any]) -> tuple[str, str]:
+    """The fastest precision that is safe here, and why."""
+    if on_gpu:
+        import tensorflow as tf
+
+        capability = min(tf.config.experimental.get_device_details(gpu).get("compute_capability", (0, 0)) for gpu in gpus)
+        version = ".".join(map(str, capability))
+        if capability >= (8, 0):
+            return "bfloat16", f"the GPU has bfloat16 tensor cores (compute capability {version})"
+        if capability >= (7, 0):
+            return "float16", f"the GPU has float16 tensor cores (compute capability {version})"
+        return "float32", f"the GPU has no tensor cores (compute capability {version})"
+    if platform.machine() not in ("x86_64", "AMD64", "aarch64", "arm64"):
+        return "float32", f"no bfloat16 measured on {platform.machine()}"
+    gain = convolution_gain("bfloat16")
+    if gain >= FASTER:
+        return "bfloat16", f"a convolution here is {gain:.1f} x as fast as in float32"
+    return "float32", f"bfloat16 convolutions are only {gain:.1f} x as fast here"
+
+
+def convolution_gain(dtype: str) -> float:
+    """How many times as fast as float32 a 3 x 3 convolution with its gradients runs in `dtype` on the CPU.
+
+    The two take turns and the best of each counts, so that other work on the machine does not decide.
+    """
+    import tensorflow as tf
+
+    def convolution(kind: str) -> Callable[[], Any]:
+        images, kernel = tf.ones((64, 16, 16, 64), kind), tf.ones((3, 3, 64, 64), kind)
+
+        @tf.function(autograph=False)
+        def run() -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch([images, kernel])
+                out = tf.nn.conv2d(images, kernel, 1, "SAME")
+            gradients = tape.gradient(out, [images, kernel], tf.ones_like(out))
+            return tf.add_n([tf.reduce_sum(gradient[:1]) for gradient in gradients])
+
+        run()
+        return run
+
+    with tf.device("CPU:0"):
+        runs = {kind: convolution(kind) for kind in ("float32", dtype)}
+        best = dict.fromkeys(runs, float("inf"))
+        for _ in range(8):
+            for kind, run in runs.items():
+                start = time.perf_counter()
+                run()
+                best[kind] = min(best[kind], time.perf_counter() - start)
+    return best["float32"] / best[dtype]

@@ -1,0 +1,176 @@
+"""The report of a run as blocks of text, tables and pictures. The first sentence is the result."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipelines.base import formatting
+from pipelines.reports.blocks import Block, Bullets, Code, Heading, Paragraph, Picture, Table
+from pipelines.reports.tables import facts_table, records_table
+from pipelines.task.results import Judgement, Metric
+
+CURVES = "learning_curves"
+SKIPPED_SHOWN = 20
+
+# Figures and tables of these names share a section, in this order; others follow, each under its own name.
+_SECTIONS = {
+    "Confusions": ("confusion", "worst_confusions"), "Classes": ("per_class",), "Calibration": ("reliability",),
+    "Worst mistakes": ("worst_mistakes",),
+}
+
+
+@dataclass(frozen=True)
+class Story:
+    """What is told about a run.
+
+    Attributes:
+        content: what report.json holds.
+        run: the run's folder, for the commands.
+        split: that the report leads with, or empty.
+        lead: the metric that it leads with, without split; None for the first.
+        metrics: by `split/name`.
+        judged: the leading split's judgement.
+        pictures: name -> PNG of the learning curves and of that judgement's figures.
+    """
+
+    content: Mapping[str, Any]
+    run: Path
+    split: str
+    lead: str | None
+    metrics: Mapping[str, Metric]
+    judged: Judgement
+    pictures: Mapping[str, bytes]
+
+    def blocks(self) -> list[Block]:
+        content = self.content
+        blocks: list[Block] = [Heading(f"{content['experiment']}: {content['run']}", 1), Paragraph(self.headline(), lead=True)]
+        if content["notes"]:
+            blocks.append(Bullets(content["notes"]))
+        if self.metrics:
+            blocks += [Heading("Metrics"), self._metrics(), Paragraph(self._brackets())]
+        if content["seeds"]:
+            blocks += [Heading("Seeds"), self._seeds(),
+                       Paragraph("Spread: standard deviation over the seeds, each of which trains anew on the same splits.")]
+        if CURVES in self.pictures:
+            blocks += [Heading("Learning curves"), self._picture(CURVES, "Loss, metrics and learning rate over training")]
+        blocks += self._judgement()
+        if content["timing"]:
+            blocks += [Heading("Time"), *self._time()]
+        if content["data"]:
+            blocks += [Heading("Data"), *self._data()]
+        if content["changed"]:
+            blocks += [Heading("Settings that are not defaults"), self._settings()]
+        if content["environment"]:
+            blocks += [Heading("Environment"), facts_table(content["environment"])]
+        return [*blocks, Heading("Use it"), self._commands()]
+
+    def headline(self) -> str:
+        """The result in one sentence."""
+        names = [name for name in self.metrics if name.startswith(f"{self.split}/")]
+        if not names:
+            return "Nothing was judged: the data have neither a test nor a validation split."
+        name = f"{self.split}/{self.lead}" if f"{self.split}/{self.lead}" in names else names[0]
+        metric, timing = self.metrics[name], self.content["timing"]
+        examples = f"{metric.n:,} {self.split} examples" if metric.n else f"the {self.split} split"
+        text = f"{formatting.title(formatting.split_name(name)[1])} {metric.text(name)} on {examples}"
+        if timing.get("train_seconds") is not None:
+            text += f", after {formatting.duration(timing['train_seconds'])} of training"
+            if timing.get("epochs"):
+                text += f" ({formatting.counted(timing['epochs'], 'epoch')})"
+        several = self.content["spread"].get(name)
+        if several and several["n"] > 1:
+            itself = abs(several["mean"] - metric.value) < 1e-12
+            mean = f"mean of {several['n']} seeds" if itself else f"over {several['n']} seeds {formatting.number(several['mean'], name)}"
+            text += f"; {mean}, spread {formatting.number(several['std'], name)}"
+        return f"{text}."
+
+    def _brackets(self) -> str:
+        """What the intervals are, and what they were drawn by."""
+        by: dict[str, dict[str, None]] = {}  # split -> what was drawn
+        for name, metric in self.metrics.items():
+            if metric.low is not None:
+                by.setdefault(formatting.split_name(name)[0], {})[metric.drawn_by()] = None
+        said = {split: " and ".join(units) for split, units in by.items()}
+        each = [f"{split} by {units}" for split, units in sorted(said.items(), key=lambda item: item[0] != self.split)]
+        how = f"by {next(iter(said.values()))}" if len(set(said.values())) == 1 else ", ".join(each) or "by examples"
+        return f"In brackets: 95 % intervals of the bootstrap, drawn {how}; Wilson's for a share of 0 or 100 %."
+
+    def _metrics(self) -> Table:
+        """A row for each metric, a column for each split, the leading one first."""
+        splits = sorted({formatting.split_name(name)[0] for name in self.metrics}, key=lambda split: (split != self.split, split))
+        table: dict[str, dict[str, str]] = {}
+        counts = dict.fromkeys(splits, 0)
+        for name, metric in self.metrics.items():
+            split, base = formatting.split_name(name)
+            table.setdefault(base, {})[split] = metric.text(base)
+            counts[split] = max(counts[split], metric.n or 0)
+        columns = ["", *(f"{split} ({formatting.counted(counts[split], 'example')})" if counts[split] else split for split in splits)]
+        rows = [[formatting.title(base), *(cells.get(split, "–") for split in splits)] for base, cells in table.items()]
+        return Table(columns, rows, [False] + [True] * len(splits))
+
+    def _seeds(self) -> Table:
+        seeds, spread = self.content["seeds"], self.content["spread"]
+        rows = [[str(seed["seed"]), *(formatting.number(seed["metrics"].get(name), name) for name in spread)] for seed in seeds]
+        for label, key in (("mean", "mean"), ("spread", "std")):
+            rows.append([label, *(formatting.number(spread[name][key], name) for name in spread)])
+        columns = [f"{formatting.title(formatting.split_name(name)[1])}, {formatting.split_name(name)[0]}" for name in spread]
+        return Table(["seed", *columns], rows, [False] + [True] * len(columns))
+
+    def _picture(self, name: str, alt: str) -> Picture:
+        return Picture(f"{name}.png", self.pictures[name], alt)
+
+    def _judgement(self) -> list[Block]:
+        """A section for each group of figures and tables of the leading split."""
+        names = list(dict.fromkeys([*self.judged.figures, *self.judged.tables, *self.judged.listings]))
+        grouped = [name for members in _SECTIONS.values() for name in members]
+        sections = {heading: [name for name in members if name in names] for heading, members in _SECTIONS.items()}
+        sections |= {formatting.title(name): [name] for name in names if name not in grouped}
+        blocks: list[Block] = []
+        for heading, members in sections.items():
+            if not members:
+                continue
+            blocks.append(Heading(f"{heading} ({self.split})"))
+            blocks += [self._picture(name, f"{heading} on the {self.split} split") for name in members if name in self.pictures]
+            for name in members:
+                for title, lines in self.judged.listings.get(name, ()):
+                    blocks += [Paragraph(title), Code(lines, "text")]
+                if name in self.judged.tables and name not in self.judged.listings:
+                    blocks += records_table(self.judged.tables[name], whole=f"report.json, tables, {self.split}/{name}")
+        return blocks
+
+    def _time(self) -> list[Block]:
+        blocks: list[Block] = [facts_table(self.content["timing"])]
+        shares, seconds = self.content["time"].get("shares"), self.content["time"].get("seconds")
+        if shares:
+            parts = sorted(shares, key=lambda part: -shares[part])
+            rows = [[part, formatting.duration(seconds[part]), f"{100 * shares[part]:.1f} %"] for part in parts]
+            blocks.append(Table(("part", "time", "share"), rows, (False, True, True)))
+        said = formatting.used(self.content["time"])
+        return [*blocks, Paragraph(f"{said[:1].upper()}{said[1:]}.")] if said else blocks
+
+    def _data(self) -> list[Block]:
+        data, skipped = self.content["data"], self.content["skipped"]
+        blocks: list[Block] = [facts_table({**{f"{split} examples": count for split, count in data["examples"].items()}, **data["facts"]})]
+        if not skipped:
+            return [*blocks, Paragraph("No example was skipped.")]
+        total = len(skipped) + self.content["more_skipped"]
+        more = total - SKIPPED_SHOWN
+        which = f"the first {len(skipped):,} " if total > len(skipped) else ""
+        rest = [f"and {more:,} more, {which}in report.json"] if more > 0 else []
+        heading = Paragraph(f"Skipped as unreadable: {formatting.counted(total, 'example')}.")
+        return [*blocks, heading, Bullets([*skipped[:SKIPPED_SHOWN], *rest])]
+
+    def _settings(self) -> Table:
+        rows = [[change["name"], formatting.yaml_value(change["value"]),
+                 "–" if change["required"] else formatting.yaml_value(change["default"])]
+                for change in self.content["changed"]]
+        return Table(("setting", "value", "default"), rows, (False, False, False))
+
+    def _commands(self) -> Code:
+        seeds = self.content["seeds"]
+        first = self.run.with_name(seeds[0]["run"]) if seeds and seeds[0].get("run") else self.run  # a run over seeds has no model itself
+        run = shlex.quote(str(first))
+        lines = [f"quartet {verb}" for verb in (f"predict {run} INPUT...", f"evaluate {run}", f"export {run}")]
+        return Code("\n".join([*lines, f"tensorboard --logdir {run}"]))

@@ -1,0 +1,104 @@
+"""What a person is shown of a run: what it is about to do, a batch as a step sees it, who was to blame, and the results in TensorBoard."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from pipelines.data import order
+from pipelines.data.lengths import stacked
+from pipelines.monitoring.arithmetic import arithmetic
+from pipelines.monitoring.tensorboard import Writer
+from pipelines.task.results import Judgement
+
+if TYPE_CHECKING:
+    from pipelines.training.loop import Loop
+    from pipelines.training.session import Session
+
+
+def describe(session: "Session", name: str, say: Callable[[str], None]) -> None:
+    """Says what will happen: sizes, steps, devices, how data are fed."""
+    machine, plan, splits = session.machine, session.plan, session.splits
+    sizes = ", ".join(
+        f"{split} {len(source):,}"
+        for split, source in (("train", splits.train), ("validation", splits.validation), ("test", splits.test))
+        if source
+    )
+    learned = [*session.weights, *(table.variable for table in session.tables.tables)]
+    count = sum(int(np.prod(variable.shape)) for variable in learned)
+    batch = f"batch {plan.batch}" + (f" = {plan.replicas} devices x {plan.accumulation} x {plan.micro}" if plan.micro != plan.batch else "")
+    say(
+        f"{name}: {sizes}; {count:,} weights; {session.steps:,} steps, {batch}; {machine.precision} on "
+        f"{', '.join(machine.devices)}{' with XLA' if machine.xla else ''}; {session.feed.said}"
+    )
+    has_norm = any(isinstance(layer, keras.layers.BatchNormalization) for layer in session.model._flatten_layers())
+    mixing = [*(["BatchNormalization"] if has_norm else []), *([session.task.mixes] if session.task.mixes else [])]
+    if mixing and machine.replicas > 1 and not session.step.train.micro_batch_size:
+        say(
+            f"{' and '.join(mixing)} {'see' if len(mixing) > 1 else 'sees'} the {plan.micro} examples of one device; for the same training "
+            f"on any number of devices, set train.micro_batch_size (a divisor of {plan.batch // machine.replicas})"
+        )
+
+
+def training_batch(session: "Session", step: int, count: int) -> tuple[Any, Any, Any]:
+    """(examples, inputs, targets) of the first of the batch of `step`: as they were decoded, and as that step sees them."""
+    now = tf.constant(step, tf.int64)
+    numbers, examples = session.feed.sample(step, min(count, session.plan.micro))
+    seed, keys = order.micro_seed(session.feed.seed, now, 0), session.feed.keys(step, numbers)
+    return examples, *session.task.prepare(examples, keys=keys, seed=seed, epoch=now // session.plan.steps_per_epoch)
+
+
+def show_samples(session: "Session", loop: "Loop", writer: Writer | None, count: int) -> None:
+    """Lets the task show `count` examples of the batch of the loop's step."""
+    if writer is None:
+        return
+    examples, inputs, targets = training_batch(session, min(loop.step, loop.steps - 1), count)
+    session.task.show(session.splits.train, writer, loop.step, inputs=inputs, targets=targets)
+    session.task.show_epoch(session.model, writer, loop.step, examples=examples, inputs=inputs, targets=targets)
+
+
+def show_results(session: "Session", judgements: Mapping[str, Judgement], writers: Mapping[str, Writer], step: int) -> None:
+    """The report's figures in TensorBoard, and what the task shows of the trained model."""
+    for split, judged in judgements.items():
+        writer = writers["train" if split == "test" else split]
+        for name, figure in judged.figures.items():
+            writer.figure(f"{split}/{name}", figure, step)
+    session.task.show_model(session.model, writers["train"], step)
+
+
+def culprits(session: "Session", step: int, most: int = 5) -> list[str]:
+    """Names of the examples of a step's batch whose own loss is not finite, at the weights before the step."""
+    task, feed = session.task, session.feed
+    now = tf.constant(step, tf.int64)
+    found = []
+    for number, raw in feed.raw(step):
+        keys = feed.keys(step, tf.constant([number], tf.int64))
+        example = stacked([task.decode(raw, keys[0] if task.random_decode else None)], feed.spec, feed.rule)
+        seed = order.micro_seed(feed.seed, now, 0)
+        inputs, targets = task.prepare(example, keys=keys, seed=seed, epoch=now // session.plan.steps_per_epoch)
+        loss = task.loss(session.model(inputs, training=False), targets, training=True)
+        if not np.isfinite(loss.numpy()).all():
+            found.append(feed.name(number, step))
+            if len(found) == most:
+                break
+    return found
+
+
+def waiting_remedy(session: "Session") -> str:
+    """What would most likely shorten the wait for input."""
+    if session.task.random_decode:
+        return (
+            "Each image is decoded anew for its random crop: smaller files, more processor cores, "
+            "or augment.shift in place of random_resized_crop."
+        )
+    if "on the way" in session.feed.said:
+        return "Examples are decoded in every epoch: set data.cache: memory or disk."
+    return "Reading from the cache is the limit: data.cache: memory if it fits, a faster disk, or a larger train.batch_size."
+
+
+def work(session: "Session", examples_per_second: float) -> dict[str, Any] | None:
+    """The training's arithmetic, beside what the machine reaches (see monitoring.arithmetic)."""
+    _, inputs, _ = training_batch(session, 0, session.plan.micro)
+    return arithmetic(session.model, inputs, min(session.plan.micro, session.plan.examples), examples_per_second, session.machine)

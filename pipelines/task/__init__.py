@@ -1,0 +1,1 @@
+"""The one contract that a domain fills: learning, judging, answering."""

@@ -1,0 +1,81 @@
+"""What judging gives: metrics with intervals, all that an evaluation says of a split, and the cheap model beside it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pipelines.base import formatting
+from pipelines.data.source import Source
+from pipelines.task.units import Units
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number with its 95 % interval and the number of examples behind it.
+
+    Attributes:
+        unit: what the interval draws: "example", or the name of a group of them ("speaker").
+        units: how many of those there are; None: as many as examples.
+        drawn: [resamples], the metric on each resample: of two models judged on the same examples these are paired.
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+    unit: str = "example"
+    units: int | None = None
+    drawn: np.ndarray | None = field(default=None, repr=False, compare=False)
+
+    def text(self, name: str) -> str:
+        """`73.1 % [72.2, 74.0]`; `name` says what it is."""
+        return f"{formatting.number(self.value, name)} {formatting.bounds(self.low, self.high, name)}".rstrip()
+
+    def drawn_by(self) -> str:
+        """What its interval was drawn by: `20 speakers`, `examples`."""
+        if self.unit == "example" or (self.units is None and not self.n):
+            return f"{self.unit}s"
+        return formatting.counted(self.n or 0 if self.units is None else self.units, self.unit)
+
+    def as_json(self) -> dict[str, Any]:
+        """What report.json holds of it."""
+        return {"value": self.value, "low": self.low, "high": self.high, "n": self.n, "unit": self.unit,
+                "units": self.n if self.units is None else self.units}
+
+
+@dataclass
+class Judgement:
+    """All that an evaluation of one split says.
+
+    Units are what its intervals draw; None: examples one by one. Predictions hold a value of each example, by column.
+    Listings are shown in place of the table of their name, which report.json has: (title, lines whose letters stand under each other).
+    """
+
+    metrics: dict[str, Metric] = field(default_factory=dict)
+    tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    figures: dict[str, "Figure"] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    listings: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    units: Units | None = None
+    beaten: str | None = None
+    predictions: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A fitted cheap model.
+
+    Attributes:
+        name: what it is, as the report calls it: "kernel ridge on 16 x 16 px".
+        metric: the metric that `score` gives of each example, larger is better: "accuracy".
+        score: a source -> [n] float64, of each of its examples.
+    """
+
+    name: str
+    metric: str
+    score: Callable[[Source], np.ndarray]

@@ -1,0 +1,60 @@
+"""What weights may be: no more than memory holds, and numbers. Asked before they are made, and when they are read."""
+
+import contextlib
+import math
+from collections.abc import Iterator
+
+import keras
+import tensorflow as tf
+
+from pipelines.base import formatting
+from pipelines.base.errors import ConfigError
+from pipelines.machine import memory
+
+MOST_VARIABLES = 50_000  # of a model; a setting that asks for more layers would build them for hours
+
+
+@contextlib.contextmanager
+def bounded(what: str) -> Iterator[None]:
+    """Inside, no Keras variable is made that memory does not hold, together with those made before it.
+
+    Args:
+        what: is being built, for the message.
+
+    Raises:
+        ConfigError: at the first that is too much, before it takes any memory.
+    """
+    limit, total, count = memory.free(), 0, 0
+    make = keras.Variable.__init__
+
+    def counted(self: keras.Variable, initializer: object, shape: tuple[int, ...] | None = None, dtype: str | None = None,
+                *further: object, **options: object) -> None:
+        nonlocal total, count
+        if shape is not None and (callable(initializer) or isinstance(initializer, str)):  # else the values are there already
+            size = math.prod(max(0, int(each)) for each in shape) * tf.as_dtype(dtype or keras.backend.floatx()).size
+            total, count = total + size, count + 1
+            if total > limit or count > MOST_VARIABLES:
+                name = options.get("name") or "a variable"
+                asked = (f"{formatting.size(total)} of weights and {formatting.size(limit)} of memory are free" if total > limit else
+                         f"over {MOST_VARIABLES:,} variables")
+                raise ConfigError(f"{what}: too large for this machine: {asked}, at {name} of {list(shape)} ({formatting.size(size)}); "
+                                  "set a smaller model (its width, depth, vocabulary, or the size of its input)")
+        make(self, initializer, shape, dtype, *further, **options)  # type: ignore[arg-type]
+
+    keras.Variable.__init__ = counted  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        keras.Variable.__init__ = make  # type: ignore[method-assign]
+
+
+def not_finite(variables: list[keras.Variable]) -> str | None:
+    """The first weight that holds what is no finite number, and how much of it; None where all are finite."""
+    for variable in variables:
+        value = tf.convert_to_tensor(variable.value)
+        if not value.dtype.is_floating:
+            continue
+        wrong = int(tf.math.count_nonzero(~tf.math.is_finite(value)))
+        if wrong:
+            return f"{variable.path} has {wrong:,} of {int(tf.size(value)):,} values that are no finite numbers"
+    return None

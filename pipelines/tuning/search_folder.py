@@ -1,0 +1,196 @@
+"""A search's folder and its journal: what was asked, what came of it. Imports no TensorFlow.
+
+runs/<domain>/<experiment>/<name>/
+  search.yaml      the experiment with its tune section, resolved whole
+  journal.jsonl    a line for each begin, start and end; what is in it happened
+  trials/          a run for each setting: 07-peak=0.0031,dropout=0.2/
+  best.yaml        the best setting, which `train` takes as it is
+  best/, start/    it, and the experiment as it was, trained anew over several seeds
+  report/          the report over all trials
+"""
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipelines.base import stored
+from pipelines.base.errors import ConfigError
+from pipelines.base.files import append_whole, finite, open_to_append, write_whole, writing
+from pipelines.base.inside import refuse_links
+from pipelines.config.yaml_text import parse
+from pipelines.runs.folder import Locked, RunFolder, changes, shown_changes
+from pipelines.tuning.stored import SearchReport
+
+# What may change when a search goes on: how far it goes and what is made of it, not what a trial is.
+_MAY_CHANGE = {"tune.trials", "tune.minutes", "tune.seeds", "tune.compare"}
+
+
+@dataclass(frozen=True)
+class SearchFolder:
+    """The files of one search."""
+
+    path: Path
+
+    @property
+    def search(self) -> Path:
+        return self.path / "search.yaml"
+
+    @property
+    def journal(self) -> Path:
+        return self.path / "journal.jsonl"
+
+    @property
+    def trials(self) -> Path:
+        return self.path / "trials"
+
+    @property
+    def best(self) -> Path:
+        return self.path / "best.yaml"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report"
+
+    @property
+    def begun(self) -> bool:
+        return self.search.exists()
+
+    @property
+    def finished(self) -> bool:
+        return (self.report / "search.json").exists()
+
+    def read_report(self) -> dict[str, Any]:
+        """search.json; ConfigError where it is not what a search writes."""
+        refuse_links(self.path)
+        return stored.read(self.report / "search.json", SearchReport).model_dump(exclude_unset=True)
+
+    def run(self, name: str) -> RunFolder:
+        return RunFolder(self.path / name)
+
+    def compared(self, resolved: str) -> bool:
+        """Whether what stands here is the search that is asked for, to the last setting; changes nothing.
+
+        False where there is none yet, or where it goes on with other tune.trials, minutes, seeds or compare.
+
+        Raises:
+            ConfigError: another search stands there, or a run, or one that has begun more trials than it shall have.
+        """
+        refuse_links(self.path)
+        if (self.path / "experiment.yaml").exists():
+            raise ConfigError(f"{self.path}: there is a run of that name; give --name NEW")
+        events = read_events(self.journal)[0]
+        if not self.begun or not events:  # nothing was done yet
+            return False
+        differing, why = changes(self.search, resolved)
+        wrong = [each for each in differing if each[0] not in _MAY_CHANGE]
+        if wrong:
+            raise ConfigError(f"{self.path}: this search was begun with another experiment:\n{shown_changes(wrong)}\n"
+                              f"Give --name NEW for a new search, or --fresh to begin this one anew (the old one is moved aside).{why}")
+        started, trials = sum(event["event"] == "start" for event in events), parse(resolved, "the experiment").values["tune"]["trials"]
+        if started > trials:
+            raise ConfigError(f"tune.trials: {trials}, and {self.path} has begun {started} trials; set tune.trials: {started} or more, or "
+                              "give --name NEW for a new search")
+        return not differing
+
+    def claim(self, resolved: str) -> None:
+        """Writes the experiment, new or with what may change as a search goes on; then its old report goes. Under the lock.
+
+        Raises:
+            ConfigError: as `compared`.
+        """
+        if not self.compared(resolved):
+            (self.report / "search.json").unlink(missing_ok=True)
+            write_whole(self.search, resolved)
+
+    def move_aside(self) -> None:
+        """Renames the folder to <name>~1, <name>~2, ..."""
+        with _searching():
+            RunFolder(self.path).move_aside()
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps a second search out; the system lets go of the lock when this process ends, however it ends.
+
+        Raises:
+            Locked: another process is searching here.
+        """
+        with contextlib.ExitStack() as held:
+            with _searching():
+                held.enter_context(RunFolder(self.path).locked())
+            yield
+
+
+@contextlib.contextmanager
+def _searching() -> Iterator[None]:
+    try:
+        yield
+    except Locked as error:
+        raise Locked(str(error).replace("is training here", "is searching here")) from None
+
+
+class Journal:
+    """The events of a search, oldest first, and the file that holds them. Each line is on the disk before `add` returns."""
+
+    def __init__(self, path: Path):
+        """Reads what is there; a torn last line, left by a kill, is cut off.
+
+        Raises:
+            ConfigError: the file is damaged before its last line.
+        """
+        self.path = path
+        self.events, whole = read_events(path)
+        self._file = open_to_append(path)
+        if whole < path.stat().st_size:
+            os.ftruncate(self._file.fileno(), whole)
+
+    def add(self, event: Mapping[str, Any]) -> None:
+        """Raises WriteError where the line cannot be written; the journal then ends with the line before."""
+        line = (json.dumps(finite(dict(event)), ensure_ascii=False, allow_nan=False) + "\n").encode()
+        with writing(self.path):
+            append_whole(self._file, line)
+            os.fsync(self._file.fileno())
+        self.events.append(json.loads(line))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [event for event in self.events if event["event"] == kind]
+
+
+def read_events(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """(the events of a journal, the bytes that they take); a torn last line is no event. None where there is no file.
+
+    Raises:
+        ConfigError: the file is damaged before its last line.
+    """
+    events: list[dict[str, Any]] = []
+    content = stored.read_bytes(path) if path.exists() else b""
+    whole = 0
+    for number, line in enumerate(content.splitlines(keepends=True), 1):
+        try:
+            event = json.loads(line)
+            if not line.endswith(b"\n") or not isinstance(event, dict) or not isinstance(event.get("event"), str):
+                raise ValueError("torn")
+        except (ValueError, RecursionError):
+            if whole + len(line) < len(content):
+                raise ConfigError(f"{path}, line {number}: not an event of a search; begin anew with --fresh") from None
+            break
+        events.append(event)
+        whole += len(line)
+    return events, whole
+
+
+def trial_name(number: int, values: Mapping[str, Any]) -> str:
+    """A folder name that says what is tried: `07-peak=0.0031,dropout=0.2`; cut where it grows long."""
+    parts = []
+    for name, value in values.items():
+        text = f"{value:.3g}" if isinstance(value, float) else "x".join(map(str, value)) if isinstance(value, list) else str(value)
+        parts.append(f"{name.rpartition('.')[2]}={text}")
+    text = re.sub(r"[^A-Za-z0-9=,._+-]+", "-", ",".join(parts)).strip("-.,")
+    return f"{number:02d}-{text[:80].rstrip('-.,=')}"

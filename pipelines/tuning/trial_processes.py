@@ -1,0 +1,197 @@
+"""Processes for trials: a small server that has TensorFlow imported and forks itself for each, so that none waits for the import.
+
+Run as a program it takes orders on stdin and reports on stdout, a line of JSON each. It computes nothing itself, so that no
+device and no thread pool of TensorFlow stands when it forks. When the search ends, however it ends, server and trials are
+killed with it. Where forking is not safe (macOS, Windows) each trial is a new Python.
+"""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+from pipelines.base.errors import TrainingError
+from pipelines.base.files import open_to_append
+
+FORKS = sys.platform == "linux"
+_POLL_SECONDS = 0.05
+
+
+class Nursery:
+    """The search's end: starts processes and says which have ended."""
+
+    def __init__(self, domain: str):
+        """`domain`: whose tasks are imported before the first fork."""
+        self._server = subprocess.Popen([sys.executable, "-m", "pipelines.tuning.trial_processes", domain], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, start_new_session=True)  # a Ctrl-C is the search's to handle
+        self._rest = b""
+
+    def start(self, key: str, arguments: list[str], *, log: str, environment: Mapping[str, str] | None = None) -> None:
+        """Runs `pipelines.tuning.trial` with these arguments; what it prints goes into the file `log`."""
+        self._order({"run": key, "arguments": arguments, "log": log, "environment": dict(environment or {})})
+
+    def signal(self, number: int) -> None:
+        """Sends a signal to every process that runs."""
+        self._order({"signal": number})
+
+    def ended(self, seconds: float) -> list[tuple[str, int]]:
+        """(key, exit status, negative for a signal) of processes that have ended; waits at most so long for one.
+
+        Raises:
+            TrainingError: the server is gone.
+        """
+        assert self._server.stdout is not None
+        found: list[tuple[str, int]] = []
+        until = time.monotonic() + seconds
+        while not found and (left := until - time.monotonic()) > 0:
+            if not select.select([self._server.stdout], [], [], left)[0]:
+                break
+            data = os.read(self._server.stdout.fileno(), 1 << 16)
+            if not data:
+                raise TrainingError(f"the process that starts trials has ended with status {self._server.wait()}; the same command goes on")
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            found += [(event["ended"], event["status"]) for event in map(json.loads, lines)]
+        return found
+
+    def close(self) -> None:
+        """Ends the server, and with it whatever still runs."""
+        assert self._server.stdin is not None and self._server.stdout is not None
+        with contextlib.suppress(OSError):
+            self._server.stdin.close()
+        try:
+            self._server.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._server.kill()
+            self._server.wait()
+        self._server.stdout.close()
+
+    def __enter__(self) -> "Nursery":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _order(self, order: dict[str, Any]) -> None:
+        assert self._server.stdin is not None
+        try:
+            self._server.stdin.write(json.dumps(order).encode() + b"\n")
+            self._server.stdin.flush()
+        except OSError:
+            raise TrainingError(f"the process that starts trials has ended with status {self._server.wait()}; "
+                                "the same command goes on") from None
+
+
+def serve(domain: str) -> None:
+    """The server's work, until its stdin ends."""
+    die_with_parent()
+    reports = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # what anything prints must not be read as a report
+    if FORKS:
+        _import(domain)
+    running: dict[int, tuple[str, Any]] = {}
+    rest, open_ = b"", True
+    while open_:
+        if select.select([0], [], [], _POLL_SECONDS)[0]:
+            data = os.read(0, 1 << 16)
+            open_ = bool(data)
+            *lines, rest = (rest + data).split(b"\n")
+            for order in map(json.loads, lines):
+                if "signal" in order:
+                    for pid in running:
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(pid, order["signal"])
+                else:
+                    pid, process = _fork(order, reports) if FORKS else _new(order)
+                    running[pid] = order["run"], process
+        for pid, status in _over(running):
+            key, _ = running.pop(pid)
+            reports.write(json.dumps({"ended": key, "status": status}).encode() + b"\n")
+    for pid in running:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _import(domain: str) -> None:
+    """What a trial needs, without a device being touched."""
+    from pipelines.machine.startup import LEVEL, start_tensorflow
+
+    if os.environ.get(LEVEL) == "2":  # as the search has set it for itself; here, too, the chatter has to be sifted
+        del os.environ[LEVEL]
+    start_tensorflow(devices=False)
+    import importlib
+
+    for name in ("pipelines.runs.launch", "pipelines.tuning.trial", "matplotlib.figure", "sklearn.metrics", f"{domain}.tasks"):
+        importlib.import_module(name)
+
+
+def _over(running: Mapping[int, tuple[str, Any]]) -> list[tuple[int, int]]:
+    found = []
+    for pid, (_, process) in list(running.items()):
+        if process is not None:
+            if process.poll() is not None:
+                found.append((pid, process.returncode))
+            continue
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            found.append((pid, os.waitstatus_to_exitcode(status)))
+    return found
+
+
+def _new(order: Mapping[str, Any]) -> tuple[int, Any]:
+    with open_to_append(order["log"]) as log:
+        process = subprocess.Popen([sys.executable, "-m", "pipelines.tuning.trial", *order["arguments"]], stdin=subprocess.DEVNULL,
+                                   stdout=log, stderr=log, env={**os.environ, **order["environment"]})
+    return process.pid, process
+
+
+def _fork(order: Mapping[str, Any], reports: Any) -> tuple[int, None]:
+    server = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid, None
+    status = 1
+    try:
+        die_with_parent(server)
+        reports.close()
+        log = open_to_append(order["log"])
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for number, target in ((nothing, 0), (log.fileno(), 1), (log.fileno(), 2)):
+            os.dup2(number, target)
+        os.environ.update(order["environment"])
+        sys.argv = ["pipelines.tuning.trial", *order["arguments"]]
+        from pipelines.tuning.trial import main
+
+        status = main(order["arguments"])
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)  # what the server has registered to happen at its end is not this process's to do
+
+
+def die_with_parent(parent: int | None = None) -> None:
+    """Lets Linux kill this process when its parent ends."""
+    if sys.platform != "linux":
+        return
+    import ctypes
+
+    expected = parent or os.getppid()
+    ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != expected:  # it had ended before this was asked for
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    from pipelines.machine.startup import current_folder_last
+
+    current_folder_last()
+    serve(sys.argv[1])

@@ -1,0 +1,154 @@
+"""What a run knows of users and items: ids, histories and features, learned from train alone.
+
+Users and items are numbered from 1 within a run; 0 is the unknown one, and fills up histories.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.data.tables import values_of
+from recsys.data.features import Facts, entity_arrays, learn
+from recsys.data.log import Ids, Log
+from recsys.data.protocol import TRAIN, in_time
+from recsys.settings import InteractionData
+
+
+@dataclass
+class Histories:
+    """Events by user, in the order of time: those of user u stand at offsets[u] .. offsets[u + 1] - 1.
+
+    Attributes:
+        offsets: [users + 2] int64; user 0, the unknown one, has none.
+        items: [events] int32, from 1 (0 where the run does not know the item).
+        ratings: [events] float32.
+        times: [events] float64.
+    """
+
+    offsets: np.ndarray
+    items: np.ndarray
+    ratings: np.ndarray
+    times: np.ndarray
+
+    def of(self, user: int) -> np.ndarray:
+        """The items of one user, oldest first."""
+        return self.items[self.offsets[user] : self.offsets[user + 1]]
+
+    def counts(self) -> np.ndarray:
+        """Events of each user, [users + 1]."""
+        return np.diff(self.offsets)
+
+
+@dataclass
+class Catalogue:
+    """Everything that the tasks share about the data of a run.
+
+    Attributes:
+        log: the events; parts: the part of each (see `protocol`).
+        users, items: [n] int32, the run's number of each event's user and item; 0: unknown to train.
+        user_ids, item_ids: as given, in the order of the numbers.
+        counts: [1 + items] events of each item in train; counts[0] is 0.
+        features: what was learned of the feature columns.
+        item_features, user_features: name -> [1 + count, ...].
+        titles: [items] texts, or None.
+    """
+
+    log: Log
+    parts: np.ndarray
+    users: np.ndarray
+    items: np.ndarray
+    user_ids: Ids | None
+    item_ids: Ids | None
+    counts: np.ndarray
+    features: list[Facts] = field(default_factory=list)
+    item_features: dict[str, np.ndarray] = field(default_factory=dict)
+    user_features: dict[str, np.ndarray] = field(default_factory=dict)
+    titles: list[str] | None = None
+
+    def histories(self, parts: tuple[int, ...] = (TRAIN,)) -> Histories:
+        """The events of these parts by user; those of the first part before the others, each in the order of time."""
+        order = in_time(self.log)
+        order = order[np.isin(self.parts[order], parts) & (self.users[order] > 0)]
+        rank = np.zeros(len(self.log), np.int8)
+        for place, part in enumerate(parts):
+            rank[self.parts == part] = place
+        order = order[np.lexsort((rank[order], self.users[order]))]
+        count = len(self.user_ids) if self.user_ids is not None else 0
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(self.users[order], minlength=count + 1))])
+        ratings = self.log.ratings[order] if self.log.ratings is not None else np.ones(len(order), np.float32)
+        times = self.log.times[order] if self.log.times is not None else self.log.rows[order].astype(np.float64)
+        return Histories(offsets, self.items[order], ratings, times)
+
+    def facts(self) -> dict[str, Any]:
+        """JSON values for the run: ids, titles, features."""
+        found: dict[str, Any] = {}
+        if self.user_ids is not None:
+            found["user_ids"] = self.user_ids.values.tolist()
+        if self.item_ids is not None:
+            found["item_ids"] = self.item_ids.values.tolist()
+        if self.titles is not None:
+            found["titles"] = self.titles
+        return found
+
+
+def catalogue(log: Log, parts: np.ndarray, data: InteractionData, known: dict[str, Any] | None = None) -> Catalogue:
+    """Numbers users and items as train has them, or as a run knows them, and learns the features.
+
+    Args:
+        known: facts of a finished run that is judged again: its model holds the features of items and users already.
+    """
+    train = parts == TRAIN
+    user_ids, users, user_places = _renumbered(log.users, log.user_ids, train, (known or {}).get("user_ids"))
+    item_ids, items, item_places = _renumbered(log.items, log.item_ids, train, (known or {}).get("item_ids"))
+    counts = np.bincount(items[train], minlength=len(item_ids) + 1 if item_ids is not None else 1)
+    counts[0] = 0
+    learned = list(known.get("features", {}).values()) if known is not None else learn(log, train, data)
+    made = Catalogue(log, parts, users, items, user_ids, item_ids, counts, learned)
+    if known is not None:
+        made.titles = known.get("titles")
+        return made
+    if item_ids is not None:
+        made.item_features = entity_arrays(log, train, learned, data, "item", item_places)
+        made.titles = _titles(log, data, item_ids, item_places)
+    if user_ids is not None:
+        made.user_features = entity_arrays(log, train, learned, data, "user", user_places)
+    return made
+
+
+def _renumbered(
+    numbers: np.ndarray | None,
+    ids: Ids | None,
+    train: np.ndarray,
+    known: list[Any] | None,
+) -> tuple[Ids | None, np.ndarray, np.ndarray]:
+    """(ids that the run knows, the number of each event, the number in the log of each id that was learned)."""
+    if numbers is None or ids is None:
+        return None, np.zeros(len(train), np.int32), np.zeros(0, np.int64)
+    table = np.zeros(len(ids) + 1, np.int32)
+    if known is None:
+        places = np.unique(numbers[train])
+        table[places] = np.arange(1, len(places) + 1)
+        return Ids(ids.values[places]), table[numbers], places
+    by_id = {str(value): number + 1 for number, value in enumerate(known)}
+    table[:-1] = [by_id.get(str(value), 0) for value in ids.values]
+    return Ids(np.asarray(known)), table[numbers], np.zeros(0, np.int64)
+
+
+def _titles(log: Log, data: InteractionData, ids: Ids, places: np.ndarray) -> list[str] | None:
+    key = data.title_key
+    if key is None:
+        return None
+    if log.item_table is not None and key in log.item_table.column_names:
+        by_id = dict(zip(values_of(log.item_table, str(data.item_key), "items", "data.item_key"), log.item_table[key].to_pylist()))
+        return [str(by_id.get(str(value)) or value) for value in ids.values.tolist()]
+    if key not in log.features.column_names:
+        from pipelines.data.tables import column
+
+        column(log.features, key, log.place, "data.title_key")
+    assert log.items is not None and log.item_ids is not None
+    first = np.full(len(log.item_ids), -1, np.int64)
+    first[log.items[::-1]] = np.arange(len(log) - 1, -1, -1)
+    texts = log.features[key].take(pa.array(first[places])).to_pylist()
+    return [str(text) if text else str(value) for text, value in zip(texts, ids.values.tolist())]

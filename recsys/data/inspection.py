@@ -1,0 +1,195 @@
+"""What lies in a table of interactions: who, what, when, how much, and which of it divides the data. Imports no TensorFlow."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pipelines.base.errors import DataError
+from pipelines.config.draft import Asked
+from pipelines.config.messages import listed
+from pipelines.data.columns import Facts, by_name, fit
+from pipelines.data.frame import Frame, open_frame, split_column
+from pipelines.data.times import Times, read_times
+
+ROLES = ("user", "item", "rating", "time", "label", "split")
+MOST = 30  # values of a text column that is taken as a category
+UNREAD = 0.05  # share of times that may be unreadable
+
+
+@dataclass
+class Seen:
+    """The columns by role, as the table has them; None where there is none.
+
+    Attributes:
+        frame: the table.
+        rating: how much; click: 0 or 1, to be predicted.
+        parts: role -> value of the column that divides the data.
+        numbers, categories: further columns.
+        middle: rating from which liking begins.
+        time_format: what data.time_format must say, where the reader needs it; time_comment: why.
+        unread: rows whose time cannot be read.
+        notes: what else was found, a line each.
+    """
+
+    frame: Frame
+    user: str | None = None
+    item: str | None = None
+    rating: str | None = None
+    click: str | None = None
+    time: str | None = None
+    title: str | None = None
+    split: str | None = None
+    parts: dict[str, str | None] = field(default_factory=dict)
+    numbers: list[str] = field(default_factory=list)
+    categories: list[str] = field(default_factory=list)
+    middle: float | None = None
+    time_format: str | None = None
+    time_comment: str = ""
+    unread: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def roles(self) -> dict[str, str | None]:
+        """Role -> column of the table."""
+        return {role: getattr(self, role) for role in ("user", "item", "rating", "click", "time", "title", "split")}
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """Role -> column as the experiment calls it."""
+        return self.frame.named(self.roles)[0]
+
+    @property
+    def columns(self) -> list[str] | None:
+        """What to call the columns of a file that does not name them."""
+        return self.frame.named(self.roles)[1]
+
+    def called(self, name: str) -> str:
+        """A column for a person: its name, or its place from 1."""
+        return name if self.frame.header else f"{int(name) + 1}"
+
+
+def look(path: Path, asked: Asked) -> Seen:
+    """Raises DataError for a table in which no users or items are found, or whose times cannot be read."""
+    frame = open_frame(path)
+    names, facts = frame.names, frame.facts
+    given: dict[str, str | None] = dict(asked.roles(names, path, ("user", "item", "rating", "time", "split", "label")))
+    if "label" in given:
+        given["click"] = given.pop("label")
+    own = {role: name for role, name in given.items() if name is not None}
+    split, parts = split_column({name: frame.values[name] for name in names if name not in own.values() or name == own.get("split")},
+                                own.get("split"), path, asked)
+    seen = Seen(frame, split=split, parts=parts)
+    free = [name for name in names if name != split]
+    wanted = [role for role in ("user", "item", "time", "rating", "click") if not asked.absent("label" if role == "click" else role)]
+    found = by_name(free, wanted, {**own, **({"split": split} if split else {})}) if frame.header else dict(own)
+    for role, fits in (("rating", lambda one: one.kind == "number" and one.distinct > 1), ("click", _is_click)):
+        if role in found and role not in own and not fits(facts[found[role]]):
+            del found[role]
+    if "rating" in found and "rating" not in own and facts[found["rating"]].distinct == 2 and _is_click(facts[found["rating"]]):
+        found.setdefault("click", found.pop("rating"))
+    if "click" in found and "rating" in found and "click" not in own:
+        del found["click"]
+    _by_values(found, {name: facts[name] for name in free if name not in found.values()}, facts, wanted, seen, frame)
+    seen.user, seen.item, seen.rating, seen.click, seen.time = (found.get(role) for role in ("user", "item", "rating", "click", "time"))
+    shown = listed([seen.called(name) for name in names], "and")
+    for role in ("item", "user"):
+        if getattr(seen, role) is None and seen.click is None:
+            raise DataError(f"{path}: no column is called like {'an item' if role == 'item' else 'a user'}; there are {shown}. Name it "
+                            f"with --{role}" + ("" if role == "user" else ", or a click (0 or 1) with --label"))
+    if seen.time:
+        _look_at_times(seen, asked, path)
+    if seen.rating:
+        seen.middle = middle(facts[seen.rating], frame.values[seen.rating])
+    seen.title = _title(seen, [name for name in free if name not in found.values()])
+    rest = [name for name in names if name not in seen.roles.values()]
+    if frame.header:
+        seen.numbers = [name for name in rest if facts[name].kind == "number" and _plain_number(frame, name) and fit(name, "title") is None]
+        seen.categories = [name for name in rest if facts[name].kind == "text" and facts[name].distinct <= MOST]
+    if said := frame.passed_over():
+        seen.notes.append(said)
+    return seen
+
+
+def _by_values(found: dict[str, str], free: dict[str, Facts], facts: Mapping[str, Facts], wanted: list[str], seen: Seen, frame: Frame,
+               ) -> None:
+    """Roles that no name tells, by what the columns hold: times by their range, ratings by their few values, ids in the usual order."""
+    if "time" in wanted and "time" not in found:
+        time = next((name for name, one in free.items() if one.looks_timed), None) or next((
+            name for name, one in free.items() if one.kind in ("text", "other") and one.distinct > 2 and _times(frame, name, 200)), None)
+        if time is not None:
+            found["time"] = time
+            free.pop(time)
+    if "rating" in wanted and not {"rating", "click"} & set(found) and {"user", "item"} - set(found):
+        rating = next((name for name, one in reversed(free.items()) if one.looks_rated and (len(free) > 2)), None)
+        if rating is not None:
+            found["rating"] = rating
+            free.pop(rating)
+    ids = [name for name, one in free.items() if one.distinct > 1 and (one.kind == "text" or (one.kind == "number" and one.whole))
+           and one.present > one.distinct]
+    missing = [role for role in ("user", "item") if role in wanted and role not in found]
+    if missing and len(ids) == len(missing) and "click" not in found and (not frame.header or len(missing) == 1 or len(free) == 2):
+        if frame.header and len(missing) == 2 and not {"rating", "time"} & set(found):
+            return
+        found.update(zip(missing, ids))
+        seen.notes.append("Guessed: " + listed([f"{role}s in column {seen.called(name)}" for role, name in zip(missing, ids)], "and")
+                          + f"; if not, name them with {listed([f'--{role}' for role in missing], 'and')}.")
+
+
+def _is_click(one: Facts) -> bool:
+    return one.kind == "number" and one.whole and one.low >= 0 and one.high <= 1
+
+
+def _column(frame: Frame, name: str, most: int | None = None) -> pa.ChunkedArray:
+    assert frame.table is not None
+    return frame.table[name] if most is None else frame.table[name].slice(0, most)
+
+
+def _times(frame: Frame, name: str, most: int) -> bool:
+    read = read_times(_column(frame, name, most))
+    return len(read.wrong) <= UNREAD * len(read.seconds) and read.how != "s"
+
+
+def _look_at_times(seen: Seen, asked: Asked, path: Path) -> None:
+    assert seen.time is not None
+    read: Times = read_times(_column(seen.frame, seen.time))
+    if len(read.wrong) > UNREAD * max(1, len(read.seconds)):
+        value = next(iter(read.wrong.values()))
+        raise DataError(f"{path}: column {seen.called(seen.time)} is called like a time, but {len(read.wrong):,} of {len(read.seconds):,} "
+                        f"values are none that is understood, such as {value!r}; name another column with --time, or --time none: there "
+                        "are no times")
+    seen.unread = len(read.wrong)
+    if read.wrong:
+        seen.notes.append(f"{len(read.wrong):,} rows are passed over: no time in column {seen.called(seen.time)}.")
+    if read.ambiguous:
+        seen.time_format, seen.time_comment = read.how, f"a guess: {read.example} may have the day first; then day_first"
+        seen.notes.append(f"Whether {read.example} in column {seen.called(seen.time)} has the day or the month first cannot be told "
+                          "from the data.")
+    elif read.how in ("ms", "us", "ns", "day_first", "month_first", "year_first"):
+        seen.time_format, seen.time_comment = read.how, f"such as {read.example}"
+
+
+def middle(facts: Facts, values: Any) -> float:
+    """The rating from which liking begins: the lowest above the middle of the scale, where there are few; else the middle."""
+    from pipelines.data.columns import number_of
+
+    half = (facts.low + facts.high) / 2
+    if facts.distinct > 100:
+        return half
+    return min((number for value in set(values) if (number := number_of(value)) is not None and number > half), default=facts.high)
+
+
+def _title(seen: Seen, free: list[str]) -> str | None:
+    """A column with the items' titles: texts, one for each item."""
+    name = by_name(free, ["title"]).get("title") if seen.frame.header else None
+    if name is None or seen.item is None or seen.frame.facts[name].kind != "text":
+        return None
+    pairs = {(item, title) for item, title in zip(seen.frame.values[seen.item], seen.frame.values[name])}
+    return name if len(pairs) <= 1.05 * seen.frame.facts[seen.item].distinct else None
+
+
+def _plain_number(frame: Frame, name: str) -> bool:
+    """Whether the reader takes the column as numbers; not written as a text such as 2,5."""
+    return frame.table is not None and (pa.types.is_integer(frame.table[name].type) or pa.types.is_floating(frame.table[name].type))

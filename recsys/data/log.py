@@ -1,0 +1,99 @@
+"""Interactions as arrays, an entry each, and the ids as they were given."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.data.tables import rows
+
+
+@dataclass(frozen=True)
+class Ids:
+    """Ids by number from 0, as given: [count] int64, or texts."""
+
+    values: np.ndarray
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the ids are whole numbers."""
+        return self.values.dtype.kind == "i"
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@dataclass(frozen=True)
+class Log:
+    """Interactions, an entry each.
+
+    Attributes:
+        users, items: [n] int32 numbers of `user_ids`, `item_ids`; None where the data have none (clicks without ids).
+        ratings: [n] float32, or None.
+        times: [n] float64, seconds since 1970 (or whatever the data count in), or None.
+        parts: [n] text, the data's own split of each, or None.
+        features: the feature columns of the interactions.
+        item_table, user_table: the tables of items and users, or None; with their id columns.
+        rows: [n] int64, place of each in the file, from 0.
+        place: what the data are called.
+        skipped: rows left out as unreadable, each with its reason; of more than 1,000 the first.
+        left_out: how many rows were.
+        lines: [rows of the file] the line of each, by its place; None where places tell it.
+        notes: what a reader should know.
+        digest: a short hash that changes when the data do.
+    """
+
+    users: np.ndarray | None
+    items: np.ndarray | None
+    user_ids: Ids | None
+    item_ids: Ids | None
+    ratings: np.ndarray | None
+    times: np.ndarray | None
+    parts: np.ndarray | None
+    features: pa.Table
+    item_table: pa.Table | None
+    user_table: pa.Table | None
+    rows: np.ndarray
+    place: str
+    path: Path | None = None
+    skipped: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    digest: str = ""
+    header: bool = True  # the file has a header row
+    left_out: int = 0
+    lines: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, keep: np.ndarray) -> "Log":
+        """The interactions `keep` (numbers or truth values), in that order; ids stay as they are numbered."""
+        numbers = np.flatnonzero(keep) if keep.dtype == bool else keep
+
+        def of(values: np.ndarray | None) -> np.ndarray | None:
+            return None if values is None else values[numbers]
+
+        features = self.features.take(pa.array(numbers)) if self.features.num_columns else self.features
+        return replace(
+            self,
+            users=of(self.users),
+            items=of(self.items),
+            ratings=of(self.ratings),
+            times=of(self.times),
+            parts=of(self.parts),
+            features=features,
+            rows=self.rows[numbers],
+        )
+
+    def name(self, number: int) -> str:
+        """What a person calls an interaction: the row of the file."""
+        return row_names(self.path, self.place, self.header, self.lines, [int(self.rows[number])])[0]
+
+
+def row_names(path: Path | None, place: str, header: bool, lines: np.ndarray | None, numbers: Sequence[int]) -> list[str]:
+    """What rows are called, by their place in the file."""
+    if path is None:
+        return [f"{place}[{number}]" for number in numbers]
+    return [f"{path}:{lines[number]}" for number in numbers] if lines is not None else rows(path, numbers, header=header)

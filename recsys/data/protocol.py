@@ -1,0 +1,214 @@
+"""Which events are train, validation and test: leave-last-out, a cut in time, or a random share.
+
+Pure functions of users, times and data.split_seed. What was decided is said in words, for the report. Where each pair of user and
+item counts once, what is held out is new to the user, and no event of train is left out for what comes after it.
+"""
+
+from typing import Literal
+
+import numpy as np
+
+from pipelines.base.errors import DataError
+from pipelines.data.divide import ALIASES, POOL_TEST
+from pipelines.data.split import draws
+from recsys.data.log import Log
+from recsys.settings import InteractionData
+
+TRAIN, VALIDATION, TEST, LEFT_OUT = 0, 1, 2, -1
+NAMES = ("train", "validation", "test")
+Repetitions = Literal["count", "judged once", "left out"]
+
+
+def in_time(log: Log) -> np.ndarray:
+    """[n] int64: the events ordered by user, then time, then row (of equal times the order of the data decides)."""
+    keys = [log.rows]
+    if log.times is not None:
+        keys.append(log.times)
+    if log.users is not None:
+        keys.append(log.users)
+    return np.lexsort(keys)
+
+
+def divided(log: Log, data: InteractionData, repetitions: Repetitions = "count") -> tuple[np.ndarray, list[str]]:
+    """(part of each event [n] int8: TRAIN, VALIDATION, TEST or LEFT_OUT; what was decided, in words).
+
+    Args:
+        repetitions: further events of one user with one item. `count`: they are events like others. `judged once`: so they are, but
+            validation and test have each pair once. `left out`: a pair is in one part alone, the earliest that it occurs in, and of its
+            events there the last counts. With leave_last_out a user's last new item is then held out; with random, where no part
+            comes before another, pairs are drawn whole.
+
+    Raises:
+        DataError: nothing is left to train on, or the data's own split names are not understood.
+    """
+    wants_test, wants_validation = data.test is not None, data.validation != 0.0
+    if log.users is None or log.items is None:
+        repetitions = "count"
+    once = repetitions == "left out"
+    if data.split_key is not None and log.parts is not None:
+        parts, said = _own(log, data)
+    elif data.protocol == "leave_last_out":
+        parts, said = _leave_last_out(log, wants_validation, wants_test, once)
+    else:
+        test = POOL_TEST / 2 if isinstance(data.test, str) else float(data.test or 0.0)
+        validation = float(data.validation) if not isinstance(data.validation, str) else 0.1
+        shares = ((TEST, test), (VALIDATION, validation))
+        parts, said = _by_time(log, shares) if data.protocol == "time" else _at_random(log, shares, data.split_seed, once)
+    if once:
+        parts = _once(log, parts)
+    elif repetitions == "judged once":
+        parts = _judged_once(log, parts)
+    gone = int(np.sum(parts == LEFT_OUT))
+    if gone:
+        why = "a pair counts once, by its last event in the earliest part that has it" if once else "held out, a pair counts once"
+        said.append(f"{gone:,} of {len(log):,} events ({gone / len(log):.0%}) repeat a user and item and are left out: {why}")
+    if not np.any(parts == TRAIN):
+        raise DataError(f"{log.place}: no event is left to train on ({said[0]})")
+    return parts, said
+
+
+def pairs_of(log: Log) -> np.ndarray:
+    """[n] int64: a number for each pair of user and item."""
+    assert log.users is not None and log.items is not None and log.item_ids is not None
+    return log.users.astype(np.int64) * len(log.item_ids) + log.items
+
+
+def repeating(log: Log, *, later: bool = True) -> np.ndarray:
+    """[n] bool: events of a pair of user and item that has an earlier one, or (not `later`) a later one."""
+    order = in_time(log)
+    if not later:
+        order = order[::-1]
+    _, first = np.unique(pairs_of(log)[order], return_index=True)
+    found = np.ones(len(log), bool)
+    found[order[first]] = False
+    return found
+
+
+def _once(log: Log, parts: np.ndarray) -> np.ndarray:
+    """The parts with one event of each pair: the last one in the earliest part."""
+    place = np.empty(len(log), np.int64)
+    place[in_time(log)] = np.arange(len(log))
+    pairs, known = pairs_of(log), np.flatnonzero(parts != LEFT_OUT)
+    order = known[np.lexsort((-place[known], parts[known], pairs[known]))]
+    kept = order[np.append(True, pairs[order][1:] != pairs[order][:-1])]
+    found = np.full(len(log), LEFT_OUT, np.int8)
+    found[kept] = parts[kept]
+    return found
+
+
+def _judged_once(log: Log, parts: np.ndarray) -> np.ndarray:
+    """The parts with one event of each pair in validation, and one in test: the first."""
+    found = parts.copy()
+    for part in (VALIDATION, TEST):
+        numbers = np.flatnonzero(parts == part)
+        if len(numbers):
+            found[numbers[repeating(log.take(numbers))]] = LEFT_OUT
+    return found
+
+
+def _leave_last_out(log: Log, validation: bool, test: bool, once: bool) -> tuple[np.ndarray, list[str]]:
+    if log.users is None:
+        raise DataError(f"{log.place}: leave_last_out needs users (data.user_key)")
+    timely = in_time(log)
+    new = ~repeating(log) if once else np.ones(len(log), bool)
+    order = timely[new[timely]]
+    users = log.users[order]
+    parts = np.zeros(len(log), np.int8)
+    counts = np.bincount(users)
+    last = np.r_[users[1:] != users[:-1], True]
+    held = int(test)
+    if test:
+        parts[order[last & (counts[users] >= 2)]] = TEST
+    if validation:
+        before = np.flatnonzero(last) - held
+        fit = counts[users[last]] >= 2 + held
+        parts[order[before[fit]]] = VALIDATION
+    # what repeats an item after something was held out would be known too early
+    behind = np.zeros(len(log), bool)
+    behind[timely] = _after_held(log.users[timely], parts[timely] != TRAIN)
+    parts[behind & ~new] = LEFT_OUT
+    few = int(np.sum((counts > 0) & (counts < 2 + held * int(validation))))
+    of_new = " with a new item" if once and not new.all() else ""
+    said = [
+        f"Protocol leave_last_out: of each user the last event{of_new}"
+        f"{' by time' if log.times is not None else ' in the order of the rows'} "
+        f"is {'test' if test else 'validation'}"
+        + (", the one before validation" if test and validation else "")
+        + ", the rest train; of equal times the order of the data decides"
+    ]
+    if few:
+        said.append(f"{few:,} of {int(np.sum(counts > 0)):,} users have too few events for all of that; what train needs stays there")
+    return parts, said
+
+
+def _after_held(users: np.ndarray, held: np.ndarray) -> np.ndarray:
+    """[n] bool: an event that is held out stands at or before this one of the same user; events by user and time."""
+    seen = np.cumsum(held)
+    starts = np.append(True, users[1:] != users[:-1])
+    before = np.maximum.accumulate(np.where(starts, seen - held, 0))
+    return seen > before
+
+
+def _by_time(log: Log, shares: tuple[tuple[int, float], ...]) -> tuple[np.ndarray, list[str]]:
+    if log.times is None:
+        raise DataError(f"{log.place}: protocol: time needs times (data.time_key)")
+    parts, bounds, taken = np.zeros(len(log), np.int8), [], 0.0
+    ordered = np.sort(log.times)
+    for part, share in shares:
+        if share:
+            taken += share
+            # events of one time stay on one side
+            bound = ordered[min(len(ordered) - 1, int(np.floor((1 - taken) * len(ordered))))]
+            parts[(log.times >= bound) & (parts == TRAIN)] = part
+            bounds.append(f"{NAMES[part]} from {when(bound)} on")
+    return parts, [f"Protocol time: the latest events are held out, {', '.join(bounds)}; the rest train"]
+
+
+def _at_random(log: Log, shares: tuple[tuple[int, float], ...], seed: int, once: bool) -> tuple[np.ndarray, list[str]]:
+    drawn = np.flatnonzero(~repeating(log, later=False)) if once else np.arange(len(log))
+    parts, done = np.full(len(log), LEFT_OUT, np.int8), 0
+    parts[drawn] = TRAIN
+    order = drawn[np.argsort(draws(len(drawn), seed, "events"), kind="stable")]
+    said = []
+    for part, share in shares:
+        count = round(share * len(drawn))
+        if share and count:
+            parts[order[done : done + count]] = part
+            done += count
+            said.append(f"{NAMES[part]} {share:.0%}")
+    return parts, [
+        f"Protocol random: {' and '.join(said) or 'nothing'} of all events held out at random, split_seed {seed}"
+        "; events after a held-out one may be trained on"
+    ]
+
+
+def _own(log: Log, data: InteractionData) -> tuple[np.ndarray, list[str]]:
+    assert log.parts is not None
+    parts = np.full(len(log), -1, np.int8)
+    stored = np.char.lower(log.parts.astype(str))
+    for number, (name, own) in enumerate(zip(NAMES, ("train", data.validation, data.test))):
+        usual = [alias for alias in ALIASES[name] if alias not in (str(data.validation), str(data.test)) or alias == own]
+        parts[np.isin(stored, [*usual, *([own.lower()] if isinstance(own, str) else [])])] = number
+    unknown = np.flatnonzero(parts < 0)
+    if len(unknown):
+        raise DataError(
+            f"{log.name(int(unknown[0]))}: {str(log.parts[unknown[0]])!r} in column {data.split_key} (data.split_key) is none of "
+            "train, validation and test, nor named by data.test or data.validation"
+        )
+    said = f"Protocol: the data's own splits, column {data.split_key}"
+    share = data.validation if isinstance(data.validation, float) else 0.1 if data.validation == "validation" else 0.0
+    train = np.flatnonzero(parts == TRAIN)
+    count = round(share * len(train))
+    if count and not np.any(parts == VALIDATION):
+        parts[train[np.argsort(draws(len(train), data.split_seed, "events"), kind="stable")[:count]]] = VALIDATION
+        said += f", which has no validation: {count:,} of {len(train):,} events of train are it, at random, split_seed {data.split_seed}"
+    return parts, [said]
+
+
+def when(time: float) -> str:
+    """A time in words: a date where it looks like seconds since 1970, else the number."""
+    if 1e8 < time < 1e11:
+        from datetime import datetime, timezone
+
+        return datetime.fromtimestamp(float(time), tz=timezone.utc).strftime("%Y-%m-%d %H:%M")
+    return f"{time:g}"

@@ -1,0 +1,247 @@
+"""Interactions as arrays: who, what, when, how much - from tables through pyarrow, from TFDS, or made here.
+
+Ids are kept as they were given (text or whole numbers) and counted from 0 in `Log`; rows keep their place in the file, so
+that messages can name them. 10 million rows of CSV take seconds and fit 4 GB.
+"""
+
+import hashlib
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.base.errors import DataError
+from pipelines.config.messages import did_you_mean, listed
+from pipelines.data.columns import number_of
+from pipelines.data.dialect import TEXT, ending
+from pipelines.data.fingerprint import of_files
+from pipelines.data.tables import NAMED, LeftOut, column, read_table, split_names
+from pipelines.data.times import MEANINGS, read_times
+from recsys.data.log import Ids, Log, row_names
+from recsys.data.quickstart import made_log
+from recsys.settings import InteractionData
+
+
+def read_log(data: InteractionData) -> Log:
+    """All interactions that `data` names, unsplit.
+
+    Raises:
+        DataError: names the file, the row, the column, the value and the remedy. Under on_bad_example: skip, bad rows are
+            left out and counted instead.
+    """
+    if data.source == "made":
+        return made_log()
+    if data.source == "tfds":
+        return _log(data, _from_tfds(data), place=str(data.name), path=None, digest=_tfds_digest(data))
+    path = Path(str(data.path)).expanduser()
+    bad = LeftOut()
+    ids = [name for name in (data.user_key, data.item_key, data.split_key, *data.categories) if name]
+    table = read_table(
+        path,
+        text=ids,
+        names=data.columns,
+        left_out=bad if data.on_bad_example == "skip" else None,
+        delimiter=data.delimiter,
+        encoding=data.encoding,
+    )
+    log = _log(data, table, place=str(path), path=path, digest=_file_digest(path), lines=bad.lines)
+    extra: dict[str, Any] = {}
+    for setting in ("items", "users"):
+        where, key = getattr(data, setting), getattr(data, f"{setting[:-1]}_key")
+        if where:
+            found = read_table(where, text=[key, *data.categories])
+            column(found, key, where, f"data.{setting[:-1]}_key")
+            extra[f"{setting[:-1]}_table"] = found
+    digest = hashlib.sha256((log.digest + "".join(_file_digest(Path(p)) for p in (data.items, data.users) if p)).encode()).hexdigest()[:16]
+    return replace(log, skipped=(*bad.reasons, *log.skipped)[:NAMED], left_out=bad.count + log.left_out, digest=digest, **extra)
+
+
+def _log(
+    data: InteractionData, table: pa.Table, *, place: str, path: Path | None, digest: str, lines: np.ndarray | None = None
+) -> Log:
+    where = path if path is not None else place
+    say = partial(row_names, path, place, not data.columns, lines)
+    bad: dict[int, str] = {}
+
+    def ids_of(key: str | None, setting: str) -> tuple[np.ndarray | None, Ids | None]:
+        if key is None:
+            return None, None
+        guess = path is not None and ending(path) in TEXT
+        numbers, ids, missing = encode(column(table, key, where, setting), guess=guess)
+        bad.update(dict.fromkeys(missing.tolist(), f"no value in column {key} ({setting})"))
+        return numbers, ids
+
+    users, user_ids = ids_of(data.user_key, "data.user_key")
+    items, item_ids = ids_of(data.item_key, "data.item_key")
+    ratings = times = parts = None
+    if data.rating_key is not None:
+        ratings, wrong = numbers_of(column(table, data.rating_key, where, "data.rating_key"))
+        bad.update({number: f"{value!r} in column {data.rating_key} is no number (data.rating_key)" for number, value in wrong.items()})
+        ratings = ratings.astype(np.float32)
+    if data.time_key is not None:
+        when = read_times(column(table, data.time_key, where, "data.time_key"), data.time_format)
+        if when.ambiguous:
+            raise DataError(
+                f"{where}: column {data.time_key} (data.time_key) holds dates such as {when.example}, whose day may be first or second; "
+                "set data.time_format: day_first or month_first"
+            )
+        times = when.seconds
+        bad.update(
+            {
+                number: f"{value!r} in column {data.time_key} is no time {MEANINGS[data.time_format]} (data.time_key)"
+                for number, value in when.wrong.items()
+            }
+        )
+    if data.split_key is not None:
+        stored = [str(value) for value in column(table, data.split_key, where, "data.split_key").to_pylist()]
+        parts = np.asarray(split_names(stored, data), object).astype(str)
+    if bad and data.on_bad_example == "stop":
+        number = min(bad)
+        more = f" (and {len(bad) - 1:,} more such rows)" if len(bad) > 1 else ""
+        raise DataError(
+            f"{say([number])[0]}: {bad[number]}{more}. Mend or remove the row, or set data.on_bad_example: skip; "
+            "`quartet check` lists all such rows."
+        )
+    wanted = [
+        name
+        for name in dict.fromkeys([*data.numbers, *data.categories, *data.lists, *([data.title_key] if data.title_key else [])])
+        if name in table.column_names
+    ]
+    log = Log(
+        users,
+        items,
+        user_ids,
+        item_ids,
+        ratings,
+        times,
+        parts,
+        table.select(wanted),
+        None,
+        None,
+        np.arange(table.num_rows),
+        place,
+        path,
+        digest=digest,
+        header=not data.columns,
+        lines=lines,
+    )
+    if bad:
+        keep = np.ones(len(log), bool)
+        keep[list(bad)] = False
+        named = sorted(bad)[:NAMED]
+        skipped = tuple(f"{name}: {bad[number]}" for name, number in zip(say(named), named))
+        log = replace(log.take(keep), skipped=skipped, left_out=len(bad))
+    if not len(log):
+        raise DataError(f"{place}: not one interaction can be read" + (f"; the first: {next(iter(bad.values()))}" if bad else ""))
+    return log
+
+
+def encode(values: pa.ChunkedArray | pa.Array, *, guess: bool = False) -> tuple[np.ndarray, Ids, np.ndarray]:
+    """Ids as numbers: ([n] int32 with -1 where there is none, the ids in order, the places without one).
+
+    Whole numbers stay numbers, also as floats (7.0); texts stay texts.
+
+    Args:
+        guess: the texts are from a format that has nothing else, such as CSV: where all are whole numbers they are numbers (`007` and
+            ` 7` are none).
+    """
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if pa.types.is_floating(values.type):
+        values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
+    coded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+    if isinstance(coded, pa.ChunkedArray):
+        coded = coded.combine_chunks()
+    numbers = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
+    found = coded.dictionary
+    if pa.types.is_integer(found.type):
+        ids = found.to_numpy(zero_copy_only=False).astype(np.int64)
+    else:
+        plain = found.to_pylist()
+        if pa.types.is_floating(found.type) and all(float(value).is_integer() for value in plain):
+            ids = np.asarray(plain, np.int64)
+        else:
+            texts = [value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value) for value in plain]
+            empty = np.array([not text.strip() for text in texts], bool)
+            if empty.any():
+                numbers = np.where((numbers >= 0) & empty[numbers], -1, numbers)
+            whole = [_whole(text) for text in texts if text.strip()]
+            if guess and whole and all(whole):
+                ids = np.asarray([int(text) if text.strip() else -1 for text in texts], np.int64)
+            else:
+                ids = np.asarray(texts, object).astype(str) if texts else np.asarray([], str)
+    # in the order of the ids, so that numbering does not depend on the order of the rows
+    order = np.argsort(ids, kind="stable")
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    numbers = np.where(numbers >= 0, place[numbers], -1).astype(np.int32) if len(order) else numbers
+    return numbers, Ids(ids[order]), np.flatnonzero(numbers < 0)
+
+
+def _whole(text: str) -> bool:
+    """Whether a text is a whole number as one writes it, so that nothing is lost when it is read as a number."""
+    digits = text[1:] if text.startswith("-") else text
+    return digits.isdigit() and digits.isascii() and len(digits) < 19 and (digits == "0" or digits[0] != "0") and text != "-0"
+
+
+def numbers_of(values: pa.ChunkedArray) -> tuple[np.ndarray, dict[int, Any]]:
+    """[n] float64, NaN where there is no number, and those places with what stands there."""
+    kind = values.type
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        found = values.cast(pa.float64()).combine_chunks().fill_null(float("nan")).to_numpy(zero_copy_only=False)
+    else:
+        nan = float("nan")
+        coded = values.combine_chunks().dictionary_encode()
+        known = np.array([*(nan if (number := number_of(value)) is None else number for value in coded.dictionary.to_pylist()), nan])
+        found = known[coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+    wrong = np.flatnonzero(~np.isfinite(found))
+    return found, {int(number): values[int(number)].as_py() for number in wrong}
+
+
+def _from_tfds(data: InteractionData) -> pa.Table:
+    """The columns that are asked for, of split train, as a table."""
+    import tensorflow as tf
+
+    from pipelines.data.tfds import TfdsSource, features, prepared
+
+    known = features(prepared(str(data.name), data.data_dir))
+    keys = [data.user_key, data.item_key, data.time_key, data.rating_key, data.title_key, *data.numbers, *data.categories, *data.lists]
+    wanted = list(dict.fromkeys(key for key in keys if key))
+    missing = next((key for key in wanted if key not in known), None)
+    if missing is not None:
+        raise DataError(f"{data.name} has no feature {missing!r}; there are {listed(known, 'and')}{did_you_mean(missing, known)}")
+    source = TfdsSource(str(data.name), "train", fields={key: key for key in wanted}, data_dir=data.data_dir)
+    values = source.gather(tf.range(len(source), dtype=tf.int64))
+    columns = {}
+    for key, value in values.items():
+        names = getattr(known[key], "feature", known[key])
+        names = getattr(names, "names", None) if hasattr(names, "int2str") else None
+        if isinstance(value, tf.RaggedTensor):
+            inner = _arrow(value.flat_values.numpy(), names)
+            columns[key] = pa.ListArray.from_arrays(pa.array(value.row_splits.numpy().astype(np.int32)), inner)
+        else:
+            columns[key] = _arrow(value.numpy(), names)
+    return pa.table(columns)
+
+
+def _arrow(values: np.ndarray, names: list[str] | None) -> pa.Array:
+    if names is not None:
+        return pa.array([names[number] for number in values])
+    if values.dtype == object:
+        return pa.array([value.decode("utf-8", "replace") for value in values], pa.string())
+    return pa.array(values)
+
+
+def _tfds_digest(data: InteractionData) -> str:
+    from pipelines.data.tfds import Prepared
+
+    keys = {key: key for key in (data.user_key, data.item_key) if key}
+    return Prepared(str(data.name), "train", keys, data.data_dir).fingerprint()
+
+
+def _file_digest(path: Path) -> str:
+    return of_files([path], path.parent)

@@ -1,0 +1,1 @@
+"""How answers for interactions are judged, and the baselines beside them."""

@@ -1,0 +1,215 @@
+"""How recommendation lists did, beside the baselines, by user activity and item popularity, with the protocol in the open."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pipelines.reports.intervals import mean as mean_of
+from pipelines.reports.intervals import resampled_sums, share
+from pipelines.task.results import Judgement, Metric
+from pipelines.task.units import Units
+from recsys.metrics import baselines, per_user
+from recsys.metrics.rating_metrics import tell, thirds
+from recsys.metrics.users import UserSource
+from recsys.settings import RankedEvaluate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+USERS = Units("user")  # an example is a user
+SHOWN = 10  # items of a sample user's list in the report
+
+
+def judge_lists(
+    lists: np.ndarray,
+    fallback: np.ndarray,
+    source: UserSource,
+    numbers: np.ndarray,
+    settings: RankedEvaluate,
+    *,
+    protocol: str,
+    items: int,
+    chosen: list[int],
+) -> Judgement:
+    """Everything about one split.
+
+    Args:
+        lists: [users, longest cut-off] items, 0 where there are no more.
+        fallback: [users] bool, answered by popularity.
+        source, numbers: the users, as places in the source.
+        chosen: places in `numbers` of the users whose lists are shown.
+    """
+    basis, people = source.basis, source.people
+    rows, held_items, counts = people.pairs(numbers)
+    made, lead = Judgement(), settings.cutoffs[0]
+    names = {"model": lists}
+    matrix = people.matrix(basis.items, numbers)
+    for name in settings.baselines:
+        scores = basis.scores(name, settings)
+        if scores is not None:
+            names[name] = baselines.top(scores, matrix, matrix if settings.exclude_seen else None, lists.shape[1], basis.allowed)
+    found = {name: per_user.hits(one, rows, held_items, basis.items) for name, one in names.items()}
+    values = {name: {k: per_user.per_user(hit, counts, k) for k in settings.cutoffs} for name, hit in found.items()}
+    several = bool((counts > 1).any())
+    for k in settings.cutoffs:
+        for metric in ("ndcg", "hit_rate", "mrr", *(["recall", "map"] if several else [])):
+            of = values["model"][k][metric]
+            made.metrics[f"{metric}@{k}"] = (
+                share(of > 0, resamples=settings.bootstrap, units=USERS)
+                if metric == "hit_rate"
+                else mean_of(of, resamples=settings.bootstrap, units=USERS)
+            )
+    events = int(basis.counts.sum())
+    made.metrics[f"coverage@{lead}"] = Metric(per_user.coverage(lists, lead, items), None, None, len(lists), USERS.name)
+    novelty = per_user.novelty(lists, lead, basis.counts, events)
+    made.metrics[f"novelty@{lead}"] = mean_of(novelty, resamples=settings.bootstrap, units=USERS)
+    made.tables["model_and_baselines"] = [
+        _row(name, values[name][lead], names[name], lead, settings, basis.counts, items, events) for name in names
+    ]
+    if not several:  # with one item held out, recall is the hit rate and MAP is MRR
+        made.tables["model_and_baselines"] = [
+            {name: value for name, value in row.items() if name not in (f"recall@{lead}", f"map@{lead}")}
+            for row in made.tables["model_and_baselines"]
+        ]
+    others = [name for name in names if name != "model"]
+    if others:
+        best = max(others, key=lambda name: float(values[name][lead]["ndcg"].mean()))
+        ours, theirs = values["model"][lead]["ndcg"], values[best][lead]["ndcg"]
+        sums = resampled_sums(np.stack([ours - theirs, np.ones(len(ours))], 1), resamples=settings.bootstrap)
+        tell(made, f"ndcg@{lead}", float(ours.mean()), best, float(theirs.mean()), sums[:, 0] / sums[:, 1], lower=False)
+    seen = "items that the user had before are no candidates" if settings.exclude_seen else "also items that the user had before"
+    made.notes += [
+        protocol,
+        f"Candidates: all {items:,} items of the catalogue, never a sample; {seen}. Cut-offs: {', '.join(map(str, settings.cutoffs))}",
+        "Intervals and tests draw users",
+        *basis.notes,
+    ]
+    cold = int(np.sum(held_items <= 0))
+    if cold:
+        made.notes.append(
+            f"{cold:,} of {len(held_items):,} held-out events are of items that train does not have: they count as missed, "
+            "for baselines too"
+        )
+    if fallback.any():
+        made.notes.append(
+            f"{int(fallback.sum()):,} of {len(fallback):,} users are unknown and without history: they got the most popular items"
+        )
+    made.tables["by_group"] = _groups(values, lead, source, numbers, rows, held_items, basis.counts)
+    made.tables["sample_lists"] = sample_lists(lists, source, numbers, chosen)
+    made.figures["cutoffs"] = _cutoffs_figure(values, settings)
+    made.figures["popularity"] = _popularity_figure(names, lead, basis.counts)
+    return made
+
+
+def _row(
+    name: str,
+    values: dict[str, np.ndarray],
+    lists: np.ndarray,
+    k: int,
+    settings: RankedEvaluate,
+    counts: np.ndarray,
+    items: int,
+    events: int,
+) -> dict[str, Any]:
+    ndcg = mean_of(values["ndcg"], resamples=settings.bootstrap)
+    hit = share(values["hit_rate"] > 0, resamples=settings.bootstrap)
+    return {
+        "of": name,
+        f"ndcg@{k}": ndcg.value,
+        f"ndcg@{k}_low": ndcg.low,
+        f"ndcg@{k}_high": ndcg.high,
+        f"hit_rate@{k}": hit.value,
+        f"hit_rate@{k}_low": hit.low,
+        f"hit_rate@{k}_high": hit.high,
+        f"recall@{k}": float(values["recall"].mean()),
+        f"mrr@{k}": float(values["mrr"].mean()),
+        f"map@{k}": float(values["map"].mean()),
+        f"coverage@{k}": per_user.coverage(lists, k, items),
+        f"novelty@{k}, bits": float(per_user.novelty(lists, k, counts, events).mean()),
+        "train events of an item shown": float(per_user.popularity(lists, k, counts).mean()),
+    }
+
+
+def _groups(
+    values: dict[str, dict[int, dict[str, np.ndarray]]],
+    k: int,
+    source: UserSource,
+    numbers: np.ndarray,
+    rows: np.ndarray,
+    held_items: np.ndarray,
+    counts: np.ndarray,
+) -> list[dict[str, Any]]:
+    """NDCG, hit rate and MRR of model and baselines by the user's visible events, and by the train events of the (rarest) held-out item."""
+    rarest = np.full(len(numbers), np.iinfo(np.int64).max)
+    np.minimum.at(rarest, rows, counts[np.maximum(held_items, 0)])
+    groups = {"user's events": source.visible_counts[numbers], "held-out item's train events": rarest}
+    return [
+        {
+            "group": label,
+            "users": int(mask.sum()),
+            **{
+                f"{name}, {metric}@{k}": float(of[k][metric][mask].mean())
+                for metric in ("ndcg", "hit_rate", "mrr")
+                for name, of in values.items()
+            },
+        }
+        for label, mask in thirds(groups)
+    ]
+
+
+def sample_lists(lists: np.ndarray, source: UserSource, numbers: np.ndarray, chosen: list[int]) -> list[dict[str, Any]]:
+    """For a few users: the latest items of their history, what was held out, and what is recommended; by title."""
+    titles = ["?", *source.basis.titles]
+    people, rows = source.people, []
+    for place in chosen:
+        number = int(numbers[place])
+        visible = people.visible[people.visible_of[number] : people.visible_of[number + 1]]
+        held = people.held[people.held_of[number] : people.held_of[number + 1]]
+        rows.append(
+            {
+                "user": str(people.names[number]),
+                "latest": "; ".join(titles[item] for item in visible[-5:]),
+                "held out": "; ".join(titles[max(0, item)] for item in held[:5]),
+                "recommended": "; ".join(titles[item] + (" ✓" if item in held else "") for item in lists[place][:SHOWN] if item > 0),
+            }
+        )
+    return rows
+
+
+def _cutoffs_figure(values: dict[str, dict[int, dict[str, np.ndarray]]], settings: RankedEvaluate) -> "Figure":
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.5, 3.8), layout="constrained")
+    cuts = sorted(settings.cutoffs)
+    for axes, metric, label in zip(figure.subplots(1, 2), ("ndcg", "hit_rate"), ("NDCG@k", "Hit rate@k")):
+        for name, of in values.items():
+            axes.plot(cuts, [of[k][metric].mean() for k in cuts], "o-", label=name.replace("_", " "), lw=2.5 if name == "model" else 1.2)
+        axes.set_xlabel("k, length of the list")
+        axes.set_title(label)
+        axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    return figure
+
+
+def _popularity_figure(names: dict[str, np.ndarray], k: int, counts: np.ndarray) -> "Figure":
+    """How often items of each tenth of the catalogue, most popular first, are shown."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.5, 3.8), layout="constrained")
+    axes = figure.subplots()
+    order = np.argsort(-counts[1:], kind="stable")
+    tenth = np.empty(len(order), np.int64)
+    tenth[order] = np.arange(len(order)) * 10 // max(1, len(order))
+    for name, lists in names.items():
+        shown = lists[:, :k]
+        shares = np.bincount(tenth[shown[shown > 0] - 1], minlength=10) / max(1, int((shown > 0).sum()))
+        axes.plot(range(1, 11), shares, "o-", label=name.replace("_", " "), lw=2.5 if name == "model" else 1.2)
+    events = np.bincount(tenth, counts[1:], minlength=10) / max(1, counts[1:].sum())
+    axes.plot(range(1, 11), events, "--", color="0.5", label="train events")
+    axes.set_xlabel("tenth of the catalogue, most popular first")
+    axes.set_ylabel("share")
+    axes.set_title(f"Popularity of what is shown (first {k} places)")
+    axes.legend(frameon=False)
+    axes.grid(alpha=0.3)
+    return figure

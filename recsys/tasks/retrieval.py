@@ -1,0 +1,115 @@
+"""recsys.retrieval: which items for this user, by two towers. An example is an event; its history is cut in the model, in graph."""
+
+from typing import Any
+
+import keras_rs
+import numpy as np
+import tensorflow as tf
+
+from pipelines.data.device_constants import Held
+from pipelines.data.source import ArraySource, Source, Tensors
+from recsys.data.catalogue import Catalogue
+from recsys.data.features import unused
+from recsys.data.protocol import TRAIN, VALIDATION
+from recsys.models.sampling import Sampler
+from recsys.models.towers import TowersModel
+from recsys.settings import Retrieval
+from recsys.tasks.base import ListTask
+from recsys.tasks.sequential import NO_SEED
+
+
+class RetrievalTask(ListTask):
+    """recsys.retrieval."""
+
+    experiment: Retrieval
+    mixes = "The softmax over the items of the batch"
+
+    @property
+    def history_length(self) -> int:
+        return max(1, self.experiment.model.history)
+
+    @property
+    def takes_history(self) -> bool:
+        return self.experiment.model.history > 0
+
+    def training(self, made: Catalogue) -> tuple[Source, dict[str, Any]]:
+        train, stored = made.histories((TRAIN,)), made.histories((TRAIN, VALIDATION))
+        users = np.repeat(np.arange(len(train.offsets) - 1), train.counts()).astype(np.int32)
+        # train events stand first among those stored of a user
+        at = stored.offsets[users] + np.arange(len(users)) - train.offsets[users]
+        self._sampler = Sampler(made.counts, self.experiment.loss.power)
+        self._shares = Held((made.counts / max(1, made.counts.sum())).astype(np.float32))
+        arrays = {"user": users, "item": train.items, "at": at.astype(np.int64)}
+        return ArraySource(arrays, title=made.log.place, fingerprint=f"{made.log.digest}-events-{len(users)}"), {}
+
+    def unused(self, made: Catalogue) -> list[str]:
+        return unused(made.features)
+
+    def build(self, options: dict[str, Any]) -> TowersModel:
+        model = TowersModel(self.experiment.model, features=list(self.facts["features"].values()), **options)
+        nothing = tf.zeros([1], tf.int32)
+        model({"user": nothing, "positive": nothing, "at": tf.zeros([1], tf.int64), "negatives": nothing})
+        return model
+
+    def learning(self, examples: Tensors, seed: tf.Tensor | None) -> tuple[Tensors, Tensors]:
+        """Inputs: the events' users, and each item of the batch once; targets: the place of each event's item among these."""
+        items, place = tf.unique(examples["item"])
+        batch = tf.shape(place)[0]
+        # to one of a few lengths, so that a compiled step is compiled a few times only
+        unit = tf.maximum(batch // LENGTHS, 1)
+        items = tf.pad(items, [[0, -tf.size(items) % unit]])
+        inputs = {"user": examples["user"], "positive": items, "at": examples["at"]}
+        # how probably an item is in a batch: the rarer, the more its being there says
+        share = tf.minimum(tf.gather(self._shares.tensor(), items), 1.0 - 1e-6)
+        present = tf.math.log(tf.maximum(-tf.math.expm1(tf.cast(batch, tf.float32) * tf.math.log1p(-share)), 1e-12))
+        correction = present if self.experiment.loss.correction else tf.zeros_like(present)
+        targets = {
+            "place": place,
+            "item": examples["item"],
+            "present": tf.where(items > 0, correction, ABSENT),
+            "own": tf.gather(correction, place),
+        }
+        if self.experiment.loss.negatives:
+            count = self.experiment.loss.negatives
+            drawn = self._sampler.draw(count, seed if seed is not None else tf.constant(NO_SEED))
+            inputs["negatives"] = targets["negatives"] = drawn
+            expected = self._sampler.log_share(drawn) + float(np.log(count))
+            targets["expected"] = expected if self.experiment.loss.correction else tf.zeros_like(expected)
+        return inputs, targets
+
+    def loss(self, outputs: Any, targets: Any, training: bool) -> tf.Tensor:
+        """-log softmax of the true item among the items of the batch, each once, and those drawn, nats, [batch] float32.
+
+        With correction each of the others counts less the logarithm of how probably it is there (Yi et al. 2019); the true item, which
+        is always there, counts as it is. With L the loss where all are corrected and p the true item's probability of being there,
+        that is L + log(1 - exp(-L) (1 - p)) - log p.
+        """
+        if "loss" in outputs:
+            return outputs["loss"]
+        place = targets["place"]
+        # the column's part of the score goes through the product, which saves a pass over [batch, items]
+        users = tf.pad(outputs["users"], [[0, 0], [0, 1]], constant_values=1.0)
+        columns = [_with(outputs["positive"], outputs["positive_bias"] - targets["present"])]
+        if "negatives" in outputs:
+            columns.append(_with(outputs["negatives"], outputs["negatives_bias"] - targets["expected"]))
+        logits = tf.matmul(users, tf.concat(columns, 0), transpose_b=True)
+        if "negatives" in outputs:
+            same = targets["negatives"][None, :] == targets["item"][:, None]
+            room = tf.shape(logits)[1] - tf.shape(same)[1]
+            logits = tf.where(tf.pad(same, [[0, 0], [room, 0]]), -1e9, logits)
+        if self.experiment.loss.hard and training:
+            truth = tf.one_hot(place, tf.shape(logits)[1])
+            logits, truth = keras_rs.layers.HardNegativeMining(self.experiment.loss.hard)(logits, truth)
+            place = tf.argmax(truth, -1, tf.int32)
+        lost = tf.nn.sparse_softmax_cross_entropy_with_logits(place, logits)
+        log_p = targets["own"]
+        return lost + tf.math.log1p(tf.exp(-lost) * tf.math.expm1(log_p)) - log_p
+
+
+LENGTHS = 8  # different numbers of a batch's items that the step is compiled for, at most
+ABSENT = 1e9  # taken from the score of what only fills up
+
+
+def _with(vectors: tf.Tensor, more: tf.Tensor) -> tf.Tensor:
+    """Vectors [n, width] with one more entry."""
+    return tf.concat([vectors, more[:, None]], -1)

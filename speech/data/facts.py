@@ -1,0 +1,27 @@
+"""The facts of the tasks of this domain as they are read back."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from pipelines.base.stored import Count, Text
+from pipelines.task.facts import ClassFacts, Facts, Moment
+
+
+class Heard(Facts):
+    """Of each band of the features, dB."""
+
+    mean: Annotated[list[Moment], Field(min_length=1, max_length=100_000)]
+    std: Annotated[list[Annotated[Moment, Field(ge=0)]], Field(min_length=1, max_length=100_000)]
+    statistics_of: Count = 0
+    speakers: list[Text] = []
+
+
+class CommandFacts(Heard, ClassFacts):
+    pass
+
+
+class TranscriptFacts(Heard):
+    unit: Literal["characters", "subwords", "words"]
+    tokens: Annotated[list[Annotated[str, Field(min_length=1, max_length=1000)]], Field(min_length=1, max_length=10_000_000)]
+    most_tokens: Annotated[int, Field(ge=1, le=10_000_000)]

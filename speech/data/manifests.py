@@ -1,0 +1,137 @@
+"""Tables that name recordings: CSV, TSV, JSON lines, Parquet, and LJSpeech's metadata.csv."""
+
+import csv
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipelines.base.errors import DataError
+from pipelines.base.regular import other_kind
+from pipelines.config.messages import listed
+from pipelines.data.tables import LeftOut, column, labels_of, read_table, row, split_names, values_of
+from speech.data import audio
+from speech.data.ljspeech import is_lj
+from speech.data.recording_files import Part, file_lengths, files_fingerprint, files_loader, files_stamp, recordings
+from speech.data.recordings import Facts, Opened, Recordings
+from speech.settings import SpeechData, TranscriptData
+
+AUDIO_COLUMNS = ("audio", "speech", "path", "file", "filename", "audio_filepath", "wav")
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A row that names no recording: `file:line`, and why."""
+
+    where: str
+    why: str
+
+
+def open_table(data: SpeechData, texts: bool) -> Opened:
+    """A table's rows as recordings, paths from the table's folder. Raises DataError that names the row."""
+    path = Path(data.path or "")
+    if texts and is_lj(path):
+        rows = list(lj_rows(path))
+        return _named_files(path, [file for file, _ in rows], [text for _, text in rows], ["all"] * len(rows), None, data, texts=True)
+    what = data.text_key if texts and isinstance(data, TranscriptData) else data.label_key
+    setting = "data.text_key" if texts else "data.label_key"
+    keys = [what] if isinstance(what, str) else []
+    lost = LeftOut()
+    table = read_table(path, text=[name for name in (data.audio_key, *AUDIO_COLUMNS, *keys, data.split_key, data.speaker_key) if name],
+                       names=data.columns, left_out=lost if data.on_bad_example == "skip" else None, delimiter=data.delimiter,
+                       encoding=data.encoding)
+    files = []
+    for part in named_parts(table, path, data):
+        if isinstance(part, BadRow):
+            raise DataError(f"{part.where}: {part.why}")
+        files.append(part)
+    if texts:
+        said = []
+        for number, value in enumerate(column(table, str(what), path, setting).to_pylist()):
+            if value is None:
+                raise DataError(f"{row(path, number)}: no value in column {what} ({setting})")
+            said.append(" ".join(str(value).split()))
+    else:
+        said = labels_of(table, what, path)
+    splits = split_names(values_of(table, data.split_key, path, "data.split_key"), data) if data.split_key else ["all"] * len(said)
+    speakers = values_of(table, data.speaker_key, path, "data.speaker_key") if data.speaker_key in table.column_names else None
+    return _named_files(path, files, said, splits, speakers, data, texts, lost.reasons)
+
+
+def named_parts(table: Any, path: Path, data: SpeechData) -> Iterator[Part | BadRow]:
+    """For each row the recording that it names, or what is wrong with the row. Raises DataError where no column names recordings."""
+    there = table.column_names
+    sound = data.audio_key or next((name for name in AUDIO_COLUMNS if name in there), None)
+    if sound is None:
+        raise DataError(f"{path} has no column {listed(AUDIO_COLUMNS)}; there are {listed(there, 'and')}. Name the one with the files in "
+                        "data.audio_key")
+    start = data.start_key if data.start_key in there else "offset" if "offset" in there else None
+    duration = data.duration_key if data.duration_key in there else None
+    starts, durations = (table[name].to_pylist() if name else [None] * table.num_rows for name in (start, duration))
+    for number, value in enumerate(column(table, sound, path, "data.audio_key").to_pylist()):
+        try:
+            if isinstance(value, int) and data.file_pattern:
+                value = str(value)
+            if not isinstance(value, str) or not value.strip():
+                raise DataError(f"no file named in column {sound} (data.audio_key)")
+            file = data.file_pattern.replace("{}", value.strip()) if data.file_pattern else value.strip()
+            yield (path.parent / file.replace("\\", "/"), _seconds(starts[number], f"{start} (data.start_key)") or 0.0,
+                   _seconds(durations[number], f"{duration} (data.duration_key)"))
+        except DataError as error:
+            yield BadRow(row(path, number), str(error))
+
+
+def _named_files(path: Path, files: list[Part], said: list[str], splits: list[str], speakers: list[str] | None,
+                 data: SpeechData, texts: bool, lost: Sequence[str] = ()) -> Opened:
+    opened = Opened(str(path), sorted(set(splits)), lambda _: None)  # type: ignore[arg-type, return-value]
+    missing = [number for number, (file, _, _) in enumerate(files) if not file.is_file()]
+    if missing and data.on_bad_example == "stop":
+        more = f" ({len(missing) - 1:,} more rows name missing files)" if len(missing) > 1 else ""
+        what = other_kind(files[missing[0]][0]) or "not there"
+        raise DataError(f"{row(path, missing[0])}: {files[missing[0]][0]} is {what}{more}; relative paths start at the table's folder, "
+                        f"{path.parent.resolve()}. Mend the row, or set data.on_bad_example: skip")
+    opened.skipped = [*lost, *(f"{files[number][0]}: {other_kind(files[number][0]) or 'not there'} ({path.name}, row {number + 1})"
+                               for number in missing)]
+    gone = set(missing)
+
+    def load(split: str) -> Recordings:
+        rows = [number for number, part in enumerate(splits) if part == split and number not in gone]
+        own = [files[number] for number in rows]
+        names = [str(file) + (f"#t={start:g}" + (f",{start + duration:g}" if duration else "") if start or duration else "")
+                 for file, start, duration in own]
+        what = [said[number] for number in rows]
+        facts = Facts(names, [os.path.relpath(file, path.parent) for file, _, _ in own], None if texts else what, what if texts else None,
+                      [speakers[number] for number in rows] if speakers else None, file_lengths(own, data))
+        return recordings(files_loader(own, data), facts, files_fingerprint(own, path.parent, data), data, files_stamp(own))
+
+    opened.load = load
+    return opened
+
+
+def _seconds(value: Any, place: str) -> float | None:
+    """A cell of a table as seconds; None where it is empty. `place` is the column, with its setting."""
+    try:
+        seconds = None if value is None or value == "" else float(value)
+    except (TypeError, ValueError):
+        raise DataError(f"{value!r} in column {place} is no number of seconds") from None
+    if seconds is not None and not 0 <= seconds < float("inf"):
+        raise DataError(f"{seconds:g} s in column {place}")
+    return seconds
+
+
+def lj_rows(path: Path) -> Iterator[tuple[Part, str]]:
+    """(recording, what is said) of `id|text|normalized text` without a header, recordings in wavs/ beside it; the last column is what is
+    said. Raises DataError that names the line."""
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            for number, cells in enumerate(csv.reader(file, delimiter="|", quoting=csv.QUOTE_NONE), 1):
+                if not cells:
+                    continue
+                if len(cells) < 2:
+                    raise DataError(f"{path}:{number}: one column where id|text is needed")
+                base = path.parent / "wavs" / cells[0].strip()
+                yield ((base if base.suffix.lower() in audio.SUFFIXES else base.with_name(f"{base.name}.wav"), 0.0, None),
+                       " ".join(cells[-1].split()))
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8") from None

@@ -1,0 +1,261 @@
+"""The splits of a speech experiment, with the facts learned from train alone: class names, statistics of the features."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from pipelines.base.errors import DataError
+from pipelines.config.messages import did_you_mean, listed
+from pipelines.data.divide import Warned, check_classes, check_several, divide
+from pipelines.data.source import Source, Tensors
+from pipelines.data.split import choose, describe
+from pipelines.data.tables import class_names
+from pipelines.task.contract import Splits
+from speech.data import speakers
+from speech.data.connected_digits import open_connected
+from speech.data.enough import too_little
+from speech.data.features import FrontEnd
+from speech.data.recordings import Recordings, facts_of
+from speech.data.sources import open_data
+from speech.data.tokens import Encoder, learn, normalized, steps_needed
+from speech.models import steps_of
+from speech.settings import CommandData, Commands, SpeechData, Transcription
+
+STATISTICS = 1000  # most recordings of train behind mean and deviation
+UNKNOWN, SILENCE = "_unknown_", "_silence_"
+Decode = Callable[[Tensors], Tensors]
+
+
+def load_commands(experiment: Commands, decode: Decode, *, judging: bool = False) -> Splits:
+    """The splits of a command experiment.
+
+    Args:
+        decode: one recording to what the model hears, as Task.decode.
+        judging: a finished run is judged on them, which may have a single class.
+
+    Facts:
+        classes: names in the order of the labels.
+        class_counts: recordings of each class in train.
+        mean, std: of each band of the features over train, dB; of at most 1,000 recordings.
+        speakers: of train, where they are known.
+        splits: for each split its recordings, fingerprint and recordings of each class.
+
+    Raises:
+        DataError: names file and remedy.
+    """
+    data = experiment.data
+    opened = open_data(data, texts=False)
+    skipped, classes = opened.skipped, list[str]()
+
+    def load(split: str) -> Recordings:
+        source = readable(opened.load(split), data, skipped, opened.place, split)
+        return source.also(labels=class_labels(source, classes, data))
+
+    train, validation, test, notes = divide(opened.names, load, data, opened.place)
+    missing = [word for word in data.keywords if word not in classes]
+    if missing:
+        known = sorted(set(facts_labels(train)))
+        raise DataError(f"data.keywords: {opened.place} has no class {missing[0]!r}; there are {listed(known, 'and')}"
+                        f"{did_you_mean(missing[0], known)}")
+    if data.keywords and (validation is not None or test is not None):
+        train, note = fewer_unknown(train, classes, data)
+        notes += note
+    parts = {"train": train, "validation": validation, "test": test}
+    check_classes(parts, classes, opened.place)
+    if not judging:
+        check_several([classes[label] for label in np.unique(np.asarray(train.labels))], opened.place)
+    notes += speakers.warned(parts)
+    front_end = FrontEnd(experiment.frontend, data.rate)
+    numbers = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics", labels=train.labels)
+    mean, std = statistics(train, numbers, decode, front_end)
+    facts: dict[str, Any] = {
+        "classes": classes, "class_counts": np.bincount(np.asarray(train.labels), minlength=len(classes)).tolist(),
+        "mean": mean, "std": std, "statistics_of": len(numbers),
+        "speakers": sorted(set(facts_of(train).speakers or [])), "splits": describe(parts, classes),
+    }
+    return Splits(train=train, validation=validation, test=test, facts=facts, skipped=tuple(skipped), notes=(*opened.notes, *notes))
+
+
+def load_transcripts(experiment: Transcription, decode: Decode) -> Splits:
+    """The splits of a transcription experiment.
+
+    Facts:
+        unit, tokens: what the model writes, learned from train's transcripts.
+        most_tokens: of a transcript in any split.
+        mean, std, speakers, splits: as load_commands.
+
+    Raises:
+        DataError: names file and remedy.
+    """
+    data, settings = experiment.data, experiment.tokens
+    opened = open_connected(data) if data.source == "connected" else open_data(data, texts=True)
+    skipped, front_end = opened.skipped, FrontEnd(experiment.frontend, data.rate)
+
+    def load(split: str) -> Recordings:
+        source = readable(opened.load(split), data, skipped, opened.place, split)
+        return source.said([normalized(text, settings) for text in source.facts.texts or ()])
+
+    asked = data.model_copy(update={"validation": "validation", "test": "test"}) if data.source == "connected" else data
+    train, validation, test, notes = divide(opened.names, load, asked, opened.place)
+    encoder = learn(facts_of(train).texts or [], settings)
+    judged = validation is not None or test is not None
+    if judged:
+        train, left_out = alignable(train, encoder, experiment, front_end)
+        notes += left_out
+    parts = {"train": train, "validation": validation, "test": test}
+    notes += speakers.warned(parts)
+    lengths, texts = facts_of(train).lengths, facts_of(train).texts
+    if judged and lengths is not None and texts is not None and (note := too_little(texts, float(lengths.sum()) / data.rate)):
+        notes.append(Warned(f"train: {note}"))
+    encoded = {name: [encoder.encode(text) for text in facts_of(source).texts or ()]
+               for name, source in parts.items() if source is not None}
+    most = max(1, *(len(tokens) for rows in encoded.values() for tokens in rows))
+    ready = {name: _with_tokens(source, encoded[name], most) if source is not None else None for name, source in parts.items()}
+    numbers = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics")
+    mean, std = statistics(train, numbers, decode, front_end)
+    known = set(encoder.alphabet.tokens) if settings.unit != "subwords" else set("".join(facts_of(train).texts or []))
+    for name in ("validation", "test"):
+        source = parts[name]
+        if source is not None:
+            strange = strangers(facts_of(source).texts or [], known, settings.unit)
+            if strange:
+                kind = "words" if settings.unit == "words" else "characters"
+                notes.append(f"{name}: has {len(strange)} {kind} that train has not, which cannot be written: "
+                             f"{' '.join(map(repr, strange[:10]))}")
+    facts: dict[str, Any] = {
+        "unit": settings.unit, "tokens": list(encoder.alphabet.tokens), "most_tokens": most, "mean": mean, "std": std,
+        "statistics_of": len(numbers), "speakers": sorted(set(facts_of(train).speakers or [])), "splits": describe(parts),
+    }
+    return Splits(train=ready["train"], validation=ready["validation"], test=ready["test"], facts=facts, skipped=tuple(skipped),  # type: ignore[arg-type]
+                  notes=(*opened.notes, *notes))
+
+
+def alignable(train: Source, encoder: Encoder, experiment: Transcription, front_end: FrontEnd) -> tuple[Source, list[str]]:
+    """Train without what CTC cannot learn from: recordings with fewer steps than their transcript needs, and those that are too long.
+
+    A length of 0 is not known, as the recording's header cannot be read: it stays, so that reading it says what is wrong with it.
+    """
+    facts, data = facts_of(train), experiment.data
+    if facts.lengths is None:
+        return train, []
+    needed = np.array([steps_needed(encoder.encode(text)) for text in facts.texts or ()])
+    steps = np.array([steps_of(experiment.model, length // front_end.hop + 1) for length in facts.lengths])
+    short, long = (needed > steps) & (facts.lengths > 0), facts.lengths > data.longest * data.rate
+    notes = []
+    if short.any():
+        example = int(np.flatnonzero(short)[0])
+        notes.append(f"train: {short.sum():,} recordings are left out that are too short for their transcripts, such as "
+                     f"{facts.names[example]} ({facts.lengths[example] / data.rate:.2f} s)")
+    if long.any():
+        notes.append(f"train: {long.sum():,} recordings of over {data.longest:g} s are left out (data.longest)")
+    kept = np.flatnonzero(~short & ~long)
+    if not len(kept):
+        raise DataError("no recording of train is long enough for its transcript, or all are longer than data.longest; "
+                        + (notes[0] if notes else ""))
+    return (train.subset(kept) if len(kept) < len(train) else train), notes
+
+
+def strangers(texts: list[str], known: set[str], unit: str) -> list[str]:
+    """Words (where words are the tokens) or characters of the texts that are not `known`, sorted."""
+    return sorted({part for text in texts for part in (text.split() if unit == "words" else text)} - known)
+
+
+def _with_tokens(source: Source, rows: list[list[int]], most: int) -> Source:
+    tokens = np.zeros((len(rows), most), np.int32)
+    for row, numbers in zip(tokens, rows):
+        row[:len(numbers)] = numbers
+    assert isinstance(source, Recordings)
+    return source.also(fields={"tokens": tokens, "token_count": np.array([len(numbers) for numbers in rows], np.int32)})
+
+
+def class_labels(source: Recordings, classes: list[str], data: CommandData) -> np.ndarray:
+    """Class of each recording, int64; names that `classes` lacks are put behind its own, sorted."""
+    titles = [_kept(label, data) for label in source.facts.labels or ()]
+    classes.extend(class_names([title for title in set(titles) if title not in classes]))
+    numbers = {title: number for number, title in enumerate(classes)}
+    return np.array([numbers[title] for title in titles], np.int64)
+
+
+def _kept(label: str, data: CommandData) -> str:
+    return label if not data.keywords or label in (*data.keywords, SILENCE) else UNKNOWN
+
+
+def facts_labels(source: Source) -> list[str]:
+    """Class names as stored."""
+    return list(source.facts.labels or ()) if isinstance(source, Recordings) else []
+
+
+def fewer_unknown(train: Source, classes: list[str], data: CommandData) -> tuple[Source, list[str]]:
+    """Train with at most data.unknown times the mean keyword's recordings of the class _unknown_."""
+    if train.labels is None or UNKNOWN not in classes:
+        return train, []
+    unknown = np.flatnonzero(train.labels == classes.index(UNKNOWN))
+    others = [np.sum(train.labels == classes.index(word)) for word in data.keywords]
+    wanted = max(1, round(data.unknown * float(np.mean(others))))
+    if wanted >= len(unknown):
+        return train, []
+    kept = unknown[choose(wanted, count=len(unknown), seed=data.split_seed, purpose="unknown")]
+    gone = np.setdiff1d(unknown, kept)
+    note = f"train: {wanted:,} of {len(unknown):,} recordings of {UNKNOWN} are used (data.unknown)"
+    return train.subset(np.setdiff1d(np.arange(len(train)), gone)), [note]
+
+
+def readable(source: Recordings, data: SpeechData, skipped: list[str], place: str, split: str) -> Recordings:
+    """The recordings; under on_bad_example: skip without those that cannot be read, which are named in `skipped`."""
+    if data.on_bad_example == "skip":
+        bad = find_bad(source)
+        skipped.extend(f"{source.name(number)}: {reason}" for number, reason in bad)
+        if bad:
+            source = source.subset(np.setdiff1d(np.arange(len(source)), [number for number, _ in bad]))
+    if not len(source):
+        raise DataError(f"{place}: split {split} has no recording that can be read")
+    return source
+
+
+def find_bad(source: Recordings) -> list[tuple[int, str]]:
+    """(number, reason) of every recording that cannot be read, ascending."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    def why(number: int) -> str | None:
+        try:
+            source.load(number)
+        except DataError as error:
+            return str(error)
+        return None
+
+    with ThreadPoolExecutor(8) as threads:
+        return [(number, reason) for number, reason in enumerate(threads.map(why, range(len(source)))) if reason is not None]
+
+
+def statistics(source: Source, numbers: np.ndarray, decode: Decode, front_end: FrontEnd) -> tuple[list[float], list[float]]:
+    """Mean and standard deviation of each band over the frames of recordings `numbers`, before augmentation.
+
+    Raises:
+        DataError: a recording that cannot be read, by name.
+    """
+    from pipelines.data.cache import bad_example
+
+    @tf.function(autograph=False)
+    def sums(number: tf.Tensor) -> tf.Tensor:
+        raw = {name: value[0] for name, value in source.gather(number[None]).items()}
+        example = decode(raw)
+        waveform = tf.cast(example["samples"], tf.float32)[None] / 32768.0
+        lengths = example["length"][None] if "length" in example else tf.shape(waveform)[1:]
+        features = tf.cast(front_end.centred(front_end(waveform, lengths), lengths)[0], tf.float64)
+        return tf.stack([tf.reduce_sum(tf.ones_like(features), 0), tf.reduce_sum(features, 0), tf.reduce_sum(features**2, 0)])
+
+    total = np.zeros([3, front_end.width])
+    dataset = tf.data.Dataset.from_tensor_slices(numbers).map(sums, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    try:
+        for part in dataset:
+            total += part.numpy()
+    except tf.errors.OpError as error:
+        found = bad_example(source, lambda raw, _: decode(raw), numbers.tolist())
+        raise found or DataError(f"the recordings cannot be read: {error}") from error
+    mean = total[1] / total[0]
+    std = np.sqrt(np.maximum(total[2] / total[0] - mean**2, 0.0))
+    if front_end.settings.normalize == "recording":
+        mean = np.zeros_like(mean)
+    return mean.tolist(), np.maximum(std, 1e-3).tolist()

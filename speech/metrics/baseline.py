@@ -1,0 +1,91 @@
+"""The cheap models beside recognisers, on statistics of cepstra: of commands a kernel classifier, of text the transcript of the training
+recording that is most alike. Fitted in seconds."""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from pipelines.data.source import Source
+from pipelines.reports.baselines import fitting_part, kernel_ridge
+from pipelines.task.results import Baseline
+from speech.metrics import word_errors
+
+COEFFICIENTS = 20
+PARTS = 4  # of a recording's window, each with its own mean
+TEXT_PARTS = 8  # of a recording of several words
+WORDS = "word_accuracy"
+NAME = "kernel ridge on cepstral statistics"
+
+
+def statistics(features: tf.Tensor, mfcc: bool) -> tf.Tensor:
+    """What the model sees, [batch, frames, width] float32, as [batch, values]: mean and deviation of each coefficient, and its mean in
+    each quarter of the window; in graph."""
+    cepstra = features if mfcc else tf.signal.dct(features, norm="ortho")
+    cepstra = cepstra[..., :COEFFICIENTS]
+    frames = int(cepstra.shape[1])
+    edges = np.linspace(0, frames, PARTS + 1).astype(int)
+    parts = [tf.reduce_mean(cepstra[:, first:last], 1) for first, last in pairwise(edges) if last > first]
+    return tf.concat([tf.reduce_mean(cepstra, 1), tf.math.reduce_std(cepstra, 1), *parts], -1)
+
+
+def fitted(train: Source, features: Callable[[Source], tuple[np.ndarray, dict[str, Any]]]) -> Baseline:
+    """Fits it.
+
+    Args:
+        features: a source -> (`statistics` of its recordings, {"label": [n]}).
+    """
+    seen, targets = features(fitting_part(train))
+    predict = kernel_ridge(seen, targets["label"])
+
+    def score(source: Source) -> np.ndarray:
+        seen, targets = features(source)
+        return (predict(seen) == targets["label"]).astype(np.float64)
+
+    return Baseline(NAME, "accuracy", score)
+
+
+def stretched(features: tf.Tensor, frames: tf.Tensor, mfcc: bool) -> tf.Tensor:
+    """As `statistics` of recordings of any length, [batch, frames, width] and [batch] int32, with the length; in graph."""
+    cepstra = (features if mfcc else tf.signal.dct(features, norm="ortho"))[..., :COEFFICIENTS]
+    number = tf.range(tf.shape(cepstra)[1])[None]
+    found = []
+    for part in range(-1, TEXT_PARTS):  # all of a recording, then each part
+        first, last = (frames * at // TEXT_PARTS for at in ((part, part + 1) if part >= 0 else (0, TEXT_PARTS)))
+        own = tf.cast((number >= first[:, None]) & (number < last[:, None]), cepstra.dtype)[..., None]
+        count = tf.maximum(tf.reduce_sum(own, 1), 1.0)
+        mean = tf.reduce_sum(cepstra * own, 1) / count
+        found.append(mean)
+        if part < 0:
+            found.append(tf.sqrt(tf.reduce_sum(tf.square(cepstra - mean[:, None]) * own, 1) / count))
+    return tf.concat([*found, tf.math.log(tf.cast(frames, cepstra.dtype) + 1.0)[:, None]], -1)
+
+
+def nearest(train: Source, features: Callable[[Source], tuple[np.ndarray, dict[str, Any]]], texts: Callable[[dict[str, Any]], list[str]],
+            ) -> Baseline:
+    """The transcript of the training recording whose statistics are the nearest.
+
+    Args:
+        features: a source -> (`stretched` of its recordings, targets).
+        texts: targets -> transcripts.
+    """
+    seen, targets = features(fitting_part(train))
+    said, mean, std = texts(targets), seen.mean(0), np.maximum(seen.std(0), 1e-6)
+    known = (seen - mean) / std
+
+    def score(source: Source) -> np.ndarray:
+        seen, targets = features(source)
+        unknown = (seen - mean) / std
+        alike = np.argmax(unknown @ known.T - 0.5 * np.square(known).sum(1), axis=1)
+        return word_accuracy(texts(targets), [said[number] for number in alike])
+
+    return Baseline("the transcript of the most similar training recording", WORDS, score)
+
+
+def word_accuracy(said: list[str], written: list[str]) -> np.ndarray:
+    """1 less the word error rate of each recording, [n] float64; below 0 where much is inserted, NaN where nothing is said."""
+    counted = word_errors.count(said, written)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(counted.words > 0, 1.0 - counted.errors / counted.words, np.nan)

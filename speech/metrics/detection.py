@@ -1,0 +1,83 @@
+"""One-keyword use of a command model: false alarms against misses over all thresholds (Martin et al. 1997, "The DET curve")."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import ndtri
+
+from pipelines.base.figures import new_figure, style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TICKS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
+NEAREST = 5e-4  # shares nearer to 0 or 1 are drawn at the border
+
+
+def det_curve(scores: np.ndarray, is_keyword: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Thresholds in rising order with the share of others that pass each, and of keywords that do not.
+
+    Args:
+        scores: [n] of the keyword; a recording is answered as the keyword where its score is >= the threshold.
+        is_keyword: [n] bool.
+
+    Returns:
+        (thresholds, false alarms, misses), each [distinct scores + 1] float64; the last threshold passes none.
+    """
+    scores, is_keyword = np.asarray(scores, np.float64), np.asarray(is_keyword, bool)
+    thresholds = np.append(np.unique(scores), np.inf)
+    keywords, others = np.sort(scores[is_keyword]), np.sort(scores[~is_keyword])
+    misses = np.searchsorted(keywords, thresholds, side="left") / max(len(keywords), 1)
+    alarms = 1.0 - np.searchsorted(others, thresholds, side="left") / max(len(others), 1)
+    return thresholds, alarms, misses
+
+
+def equal_error_rate(scores: np.ndarray, is_keyword: np.ndarray) -> float:
+    """Where false alarms and misses are alike: the mean of the two at the threshold where they are nearest; NaN where one kind lacks."""
+    return float(equal_error_rates(scores, is_keyword, np.ones((1, len(scores))))[0])
+
+
+def equal_error_rates(scores: np.ndarray, is_keyword: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """`equal_error_rate`, [m], where recording k occurs counts[m, k] times."""
+    order = np.argsort(scores, kind="stable")
+    ranked, keyword = np.asarray(scores)[order], np.asarray(is_keyword, bool)[order]
+    first = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1])) if len(ranked) else np.zeros(0, np.int64)
+    edges = np.append(first, len(ranked))  # recordings that score below each threshold
+
+    def below(own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        seen = np.pad(np.cumsum(counts[:, order] * own, axis=1), [(0, 0), (1, 0)])
+        return seen[:, edges], seen[:, -1:]
+
+    (missed, keywords), (refused, others) = below(keyword), below(~keyword)
+    misses, alarms = missed / np.maximum(keywords, 1), 1.0 - refused / np.maximum(others, 1)
+    best = np.argmin(np.abs(alarms - misses), axis=1)
+    rows = np.arange(len(counts))
+    known = (keywords[:, 0] > 0) & (others[:, 0] > 0)
+    return np.where(known, (alarms[rows, best] + misses[rows, best]) / 2, np.nan)
+
+
+def figure(curves: dict[str, tuple[np.ndarray, np.ndarray]], *, title: str = "One keyword against all else") -> "Figure":
+    """DET curves on normal-deviate axes, where normally distributed scores give straight lines.
+
+    Args:
+        curves: keyword -> (false alarms, misses).
+    """
+    with style():
+        drawn = new_figure(5.2, 4.8)
+        axis = drawn.subplots()
+        for name, (alarms, misses) in curves.items():
+            axis.plot(_deviates(alarms), _deviates(misses), label=name, drawstyle="steps-post", linewidth=1.4)
+        ends = ndtri(np.array([NEAREST, 0.9]))
+        axis.plot(ends, ends, color="#bbbbbb", linewidth=0.8, linestyle=":")
+        for set_ticks, set_limits in ((axis.set_xticks, axis.set_xlim), (axis.set_yticks, axis.set_ylim)):
+            set_ticks(ndtri(np.array(TICKS)), [f"{100 * tick:g}" for tick in TICKS])
+            set_limits(*ends)
+        axis.set_xlabel("false alarms, % of other recordings")
+        axis.set_ylabel("misses, % of the keyword's recordings")
+        axis.set_title(title)
+        axis.legend(fontsize=8, frameon=False)
+        return drawn
+
+
+def _deviates(shares: np.ndarray) -> np.ndarray:
+    return ndtri(np.clip(shares, NEAREST, 0.9))

@@ -1,0 +1,116 @@
+"""What speech.commands and speech.transcription share: from waveforms to features, and recordings as they arrive."""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorflow as tf
+
+from pipelines.base.errors import DataError
+from pipelines.serving.output import WARNING
+from pipelines.task.contract import Splits, Task
+from speech.data import audio
+from speech.data.augment import Augmenter
+from speech.data.features import FrontEnd, without_offset
+from speech.data.files import find_recordings
+from speech.data.manifests import BadRow
+from speech.settings import Commands, Transcription
+
+SILENT = round(32768 * 10 ** (-60 / 20))  # peak, of 16 bits, under which nothing can be heard: -60 dB
+
+
+class SpeechTask(Task):
+    """Holds the front end and the augmentation. Facts: `mean`, `std` of the features of train."""
+
+    gives: ClassVar[dict[str, str]] = {}  # what each output of the saved model is
+    sends = 'the bytes of a sound file; in JSON {"b64": "..."}'
+    longest: ClassVar[float] = 600.0  # s; of a recording that is answered at once
+    experiment: Commands | Transcription
+
+    def __init__(self, experiment: Commands | Transcription, facts: dict[str, Any] | None = None):
+        super().__init__(experiment, facts)
+        rate = experiment.data.rate
+        self.front_end, self.augmenter = FrontEnd(experiment.frontend, rate), Augmenter(experiment.augment, rate)
+
+    @property
+    def meanings(self) -> dict[str, str]:  # type: ignore[override]
+        return {
+            "samples": f"recordings at {self.experiment.data.rate:,} Hz, of one channel (mono), full scale -1 to 1; the shorter filled up "
+                       "at the end with anything",
+            "length": "samples of each recording",
+            **self.gives,
+            WARNING: "why the answer means little, such as silence; empty where nothing is wrong",
+        }
+
+    @property
+    def examples(self) -> dict[str, str]:  # type: ignore[override]
+        """A second of noise."""
+        rate = self.experiment.data.rate
+        return {"samples": f"tf.random.uniform([1, {rate}], -1, 1)  # a second", "length": f"tf.constant([{rate}])"}
+
+    def unfit(self) -> str | None:
+        width = self.front_end.width
+        wrong = next((name for name in ("mean", "std") if len(self.facts[name]) != width), None)
+        return f"{wrong}: {len(self.facts[wrong])} numbers for {width} bands of the features" if wrong else None
+
+    def begun(self, made: Splits) -> Splits:
+        """The splits, with what is to be said of the noise; where a training begins it is read now. Raises DataError as read_noise."""
+        noises = None if self.facts else self.augmenter.noises  # a finished run may do without
+        return replace(made, notes=(*made.notes, noises.note)) if noises and noises.note else made
+
+    def normalized(self, waveforms: tf.Tensor, lengths: tf.Tensor, keys: tf.Tensor | None = None) -> tf.Tensor:
+        """What the model sees of waveforms [batch, samples] float32: [batch, frames, width] float32, masked where there are keys."""
+        mean, std = (tf.constant(self.facts[name], tf.float32) for name in ("mean", "std"))
+        features = self.front_end(waveforms, lengths)
+        if keys is not None:
+            features = self.augmenter.warped(features, keys, tf.constant(self.front_end.centres, tf.float32))
+        features = self.front_end.normalized(features, lengths, mean, std)
+        if keys is None:
+            return features
+        return self.augmenter.features(features, self.front_end.frames(lengths), keys, self.experiment.frontend.hop)
+
+    def raw_spec(self) -> dict[str, tf.TensorSpec]:
+        return {"samples": tf.TensorSpec([None, None], tf.float32), "length": tf.TensorSpec([None], tf.int32)}
+
+    def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
+        for part in find_recordings(inputs, self.experiment.data):
+            if isinstance(part, BadRow):
+                yield part.where, DataError(part.why)
+                continue
+            try:
+                yield from self.read_part(*part)
+            except DataError as error:
+                path, start, duration = part
+                yield part_name(path, start, duration), error
+
+    @abstractmethod
+    def read_part(self, path: Path, start: float, duration: float | None) -> Iterator[tuple[str, dict[str, Any]]]:
+        """A recording, or the part of it from `start` for `duration` (s; None: to its end), as named raw examples. Raises DataError."""
+
+    def take(self, sent: Any) -> dict[str, Any]:
+        if not isinstance(sent, bytes):
+            raise DataError('send the bytes of a sound file; in JSON as {"b64": "..."}')
+        data = self.experiment.data
+        if audio.header(sent).seconds > self.longest:
+            raise DataError(f"lasts over {self.longest:.0f} s; send it in parts")
+        found = audio.read(sent, data.rate, channel=data.channel, longest=data.max_seconds)
+        return {"samples": found, "length": len(found)}
+
+    def sample(self) -> dict[str, Any]:
+        """A second of silence."""
+        return {"samples": np.zeros(self.experiment.data.rate, np.float32), "length": self.experiment.data.rate}
+
+
+def silent(samples: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+    """Whether nothing can be heard in recordings, int16 [batch, samples] with int32 [batch]: [batch] bool; in graph."""
+    return tf.reduce_max(tf.abs(tf.cast(without_offset(samples, lengths), tf.int32)), axis=1) < SILENT
+
+
+def part_name(path: object, start: float, duration: float | None) -> str:
+    """What a part of a recording is called: `file#t=start,end` in seconds, or the file where it is the whole."""
+    if not start and duration is None:
+        return str(path)
+    return f"{path}#t={start:g}" + (f",{start + duration:g}" if duration else "")

@@ -1,0 +1,270 @@
+"""One label per recording: from samples to probabilities, and how they are judged."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from pipelines.base.errors import ConfigError, DataError
+from pipelines.config.messages import did_you_mean, listed
+from pipelines.data.source import Source, Tensors
+from pipelines.reports import classification, classifier
+from pipelines.reports.baselines import largest_share
+from pipelines.reports.intervals import resampled_by_counts
+from pipelines.serving.output import WARNING
+from pipelines.task.contract import Condensed, Features, Splits
+from pipelines.task.labels import class_weights, cross_entropy
+from pipelines.task.results import Baseline, Judgement
+from pipelines.task.units import Units
+from speech.data import audio
+from speech.data.facts import CommandFacts
+from speech.data.features import rounded, without_offset
+from speech.data.recordings import facts_of, waveform
+from speech.data.splits import load_commands
+from speech.metrics import baseline, detection, sound_figures, speakers
+from speech.models import command_model
+from speech.settings import Commands
+from speech.tasks.base import SpeechTask, part_name, silent
+
+if TYPE_CHECKING:
+    from pipelines.monitoring.tensorboard import Writer
+
+PICTURES = 12  # mistakes shown as spectrograms
+WHOLE = 64  # classes up to which each stands as the keyword once, for which all probabilities are kept
+LONGER = 1.5  # times the window, from which a recording's answer leaves too much of it out
+SHOWN = 6  # recordings in TensorBoard each epoch
+
+
+class CommandTask(SpeechTask):
+    """speech.commands. Facts: `classes`, `class_counts`, `mean`, `std`, `speakers` of train (see speech.data.splits)."""
+
+    kept = CommandFacts
+
+    watch = ("accuracy", "max")
+    gives = {
+        "label": "the most probable class",
+        "confidence": "its probability",
+        "probabilities": "of each class",
+    }
+    experiment: Commands
+
+    def __init__(self, experiment: Commands, facts: dict[str, Any] | None = None):
+        super().__init__(experiment, facts)
+        self.window = max(self.front_end.hop, round(experiment.data.seconds * experiment.data.rate))
+        self.frames = 1 + self.window // self.front_end.hop
+
+    @property
+    def classes(self) -> list[str]:
+        return self.facts["classes"]
+
+    def splits(self) -> Splits:
+        made = load_commands(self.experiment, self.decode, judging=bool(self.facts))
+        self._chosen(self.facts.get("classes") or made.facts["classes"])
+        augment = self.experiment.augment
+        if augment.copies:
+            from speech.data.copies import with_copies
+
+            made = replace(made, train=with_copies(made.train, augment, self.experiment.data.rate, self.experiment.train.seed))
+        return self.begun(made)
+
+    def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
+        """One recording to the window that the model hears, int16 [window]."""
+        samples = placed(raw["samples"][None], raw["length"][None], self.window)[0]
+        return {"samples": samples, **({"label": tf.cast(raw["label"], tf.int32)} if "label" in raw else {})}
+
+    def prepare(self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None,
+                ) -> tuple[tf.Tensor, Any]:
+        """Features [batch, frames, width] float32, normalised; labels [batch] int32."""
+        waveforms = tf.cast(examples["samples"], tf.float32) / 32768.0
+        return self.features(waveforms, keys), examples.get("label")
+
+    def features(self, waveforms: tf.Tensor, keys: tf.Tensor | None = None) -> tf.Tensor:
+        """Waveforms [batch, window] to what the model sees, augmented where there are keys."""
+        lengths = tf.fill(tf.shape(waveforms)[:1], self.window)
+        if keys is not None and self.augmenter.on_waveforms:
+            waveforms, _ = self.augmenter.waveforms(waveforms, lengths, keys, window=True)
+        return tf.ensure_shape(self.normalized(waveforms, lengths, keys), [None, self.frames, self.front_end.width])
+
+    def model(self) -> keras.Model:
+        return command_model(self.experiment.model, frames=self.frames, width=self.front_end.width, classes=len(self.classes))
+
+    def loss(self, outputs: tf.Tensor, targets: tf.Tensor, training: bool) -> tf.Tensor:
+        """Cross-entropy in nats, [batch] float32; with label smoothing when training."""
+        return cross_entropy(outputs, targets, smoothing=self.experiment.loss.label_smoothing if training else 0.0)
+
+    def example_weights(self, targets: tf.Tensor) -> tf.Tensor | None:
+        weights = class_weights(self.experiment.loss.class_weights, self.classes, self.facts["class_counts"])
+        return None if weights is None else tf.gather(tf.constant(weights, tf.float32), targets)
+
+    def scores(self, outputs: tf.Tensor, targets: tf.Tensor) -> Tensors:
+        return {"accuracy": tf.cast(tf.argmax(outputs, -1, tf.int32) == targets, tf.float32)}
+
+    def answer(self, model: Callable[[tf.Tensor], tf.Tensor], inputs: tf.Tensor) -> Tensors:
+        """Probabilities [batch, classes] float32."""
+        return {"probabilities": tf.nn.softmax(tf.cast(model(inputs), tf.float32))}
+
+    def targets(self, examples: Tensors) -> Tensors:
+        return {"label": examples["label"]}
+
+    @property
+    def _columns(self) -> list[int]:
+        """Classes whose probabilities are kept for every recording: all of a few, of many the keyword's."""
+        if len(self.classes) <= WHOLE:
+            return list(range(len(self.classes)))
+        chosen = self._chosen(self.classes)
+        return [] if chosen is None else [self.classes.index(chosen)]
+
+    def chance(self) -> tuple[str, float] | None:
+        return largest_share(self.facts["class_counts"])
+
+    def each(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> np.ndarray:
+        return (answers["predicted"] == targets["label"]).astype(np.float64)
+
+    def baseline(self, train: Source, features: Features) -> Baseline:
+        mfcc = self.experiment.frontend.kind == "mfcc"
+        return baseline.fitted(train, lambda source: features(source, lambda seen: baseline.statistics(seen, mfcc)))
+
+    def condense(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> Condensed:
+        return classification.condensed(answers["probabilities"], targets["label"], self._columns), targets
+
+    def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
+        settings = self.experiment.evaluate
+        answered = classification.of_condensed(answers, targets["label"], self.classes, self._columns)
+        known = facts_of(source)
+        heard = self.facts.get("speakers") or []
+        units = speakers.units(source, known.speakers, heard, self.experiment.data.group_by)
+        made = classifier.judgement(answered, settings, units, source.name)
+        made.tables["per_speaker"] = speakers.accuracy_by_speaker(answered.hits, known.speakers)
+        said = speakers.heard_before(known.speakers, heard)
+        if said:
+            made.notes.append(said)
+        self._keyword(made, answered, units)
+        worst = classification.worst_mistakes(answered, min(settings.worst, PICTURES))
+        if worst:
+            waves = tf.stack([placed(*_batch(waveform(source, mistake.number)), self.window)[0] for mistake in worst])
+            seen = self.features(tf.cast(waves, tf.float32) / 32768.0).numpy()
+            captions = [f"{self.classes[m.predicted]} {m.confidence:.0%}, is {self.classes[m.true]}: {Path(source.name(m.number)).name}"
+                        for m in worst]
+            made.figures["worst_mistakes"] = sound_figures.spectrograms(
+                [[one] for one in seen], captions, ["as the model sees it"], hop=self.experiment.frontend.hop,
+                title="Worst mistakes: said, and what it is")
+        made.tables = {name: rows for name, rows in made.tables.items() if rows or name != "per_speaker"}
+        return made
+
+    def _chosen(self, classes: list[str]) -> str | None:
+        """evaluate.keyword. Raises ConfigError where it is none of the classes."""
+        keyword = self.experiment.evaluate.keyword
+        if keyword is not None and keyword not in classes:
+            raise ConfigError(f"evaluate.keyword: the data have no class {keyword!r}; there are {listed(classes, 'and')}"
+                              f"{did_you_mean(keyword, classes)}")
+        return keyword
+
+    def _keyword(self, made: Judgement, answered: classification.Classified, units: Units) -> None:
+        """The DET curve for one keyword, and each class's equal error rate."""
+        if not answered.columns:
+            made.notes.append(f"No DET curve: of more than {WHOLE} classes it is drawn for evaluate.keyword alone.")
+        scores = answered.columns
+        present = [number for number in scores if 0 < np.sum(answered.labels == number) < len(answered.labels)]
+        if not present:
+            return
+        rates = {number: detection.equal_error_rate(scores[number], answered.labels == number) for number in present}
+        chosen = self._chosen(self.classes)
+        sure = {number: float(scores[number][answered.labels == number].mean()) for number in present}
+        hardest = sorted(present, key=lambda number: (-rates[number], sure[number]))
+        main = self.classes.index(chosen) if chosen is not None else hardest[0]
+        shown = [number for number in dict.fromkeys([main, *hardest]) if number in rates][:4]
+        curves = {f"{self.classes[number]}, EER {100 * rates[number]:.1f} %":
+                  detection.det_curve(scores[number], answered.labels == number)[1:] for number in shown}
+        made.figures["det"] = detection.figure(curves)
+        hits = answered.labels == main
+
+        if main not in rates:
+            return
+
+        def rate(counts: np.ndarray) -> np.ndarray:
+            return detection.equal_error_rates(scores[main], hits, counts)
+
+        resamples = min(200, self.experiment.evaluate.bootstrap)
+        made.metrics["keyword_eer"] = resampled_by_counts(rate, len(hits), resamples=resamples, width=6, units=units)
+        made.tables["keyword"] = [{"class": self.classes[number], "eer": rates[number]} for number in hardest]
+        made.notes.append(f"The keyword of the DET curve is {self.classes[main]!r}"
+                          + (" (evaluate.keyword)" if chosen else ", the hardest one; evaluate.keyword chooses") + ".")
+
+    def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
+        """Recordings to play, spectrograms before and after augmentation, and what the model answers to them; where epochs are short
+        only now and then."""
+        if not self.drawing.due():
+            return
+        names = [self.classes[int(label)] for label in targets.numpy()[:SHOWN]]
+        waves = examples["samples"][:SHOWN].numpy() / np.float32(32768.0)
+        before = self.features(tf.constant(waves))
+        shares = self.answer(lambda batch: model(batch, training=False), before)["probabilities"].numpy()
+        captions = [f"{name}; answered {self.classes[int(share.argmax())]} {share.max():.0%}" for name, share in zip(names, shares)]
+        pairs = [[first, second] for first, second in zip(before.numpy(), inputs.numpy())]
+        hop = self.experiment.frontend.hop
+        with self.drawing:
+            writer.audio("recordings", waves, self.experiment.data.rate, step, captions=captions)
+            writer.figure("features", sound_figures.spectrograms(pairs, captions, ["as recorded", "after augmentation"], hop=hop), step)
+
+    def receive(self, raw: Tensors) -> Tensors:
+        """Waveforms [batch, samples] float32 and their lengths to int16 [batch, window]."""
+        samples = tf.cast(rounded(raw["samples"]) * 32768.0, tf.int16)
+        return {"samples": tf.ensure_shape(placed(samples, raw["length"], self.window), [None, self.window]),
+                WARNING: self._doubts(samples, raw["length"])}
+
+    def _doubts(self, samples: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+        """Why an answer means little, [batch] string: a recording much longer than what the model hears of it, or a silent one."""
+        rate, longest = self.experiment.data.rate, self.window * LONGER
+        seconds = tf.strings.as_string(tf.cast(lengths, tf.float32) / rate, precision=1)
+        part = tf.strings.join(["of ", seconds, f" s only the loudest {self.window / rate:.1f} s were heard"])
+        found = tf.where(tf.cast(lengths, tf.float32) > longest, part, "")
+        return found if "_silence_" in self.classes else tf.where(silent(samples, lengths), "silence: nothing is louder than -60 dB", found)
+
+    def read_part(self, path: Path, start: float, duration: float | None) -> Iterator[tuple[str, dict[str, Any]]]:
+        data = self.experiment.data
+        if duration is None and audio.header(path).seconds > self.longest:
+            raise DataError(f"lasts over {self.longest:.0f} s; python -m speech.listen finds commands in long recordings")
+        found = audio.read(path, data.rate, channel=data.channel, start=start, duration=duration, longest=data.max_seconds)
+        yield part_name(path, start, duration), {"samples": found, "length": len(found)}
+
+    def respond(self, answers: Tensors) -> Tensors:
+        """label [batch] string, confidence [batch] float32, probabilities [batch, classes] float32."""
+        best = tf.argmax(answers["probabilities"], -1)
+        return {"label": tf.gather(tf.constant(self.classes), best), "confidence": tf.reduce_max(answers["probabilities"], -1),
+                "probabilities": answers["probabilities"]}
+
+
+def _batch(samples: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:
+    return tf.constant(samples[None]), tf.constant([len(samples)], tf.int32)
+
+
+def placed(samples: tf.Tensor, lengths: tf.Tensor, window: int) -> tf.Tensor:
+    """Recordings as windows of one length: the shorter in the middle of silence, of the longer the loudest part. In graph.
+
+    Args:
+        samples: [batch, any] int16; what lies behind the lengths is not looked at.
+        lengths: [batch] int32.
+
+    Returns:
+        [batch, window] int16, less each recording's mean. The loudest part is found exactly, in whole numbers, so it is the same in any
+        batch.
+    """
+    size = tf.shape(samples)[1]
+    lengths = tf.minimum(lengths, size)
+    samples = without_offset(samples, lengths)
+    # energy of every stretch of `window` samples that lies within a recording
+    energy = tf.cumsum(tf.square(tf.cast(samples, tf.int64)), axis=1)
+    energy = tf.pad(energy, [[0, 0], [1, 0]])
+    first = tf.maximum(size - window, 0) + 1
+    stretches = energy[:, size - first + 1:] - energy[:, :first]
+    inside = tf.range(first)[None] <= (lengths - window)[:, None]
+    loudest = tf.argmax(tf.where(inside, stretches, tf.constant(-1, tf.int64)), axis=1, output_type=tf.int32)
+    start = tf.where(lengths > window, loudest, -((window - lengths) // 2))
+    where = start[:, None] + tf.range(window)[None]
+    own = (where >= 0) & (where < lengths[:, None])
+    found = tf.gather(samples, tf.clip_by_value(where, 0, tf.maximum(size - 1, 0)), batch_dims=1)
+    return tf.where(own, found, tf.zeros([], tf.int16))

@@ -1,0 +1,1 @@
+"""From images on disk to examples: opened, divided, decoded, and looked at."""

@@ -1,0 +1,99 @@
+"""Training augmentation of whole batches, in graph, on the device: pure functions of the keys they are given.
+
+What happens to one image (flip, shift, erase, RandAugment) depends on its own key alone, so it is the same in any batch and on
+any number of replicas. MixUp and CutMix draw from the micro-batch's seed, because they need a partner from it.
+"""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from pipelines.data import random
+from vision.data.mixing import mix
+from vision.data.rand_augment import rand_augment
+from vision.settings import Augment
+
+# which draw of an example's key is for what
+FLIP, SHIFT, ERASE, RAND_AUGMENT = 0, 1, 3, 16
+
+
+def augment(
+    images: tf.Tensor, labels: tf.Tensor, settings: Augment, *, keys: tf.Tensor, seed: tf.Tensor, epoch: tf.Tensor, classes: int,
+    mean: Sequence[float],
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """A batch of training images as the model is to see them. In graph.
+
+    Args:
+        images: [batch, height, width, channels] uint8 or float, 0..255.
+        labels: [batch] integer.
+        settings: the experiment's augment section (`random_resized_crop` belongs to decoding and is not done here).
+        keys: int32 [batch, 2], one for each example and epoch.
+        seed: int32 [2], one for the micro-batch and step.
+        epoch: int64 scalar.
+        classes: number of classes.
+        mean: mean of each channel, 0..255, with which `erase` fills.
+
+    Returns:
+        (images [batch, height, width, channels] float32, 0..255; labels [batch] as given, or, with MixUp or CutMix,
+        targets [batch, classes] float32 that sum to 1).
+    """
+    images = tf.cast(move_and_erase(images, settings, keys, epoch, mean), tf.float32)
+    if settings.rand_augment:
+        images = rand_augment(images, keys, operations=settings.rand_augment.operations, magnitude=settings.rand_augment.magnitude,
+                              stream=RAND_AUGMENT)
+    if settings.mixup or settings.cutmix:
+        return mix(images, labels, mixup=settings.mixup, cutmix=settings.cutmix, seed=seed, classes=classes)
+    return images, labels
+
+
+def mirrored(images: tf.Tensor, settings: Augment, keys: tf.Tensor, epoch: tf.Tensor) -> tf.Tensor:
+    """Which images are mirrored in this epoch, [batch] bool.
+
+    In mode `alternate` each image is mirrored in every other epoch (Jordan 2024). Whether it begins mirrored is drawn from its
+    pixels, because keys change with the epoch; so half of the images begin so.
+    """
+    if settings.flip_mode == "random":
+        return random.uniform(keys, FLIP) < 0.5
+    total = tf.reduce_sum(tf.cast(images, tf.int32), axis=[1, 2, 3])
+    side = random.bits(tf.stack([total, tf.zeros_like(total)], axis=1), FLIP)[0]
+    return tf.cast((tf.bitwise.bitwise_and(side, tf.constant(1, tf.uint32)) + tf.cast(epoch & 1, tf.uint32)) & 1, tf.bool)
+
+
+def move_and_erase(images: tf.Tensor, settings: Augment, keys: tf.Tensor, epoch: tf.Tensor, mean: Sequence[float]) -> tf.Tensor:
+    """Mirrors, shifts and erases by one gather of pixels, [batch, height, width, channels] of the same type.
+
+    Shifts reflect the border. Erasing sets a square, centred anywhere in the image and cut at its border, to the mean (Cutout,
+    DeVries and Taylor 2017), rounded where images are integers.
+    """
+    if not (settings.flip or settings.shift or settings.erase):
+        return images
+    batch, (height, width, channels) = tf.shape(images)[0], images.shape[1:]
+    rows, columns = tf.range(height)[None], tf.range(width)[None]
+    if settings.flip:
+        columns = tf.where(mirrored(images, settings, keys, epoch)[:, None], width - 1 - columns, columns)
+    if settings.shift:
+        shifts = random.integers(keys, SHIFT, -settings.shift, settings.shift, count=2)[..., None]
+        rows, columns = _reflect(rows + shifts[0], height), _reflect(columns + shifts[1], width)
+    row_numbers = tf.range(batch)[:, None] * height + rows  # among all rows of the batch
+    pixels = row_numbers[:, :, None] * width + columns[:, None, :]
+    table = tf.reshape(images, [-1, channels])
+    if settings.erase:
+        fill = tf.constant([mean], tf.float32)
+        table = tf.concat([table, tf.cast(tf.round(fill) if images.dtype.is_integer else fill, images.dtype)], 0)
+        pixels = tf.where(_squares(height, width, settings.erase, keys), batch * height * width, pixels)
+    return tf.reshape(tf.gather(table, pixels), [batch, height, width, channels])
+
+
+def _reflect(positions: tf.Tensor, size: int) -> tf.Tensor:
+    """Positions outside 0 .. size - 1 mirrored at the outermost pixel, which is not repeated."""
+    return (size - 1) - tf.abs((size - 1) - tf.abs(positions))
+
+
+def _squares(height: int, width: int, edge: int, keys: tf.Tensor) -> tf.Tensor:
+    """True inside a square of each image, centred on a uniformly drawn pixel, [batch, height, width] bool."""
+    top = random.integers(keys, ERASE, 0, height - 1)[:, None] - edge // 2
+    left = random.integers(keys, ERASE + 1, 0, width - 1)[:, None] - edge // 2
+    rows, columns = tf.range(height)[None], tf.range(width)[None]
+    inside_rows = (rows >= top) & (rows < top + edge)
+    inside_columns = (columns >= left) & (columns < left + edge)
+    return inside_rows[:, :, None] & inside_columns[:, None, :]

@@ -1,0 +1,349 @@
+"""What lies in a folder, table or .npz of labelled images: classes, counts, sizes, splits. Imports no TensorFlow.
+
+Files are listed and a sample of their first bytes is read; nothing is decoded. What is not understood is refused with
+what to do instead.
+"""
+
+import re
+import time
+import zipfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pipelines.base.errors import DataError
+from pipelines.base.regular import check_regular
+from pipelines.config.draft import Asked
+from pipelines.config.messages import listed
+from pipelines.data.columns import by_name, role_in, role_of
+from pipelines.data.dialect import ending
+from pipelines.data.divide import ALIASES
+from pipelines.data.frame import Frame, in_both, label_column, label_values, open_frame, split_column
+from pipelines.data.names import groups_in_names, suspected_folders, suspected_groups, suspected_labels
+from pipelines.data.tables import SUFFIXES, file_paths, is_table
+from pipelines.data.walk import PassedOver, folders_in, hidden, pattern_of_files, spread
+from vision.data.files import ENDINGS, counts, images_below
+from vision.data.headers import ENOUGH, Header, image_header
+from vision.data.headers import SUFFIXES as SUFFIXES_OF_IMAGES
+
+TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # named in messages
+ROLES = ("file", "label", "split", "group")
+_ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
+_ALIAS = "|".join(alias for names in ALIASES.values() for alias in names)
+_SPLIT_NAME = re.compile(f"(?:(?P<first>{_ALIAS})_(?P<after>.+)|(?P<before>.+)_(?P<last>{_ALIAS}))$")
+_START = 1 << 14  # bytes of a file in which its size nearly always stands
+_MOST, _SECONDS = 20_000, 2.0  # images whose first bytes are read, and the time after which no more are
+
+
+@dataclass
+class Seen:
+    """What there is, in the words of the experiment's data section.
+
+    Attributes:
+        source: "folder", "table" or "npz".
+        counts: class -> images in train.
+        headers: sizes of train's images.
+        validation, test: the data's own splits of those names, None where there are none.
+        columns: further settings of the data section: image_key, label_key, split_key, encoding, ...
+        group: a column that looks as if its values should stay on one side of a split; "name" for a part of the files' names.
+        path: the table, where it lies in the folder that was named.
+        sampled: headers are of a sample only.
+        notes: what else was found, a line each.
+    """
+
+    source: str
+    counts: Counter[str]
+    headers: list[Header]
+    validation: str | None = None
+    test: str | None = None
+    columns: dict[str, Any] = field(default_factory=dict)
+    group: str | None = None
+    path: Path | None = None
+    sampled: bool = False
+    notes: list[str] = field(default_factory=list)
+
+
+def look(path: Path, asked: Asked | None = None) -> Seen:
+    """Raises DataError for anything but a folder of class folders (with or without train, validation, test), a table or an .npz."""
+    asked = asked or Asked()
+    suffix = path.suffix.lower()
+    if path.is_dir():
+        return _folder(path, asked)
+    if ending(path) in SUFFIXES:
+        return _table(path, asked)
+    if suffix == ".npz":
+        return _npz(path)
+    if suffix in _ARCHIVES:
+        raise DataError(f"{path}: is an archive; unpack it and name the folder")
+    if suffix in ENDINGS:
+        raise DataError(f"{path}: is one image; name the folder that holds a folder for each class")
+    raise DataError(f"{path}: not understood; give a folder with a folder for each class, a table ({listed(TABLES)}) that names files, "
+                    "or an .npz")
+
+
+def _folder(path: Path, asked: Asked) -> Seen:
+    manifest = find_manifest(path, asked)
+    if manifest is not None:
+        return _table(manifest, asked)
+    folders = folders_in(path, PassedOver())
+    splits = {role_of(folder.name): folder for folder in folders if role_of(folder.name)}
+    if "train" in splits:
+        images = _classes(splits["train"])
+        _check_classes(images, splits["train"])
+        others = {part: folder.name for part, folder in splits.items() if part and any(_classes(folder).values())}
+        seen = Seen("folder", _count(images), [], others.get("validation"), others.get("test"))
+        return _described(seen, path, images)
+    images = _classes(path)
+    if not any(images.values()):
+        loose = _loose(path)
+        if loose and (named := _by_names(path, loose)):
+            return named
+        if loose:
+            raise DataError(f"{path}: {len(loose)} images lie in it with no folder for each class; "
+                            "move each class into a folder of its name, or name files and labels in a table (CSV)")
+        raise DataError(f"{path}: there are no images ({', '.join(SUFFIXES_OF_IMAGES)}) in folders below it")
+    if len(images) == 1 and (inside := _inside(path)):
+        raise DataError(f"{path}: holds the single folder {next(iter(images))}; did you mean {inside}?")
+    _check_classes(images, path)
+    return _described(Seen("folder", _count(images), []), path, images)
+
+
+def _described(seen: Seen, path: Path, images: dict[str, list[Path]]) -> Seen:
+    """With the images' sizes, and with what their names suggest."""
+    files = [file for found in images.values() for file in found]
+    seen.headers, seen.sampled = headers_of(files)
+    if seen.test is None:
+        suggest_groups(seen, [file.relative_to(path).as_posix() for file in files], [name for name, found in images.items() for _ in found])
+    return seen
+
+
+def suggest_groups(seen: Seen, names: list[str], labels: list[str]) -> None:
+    """Sets `group` where the names of the files seem to hold people, scenes or devices."""
+    found = suspected_groups(names, labels)
+    folders = () if seen.source == "table" else suspected_folders(names, labels)
+    if folders:
+        seen.group = "folder"
+        seen.notes.append(f"Each class has the same folders in it ({_some(folders)}): they are taken for people, scenes or devices.")
+    elif found:
+        seen.group = "name"
+        seen.columns["group_pattern"] = found.pattern
+        seen.notes.append(f"The names hold what seems to be a person, a scene or a device ({_some(found.values)}, such as in {names[0]}).")
+
+
+def _some(values: Sequence[str]) -> str:
+    return ", ".join(values[:5]) + (f", ...: {len(values):,} in all" if len(values) > 5 else "")
+
+
+def _by_names(path: Path, files: list[Path]) -> Seen | None:
+    """Images without class folders whose names tell the class, such as cat.12.jpg."""
+    names = [file.relative_to(path).as_posix() for file in files]
+    found = suspected_labels(names)
+    if found is None:
+        return None
+    labels = groups_in_names(names, found.pattern)
+    seen = Seen("folder", Counter(labels), [], columns={"label_pattern": found.pattern})
+    seen.notes.append(f"There are no class folders: the class is taken from the names ({_some(found.values)}, such as in {names[0]}).")
+    seen.headers, seen.sampled = headers_of(files)
+    suggest_groups(seen, names, labels)
+    return seen
+
+
+def find_manifest(folder: Path, asked: Asked) -> Path | None:
+    """A table in a folder that names images in it, with the class of each; None where there is none."""
+    tables = [entry for entry in sorted(folder.iterdir()) if entry.is_file() and is_table(entry) and not hidden(entry.name)]
+    for table in sorted(tables, key=lambda entry: role_of(entry.stem.partition("_")[0]) != "train"):
+        try:
+            frame = open_frame(table)
+            image, _ = _image_column(frame, asked)
+        except DataError:
+            continue
+        if len(frame.names) > 1 and image:
+            return table
+    return None
+
+
+def _classes(folder: Path) -> dict[str, list[Path]]:
+    """Class -> its images, at any depth."""
+    return {entry.name: images_below(entry) for entry in folders_in(folder, PassedOver())}
+
+
+def _loose(folder: Path) -> list[Path]:
+    return sorted(entry for entry in folder.iterdir() if entry.is_file() and not hidden(entry.name) and counts(entry))
+
+
+def _inside(path: Path) -> Path | None:
+    """The folder with the class folders, where an archive was unpacked into one folder more."""
+    while True:
+        folders = folders_in(path, PassedOver())
+        if len(folders) != 1:
+            return path if len(folders) > 1 else None
+        path = folders[0]
+
+
+def _check_classes(images: dict[str, list[Path]], folder: Path) -> None:
+    empty = next((name for name, paths in images.items() if not paths), None)
+    if empty and len(images) > 1:
+        raise DataError(f"{folder / empty}: holds no images; fill or remove it, because each folder is a class")
+    if any(images.values()) and (loose := _loose(folder)):
+        raise DataError(f"{loose[0]}: lies beside the class folders, so its class is not known; move or remove it and its like")
+    if len(images) < 2:
+        there = f"only {next(iter(images))}" if images else "none"
+        table = next((entry for entry in sorted(folder.iterdir()) if is_table(entry)), None)
+        hint = f"; did you mean the table {table}?" if table else ""
+        raise DataError(f"{folder}: needs two or more folders with images, one for each class; there is {there}{hint}")
+
+
+def _count(images: dict[str, list[Path]]) -> Counter[str]:
+    return Counter({name: len(paths) for name, paths in images.items()})
+
+
+def headers_of(paths: Sequence[Path]) -> tuple[list[Header], bool]:
+    """(headers of the images, whether of a sample only: of at most 20,000, and as many as are read in two seconds, spread evenly).
+
+    Raises DataError where not one can be read."""
+    found: list[Header] = []
+    until, looked = time.monotonic() + _SECONDS, 0
+    for turn in spread(len(paths), _MOST):
+        for number in turn:
+            looked += 1
+            check_regular(paths[number])
+            try:
+                with paths[number].open("rb") as file:
+                    start = file.read(_START)
+                    header = image_header(start)
+                    if header is None and len(start) == _START:
+                        header = image_header(start + file.read(ENOUGH))
+            except OSError:  # named where it is decoded
+                continue
+            if header and header.width > 0 and header.height > 0:
+                found.append(header)
+        if time.monotonic() > until:
+            break
+    if not found:
+        raise DataError(f"{paths[0]}: is no JPEG, PNG, BMP, GIF or WebP, nor is any other image that was looked at")
+    return found, looked < len(paths)
+
+
+def _table(path: Path, asked: Asked) -> Seen:
+    frame = open_frame(path)
+    image, pattern = _image_column(frame, asked)
+    if image is None:
+        raise DataError(f"{path}: no column names image files ({', '.join(SUFFIXES_OF_IMAGES)}); its columns are "
+                        f"{listed(frame.names, 'and')}. Name it with --file")
+    rest = [name for name in frame.names if name != image]
+    own = asked.column("split", rest, path)
+    split, parts = split_column({name: frame.values[name] for name in rest}, own, path, asked)
+    group = asked.column("group", rest, path)
+    may_be = [name for name in rest if name not in (split, group)]
+    if group is None and not asked.absent("group"):
+        group = by_name(may_be, ["group"]).get("group") if len(may_be) > 1 else None
+    label = label_column(path, {name: frame.facts[name] for name in may_be if name != group}, frame.values, most=1 / 2, what="class",
+                         asked=asked)
+    stored = [role_in(parts, value) for value in frame.values[split]] if split else ["train"] * frame.rows
+    train = [number for number, part in enumerate(stored) if part == "train"]
+    files = file_paths([frame.values[image][number] for number in train], path, pattern, f"{image} (--file)")
+    missing = next((file for file in files[:: max(1, len(files) // 50)] if not file.is_file()), None)
+    if missing:
+        raise DataError(f"{path}: column {image} names {missing}, which is not there; files are looked for from the table's folder")
+    labels = label_values(frame, label)
+    keys, names = frame.named({"file": image, "split": split, "group": group} | ({"label": label} if isinstance(label, str) else {}))
+    columns: dict[str, Any] = {"image_key": keys["file"], "label_key": keys.get("label", label)}
+    columns |= {"split_key": keys["split"]} if split else {}
+    columns |= frame.settings | ({"columns": names} if names else {}) | ({"file_pattern": pattern} if pattern else {})
+    columns |= {"on_bad_example": "skip"} if frame.lost.count else {}
+    seen = Seen("table", Counter(labels[number] for number in train), [], parts.get("validation") if split else None,
+                parts.get("test") if split else None, columns, keys.get("group"), path=path)
+    seen.headers, seen.sampled = headers_of(files)
+    if said := frame.passed_over():
+        seen.notes.append(said)
+    if group and (both := in_both(frame.values[group], stored)):
+        seen.group = None
+        seen.notes.append(f"{both:,} values of column {group} are in more than one part of the data's own division: expect less for "
+                          "new ones.")
+    if seen.group is None and seen.test is None and not asked.absent("group"):
+        suggest_groups(seen, [str(frame.values[image][number]) for number in train], [labels[number] for number in train])
+    return seen
+
+
+def _image_column(frame: Frame, asked: Asked) -> tuple[str | None, str | None]:
+    """(the column that names images, data.file_pattern where they lie in a folder beside the table or lack their ending)."""
+    own = asked.column("file", frame.names, frame.path)
+    some = {name: [str(value).strip() for value in frame.values[name][:: max(1, frame.rows // 50)] if value is not None]
+            for name in ([own] if own else frame.names)}
+
+    def share(name: str) -> float:
+        return sum(value.lower().endswith(ENDINGS) for value in some[name]) / max(1, len(some[name]))
+
+    best = max(some, key=share, default=None)
+    if best is None:
+        return None, None
+    folder = frame.path.parent
+    if own is None and share(best) < 0.9:  # values without an ending name files where such files are there
+        named = by_name(frame.names, ["file"]).get("file") or frame.names[0]
+        return (named, pattern) if (pattern := pattern_of_files(folder, some[named], ("", *ENDINGS))) else (None, None)
+    if sum((folder / value.replace("\\", "/")).is_file() for value in some[best]) * 2 >= len(some[best]):
+        return best, None
+    return best, pattern_of_files(folder, some[best], ("", *ENDINGS))
+
+
+def _npz(path: Path) -> Seen:
+    import numpy as np
+
+    shapes = _npz_shapes(path)
+    splits = {name: match for name in shapes if (match := _SPLIT_NAME.match(name))}
+    stems = dict.fromkeys(_stem(name) for name in shapes)
+    listing = ", ".join(f"{name} {list(shape)} {kind}" for name, (shape, kind) in shapes.items()) or "none"
+    train = {stem: next((name for name in shapes if _stem(name) == stem and (name not in splits or role_of(_split(name)) == "train")), None)
+             for stem in stems}
+    shape_of = {stem: shapes[name][0] for stem, name in train.items() if name}
+    images = [stem for stem, shape in shape_of.items() if len(shape) in (3, 4)]
+    image = images[0] if len(images) == 1 else None
+    count = shape_of[image][0] if image else 0
+    labels = [stem for stem, shape in shape_of.items() if shape in ((count,), (count, 1))] if image else []
+    if image is None or len(labels) != 1:
+        raise DataError(f"{path}: needs one array of images [n, height, width] or [n, height, width, channels] and one of n labels, called "
+                        f"for instance x and y, or x_train, y_train, x_test and y_test; its arrays are: {listing}")
+    shape = shape_of[image]
+    channels = shape[3] if len(shape) == 4 else 1
+    if channels not in (1, 3):
+        raise DataError(f"{path}: images of {channels} channels (the last dimension) are not read; give 1 or 3")
+    with np.load(path, allow_pickle=False) as arrays:
+        values = arrays[str(train[labels[0]])].reshape(-1)
+    own = {role_of(_split(name)): _split(name) for name in splits if _stem(name) == image}
+    return Seen("npz", Counter(map(str, values.tolist())), [Header(shape[2], shape[1], channels)], own.get("validation"), own.get("test"),
+                {"image_key": image, "label_key": labels[0]})
+
+
+def _npz_shapes(path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Array -> shape and dtype, from the headers alone. Raises DataError for pickled arrays."""
+    from numpy.lib import format as npy
+
+    found = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.namelist():
+                with archive.open(member) as file:
+                    version = npy.read_magic(file)
+                    header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+                    shape, _, dtype = header(file)
+                if dtype.hasobject:
+                    raise DataError(f"{path}: array {member.removesuffix('.npy')} holds Python objects, which are not read; "
+                                    "save it as numbers or texts")
+                found[member.removesuffix(".npy")] = (tuple(shape), str(dtype))
+    except (zipfile.BadZipFile, ValueError, OSError) as error:
+        raise DataError(f"{path}: is no .npz file: {error}") from None
+    return found
+
+
+def _stem(name: str) -> str:
+    """x of x_train, images of train_images."""
+    found = _SPLIT_NAME.match(name)
+    return (found["before"] or found["after"]) if found else name
+
+
+def _split(name: str) -> str:
+    """train of x_train and of train_images; empty for other names."""
+    found = _SPLIT_NAME.match(name)
+    return (found["first"] or found["last"]) if found else ""

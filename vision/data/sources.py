@@ -1,0 +1,293 @@
+"""Where images and labels lie - digits, TFDS, folders, tables, .npz - opened as the data's own splits, nothing divided yet."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from pipelines.base.errors import DataError
+from pipelines.base.regular import other_kind
+from pipelines.data import arrays, folders
+from pipelines.data.digits import CLASSES, digits
+from pipelines.data.files import FileSource, TensorSource
+from pipelines.data.fingerprint import of_files
+from pipelines.data.names import groups_in_names
+from pipelines.data.records import RecordSource, tfds_source
+from pipelines.data.source import ArraySource, Source
+from pipelines.data.tables import LeftOut, class_names, column, file_paths, labels_of, read_table, row, split_names, values_of
+from pipelines.data.tfds import TfdsSource, features, prepared
+from pipelines.machine import memory
+from vision.data.decode import pixels
+from vision.data.files import ENDINGS, is_image
+from vision.data.headers import image_header
+from vision.settings import ImageData
+
+ARRAY_SHARE = 0.25  # of the free memory that decoded TFDS images may take
+CHUNK = 256  # images decoded in one call
+
+
+@dataclass
+class Opened:
+    """A data set before it is divided.
+
+    Attributes:
+        place: what it is called in messages.
+        names: its own splits.
+        load: gives the source of one of them.
+        classes: class names; filled by `load` at the latest.
+        notes, skipped: for the report.
+    """
+
+    place: str
+    names: list[str]
+    load: Callable[[str], Source]
+    classes: list[str]
+    notes: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+
+def open_data(data: ImageData) -> Opened:
+    """Raises DataError that names file, row or array and the remedy."""
+    opened = {"digits": _digits, "tfds": _tfds, "folder": _folder, "table": _table, "npz": _npz}[data.source](data)
+    return opened
+
+
+def _digits(data: ImageData) -> Opened:
+    if data.group_by:
+        raise DataError(f"data.group_by: {data.group_by}: the embedded digits have no groups")
+    return Opened("the embedded digits", ["all"], lambda _: digits(), CLASSES)
+
+
+def _tfds(data: ImageData) -> Opened:
+    name, label_key = data.name or "", str(data.label_key)
+    builder = prepared(name, data.data_dir)
+    known = features(builder)
+    opened = Opened(builder.info.full_name, sorted(builder.info.splits), lambda _: digits(), [])
+
+    def load(split: str) -> Source:
+        source = tfds_source(name, split, fields={"image": data.image_key, "label": label_key}, data_dir=data.data_dir, label="label",
+                             group=data.group_by)
+        labels = _labels(source)
+        if int(labels.min()) < 0:
+            number = int(np.argmin(labels))
+            raise DataError(f"{source.name(number)} has no label ({labels[number]}): split {split} of {builder.info.full_name} cannot be "
+                            "judged; set data.test to another split, a share or null")
+        opened.classes[:] = source.class_names("label") or [str(label) for label in range(max(int(labels.max()) + 1, len(opened.classes)))]
+        return as_arrays(source, data.max_pixels)
+
+    if label_key in known and known[label_key].shape != ():
+        raise DataError(f"data.label_key: feature {label_key} of {name} is not one label for each example: {known[label_key]}")
+    opened.load = load
+    return opened
+
+
+def _folder(data: ImageData) -> Opened:
+    found = folders.read_folders(data.path or "", key="image", suffixes=ENDINGS, kind="image", sniff=is_image,
+                                 group_by=data.group_by, group_pattern=data.group_pattern, label_pattern=data.label_pattern)
+    return Opened(str(data.path), sorted(found.splits), found.splits.__getitem__, found.classes, found.notes)
+
+
+def _table(data: ImageData) -> Opened:
+    path = Path(data.path or "")
+    by_folder, by_name = data.group_by == "folder", data.group_by == "name"
+    label_keys = [data.label_key] if isinstance(data.label_key, str) else []
+    text = [name for name in (data.image_key, *label_keys, data.split_key, None if by_folder or by_name else data.group_by) if name]
+    lost = LeftOut()
+    table = read_table(path, text=text, names=data.columns, left_out=lost if data.on_bad_example == "skip" else None,
+                       delimiter=data.delimiter, encoding=data.encoding)
+    labels = labels_of(table, data.label_key, path)
+    splits = split_names(values_of(table, data.split_key, path, "data.split_key"), data) if data.split_key else ["all"] * len(labels)
+    groups = values_of(table, data.group_by, path, "data.group_by") if data.group_by and not by_folder and not by_name else None
+    images = column(table, data.image_key, path, "data.image_key").to_pylist()
+    classes = class_names(labels)
+    numbers = {title: number for number, title in enumerate(classes)}
+    codes, parts = np.array([numbers[label] for label in labels], np.int64), np.array(splits)
+    opened = Opened(str(path), sorted(set(splits)), lambda _: digits(), classes)
+
+    if all(isinstance(image, (bytes, dict)) for image in images):
+        content = _contents(images, path)
+
+        def load(split: str) -> Source:
+            rows = np.flatnonzero(parts == split)
+            with tf.device("CPU:0"):
+                values = {"image": tf.constant([content[row] for row in rows]), "label": tf.constant(codes[rows])}
+            return TensorSource(values, title=f"{path} {split}", fingerprint=f"{of_files([path], path.parent, whole=True)}-{split}",
+                                labels=codes[rows], groups=np.array(groups)[rows] if groups else None)
+    else:
+        files = file_paths(images, path, data.file_pattern, f"{data.image_key} (data.image_key)")
+        missing = [number for number, file in enumerate(files) if not file.is_file()]
+        if missing and data.on_bad_example == "stop":
+            more = f" ({len(missing) - 1:,} more rows name missing files)" if len(missing) > 1 else ""
+            what = other_kind(files[missing[0]]) or "not there"
+            raise DataError(f"{row(path, missing[0])}: {files[missing[0]]} is {what}{more}; relative paths start at the table's "
+                            f"folder, {path.parent.resolve()}. Mend the row, or set data.on_bad_example: skip")
+        opened.skipped = [*lost.reasons, *(f"{files[number]}: {other_kind(files[number]) or 'not there'} ({path.name}, row {number + 1})"
+                                           for number in missing)]
+        parts[missing] = ""
+        near = [file.parent.name for file in files] if by_folder else groups
+        if by_name:
+            near = groups_in_names([os.path.relpath(file, path.parent) for file in files], data.group_pattern or "")
+
+        def load(split: str) -> Source:
+            rows = np.flatnonzero(parts == split)
+            return FileSource([files[row] for row in rows], key="image", root=path.parent, labels=codes[rows],
+                              groups=np.array(near)[rows] if near else None)
+
+    opened.load = load
+    return opened
+
+
+def _contents(images: list, path: Path) -> list[bytes]:
+    """Encoded images within a table: bytes, or {"bytes": ..., "path": ...} as Hugging Face's data sets have them."""
+    contents = []
+    for number, image in enumerate(images):
+        content = image.get("bytes") if isinstance(image, dict) else image
+        if not isinstance(content, bytes):
+            raise DataError(f"{row(path, number)}: no image bytes")
+        contents.append(content)
+    return contents
+
+
+def _npz(data: ImageData) -> Opened:
+    path = Path(data.path or "")
+    roles = {"image": data.image_key, "label": str(data.label_key), **({"group": data.group_by} if data.group_by else {})}
+    settings = {"image": "data.image_key", "label": "data.label_key", "group": "data.group_by"}
+    found = arrays.read_npz(path, roles, {"image": "x", "label": "y"}, settings=settings)
+    named = {split: _names_of(part.values["label"], path, part.names["label"]) for split, part in found.items()}
+    classes = class_names([label for labels in named.values() for label in set(labels)])
+    numbers = {title: number for number, title in enumerate(classes)}
+    notes: list[str] = []
+
+    def load(split: str) -> Source:
+        part = found[split]
+        images, note = to_uint8(part.values["image"], f"{path}: array {part.names['image']!r}")
+        if note and note not in notes:
+            notes.append(note)
+        labels = np.array([numbers[label] for label in named[split]], np.int64)
+        groups = part.values["group"].astype(str) if data.group_by else None
+        return ArraySource({"image": images, "label": labels}, title=f"{path}:{part.names['image']}", labels=labels, groups=groups)
+
+    return Opened(str(path), sorted(found), load, classes, notes)
+
+
+def _names_of(labels: np.ndarray, path: Path, name: str) -> list[str]:
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise DataError(f"{path}: array {name!r} has shape {list(labels.shape)}; labels are one value for each example, [n]")
+    if labels.dtype.kind == "f":
+        if not np.all(np.isfinite(labels)) or np.any(labels != np.rint(labels)):
+            raise DataError(f"{path}: array {name!r} holds fractions or NaN; labels are whole numbers or text")
+        labels = labels.astype(np.int64)
+    if labels.dtype.kind not in "biuUS":
+        raise DataError(f"{path}: array {name!r} is {labels.dtype}; labels are whole numbers or text")
+    if labels.dtype.kind == "S":
+        return [label.decode("utf-8", "replace") for label in labels.tolist()]
+    return [str(label) for label in labels.tolist()]
+
+
+def to_uint8(images: np.ndarray, place: str) -> tuple[np.ndarray, str | None]:
+    """Stored pixels as uint8 [n, h, w, c], c 1 or 3, and what was done to them.
+
+    uint16 keeps its upper 8 bits, floats are read as 0..1 where none is above 1 and as 0..255 otherwise, and rounded.
+
+    Raises:
+        DataError: another shape, or values that are no pixels.
+    """
+    if images.ndim == 3:
+        images = images[..., None]
+    if images.ndim != 4 or images.shape[-1] not in (1, 3):
+        hint = "; it looks channels-first: transpose it to [n, h, w, c]" if images.ndim == 4 and images.shape[1] in (1, 3) else ""
+        raise DataError(f"{place} has shape {list(images.shape)}; images are [n, h, w] or [n, h, w, c] with c 1 or 3{hint}")
+    if not images.size:
+        raise DataError(f"{place} has shape {list(images.shape)}: no pixels")
+    kind = images.dtype.kind
+    if images.dtype == np.uint8:
+        return images, None
+    if images.dtype == bool:
+        return images.astype(np.uint8) * np.uint8(255), f"{place}: false and true read as 0 and 255"
+    if kind not in "iuf":
+        raise DataError(f"{place} is {images.dtype}; pixels are uint8, uint16 or floats")
+    low, high = images.min(), images.max()
+    if kind == "f":
+        if not (np.isfinite(low) and np.isfinite(high)):
+            raise DataError(f"{place} holds NaN or infinite values")
+        if low < 0 or high > 255:
+            raise DataError(f"{place} holds values from {low:g} to {high:g}; floats are read as 0..1 or 0..255. "
+                            "Store the pixels as they were before scaling")
+        factor = 255.0 if high <= 1 else 1.0
+        done = np.empty(images.shape, np.uint8)
+        for start in range(0, len(images), 4096):  # no float copy of the whole
+            done[start:start + 4096] = np.rint(images[start:start + 4096] * factor)
+        return done, f"{place}: floats read as {'0..1' if factor > 1 else '0..255'} and rounded to 8 bits"
+    if low >= 0 and high <= 255 and images.dtype != np.uint16:
+        return images.astype(np.uint8), None
+    if images.dtype == np.uint16:
+        return (images >> 8).astype(np.uint8), f"{place}: the upper 8 of 16 bits are used"
+    raise DataError(f"{place} holds whole numbers from {low} to {high}; pixels are 0..255, or uint16")
+
+
+def as_arrays(source: TfdsSource | RecordSource, max_pixels: int) -> Source:
+    """Decoded once where the data set states one size and the pixels fit in memory; else as it is."""
+    shape = source.shape("image")
+    if len(shape) != 3 or None in shape or shape[2] not in (1, 3):
+        return source
+    height, width, channels = (int(edge) for edge in shape)  # type: ignore[arg-type]
+    if len(source) * height * width * channels > memory.free() * ARRAY_SHARE:
+        return source
+    images = np.empty((len(source), height, width, channels), np.uint8)
+
+    def decode(encoded: tf.Tensor) -> tf.Tensor:
+        return tf.ensure_shape(pixels(encoded, channels, max_pixels), [height, width, channels])
+
+    def batch(numbers: tf.Tensor) -> tf.Tensor:
+        # an element of tf.data costs more than a small image: a batch of them is decoded in each call
+        return tf.map_fn(decode, source.gather(numbers)["image"], fn_output_signature=tf.uint8, parallel_iterations=8)
+
+    dataset = tf.data.Dataset.range(len(source)).batch(CHUNK).map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    done = 0
+    try:
+        for part in dataset.prefetch(4):
+            images[done:done + len(part)] = part.numpy()
+            done += len(part)
+    except (tf.errors.OpError, UnicodeDecodeError):
+        return source  # whoever reads the examples one by one names the bad one
+    labels = _labels(source)
+    # not source.name, which would keep the encoded images in memory
+    return ArraySource({"image": images, "label": labels}, title=source.title(), labels=labels, groups=source.groups,
+                       fingerprint=source.fingerprint())
+
+
+def stored_header(start: bytes) -> tuple[int, int, int] | None:
+    """(height, width, channels) of the upright image whose file begins with `start`; None where it cannot be told."""
+    header = image_header(start)
+    if header is None or header.width < 1 or header.height < 1:
+        return None
+    if start[:2] == b"\xff\xd8" and exif_orientation(start) >= 5:
+        return header.width, header.height, header.channels
+    return header.height, header.width, header.channels
+
+
+def exif_orientation(start: bytes) -> int:
+    """The orientation that `vision.data.decode` applies: 1 to 8."""
+    first = 2 if start[3:4] == b"\xe1" else 20
+    if start[first:first + 2] != b"\xff\xe1" or start[first + 4:first + 8] != b"Exif":
+        return 1
+    tiff = first + 10
+    order = "little" if start[tiff:tiff + 1] == b"I" else "big"
+    number = lambda at, size: int.from_bytes(start[at:at + size], order)  # type: ignore[arg-type]  # noqa: E731
+    directory = tiff + number(tiff + 4, 4)
+    for entry in range(directory + 2, min(directory + 2 + 12 * number(directory, 2), len(start)), 12):
+        if number(entry, 2) == 0x0112:
+            value = number(entry + 8, 2)
+            return value if 1 <= value <= 8 else 1
+    return 1
+
+
+def _labels(source: Source) -> np.ndarray:
+    if source.labels is None:
+        raise DataError(f"{source.name(0)} and the rest have no labels")
+    return source.labels

@@ -1,0 +1,234 @@
+"""Images and labels of an experiment, from wherever they lie, as splits with the facts learned from train.
+
+Raw examples are {"image": scalar string (encoded) or uint8 [h, w, c], "label": int64}. Data that stand in memory
+decoded (digits, .npz, TFDS of one size) are arrays.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from pipelines.base.errors import DataError
+from pipelines.base.files import write_json
+from pipelines.data.divide import check_classes, check_several, divide
+from pipelines.data.files import FileSource
+from pipelines.data.source import Source, origin
+from pipelines.data.split import choose, describe
+from pipelines.task.contract import Splits
+from vision.data.decode import decode_image as decode_image
+from vision.data.headers import ENOUGH
+from vision.data.scan import examine, is_there
+from vision.data.scan import find_bad as find_bad
+from vision.data.sources import CHUNK, open_data, stored_header
+from vision.settings import ImageClassification, ImageData
+
+STATISTICS = 10_000  # most examples of train behind mean and deviation
+START = 1 << 14  # bytes of a file in which its size nearly always stands
+
+
+def load_images(experiment: ImageClassification, *, judging: bool = False) -> Splits:
+    """The splits of an image experiment; with data.streaming, see vision.data.streaming.
+
+    Args:
+        judging: a finished run is judged on them, which may have a single class.
+
+    Facts:
+        classes: names in the order of the labels.
+        image_size: [height, width] that the model sees.
+        channels: 1 or 3.
+        mean, std: of each channel over train alone, as the model sees it, in pixel values 0..255; of at most 10,000 examples.
+        statistics_of: examples behind mean and std.
+        class_counts: examples of each class in train; None when streaming.
+        splits: for each split its examples, fingerprint and examples of each class.
+
+    Raises:
+        DataError: names file and remedy.
+    """
+    data = experiment.data
+    if data.streaming:
+        from vision.data.streaming import stream_images
+
+        return stream_images(data)
+    opened = open_data(data)
+    skipped = list(opened.skipped)
+    load = opened.load if data.on_bad_example == "stop" else _only_readable(opened.load, data, skipped)
+    train, validation, test, notes = divide(opened.names, not_empty(load, opened.place), data, opened.place)
+    classes = opened.classes
+    parts = {"train": train, "validation": validation, "test": test}
+    check_classes(parts, classes, opened.place)
+    if not judging:
+        check_several(classes if train.labels is None else [classes[label] for label in np.unique(train.labels)], opened.place)
+    size, channels = image_shape(train, data, opened.place)
+    numbers = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics", labels=train.labels)
+    mean, std = statistics(train, numbers, size, channels, data)
+    facts: dict[str, Any] = {
+        "classes": classes, "image_size": list(size), "channels": channels, "mean": mean, "std": std, "statistics_of": len(numbers),
+        "class_counts": np.bincount(train.labels, minlength=len(classes)).tolist() if train.labels is not None else None,
+        "splits": describe(parts, classes),
+    }
+    return Splits(train=train, validation=validation, test=test, facts=facts, skipped=tuple(skipped), notes=(*opened.notes, *notes))
+
+
+def not_empty(load: Callable[[str], Source], place: str) -> Callable[[str], Source]:
+    """`load` with a DataError for a split that holds nothing."""
+
+    def loaded(split: str) -> Source:
+        source = load(split)
+        if not len(source):
+            raise DataError(f"{place}: split {split} has no example that can be read")
+        return source
+
+    return loaded
+
+
+def _only_readable(load: Callable[[str], Source], data: ImageData, skipped: list[str]) -> Callable[[str], Source]:
+    """`load` without the examples that cannot be read, which are named in `skipped`."""
+
+    def loaded(split: str) -> Source:
+        source = load(split)
+        return without(source, _remembered_bad(source, data), skipped)
+
+    return loaded
+
+
+def without(source: Source, bad: Sequence[tuple[int, str]], skipped: list[str]) -> Source:
+    """The source without its unreadable examples, (number, reason), which are named in `skipped`."""
+    if not bad:
+        return source
+    skipped.extend(f"{source.name(number)}: {reason}" for number, reason in bad)
+    return source.subset(np.setdiff1d(np.arange(len(source)), [number for number, _ in bad]))
+
+
+def _remembered_bad(source: Source, data: ImageData) -> list[tuple[int, str]]:
+    """`find_bad`, which decodes everything, once for the same data: its finding is kept in the cache folder.
+
+    What could not be read at all (no permission, a network folder away) may be there next time: it is looked at again each time.
+    """
+    if source.spec["image"].dtype != tf.string:
+        return []
+    folder = Path(data.cache_folder or os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "quartet"
+    what = f"{source.fingerprint()} {source.stamp()} {len(source)} {data.max_pixels} by content, tensorflow {tf.__version__}"
+    digest = hashlib.sha256(what.encode()).hexdigest()[:24]
+    kept = folder / f"unreadable-{digest}.json"
+    try:
+        stored = json.loads(kept.read_text(encoding="utf-8"))
+        by_content = [(int(number), str(reason)) for number, reason in stored["content"]]
+        again = [int(number) for number in stored["again"]]
+    except (OSError, ValueError, TypeError, KeyError):
+        bad = find_bad(source, data.workers, data.max_pixels)
+        again = [number for number, _ in bad if not is_there(source, number)]
+        with contextlib.suppress(OSError):  # then it is found again next time
+            write_json(kept, {"content": [one for one in bad if one[0] not in again], "again": again})
+        return bad
+    still = find_bad(source.subset(again), data.workers, data.max_pixels) if again else []
+    return sorted([*by_content, *((again[place], reason) for place, reason in still)])
+
+
+def image_shape(train: Source, data: ImageData, place: str) -> tuple[tuple[int, int], int]:
+    """((height, width), channels) that the model sees: as set, else as the examples of train are.
+
+    Raises:
+        DataError: the images differ in size and data.image_size is not set.
+    """
+    spec = train.spec["image"]
+    wanted = data.image_size
+    size = None if wanted is None else (wanted, wanted) if isinstance(wanted, int) else (wanted[0], wanted[1])
+    if spec.dtype != tf.string:
+        height, width, channels = spec.shape.as_list()
+        return size or (height, width), data.channels or channels
+    if size and data.channels:
+        return size, data.channels
+    first, colour = None, False
+    for number, header in enumerate(_headers(train)):
+        if header is None:  # broken, and named where it is decoded
+            continue
+        if first is None:
+            first = (number, header)
+        elif size is None and header[:2] != first[1][:2]:
+            (height, width, _), other = first[1], train.name(first[0])
+            raise DataError(f"{place}: the images differ in size ({other} is {height} x {width} px, {train.name(number)} "
+                            f"{header[0]} x {header[1]}); set data.image_size, such as 64 or [48, 64] (height, width)")
+        colour = colour or header[2] == 3
+        if size and colour:
+            break
+    if first is None:
+        raise DataError(f"{place}: not one of {len(train):,} files is an image, such as {train.name(0)}; `quartet check` says why")
+    return size or first[1][:2], data.channels or (3 if colour else 1)
+
+
+def _headers(source: Source) -> Iterator[tuple[int, int, int] | None]:
+    """(height, width, channels) of each encoded image, in order, read ahead in threads."""
+    base, numbers = origin(source)
+    if not isinstance(base, FileSource):
+        for start in range(0, len(numbers), CHUNK):
+            for content in base.gather(tf.constant(numbers[start:start + CHUNK], tf.int64))["image"].numpy():
+                yield stored_header(content)
+        return
+    with ThreadPoolExecutor(8) as threads:
+        for start in range(0, len(numbers), CHUNK):
+            yield from threads.map(_file_header, [base.paths[number] for number in numbers[start:start + CHUNK]])
+
+
+def _file_header(path: str) -> tuple[int, int, int] | None:
+    try:
+        with open(path, "rb") as file:
+            start = file.read(START)
+            header = stored_header(start)
+            if header is None and len(start) == START:
+                header = stored_header(start + file.read(ENOUGH))
+            return header
+    except OSError:
+        return None
+
+
+def statistics(source: Source, numbers: np.ndarray, size: tuple[int, int], channels: int, data: ImageData,
+               ) -> tuple[list[float], list[float]]:
+    """Mean and standard deviation of each channel over examples `numbers`, as the model sees them, 0..255; exact sums.
+
+    Raises:
+        DataError: an example that cannot be read, by name.
+    """
+    spec = source.spec["image"]
+    plain = spec.dtype == tf.uint8 and tuple(spec.shape) == (*size, channels)
+    decoded = tf.TensorSpec((*size, channels), tf.uint8)
+
+    def sums(part: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        images = source.gather(part)["image"]
+        if not plain:
+            decode = partial(decode_image, size=size, channels=channels, resize=data.resize, max_pixels=data.max_pixels)
+            images = tf.map_fn(decode, images, fn_output_signature=decoded)
+        wide = tf.cast(images, tf.int64)
+        return tf.reduce_sum(wide, [0, 1, 2]), tf.reduce_sum(wide * wide, [0, 1, 2])
+
+    chunk = CHUNK if plain else 16
+    dataset = tf.data.Dataset.from_tensor_slices(numbers).batch(chunk).map(sums, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    total, squares = [0] * channels, [0] * channels
+    try:
+        for first, second in dataset:
+            total = [have + int(more) for have, more in zip(total, first.numpy())]
+            squares = [have + int(more) for have, more in zip(squares, second.numpy())]
+    except (tf.errors.OpError, UnicodeDecodeError) as error:
+        raise unreadable(source, numbers, error, data.max_pixels) from error
+    count = len(numbers) * size[0] * size[1]
+    mean = [value / count for value in total]
+    return mean, [max(0, count * square - value * value) ** 0.5 / count for value, square in zip(total, squares)]
+
+
+def unreadable(source: Source, numbers: np.ndarray, error: Exception, max_pixels: int) -> DataError:
+    """The error that names the first of `numbers` that cannot be read, and why."""
+    bad = examine(source.subset(numbers), max_pixels=max_pixels).bad if source.spec["image"].dtype == tf.string else []
+    if not bad:
+        return DataError(f"the images cannot be read: {error}")
+    number, why = bad[0]
+    more = f" (and {len(bad) - 1:,} more)" if len(bad) > 1 else ""
+    return DataError(f"{source.name(int(numbers[number]))}: {why}{more}. Mend or remove it, or set data.on_bad_example: skip; "
+                     "`quartet check` lists all such examples.")

@@ -1,5 +1,0 @@
-"""The tasks of this domain, by name."""
-
-from vision.classification import Classification
-
-TASKS = {"vision.classification": Classification}

@@ -1,0 +1,228 @@
+"""One label per image: from stored pixels or encoded bytes to probabilities, and how they are judged."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from pipelines.base import figures
+from pipelines.base.errors import DataError
+from pipelines.base.regular import check_regular
+from pipelines.data.source import Source, Tensors
+from pipelines.reports import classification, classifier
+from pipelines.reports.baselines import largest_share
+from pipelines.task.contract import Condensed, Features, Splits, Task
+from pipelines.task.labels import class_weights, cross_entropy
+from pipelines.task.results import Baseline, Judgement
+from pipelines.task.units import units_of
+from vision import models
+from vision.data import augment, splits
+from vision.data.decode import decode_image
+from vision.data.facts import ImageFacts
+from vision.data.files import find_images
+from vision.metrics import baseline
+from vision.settings import ImageClassification
+
+if TYPE_CHECKING:
+    from pipelines.monitoring.tensorboard import Writer
+
+
+class Classification(Task):
+    """vision.classification. Facts: `classes`, `image_size`, `channels`, `mean`, `std`, `class_counts` (see vision.data.splits)."""
+
+    watch = ("accuracy", "max")
+    meanings = {
+        "image": "the bytes of a JPEG, PNG, BMP, GIF (its first frame) or still WebP file",
+        "label": "the most probable class",
+        "confidence": "its probability",
+        "probabilities": "of each class",
+    }
+    sends = 'the bytes of an image file; in JSON {"b64": "..."}'
+    examples = {"image": "tf.constant([open('example', 'rb').read()])"}
+    kept = ImageFacts
+    experiment: ImageClassification
+
+    @property
+    def classes(self) -> list[str]:
+        return self.facts["classes"]
+
+    @property
+    def image_size(self) -> tuple[int, int]:
+        height, width = self.facts["image_size"]
+        return height, width
+
+    @property
+    def random_decode(self) -> bool:  # type: ignore[override]
+        return self.experiment.augment.random_resized_crop is not None
+
+    def splits(self) -> Splits:
+        return splits.load_images(self.experiment, judging=bool(self.facts))
+
+    def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
+        """One image of the stored form to uint8 [height, width, channels]; a random part of it when training asks for that."""
+        area = self.experiment.augment.random_resized_crop
+        image = decode_image(
+            raw["image"],
+            self.image_size,
+            self.facts["channels"],
+            self.experiment.data.resize,
+            crop_key=key if area else None,
+            area=(area[0], area[1]) if area else None,
+            max_pixels=self.experiment.data.max_pixels,
+        )
+        return {"image": image, **({"label": tf.cast(raw["label"], tf.int32)} if "label" in raw else {})}
+
+    def prepare(
+        self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, Any]:
+        """Images [batch, height, width, channels] float32 in 0..255; labels [batch] int32, or mixed targets [batch, classes]."""
+        images, labels = examples["image"], examples.get("label")
+        if keys is None:
+            return tf.cast(images, tf.float32), labels
+        return augment.augment(
+            images, labels, self.experiment.augment, keys=keys, seed=seed, epoch=epoch, classes=len(self.classes), mean=self.facts["mean"]
+        )
+
+    def model(self) -> keras.Model:
+        return models.build(
+            self.experiment.model,
+            image_size=self.image_size,
+            channels=self.facts["channels"],
+            classes=len(self.classes),
+            mean=self.facts["mean"],
+            std=self.facts["std"],
+        )
+
+    def initialise(self, model: keras.Model, batches: Iterator[tuple[Any, Any]]) -> None:
+        if self.experiment.model.name == "fast" and self.experiment.model.whiten:
+            images: list[np.ndarray] = []
+            for inputs, _ in batches:
+                images.extend(inputs.numpy())
+                if len(images) >= 5000:
+                    break
+            models.initialise(model, np.stack(images))
+
+    def loss(self, outputs: tf.Tensor, targets: tf.Tensor, training: bool) -> tf.Tensor:
+        """Cross-entropy in nats, [batch] float32; with label smoothing when training."""
+        return cross_entropy(outputs, targets, smoothing=self.experiment.loss.label_smoothing if training else 0.0)
+
+    def example_weights(self, targets: tf.Tensor) -> tf.Tensor | None:
+        weights = class_weights(self.experiment.loss.class_weights, self.classes, self.facts["class_counts"])
+        if weights is None:
+            return None
+        each = tf.constant(weights, tf.float32)
+        return tf.gather(each, targets) if targets.shape.rank == 1 else tf.linalg.matvec(targets, each)
+
+    def scores(self, outputs: tf.Tensor, targets: tf.Tensor) -> Tensors:
+        """Accuracy; with mixed targets, against the class that weighs most."""
+        labels = targets if targets.shape.rank == 1 else tf.argmax(targets, -1, tf.int32)
+        return {"accuracy": tf.cast(tf.argmax(outputs, -1, tf.int32) == labels, tf.float32)}
+
+    def answer(self, model: Callable[[tf.Tensor], tf.Tensor], inputs: tf.Tensor) -> Tensors:
+        """Probabilities [batch, classes] float32: the softmax of the mean logits over the test-time views."""
+        views = test_time_views(inputs, flip=self.experiment.evaluate.flip, shift=self.experiment.evaluate.shift)
+        logits = tf.add_n([tf.cast(model(view), tf.float32) * weight for view, weight in views])
+        return {"probabilities": tf.nn.softmax(logits)}
+
+    def targets(self, examples: Tensors) -> Tensors:
+        return {"label": examples["label"]}
+
+    def chance(self) -> tuple[str, float] | None:
+        return largest_share(self.facts["class_counts"])
+
+    def each(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> np.ndarray:
+        return (answers["predicted"] == targets["label"]).astype(np.float64)
+
+    def baseline(self, train: Source, features: Features) -> Baseline:
+        return baseline.fitted(train, lambda source: features(source, baseline.small_copies), self.image_size)
+
+    def condense(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> Condensed:
+        return classification.condensed(answers["probabilities"], targets["label"]), targets
+
+    def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
+        settings = self.experiment.evaluate
+        answered = classification.of_condensed(answers, targets["label"], self.classes)
+        made = classifier.judgement(answered, settings, units_of(source, self.experiment.data.group_by), source.name)
+        worst = classification.worst_mistakes(answered, settings.worst)
+        if worst:
+            images = self.images(source, [mistake.number for mistake in worst])
+            captions = [f"{self.classes[m.predicted]} {m.confidence:.0%}\nis {self.classes[m.true]}" for m in worst]
+            made.figures["worst_mistakes"] = figures.image_grid(images, captions, title="Worst mistakes: said, and what it is")
+        if settings.flip or settings.shift:
+            made.notes.append(
+                f"Answers are means over test-time views (flip: {settings.flip}, shift: {settings.shift} px); "
+                "validation during training is without them."
+            )
+        return made
+
+    def images(self, source: Source, numbers: list[int]) -> np.ndarray:
+        """Examples `numbers` as judged: uint8 [n, height, width, channels]."""
+        raw = [{name: value[0] for name, value in source.gather(tf.constant([number], tf.int64)).items()} for number in numbers]
+        return np.stack([self.decode(example)["image"].numpy() for example in raw])
+
+    def show(self, source: Source, writer: "Writer", step: int, *, inputs: Any = None, targets: Any = None, split: str = "train") -> None:
+        if not self.drawing.due():
+            return
+        labels = targets.numpy()
+        names = [self.classes[int(row if labels.ndim == 1 else row.argmax())] for row in labels]
+        with self.drawing:
+            writer.images("inputs after augmentation", np.clip(np.rint(inputs.numpy()), 0, 255).astype(np.uint8), step, captions=names)
+
+    def raw_spec(self) -> dict[str, tf.TensorSpec]:
+        return {"image": tf.TensorSpec([None], tf.string)}
+
+    def receive(self, raw: Tensors) -> Tensors:
+        """Encoded images [batch] string into uint8 [batch, height, width, channels]."""
+        height, width = self.image_size
+        stored = self.experiment.data
+        decode = partial(decode_image, size=self.image_size, channels=self.facts["channels"], resize=stored.resize,
+                         max_pixels=stored.max_pixels)
+        return {
+            "image": tf.map_fn(decode, raw["image"], fn_output_signature=tf.TensorSpec([height, width, self.facts["channels"]], tf.uint8))
+        }
+
+    def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
+        for path in find_images(inputs, self.read_notes.append):
+            try:
+                check_regular(path)
+                yield str(path), {"image": Path(path).read_bytes()}
+            except (OSError, DataError) as error:
+                yield str(path), error
+
+    def take(self, sent: Any) -> dict[str, Any]:
+        if not isinstance(sent, bytes):
+            raise DataError('send the bytes of an image file; in JSON as {"b64": "..."}')
+        return {"image": sent}
+
+    def sample(self) -> dict[str, Any]:
+        return {"image": tf.io.encode_jpeg(tf.zeros([2 * size for size in self.image_size] + [3], tf.uint8)).numpy()}
+
+    def respond(self, answers: Tensors) -> Tensors:
+        """label [batch] string, confidence [batch] float32, probabilities [batch, classes] float32."""
+        best = tf.argmax(answers["probabilities"], -1)
+        return {
+            "label": tf.gather(tf.constant(self.classes), best),
+            "confidence": tf.reduce_max(answers["probabilities"], -1),
+            "probabilities": answers["probabilities"],
+        }
+
+
+def test_time_views(images: tf.Tensor, *, flip: bool, shift: int) -> list[tuple[tf.Tensor, float]]:
+    """The views of a batch that are answered at test time, each with its weight; the weights sum to 1.
+
+    With a shift, the image itself counts half and its moves by (-shift, -shift) and (+shift, +shift), border reflected, a
+    quarter each; with a flip, each view is taken in both directions (both as in Jordan 2024, arXiv:2404.00498).
+    """
+    views = [(images, 1.0)]
+    if shift:
+        height, width = images.shape[1], images.shape[2]
+        padded = tf.pad(images, [[0, 0], [shift, shift], [shift, shift], [0, 0]], "REFLECT")
+        moved = [padded[:, at : at + height, at : at + width] for at in (0, 2 * shift)]
+        views = [(images, 0.5)] + [(view, 0.25) for view in moved]
+    if flip:
+        views = [(view, weight / 2) for view, weight in views] + [(tf.reverse(view, [2]), weight / 2) for view, weight in views]
+    return views
