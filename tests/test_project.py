@@ -126,7 +126,7 @@ def test_imports_run_from_the_domains_to_pipelines_only(package: str) -> None:
 
 def test_the_command_line_starts_without_tensorflow() -> None:
     heavy = "{'tensorflow', 'keras', 'tensorflow_datasets', 'sklearn', 'scipy', 'matplotlib', 'pyarrow'}"
-    done = subprocess.run([sys.executable, "-c", f"import sys, pipelines.commands.runs.main; print(sorted({heavy} & set(sys.modules)))"],
+    done = subprocess.run([sys.executable, "-c", f"import sys, pipelines.commands.main; print(sorted({heavy} & set(sys.modules)))"],
                           cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from pipelines.files import whole_folder, write_whole
+from pipelines.base.files import whole_folder, write_whole
 
 def half(file):
     file.write(b"half")

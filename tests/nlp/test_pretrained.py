@@ -36,7 +36,7 @@ USE = """
 import json
 import sys
 from pathlib import Path
-from pipelines.runs import RunFolder
+from pipelines.runs.folder import RunFolder
 from pipelines.serving.evaluate import evaluate
 from pipelines.serving.export import export
 from pipelines.serving.load import load_run
