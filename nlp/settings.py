@@ -21,7 +21,7 @@ class TextData(TableData):
     data_dir: str | None = setting(None, "tfds: the data directory; default as TFDS has it", path=True)
     text_key: Column | Annotated[list[Column], Field(min_length=1)] = setting(
         "text", "tfds feature or column with the text: a name, a position from 0, or a list of them, joined in that order")
-    join: str = setting(" ", "what stands between the joined texts")
+    join: str = setting(" ", "separator of the joined texts")
     label_key: Column | Annotated[list[Column], Field(min_length=2)] = setting(
         "label", "tfds feature or column with the label: a name or a position from 0; a list of columns that hold 1 for a label that a "
         "text has, else 0 (with labels: one, one of them in each row)")
@@ -29,10 +29,10 @@ class TextData(TableData):
         None, "table: column that says train, validation or test; or with numbers of folds, where data.test and data.validation name the "
         "folds that are held out")
     labels: Literal["one", "many"] = setting("one", "labels of a text: one, or many (none, one or several)")
-    label_separator: str = setting(";", "labels: many in one text column: what stands between them", min_length=1)
+    label_separator: str = setting(";", "labels: many in one text column: their separator", min_length=1)
     header: Literal["auto", "yes", "no"] = setting(
-        "auto", "table: whether the first line of a CSV or TSV names the columns; auto: where columns are asked for by name")
-    longest: int = setting(1_000_000, "a longer text in training data is a bad example: mostly a quotation mark that is not closed",
+        "auto", "table: whether the first line of a CSV or TSV names the columns; auto: if settings refer to columns by name")
+    longest: int = setting(1_000_000, "a longer text in training data is a bad example: usually a quotation mark that is not closed",
                            unit="characters", ge=1)
 
 
@@ -48,7 +48,7 @@ class Words(Tokens):
     """Words and punctuation marks, each a row of the embedding."""
 
     name: Literal["words"]
-    vocabulary: int = setting(20_000, "most frequent words of train that are told apart", ge=1)
+    vocabulary: int = setting(20_000, "size of the vocabulary: the most frequent words of train", ge=1)
     least: int = setting(2, "occurrences in train below which a word is unknown", ge=1)
 
 
@@ -59,7 +59,7 @@ class Hashed(Tokens):
     words: int = setting(2, "longest word n-gram: 1 words alone, 2 also pairs of neighbours, ...", ge=1, le=5)
     characters: Annotated[list[Count], Field(min_length=2, max_length=2)] | None = setting(
         None, "[shortest, longest] character n-gram within words, their ends marked; null for none", unit="characters")
-    distinct: bool = setting(False, "an n-gram that stands in a text several times counts once")
+    distinct: bool = setting(False, "an n-gram that occurs several times in a text counts once")
     buckets: int = setting(1 << 20, "rows of the embedding; two n-grams may share one", ge=2)
     character_buckets: int | None = setting(
         None, "rows of their own for character n-grams, after those of the words, so that a bag of rarity weighs each by itself; "
@@ -84,12 +84,12 @@ class Bag(Section):
     width: int = setting(16, "size of a token's vector", ge=1)
     hidden: int = setting(0, "units of a dense layer before the last; 0: none", ge=0)
     skip: bool = setting(
-        False, "the last layer sees the pooled vector beside the hidden layer, so that what is linear has a way of its own")
+        False, "the last layer sees the pooled vector beside the hidden layer, so that linear effects bypass it")
     pool: Literal["mean", "root", "sum", "root_max"] = setting(
         "mean", "sum of the vectors divided by their number, by its root, or by 1; root_max: the largest value of each column beside it")
     rarity: bool = setting(
-        False, "tokens weigh by their rarity, log(texts / texts that hold it) + 1 in train, and 0 where train lacks them; a text's weights "
-        "together are 1 in length (tf-idf), with tokens.character_buckets those of its words and those of its characters")
+        False, "tokens are weighted by rarity, log(texts / texts that contain it) + 1 in train, or 0 if train lacks them; a text's weights "
+        "have norm 1 (tf-idf); with tokens.character_buckets, words and characters are normalised separately")
     linear: bool = setting(
         False, "a token's vector is what it adds to each class, from 0: no width, hidden or last layer; with rarity and "
         "train.tables.optimizer: sgd this is a linear classifier on tf-idf features")
@@ -138,7 +138,7 @@ class Pretrained(Section):
 
     name: Literal["pretrained"]
     preset: str = setting(..., "a keras-hub preset such as bert_tiny_en_uncased (a download), or the folder of one")
-    weights: Literal["preset"] | None = setting("preset", "preset: go on from its weights; null: from scratch")
+    weights: Literal["preset"] | None = setting("preset", "preset: start from its weights; null: from scratch")
     limit: int = setting(128, "tokens of a text that are used, with the preset's own marks", unit="tokens", ge=4)
     dropout: Share = setting(0.1, "dropout before the last layer", unit="share")
 
@@ -160,9 +160,9 @@ class Reject(Section):
 
 
 class TextEvaluate(Evaluate):
-    """Judging texts."""
+    """Evaluation of texts."""
 
-    words: int = setting(6, "words shown for each of the worst mistakes, those that weighed most", ge=0, le=50)
+    words: int = setting(6, "words shown for each of the worst mistakes, those that mattered most", ge=0, le=50)
 
 
 class TextClassification(Experiment):

@@ -29,11 +29,11 @@ class ImageData(FileData):
     image_size: Pixels | Annotated[list[Pixels], Field(min_length=2, max_length=2)] | None = setting(
         None, "height and width the model sees, one number or [height, width]; default: the data's own where all are equal", unit="px")
     resize: Literal["crop", "pad", "squash"] = setting(
-        "crop", "how other sizes are brought to image_size: crop the centre, pad, or squash; aspect is kept by the first two")
+        "crop", "how images reach image_size: crop the centre, pad, or squash; the first two keep the aspect ratio")
     channels: Literal[1, 3] | None = setting(None, "1 grey, 3 colour; default: the data's own")
     max_pixels: int = setting(
-        MAX_PIXELS, "an image of more pixels by its header is refused before it is decoded, in training, judging and serving alike: each "
-        "image decoded at the same time takes 6 bytes of memory a pixel, with transparency 20", unit="px", ge=1)
+        MAX_PIXELS, "an image with more pixels by its header is refused before decoding, in training, evaluation and serving alike: each "
+        "image being decoded takes 6 bytes of memory per pixel, with transparency 20", unit="px", ge=1)
 
 
 class Cnn(Section):
@@ -62,7 +62,7 @@ class Fast(Section):
     name: Literal["fast"]
     widths: list[Count] = setting(lambda: [64, 128, 256], "filters of the stages", min_length=1)
     whiten: bool = setting(True, "fix the first convolution to the whitening of training patches")
-    activation: Literal["relu", "gelu"] = setting("relu", "relu trains half as fast again on processors; gelu is a little better on images")
+    activation: Literal["relu", "gelu"] = setting("relu", "relu trains 1.5 times as fast on CPUs; gelu is slightly more accurate on images")
     scale: float = setting(1.0 / 9.0, "factor on the logits", gt=0.0)
 
 
@@ -114,7 +114,7 @@ class Augment(Section):
 
 
 class ImageEvaluate(Evaluate):
-    """Judging images."""
+    """Evaluation of images."""
 
     flip: bool = setting(False, "average the answers for the image and its mirror image")
     shift: int = setting(0, "also average over shifts of this many pixels (airbench's test-time crops)", unit="px", ge=0)

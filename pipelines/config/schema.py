@@ -50,7 +50,7 @@ class Data(Section):
     test: Share | str | None = setting(
         "test", "the split or folder judged once at the end; where the data have no test split, and with a number instead of a name, a "
         "share of all is held out (0.2); null for none", unit="share")
-    split_seed: int = setting(0, "seed of every split this run makes; kept apart from train.seed so that seeds share one split", ge=0)
+    split_seed: int = setting(0, "seed of every split this run makes; separate from train.seed so that seeds share one split", ge=0)
     group_by: str | None = setting(
         None, "column (or 'folder' for the parent folder's name, or 'name' for what data.group_pattern finds in a file's name) whose value "
         "stays on one side of every split")
@@ -72,7 +72,7 @@ class TableData(Data):
         "the folds that are held out")
     columns: list[str] | None = setting(None, "table: names of the columns of a CSV or TSV file that has no header row")
     delimiter: str | None = setting(
-        None, "table: what separates fields; default: found among comma, semicolon, tab, | and ::", min_length=1, max_length=2)
+        None, "table: what separates fields; default: detected among comma, semicolon, tab, | and ::", min_length=1, max_length=2)
     encoding: str | None = setting(
         None, "table: such as utf-8, cp1252 or shift_jis; default: by byte order mark, else UTF-8")
 
@@ -243,7 +243,7 @@ class Tune(Section):
     seed: int = setting(0, "seed of the search; the training has its own", ge=0)
     stop_early: Literal["none", "median"] = setting(
         "none", "median: end a trial that after an epoch is worse than the median of the trials finished before it began")
-    seeds: int = setting(3, "train the best setting anew over this many seeds at the end; 0: do not", ge=0)
+    seeds: int = setting(3, "retrain the best setting over this many seeds at the end; 0: do not", ge=0)
     compare: bool = setting(False, "train the experiment as it was over the same seeds, too, and compare")
     space: dict[str, dict[str, Any]] = setting(
         dict, "settings to search, by dotted name: {choice: [...]}, {int: [low, high]}, {float: [low, high]} or {boolean: true}")
