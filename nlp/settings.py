@@ -4,7 +4,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from pipelines.base.metric_kinds import MetricKind, declare
 from pipelines.config.schema import ClassificationLoss, Evaluate, Experiment, Section, Share, TableData, setting
+
+declare({
+    "out_of_scope_auroc": MetricKind("max", True, "Out-of-scope AUROC"),
+    "out_of_scope_recall": MetricKind("max", True, "Out-of-scope recall"),
+})
 
 Count = Annotated[int, Field(ge=1)]
 Column = str | Annotated[int, Field(ge=0)]
@@ -21,7 +27,7 @@ class TextData(TableData):
     data_dir: str | None = setting(None, "tfds: the data directory; default as TFDS has it", path=True)
     text_key: Column | Annotated[list[Column], Field(min_length=1)] = setting(
         "text", "tfds feature or column with the text: a name, a position from 0, or a list of them, joined in that order")
-    join: str = setting(" ", "separator of the joined texts")
+    join: str = setting(" ", "separator of the joined texts", search=True)
     label_key: Column | Annotated[list[Column], Field(min_length=2)] = setting(
         "label", "tfds feature or column with the label: a name or a position from 0; a list of columns that hold 1 for a label that a "
         "text has, else 0 (with labels: one, one of them in each row)")

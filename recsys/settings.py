@@ -4,7 +4,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from pipelines.base.metric_kinds import HIGH_SHARE, MetricKind, declare
 from pipelines.config.schema import Evaluate, Experiment, Section, Share, TableData, setting
+
+declare({
+    "ndcg": MetricKind("max", True, "NDCG"), "map": MetricKind("max", True, "MAP"), "mrr": MetricKind("max", True, "MRR"),
+    "hit_rate": HIGH_SHARE,
+})
 
 Count = Annotated[int, Field(ge=1)]
 TASTE = (
@@ -39,12 +45,12 @@ class InteractionData(TableData):
     title_key: str | None = setting(None, "column with an item's title, of the interactions or of the item table, for reports")
     items: str | None = setting(None, "table of items, a row each, with the column item_key", path=True)
     users: str | None = setting(None, "table of users, a row each, with the column user_key", path=True)
-    numbers: list[str] = setting(list, "feature columns that hold numbers; a missing one counts as train's mean")
-    categories: list[str] = setting(list, "feature columns that hold one text or whole number each")
-    lists: list[str] = setting(list, "feature columns that hold several values each: lists, or text divided by list_separator")
+    numbers: list[str] = setting(list, "feature columns that hold numbers; a missing one counts as train's mean", search=True)
+    categories: list[str] = setting(list, "feature columns that hold one text or whole number each", search=True)
+    lists: list[str] = setting(list, "feature columns that hold several values each: lists, or text divided by list_separator", search=True)
     list_separator: str = setting("|", "separator of the values of a list in CSV and TSV", min_length=1)
-    list_length: int = setting(8, "most values of a list that count", unit="values", ge=1)
-    min_count: int = setting(1, "times that a category must occur in train to be known", unit="events", ge=1)
+    list_length: int = setting(8, "most values of a list that count", unit="values", ge=1, search=True)
+    min_count: int = setting(1, "times that a category must occur in train to be known", unit="events", ge=1, search=True)
     min_user_events: int = setting(1, "users with fewer events in train are left out, of validation and test, too", unit="events", ge=1)
     min_item_events: int = setting(1, "items with fewer events in train are left out, of validation and test, too", unit="events", ge=1)
     protocol: Literal["leave_last_out", "time", "random"] = setting(
@@ -76,7 +82,7 @@ class RankedEvaluate(Evaluate):
     cutoffs: list[Count] = setting(
         lambda: [10, 5, 20, 50], "lengths of the evaluated lists; the first leads the report", min_length=1
     )
-    exclude_seen: bool = setting(True, "leave items that the user already had out of the candidates")
+    exclude_seen: bool = setting(True, "leave items that the user already had out of the candidates", search="it changes what trials are judged on")
     chunk: int = setting(8192, "items scored at a time, for bounded memory", unit="items", ge=64)
     baselines: list[Literal["popularity", "item_knn", "ease"]] = setting(
         lambda: ["popularity", "item_knn", "ease"], "models that the report compares with"

@@ -5,7 +5,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from pipelines.base.metric_kinds import LOW, LOW_SHARE, MetricKind, declare
 from pipelines.config.schema import ClassificationLoss, Evaluate, Experiment, FileData, Section, Share, pattern_problem, setting
+
+declare({
+    "wer": MetricKind("min", True, "Word error rate"), "cer": MetricKind("min", True, "Character error rate"),
+    "eer": MetricKind("min", True, "EER"), "keyword_eer": MetricKind("min", True, "Equal error rate of the keyword"),
+    "real_time_factor": MetricKind("min", title="Real-time factor"), "time_factor": LOW,
+    "substitution_share": LOW_SHARE, "deletion_share": LOW_SHARE, "insertion_share": LOW_SHARE,
+})
 
 Count = Annotated[int, Field(ge=1)]
 MAX_SECONDS = 600.0  # some 120 MB at 48 kHz, and as much again where it is resampled
@@ -21,11 +29,12 @@ class SpeechData(FileData):
     path: str | None = setting(None, "folder or table: the folder or file", path=True)
     data_dir: str | None = setting(None, "tfds: the data directory; default as TFDS has it", path=True)
     train: str = setting("train", "name of the training split, if it is not called train")
-    rate: int = setting(16_000, "sample rate of the model; recordings of another are resampled once", unit="Hz", ge=1000, le=96_000)
+    rate: int = setting(16_000, "sample rate of the model; recordings of another are resampled once", unit="Hz", ge=1000, le=96_000,
+                        search=True)
     stored_rate: int | None = setting(
         None, "tfds: sample rate of the stored recordings, where the data set does not say it", unit="Hz", ge=1000, le=192_000)
     channel: Literal["mean"] | Annotated[int, Field(ge=0)] = setting(
-        "mean", "recordings of several channels: their mean, or the number of one, from 0")
+        "mean", "recordings of several channels: their mean, or the number of one, from 0", search=True)
     max_seconds: float = setting(
         MAX_SECONDS, "a recording, or a part of one, that is longer by its header is refused before decoding, in training, evaluation and "
         "serving alike; proportionally less for files over 48 kHz", unit="s", gt=0.0)
@@ -72,11 +81,11 @@ class CommandData(SpeechData):
 
     seconds: float = setting(
         1.0, "length that the model hears: shorter recordings are centred in it, of longer ones the loudest part is used", unit="s",
-        gt=0.05, le=30.0)
+        gt=0.05, le=30.0, search=True)
     keywords: list[str] = setting(
         list, "the words to recognise; recordings of all other classes become the class _unknown_. Default: every class is one")
     unknown: float = setting(
-        1.0, "with keywords: recordings of _unknown_ kept in train, as a multiple of the mean keyword's", gt=0.0)
+        1.0, "with keywords: recordings of _unknown_ kept in train, as a multiple of the mean keyword's", gt=0.0, search=True)
 
 
 class TranscriptData(SpeechData):

@@ -27,10 +27,11 @@ class ImageData(FileData):
         "label", "tfds feature, table column or npz array with the labels; a list of columns, one of which holds 1 in each row, the "
         "others 0")
     image_size: Pixels | Annotated[list[Pixels], Field(min_length=2, max_length=2)] | None = setting(
-        None, "height and width the model sees, one number or [height, width]; default: the data's own where all are equal", unit="px")
+        None, "height and width the model sees, one number or [height, width]; default: the data's own where all are equal", unit="px",
+        search=True)
     resize: Literal["crop", "pad", "squash"] = setting(
-        "crop", "how images reach image_size: crop the centre, pad, or squash; the first two keep the aspect ratio")
-    channels: Literal[1, 3] | None = setting(None, "1 grey, 3 colour; default: the data's own")
+        "crop", "how images reach image_size: crop the centre, pad, or squash; the first two keep the aspect ratio", search=True)
+    channels: Literal[1, 3] | None = setting(None, "1 grey, 3 colour; default: the data's own", search=True)
     max_pixels: int = setting(
         MAX_PIXELS, "an image with more pixels by its header is refused before decoding, in training, evaluation and serving alike: each "
         "image being decoded takes 6 bytes of memory per pixel, with transparency 20", unit="px", ge=1)

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pipelines.base.formatting import lower_is_better
+from pipelines.base.metric_kinds import better
 
 FILES = Path(os.environ.get("QUARTET_FILES", "~/quartet-files")).expanduser()  # data sets as their owners publish them
 HELD_OUT = 0.25  # share of train for validation while defaults are chosen, where the data bring no validation split
@@ -170,7 +170,7 @@ def run(one: Stranger, work: Path, *, choosing: bool, settings: Sequence[str] = 
     report = json.loads(next(runs.glob("**/report/report.json")).read_text(encoding="utf-8"))
     there = {name.partition("/")[2]: metric for name, metric in report["metrics"].items() if name.startswith(f"{result.split}/")}
     result.metric = next((name for name in one.metrics if name in there), next(iter(there)))
-    result.lower, metric = lower_is_better(result.metric), there[result.metric]
+    result.lower, metric = better(result.metric) == "min", there[result.metric]
     result.score, result.low, result.high, result.examples = (metric.get(key) for key in ("value", "low", "high", "n"))
     say(f"{one.name}: {result.split} {result.metric} {result.score:.4f} [{result.low}, {result.high}], {result.seconds:.0f} s "
         f"({result.cpu_seconds:.0f} s of processor time), run of {result.megabytes:.1f} MB")

@@ -5,22 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-# Metrics between 0 and 1 that read better as percent. A new domain's metrics are added here.
-_PERCENT = re.compile(
-    r"(.*_)?(accuracy|auroc|f1|precision|recall|specificity|calibration_error|error_rate|wer|cer|eer|ndcg|hit_rate|mrr|map|auc|coverage|share"
-    r"|fraction|confidence)"
-    r"(_low|_high|@\d+|_at_\d+)?")
-_LOWER_IS_BETTER = re.compile(
-    r"(.*_)?(loss|perplexity|calibration_error|error_rate|wer|cer|eer|rmse|mae|mse|error|seconds|latency|time_factor"
-    r"|(substitution|deletion|insertion)_share)(@\d+)?")
-_NAMES = {
-    "accuracy": "Accuracy", "top5_accuracy": "Top-5 accuracy", "macro_f1": "Macro F1", "log_loss": "Log loss",
-    "calibration_error": "Calibration error", "learning_rate": "Learning rate", "gradient_norm": "Gradient norm", "loss": "Loss",
-    "wer": "Word error rate", "cer": "Character error rate", "keyword_eer": "Equal error rate of the keyword",
-    "real_time_factor": "Real-time factor", "rmse": "RMSE", "mse": "MSE", "mae": "MAE", "mrr": "MRR", "auc": "AUC", "f1": "F1",
-    "auroc": "AUROC", "roc": "ROC", "micro_f1": "Micro F1", "example_f1": "F1 by example",
-    "macro_auroc": "Macro AUROC", "out_of_scope_auroc": "Out-of-scope AUROC", "out_of_scope_recall": "Out-of-scope recall",
-}
+from pipelines.base.metric_kinds import exact, kind_of
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -32,22 +17,17 @@ def split_name(name: str) -> tuple[str, str]:
 def title(name: str) -> str:
     """A metric's or column's name as a heading: `top5_accuracy` -> "Top-5 accuracy", `ndcg@10` -> "NDCG@10"."""
     base, at, k = name.partition("@")
-    if base in _NAMES:
-        return _NAMES[base] + at + k
+    kind = exact(base)
+    if kind and kind.title:
+        return kind.title + at + k
     words = base.replace("_", " ").strip()
-    if base in ("ndcg", "map", "eer"):
-        return base.upper() + at + k
     return words[:1].upper() + words[1:] + at + k
 
 
 def is_percent(name: str) -> bool:
     """Whether a metric is written in percent."""
-    return bool(_PERCENT.fullmatch(split_name(name)[1]))
-
-
-def lower_is_better(name: str) -> bool:
-    """Whether smaller values of a metric are better."""
-    return bool(_LOWER_IS_BETTER.fullmatch(split_name(name)[1]))
+    kind = kind_of(name)
+    return kind is not None and kind.share
 
 
 def number(value: Any, name: str = "") -> str:

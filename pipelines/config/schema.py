@@ -15,7 +15,8 @@ from pipelines.base.errors import ConfigError
 from pipelines.config.keras_names import keras_arguments
 
 
-def setting(default: Any, meaning: str, *, unit: str = "", path: bool = False, names: str = "", **limits: Any) -> Any:
+def setting(default: Any, meaning: str, *, unit: str = "", path: bool = False, names: str = "", search: bool | str | None = None,
+            **limits: Any) -> Any:
     """A setting: its default (`...` where one must be given), meaning, unit, and pydantic's limits.
 
     Args:
@@ -24,9 +25,11 @@ def setting(default: Any, meaning: str, *, unit: str = "", path: bool = False, n
         unit: what the number counts ("examples", "s", "px", "share"), empty for none.
         path: the value is a file or folder that must exist before any work starts.
         names: the Keras module, such as "keras.optimizers", that must have a class of that name, in whatever case.
+        search: whether a search may vary it, or why not; None: it may, but for the settings of `data`, which change what trials are
+            judged on.
         limits: `ge`, `gt`, `le`, `lt`, `min_length`, `pattern`, ... as pydantic's Field takes them.
     """
-    extra: dict[str, Any] = {"unit": unit, "path": path, "names": names}
+    extra: dict[str, Any] = {"unit": unit, "path": path, "names": names, "search": search}
     if callable(default):
         return Field(default_factory=default, description=meaning, json_schema_extra=extra, **limits)
     return Field(default, description=meaning, json_schema_extra=extra, **limits)
@@ -46,22 +49,24 @@ class Data(Section):
 
     validation: Share | str = setting(
         "validation", "the split or folder to choose by (validation also means val, valid and dev); where the data have none of that name, "
-        "and with a number instead of a name, a share of train is held out (0.1; stratified where there are labels)", unit="share")
+        "and with a number instead of a name, a share of train is held out (0.1; stratified where there are labels)", unit="share",
+        search="trials are judged on it")
     test: Share | str | None = setting(
         "test", "the split or folder judged once at the end; where the data have no test split, and with a number instead of a name, a "
-        "share of all is held out (0.2); null for none", unit="share")
+        "share of all is held out (0.2); null for none", unit="share", search="it is read once, after the search")
     split_seed: int = setting(0, "seed of every split this run makes; separate from train.seed so that seeds share one split", ge=0)
     group_by: str | None = setting(
         None, "column (or 'folder' for the parent folder's name, or 'name' for what data.group_pattern finds in a file's name) whose value "
         "stays on one side of every split")
-    limit: int | None = setting(None, "use only this many training examples (stratified), for a quick look", unit="examples", ge=1)
+    limit: int | None = setting(None, "use only this many training examples (stratified), for a quick look", unit="examples", ge=1,
+                               search=True)
     on_bad_example: Literal["stop", "skip"] = setting(
         "stop", "stop at the first unreadable example and name it, or skip it and count it in the report")
     cache: Literal["auto", "memory", "disk", "none"] = setting(
         "auto", "where decoded examples are kept: auto takes memory while all of the data fit a quarter of it, else disk if there is room, "
-                "else none")
-    cache_folder: str | None = setting(None, "folder of the disk cache; default: the user's cache folder")
-    workers: int | None = setting(None, "parallel decoding calls; default: chosen by tf.data", ge=1)
+                "else none", search=True)
+    cache_folder: str | None = setting(None, "folder of the disk cache; default: the user's cache folder", search=True)
+    workers: int | None = setting(None, "parallel decoding calls; default: chosen by tf.data", ge=1, search=True)
 
 
 class TableData(Data):
@@ -252,8 +257,9 @@ class Tune(Section):
 class Experiment(Section):
     """A whole experiment. Domains derive from it and narrow `task`, `data` and `model`."""
 
-    task: str = setting(..., "what is learned, as domain.task")
-    seeds: int = setting(1, "train this many times with train.seed, train.seed + 1, ... and report mean and spread", ge=1)
+    task: str = setting(..., "what is learned, as domain.task", search="it says what is learned")
+    seeds: int = setting(1, "train this many times with train.seed, train.seed + 1, ... and report mean and spread", ge=1,
+                         search="it repeats a whole run")
     data: Data = setting(Data, "the data")
     train: Train = setting(Train, "training")
     evaluate: Evaluate = setting(Evaluate, "judging")

@@ -13,13 +13,6 @@ from pipelines.config.tree import Setting, find, settings
 
 _MORE = ("scale", "step", "when")
 _SCALES = ("linear", "log")
-# What trials are compared on, or what they are; searching it would compare what cannot be compared.
-_NOT_SEARCHED = {"task": "it says what is learned", "seeds": "it repeats a whole run", "data.validation": "trials are judged on it",
-                 "data.test": "it is read once, after the search", "evaluate.exclude_seen": "it changes what trials are judged on"}
-# Of data, what leaves the examples that are judged as they are: how many train, which features there are, how an example is seen.
-_SEARCHED_OF_DATA = frozenset(f"data.{name}" for name in (
-    "limit", "unknown", "cache", "cache_folder", "workers", "image_size", "resize", "channels", "rate", "channel", "seconds", "join",
-    "numbers", "categories", "lists", "list_length", "min_count"))
 
 
 def problems(cls: type[Experiment], values: Mapping[str, Any]) -> list[Found]:
@@ -88,7 +81,7 @@ class _SpaceCheck:
             meant = nearest_name(self.cls, name, self.values)
             self.wrong((name,), "no such setting" + (f"; did you mean {meant}?" if meant else ""))
             return []
-        if why := _not_searched(name):
+        if why := _not_searched(named[0]):
             self.wrong((name,), f"cannot be searched: {why}")
             return []
         if named[0].shape.sections:
@@ -230,10 +223,11 @@ class _SpaceCheck:
         return False
 
 
-def _not_searched(name: str) -> str | None:
+def _not_searched(setting: Setting) -> str | None:
     """Why a setting cannot be searched; None where it can."""
-    if name.startswith("tune."):
+    allowed = setting.extra("search")
+    if isinstance(allowed, str):
+        return allowed
+    if setting.route[0] == "tune":
         return "it belongs to the search"
-    if name.startswith("data.") and name not in _NOT_SEARCHED and name not in _SEARCHED_OF_DATA:
-        return "it changes what trials are judged on"
-    return _NOT_SEARCHED.get(name)
+    return "it changes what trials are judged on" if setting.route[0] == "data" and not allowed else None

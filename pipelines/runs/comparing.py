@@ -17,6 +17,7 @@ import numpy as np
 
 from pipelines.base import formatting
 from pipelines.base.errors import ConfigError
+from pipelines.base.metric_kinds import better
 from pipelines.reports.resamples import read_resamples
 from pipelines.runs.folder import RunFolder, differences
 from pipelines.runs.listing import metric_of
@@ -230,8 +231,10 @@ def _verdict(one: Difference | None, name: str) -> str:
         return "unknown: no interval"
     if not one.more_than_chance:
         return f"no (p {_p(one.p)})"
-    better = (one.value < 0) == formatting.lower_is_better(name)
-    return f"yes, {'better' if better else 'worse'} (p {_p(one.p)})"
+    direction = better(name)
+    if direction is None:
+        return f"yes (p {_p(one.p)})"
+    return f"yes, {'better' if (one.value < 0) == (direction == 'min') else 'worse'} (p {_p(one.p)})"
 
 
 def _p(value: float | None) -> str:

@@ -12,6 +12,7 @@ from pipelines.base import formatting, stored
 from pipelines.base.errors import ConfigError, QuartetError
 from pipelines.base.files import finite
 from pipelines.base.inside import Linked, refuse_links
+from pipelines.base.metric_kinds import better
 from pipelines.config.messages import listed, nearest
 from pipelines.runs.folder import RunFolder
 from pipelines.task.results import Metric
@@ -130,7 +131,7 @@ def ordered(found: Sequence[Listed], by: Literal["date", "name", "metric", "dura
         if one.metric is None:
             return True, "", 0.0
         name, metric = one.metric
-        return False, name, metric.value if formatting.lower_is_better(name) else -metric.value
+        return False, name, metric.value if better(name) == "min" else -metric.value
 
     return sorted(found, key=rank)
 

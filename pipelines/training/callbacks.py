@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from pipelines.base.formatting import lower_is_better
+from pipelines.base.metric_kinds import better
 from pipelines.base.stored import Record
 from pipelines.config.schema import Train
 from pipelines.training.loop import Hook, Loop
@@ -36,7 +36,7 @@ class KerasCallbacks(Hook):
             callback.set_params({"epochs": train.epochs, "steps": steps_per_epoch, "verbose": 0})
             callback.set_model(model)
             if getattr(callback, "mode", "") == "auto" and hasattr(callback, "monitor_op"):  # Keras asks a compiled model's metrics
-                callback.mode = "min" if lower_is_better(callback.monitor.removeprefix("val_")) else "max"
+                callback.mode = better(callback.monitor.removeprefix("val_")) or "auto"
         self._fresh: list[dict[str, Any]] = [{} for _ in callbacks]  # attributes as on_train_begin left them
         self._saved: list[Any] = [None for _ in callbacks]
         self._saved_arrays: dict[str, np.ndarray] = {}

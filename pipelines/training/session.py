@@ -8,7 +8,7 @@ import keras
 
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.files import finite
-from pipelines.base.formatting import lower_is_better
+from pipelines.base.metric_kinds import better
 from pipelines.base.stored import checked
 from pipelines.config.schema import Experiment, Train, accumulation_of
 from pipelines.data.cache import decoded_spec
@@ -183,4 +183,7 @@ def watched(train: Train, task: Task, scores: list[str], splits: Splits) -> tupl
         near = get_close_matches(name, known, 1)
         raise ConfigError(f"train.watch: {train.watch!r} is no metric of this task{f'; did you mean {near[0]}?' if near else ''} "
                           f"(there are: {', '.join(known)})")
-    return name, "min" if lower_is_better(name) else "max"
+    direction = better(name)
+    if direction is None:
+        raise ConfigError(f"train.watch: whether more or less of {name} is better is not known; declare it (pipelines.base.metric_kinds)")
+    return name, direction

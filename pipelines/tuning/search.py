@@ -14,6 +14,7 @@ from typing import Any
 
 from pipelines.base.errors import ConfigError, TrainingError
 from pipelines.base.files import write_json, write_whole
+from pipelines.base.metric_kinds import better
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.messages import did_you_mean
 from pipelines.config.schema import Experiment, Tune
@@ -392,6 +393,7 @@ class _Search:
 
 
 def _direction(objective: str, own: list[str]) -> str:
-    from pipelines.base.formatting import lower_is_better
-
-    return own[1] if objective == own[0] else "min" if lower_is_better(objective) else "max"
+    direction = own[1] if objective == own[0] else better(objective)
+    if direction is None:
+        raise ConfigError(f"tune.objective: whether more or less of {objective} is better is not known; declare it, or compare by {own[0]}")
+    return direction

@@ -39,8 +39,6 @@ def test_metric_with_and_without_interval():
 
 
 def test_direction_and_sizes():
-    assert formatting.lower_is_better("validation/log_loss") and formatting.lower_is_better("wer")
-    assert not formatting.lower_is_better("accuracy")
     assert formatting.size(24 * 2**30) == "24.0 GiB" and formatting.size(12) == "12 B"
     assert formatting.yaml_value([0.5, "a: b"]) == "[0.5, 'a: b']"
     assert formatting.yaml_value(None) == "null" and formatting.yaml_value(True) == "true"

@@ -1,0 +1,63 @@
+"""What the number of a name is: its title, whether it is a share, and whether more of it is better. Domains declare their own.
+
+A name is looked up without its split, cutoff and interval end (`test/ndcg@10`, `recall_low`), and inherits from the declared name that
+it ends in: `macro_f1` is an `f1`. A name that nobody declared has no better direction, and nothing is chosen by it.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class MetricKind:
+    """Attributes:
+    better: "max" where more is better, "min" where less is; None for what is neither, such as a share of time.
+    share: between 0 and 1, and written in percent.
+    title: as a heading; None: the name's own words.
+    """
+
+    better: Literal["max", "min"] | None = None
+    share: bool = False
+    title: str | None = None
+
+
+HIGH_SHARE, LOW_SHARE, SHARE, LOW = MetricKind("max", True), MetricKind("min", True), MetricKind(share=True), MetricKind("min")
+
+_KINDS: dict[str, MetricKind] = {
+    "accuracy": HIGH_SHARE, "precision": HIGH_SHARE, "recall": HIGH_SHARE, "specificity": HIGH_SHARE, "f1": MetricKind("max", True, "F1"),
+    "auroc": MetricKind("max", True, "AUROC"), "auc": MetricKind("max", True, "AUC"),
+    "top5_accuracy": MetricKind("max", True, "Top-5 accuracy"),
+    "macro_f1": MetricKind("max", True, "Macro F1"), "micro_f1": MetricKind("max", True, "Micro F1"),
+    "example_f1": MetricKind("max", True, "F1 by example"), "macro_auroc": MetricKind("max", True, "Macro AUROC"),
+    "average_precision": MetricKind("max", True), "confidence": MetricKind("max", True),
+    "calibration_error": LOW_SHARE, "error_rate": LOW_SHARE, "error": LOW, "loss": LOW, "perplexity": LOW,
+    "rmse": MetricKind("min", title="RMSE"), "mae": MetricKind("min", title="MAE"), "mse": MetricKind("min", title="MSE"),
+    "seconds": LOW, "latency": LOW, "share": SHARE, "fraction": SHARE, "coverage": SHARE, "roc": MetricKind(title="ROC"),
+}
+
+
+def declare(kinds: Mapping[str, MetricKind]) -> None:
+    """Says what a domain's or a user's metrics are. Raises ValueError for a name that means something else already."""
+    for name, kind in kinds.items():
+        if _KINDS.setdefault(name, kind) != kind:
+            raise ValueError(f"the metric {name} is declared as {_KINDS[name]} already")
+
+
+def kind_of(name: str) -> MetricKind | None:
+    """The kind of `test/ndcg@10`, `recall_low`, `macro_f1`; None for a name that nobody declared."""
+    base = re.sub(r"(_low|_high|@\d+|_at_\d+)+$", "", name.rpartition("/")[2])
+    words = base.split("_")
+    return next((_KINDS[tail] for start in range(len(words)) if (tail := "_".join(words[start:])) in _KINDS), None)
+
+
+def exact(name: str) -> MetricKind | None:
+    """The kind that was declared under this very name."""
+    return _KINDS.get(name)
+
+
+def better(name: str) -> Literal["max", "min"] | None:
+    """Whether more or less of a metric is better; None where nobody said so."""
+    kind = kind_of(name)
+    return kind.better if kind else None
