@@ -82,7 +82,8 @@ class RankedEvaluate(Evaluate):
     cutoffs: list[Count] = setting(
         lambda: [10, 5, 20, 50], "lengths of the evaluated lists; the first leads the report", min_length=1
     )
-    exclude_seen: bool = setting(True, "leave items that the user already had out of the candidates", search="it changes what trials are judged on")
+    exclude_seen: bool = setting(True, "leave items that the user already had out of the candidates",
+                                search="it changes what trials are judged on")
     chunk: int = setting(8192, "items scored at a time, for bounded memory", unit="items", ge=64)
     baselines: list[Literal["popularity", "item_knn", "ease"]] = setting(
         lambda: ["popularity", "item_knn", "ease"], "models that the report compares with"
