@@ -93,7 +93,7 @@ def image() -> bytes:
 
 def measure(run: str, rounds: int, seconds: float) -> None:
     body = image()
-    with server("pipelines.commands.main", "serve", run, "--port", "0") as (ours, up), server("benchmarks.serving", "--bare") as (other, _):
+    with server("quartet", "serve", run, "--port", "0") as (ours, up), server("benchmarks.serving", "--bare") as (other, _):
         first = times(ours, body, 0.0001)[0]
         alone: dict[int, list[float]] = {ours: [], other: []}
         crowd: dict[int, list[float]] = {ours: [], other: []}

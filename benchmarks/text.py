@@ -130,7 +130,7 @@ def predict(run: str) -> None:
             writer.writerow(["text", "sentiment"])
             writer.writerows((text.decode(), label) for text, label in zip(data["text"].numpy().tolist(), data["label"].numpy().tolist()))
         began = time.perf_counter()
-        done = subprocess.run([sys.executable, "-m", "pipelines.commands.main", "predict", run, str(source), "-o", str(target)],
+        done = subprocess.run([sys.executable, "-m", "quartet", "predict", run, str(source), "-o", str(target)],
                               capture_output=True, text=True, check=True)
         whole = time.perf_counter() - began
         with target.open(newline="", encoding="utf-8") as file:

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 SETTINGS = ("train.epochs=3", "train.precision=float32", "train.devices=cpu", "evaluate.bootstrap=100")
 
 
-def quartet(*arguments: str, module: str = "pipelines.commands.main", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def quartet(*arguments: str, module: str = "quartet", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """The command line in a process of its own."""
     return subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True, encoding="utf-8", cwd=cwd, timeout=600,
                           check=False, env=environment())

@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
-PACKAGES = ("pipelines", *DOMAINS)
+PACKAGES = ("quartet", "pipelines", *DOMAINS)
 LEFT_OUT = {".git", ".venv", "build", "dist", "runs", "node_modules", "__pycache__"}  # not of the project, or made by it
 DISTRIBUTIONS = {"yaml": "pyyaml", "sklearn": "scikit-learn", "PIL": "pillow", "tensorflow_datasets": "tensorflow-datasets",
                  "keras_tuner": "keras-tuner", "keras_rs": "keras-rs", "grpc": "grpcio"}

@@ -204,7 +204,7 @@ def _own_validation(yaml: Path) -> bool:
 
 
 def _quartet(*arguments: str) -> str:
-    done = subprocess.run([sys.executable, "-m", "pipelines.commands.main", *arguments], capture_output=True, text=True, check=True,
+    done = subprocess.run([sys.executable, "-m", "quartet", *arguments], capture_output=True, text=True, check=True,
                           env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"})
     return done.stdout
 

@@ -298,8 +298,3 @@ def tune_main(domain: str, arguments: Sequence[str] | None = None) -> None:
     only = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     only.command()(tune)
     only(sys.argv[1:] if arguments is None else list(arguments), obj=domain, prog_name=f"python -m {domain}.tune")
-
-
-if __name__ == "__main__":
-    current_folder_last()
-    main()

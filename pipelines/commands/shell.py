@@ -20,7 +20,7 @@ Run = Annotated[str, typer.Argument(
     metavar="RUN", show_default=False, help="A run: its folder, or its name below --runs, such as vision/digits/default.")]
 Settings = Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", show_default=False, help="Settings to change.")]
 
-_MODULES = {"quartet": "pipelines.commands.main", "tensorboard": "tensorboard.main"}
+_MODULES = {"quartet": "quartet", "tensorboard": "tensorboard.main"}
 Command = TypeVar("Command", bound=Callable[..., None])
 
 

@@ -75,7 +75,7 @@ def current_folder_last() -> None:
     here = os.getcwd()
     if sys.path and sys.path[0] in ("", here):
         del sys.path[0]
-        if Path(here) == Path(__file__).resolve().parents[1] or Path(here) == Path(__file__).parents[1]:
+        if Path(here) in (Path(__file__).resolve().parents[2], Path(__file__).parents[2]):
             sys.path.append(here)
 
 

@@ -26,7 +26,7 @@ except SystemExit as end:
 """
 
 
-def asked(*arguments: str, module: str = "pipelines.commands.main") -> tuple[dict, str, float]:
+def asked(*arguments: str, module: str = "quartet") -> tuple[dict, str, float]:
     """(exit status and heavy modules, everything printed, seconds of processor)."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([sys.executable, "-c", ASK.replace("NAME", repr(module)), json.dumps(arguments)], capture_output=True, text=True,

@@ -54,7 +54,7 @@ def test_another_experiment_of_that_name_is_refused():
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_and_ends_with_its_status(tmp_path, number, status):
-    command = [sys.executable, "-m", "pipelines.commands.main", "train", "vision/digits", "train.epochs=500", "train.precision=float32",
+    command = [sys.executable, "-m", "quartet", "train", "vision/digits", "train.epochs=500", "train.precision=float32",
                "train.devices=cpu", "monitor.tensorboard=false", "--runs", str(tmp_path), "--name", "cut", "--quiet"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", env=environment(), cwd=tmp_path)
     folder = tmp_path / "vision/digits/cut"

@@ -215,7 +215,7 @@ def test_an_answer_says_where_it_is_no_more_than_a_guess(runs, loaded, tmp_path)
 
 
 def test_standard_input_is_answered_line_by_line(runs):
-    process = subprocess.Popen([sys.executable, "-m", "pipelines.commands.main", "predict", str(runs["bag"]), "-"], stdin=subprocess.PIPE,
+    process = subprocess.Popen([sys.executable, "-m", "quartet", "predict", str(runs["bag"]), "-"], stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT, env=environment())
     try:
         process.stdin.write(b"the shower is broken\n")

@@ -27,7 +27,7 @@ needs_extra = pytest.mark.skipif(not HERE and not os.environ.get("QUARTET_REQUIR
 def server():
     """(address, process) of a server in a process of its own."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "pipelines.commands.main", "serve", str(finished_run.run()), "--port", "0", "--limit", "1", "--batch", "8"],
+        [sys.executable, "-m", "quartet", "serve", str(finished_run.run()), "--port", "0", "--limit", "1", "--batch", "8"],
         stderr=subprocess.PIPE, text=True, env=finished_run.environment())
     said = []
     for line in process.stderr:

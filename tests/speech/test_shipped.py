@@ -115,14 +115,14 @@ def test_from_own_recordings_to_a_transcript_with_times(tmp_path):
     write(tmp_path / "new" / "long.wav", said(whole))
     (tmp_path / "new" / "b.wav").write_bytes(b"nothing")
     run = str(tmp_path / "runs" / "speech" / "own" / "a")
-    done = command("pipelines.commands.main", "predict", run, "new", "--format", "ctm", folder=tmp_path)
+    done = command("quartet", "predict", run, "new", "--format", "ctm", folder=tmp_path)
     assert "b.wav: cannot be read: no sound file" in done.stderr and done.returncode == 0
     rows = [line.split() for line in done.stdout.splitlines()]
     assert [row[4] for row in rows if row[0] == "new/a.flac"] == ["low", "high"]
     times = [float(row[2]) for row in rows if row[0] == "new/long.wav"]
     assert [row[4] for row in rows if row[0] == "new/long.wav"].count("low") >= 5 and times == sorted(times) and times[-1] > 3.5
-    done = command("pipelines.commands.main", "predict", run, "new/a.flac", "--format", "jsonl", folder=tmp_path)
+    done = command("quartet", "predict", run, "new/a.flac", "--format", "jsonl", folder=tmp_path)
     answer = json.loads(done.stdout)
     assert answer["text"] == "low high" and answer["words"] == ["low", "high"] and 0.15 < answer["starts"][1] < 0.5
-    done = command("pipelines.commands.main", "evaluate", run, "--data", "all.jsonl", folder=tmp_path)
+    done = command("quartet", "evaluate", run, "--data", "all.jsonl", folder=tmp_path)
     assert "Word error rate" in done.stdout, done.stderr

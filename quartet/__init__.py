@@ -1,0 +1,37 @@
+"""Quartet from Python: train, tune, judge and use models for images, speech, text and recommendation.
+
+Importing this is quick: TensorFlow, Keras, pandas and NumPy are imported when a call first needs them.
+
+    import quartet
+
+    run = quartet.train("vision/digits", {"train.epochs": 3})
+    print(run.metrics["test/accuracy"])
+
+docs/python.md shows every call.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pipelines.base.errors import ConfigError, DataError, QuartetError, TrainingError
+
+_EXPORTS = {  # name -> the module that has it, imported when it is first asked for
+    "ConfigError": "pipelines.base.errors",
+    "DataError": "pipelines.base.errors",
+    "QuartetError": "pipelines.base.errors",
+    "TrainingError": "pipelines.base.errors",
+}
+
+__all__ = ["ConfigError", "DataError", "QuartetError", "TrainingError"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_EXPORTS[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_EXPORTS})
