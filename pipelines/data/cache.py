@@ -225,7 +225,7 @@ def bad_example(source: Source, decode: Decode | None, numbers: Iterable[int], k
 def unreadable(name: str, problem: Exception) -> DataError:
     """The error of an example that cannot be decoded."""
     return DataError(f"{name}: cannot be read: {reason(problem)}\n"
-                     "Mend or remove it, or set data.on_bad_example: skip; `quartet check` lists all such examples.")
+                     "Repair or remove it, or set data.on_bad_example: skip; `quartet check` lists all such examples.")
 
 
 def decoded_spec(source: Source, decode: Decode | None) -> dict[str, tf.TensorSpec]:

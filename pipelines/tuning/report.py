@@ -115,15 +115,15 @@ def repeats_lines(content: Mapping[str, Any]) -> list[str]:
 def importance_lines(found: Importance | None) -> list[str]:
     """Remarks that belong beside the shares."""
     if found is None:
-        return [f"Too few trials that differ to say which settings mattered ({FEWEST} are needed)."]
+        return [f"Too few different trials to tell which settings mattered ({FEWEST} are needed)."]
     rest = max(0.0, 1.0 - sum(found.shares.values()))
     said = [f"Share of the variation between settings that each explains by itself; {rest:.0%} is explained by several together."]
     if found.epochs:
         said.append(f"Settings were trained to epochs {', '.join(map(str, found.epochs))}: the length counts as a factor of its own, over "
                     "which the shares are averaged.")
     if found.fit < 0.3:
-        said.append(f"The {found.trials} trials foretell one another badly (R squared {found.fit:.2f} on trials left out), "
-                    "so that these shares are rough.")
+        said.append(f"The {found.trials} trials predict one another poorly (R squared {found.fit:.2f} on held-out trials), "
+                    "so these shares are rough.")
     return said
 
 

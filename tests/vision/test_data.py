@@ -233,7 +233,7 @@ def test_files_that_could_not_be_read_are_tried_again(with_bad, monkeypatch):
 
 
 def test_stop_names_the_file_and_why(with_bad):
-    message = r"cut.jpg: a broken or truncated JPEG image.* \(and 4 more\). Mend or remove it, or set data.on_bad_example: skip"
+    message = r"cut.jpg: a broken or truncated JPEG image.* \(and 4 more\). Repair or remove it, or set data.on_bad_example: skip"
     with pytest.raises(DataError, match=message):
         load(source="folder", path=str(with_bad), test=None, validation=0.0, image_size=24)
 

@@ -230,5 +230,5 @@ def unreadable(source: Source, numbers: np.ndarray, error: Exception, max_pixels
         return DataError(f"the images cannot be read: {error}")
     number, why = bad[0]
     more = f" (and {len(bad) - 1:,} more)" if len(bad) > 1 else ""
-    return DataError(f"{source.name(int(numbers[number]))}: {why}{more}. Mend or remove it, or set data.on_bad_example: skip; "
+    return DataError(f"{source.name(int(numbers[number]))}: {why}{more}. Repair or remove it, or set data.on_bad_example: skip; "
                      "`quartet check` lists all such examples.")
