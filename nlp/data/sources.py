@@ -147,7 +147,7 @@ def _usable(rows: Rows, data: TextData, opened: Opened, *, labelled: bool = True
     if bad and data.on_bad_example == "stop":
         place, reason = bad[0]
         more = f" (and {len(bad) - 1:,} more such examples)" if len(bad) > 1 else ""
-        raise DataError(f"{place}: {reason}{more}. Repair or remove it, or set data.on_bad_example: skip; `quartet check` lists all of them.")
+        raise DataError(f"{place}: {reason}{more}. Repair or remove it, or set data.on_bad_example: skip; `quartet check` lists them all.")
     opened.skipped.extend(f"{place}: {reason}" for place, reason in bad)
     if len(keep) == len(rows.labels):
         return rows
