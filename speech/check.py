@@ -1,4 +1,4 @@
-"""`quartet check` for recordings: every one read once, for what spoils training: broken, empty, silent and clipped ones, odd lengths,
+"""`quartet check` for recordings. Each is read once to find what spoils training: broken, empty, silent or clipped ones, odd lengths,
 transcripts that cannot be written or do not fit their recording."""
 
 import hashlib
@@ -21,12 +21,12 @@ from speech.data.connected_digits import open_connected
 from speech.data.enough import too_little
 from speech.data.recordings import Recordings
 from speech.data.sources import open_data
-from speech.data.splits import class_labels, strangers
+from speech.data.splits import class_labels, unknown_parts
 from speech.data.tokens import learn, normalized, steps_needed
 from speech.models import steps_of
 from speech.settings import Commands, SpeechData, Transcription
 
-SILENT = 10 ** (-60 / 20)  # peak, as a share of full scale, under which nothing can be heard
+SILENT = 10 ** (-60 / 20)  # peak, as a share of full scale, below which nothing is audible
 CLIPPED = 0.001  # share of samples at full scale from which a recording counts as clipped
 FAST = 30.0  # characters a second that nobody speaks
 STEP = 256  # recordings between two calls of `progress`
@@ -49,12 +49,12 @@ def check_commands(experiment: Commands, progress: Progress | None = None) -> Ch
 
     train, validation, test, notes = divide(opened.names, load, data, opened.place)
     parts: dict[str, Source | None] = {"train": train, "validation": validation, "test": test}
-    heard = {name: Heard(source, data.rate, progress) for name, source in parts.items() if isinstance(source, Recordings)}
-    made = check(opened.place, parts, {name: one.read() for name, one in heard.items()}, classes, identical="the same samples",
+    heard = {name: ReadSplit(source, data.rate, progress) for name, source in parts.items() if isinstance(source, Recordings)}
+    general = check(opened.place, parts, {name: one.read() for name, one in heard.items()}, classes, identical="the same samples",
                  skip=data.on_bad_example == "skip", lost=opened.skipped, notes=[*opened.notes, *notes])
-    found = [finding for name, one in heard.items() for finding in one.findings(name)]
-    found += [finding for name, one in heard.items() for finding in one.longer(name, data.seconds, "heard in part (data.seconds)")]
-    return _with(made, [*found, *_speakers(heard, data)])
+    findings = [finding for name, one in heard.items() for finding in one.findings(name)]
+    findings += [finding for name, one in heard.items() for finding in one.longer(name, data.seconds, "heard in part (data.seconds)")]
+    return _with_general(general, [*findings, *_speakers(heard, data)])
 
 
 def check_transcripts(experiment: Transcription, progress: Progress | None = None) -> Check:
@@ -65,23 +65,23 @@ def check_transcripts(experiment: Transcription, progress: Progress | None = Non
 
     def load(split: str) -> Recordings:
         source = opened.load(split)
-        return source.said([normalized(text, settings) for text in source.facts.texts or ()])
+        return source.with_texts([normalized(text, settings) for text in source.facts.texts or ()])
 
     asked = data.model_copy(update={"validation": "validation", "test": "test"}) if data.source == "connected" else data
     train, validation, test, notes = divide(opened.names, load, asked, opened.place)
     parts: dict[str, Source | None] = {"train": train, "validation": validation, "test": test}
-    heard = {name: Heard(source, data.rate, progress) for name, source in parts.items() if isinstance(source, Recordings)}
-    made = check(opened.place, parts, {name: one.read() for name, one in heard.items()}, [], identical="the same samples",
+    heard = {name: ReadSplit(source, data.rate, progress) for name, source in parts.items() if isinstance(source, Recordings)}
+    general = check(opened.place, parts, {name: one.read() for name, one in heard.items()}, [], identical="the same samples",
                  skip=data.on_bad_example == "skip", lost=opened.skipped, notes=[*opened.notes, *notes])
-    found = [finding for name, one in heard.items() for finding in one.findings(name)]
-    found += heard["train"].longer("train", data.longest, "left out of training (data.longest)")
-    return _with(made, [*found, *_texts(heard, experiment), *_speakers(heard, data)])
+    findings = [finding for name, one in heard.items() for finding in one.findings(name)]
+    findings += heard["train"].longer("train", data.longest, "left out of training (data.longest)")
+    return _with_general(general, [*findings, *_texts(heard, experiment), *_speakers(heard, data)])
 
 
 CHECKS = {"speech.commands": check_commands, "speech.transcription": check_transcripts}
 
 
-class Heard:
+class ReadSplit:
     """Every recording of a split read once."""
 
     def __init__(self, source: Recordings, rate: int, progress: Progress | None = None):
@@ -101,13 +101,13 @@ class Heard:
             return len(samples), int(loud.max(initial=0)), float(np.mean(loud >= 32_766)), int.from_bytes(digest, "little")
 
         with ThreadPoolExecutor(4) as threads:
-            for number, found in enumerate(threads.map(one, range(count))):
+            for number, result in enumerate(threads.map(one, range(count))):
                 if progress and number % STEP == 0:
                     progress(number, count)
-                if isinstance(found, str):
-                    self.bad.append((number, found))
+                if isinstance(result, str):
+                    self.bad.append((number, result))
                 else:
-                    self.lengths[number], self.peaks[number], self.clipped[number], self.prints[number] = found
+                    self.lengths[number], self.peaks[number], self.clipped[number], self.prints[number] = result
         if progress:
             progress(count, count)
         self.good = np.ones(count, bool)
@@ -120,15 +120,15 @@ class Heard:
     def findings(self, split: str) -> list[Finding]:
         silent = self.good & (self.peaks < SILENT * 32768.0)
         clipped = self.good & (self.clipped > CLIPPED)
-        found = []
+        findings = []
         if silent.any():
             text = f"{split}: {silent.sum():,} recordings are silent (their peak is under -60 dB)"
-            found.append(Finding("warning", text, self._named(silent)))
+            findings.append(Finding("warning", text, self._named(silent)))
         if clipped.any():
-            found.append(Finding("warning", (
+            findings.append(Finding("warning", (
                 f"{split}: {clipped.sum():,} recordings are clipped (over {CLIPPED:.1%} of their samples at full scale); record lower"),
                 self._named(clipped)))
-        return found
+        return findings
 
     def longer(self, split: str, seconds: float, so: str) -> list[Finding]:
         """The recordings of over `seconds`, which are therefore `so`."""
@@ -142,8 +142,8 @@ class Heard:
                      f"{20 * np.log10(max(self.peaks[number], 1) / 32768.0):.0f} dB" for number in np.flatnonzero(which))
 
 
-def _speakers(heard: dict[str, Heard], data: SpeechData) -> list[Finding]:
-    """Whether speakers stand in more than one split, also such as the names of the recordings only suggest."""
+def _speakers(heard: dict[str, ReadSplit], data: SpeechData) -> list[Finding]:
+    """Speakers in more than one split, including those that only the names of the recordings suggest."""
     facts = {name: one.source.facts for name, one in heard.items()}
     if all(one.speakers is None for one in facts.values()):
         if data.group_by is not None:
@@ -154,19 +154,19 @@ def _speakers(heard: dict[str, Heard], data: SpeechData) -> list[Finding]:
     known = {name: set(one.speakers or ()) for name, one in facts.items()}
     train = known.get("train", set())
     return [Finding("warning" if speakers <= train else "note", (
-        f"{name}: {len(train & speakers):,} of its {len(speakers):,} speakers are in train, too: expect less for new voices; "
+        f"{name}: {len(train & speakers):,} of its {len(speakers):,} speakers are in train, too: expect lower scores for new voices; "
         "data.group_by: speaker keeps them apart"))
         for name, speakers in known.items() if name != "train" and train & speakers]
 
 
-def _texts(heard: dict[str, Heard], experiment: Transcription) -> list[Finding]:
-    """Empty transcripts, characters that train has not, and more to write than a recording has steps for."""
-    settings, found = experiment.tokens, list[Finding]()
+def _texts(heard: dict[str, ReadSplit], experiment: Transcription) -> list[Finding]:
+    """Empty transcripts, characters that train lacks, and transcripts that need more steps than their recordings have."""
+    settings, findings = experiment.tokens, list[Finding]()
     train = heard["train"].source.facts.texts or []
     if not any(train):
         return [Finding("error", "the transcripts of train are empty")]
     if few := too_little(train, float(heard["train"].lengths.sum()) / experiment.data.rate):
-        found.append(Finding("warning", f"train: {few}"))
+        findings.append(Finding("warning", f"train: {few}"))
     encoder = learn(train, settings)
     known = {part for text in train for part in (text.split() if settings.unit == "words" else text)}
     hop = round(experiment.frontend.hop * experiment.data.rate)
@@ -174,12 +174,12 @@ def _texts(heard: dict[str, Heard], experiment: Transcription) -> list[Finding]:
         source, texts = one.source, one.source.facts.texts or []
         empty = [source.name(number) for number, text in enumerate(texts) if not text]
         if empty:
-            found.append(Finding("warning", f"{name}: {len(empty):,} transcripts are empty", tuple(empty)))
-        odd = strangers(texts, known, settings.unit)
+            findings.append(Finding("warning", f"{name}: {len(empty):,} transcripts are empty", tuple(empty)))
+        odd = unknown_parts(texts, known, settings.unit)
         if odd:
-            where = [f"{source.name(number)}: {text}" for number, text in enumerate(texts) if strangers([text], known, settings.unit)]
+            where = [f"{source.name(number)}: {text}" for number, text in enumerate(texts) if unknown_parts([text], known, settings.unit)]
             kind = "words" if settings.unit == "words" else "characters"
-            found.append(Finding("warning", (
+            findings.append(Finding("warning", (
                 f"{name}: {len(odd)} {kind} are not in train, so they cannot be written: {' '.join(map(repr, odd[:10]))}"), tuple(where)))
         needed = np.array([steps_needed(encoder.encode(text)) for text in texts])
         steps = np.array([steps_of(experiment.model, int(length) // hop + 1) for length in one.lengths])
@@ -187,28 +187,28 @@ def _texts(heard: dict[str, Heard], experiment: Transcription) -> list[Finding]:
         if short.any():
             details = tuple(f"{source.name(int(number))}: {needed[number]} steps needed, {steps[number]} there: {texts[number]}"
                             for number in np.flatnonzero(short))
-            found.append(Finding("warning", (
+            findings.append(Finding("warning", (
                 f"{name}: {short.sum():,} transcripts are longer than CTC can align with their recordings; a smaller model.stride, or "
                 "tokens.unit: subwords, needs fewer steps; or text and recording do not belong together"), details))
         rates = np.array([len(text) for text in texts]) / np.maximum(one.lengths / experiment.data.rate, 1e-3)
         fast = one.good & (rates > FAST) & ~short
         if fast.any():
             details = tuple(f"{source.name(int(number))}: {rates[number]:.0f} characters a second" for number in np.flatnonzero(fast))
-            found.append(Finding("warning", f"{name}: {fast.sum():,} recordings are too short for anyone to say their text", details))
+            findings.append(Finding("warning", f"{name}: {fast.sum():,} recordings are too short for anyone to speak their text", details))
     if settings.unit == "characters":
         counts = Counter("".join(train))
         rare = sorted(character for character, times in counts.items() if times < 10)
-        # letters, and what stands between letters as in don't, are parts of words: without them the words are others
+        # letters, and signs between letters as in don't, are parts of words: removing them changes the word
         within = {sign for text in train for sign in re.findall(r"(?<=\w)[^\w\s](?=\w)", text)}
         letters = [sign for sign in rare if sign.isalnum() or unicodedata.category(sign)[0] == "M" or sign in within]
-        for signs, remedy in ((letters, "too few to learn them: words with them will be misspelled, until train has more such texts"),
-                              ([sign for sign in rare if sign not in letters], "tokens.remove takes them out")):
+        for signs, remedy in ((letters, "too few to learn: words with them will be misspelled until train has more such texts"),
+                              ([sign for sign in rare if sign not in letters], "tokens.remove removes them")):
             if signs:
-                text = f"train: characters that stand there fewer than 10 times: {' '.join(map(repr, signs))}; {remedy}"
-                found.append(Finding("note", text))
-    return found
+                text = f"train: characters that occur fewer than 10 times: {' '.join(map(repr, signs))}; {remedy}"
+                findings.append(Finding("note", text))
+    return findings
 
 
-def _with(made: Check, found: list[Finding]) -> Check:
+def _with_general(general: Check, findings: list[Finding]) -> Check:
     order = ("error", "warning", "note")
-    return replace(made, findings=sorted([*made.findings, *found], key=lambda finding: order.index(finding.level)))
+    return replace(general, findings=sorted([*general.findings, *findings], key=lambda finding: order.index(finding.level)))

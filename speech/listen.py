@@ -22,7 +22,7 @@ SILENCE_CLASSES = ("_silence_", "_unknown_")  # never detected
 
 @dataclass(frozen=True)
 class Detection:
-    """A command heard: when the window in which it was surest began and ended, s, and the smoothed probability there."""
+    """A detected command: start and end, s, of the window of highest smoothed probability, and that probability."""
 
     label: str
     start: float
@@ -89,12 +89,13 @@ class Detector:
         label = int(mean.argmax())
         # the windows averaged end with this one: the middle one says when
         start = (first - self.hop * (self.smooth - 1) / 2) / self.rate
-        found = Detection(self.classes[label], max(start, 0.0), start + self.window / self.rate, float(mean[label]))
-        sure = found.confidence >= self.threshold and found.label not in SILENCE_CLASSES
-        if self._best and (not sure or found.label != self._best.label):
+        candidate = Detection(self.classes[label], max(start, 0.0), start + self.window / self.rate, float(mean[label]))
+        sure = candidate.confidence >= self.threshold and candidate.label not in SILENCE_CLASSES
+        if self._best and (not sure or candidate.label != self._best.label):
             yield self._report()
-        if sure and found.start >= self._last.get(found.label, -1e9) and (self._best is None or found.confidence > self._best.confidence):
-            self._best = found
+        reported = candidate.start < self._last.get(candidate.label, -1e9)
+        if sure and not reported and (self._best is None or candidate.confidence > self._best.confidence):
+            self._best = candidate
 
     def _report(self) -> Detection:
         assert self._best is not None
@@ -147,7 +148,7 @@ def main(
     threshold: Annotated[float, typer.Option(min=0.0, max=1.0, help="Smoothed probability from which a command counts.")] = 0.7,
     smooth: Annotated[int, typer.Option(min=1, help="Windows over whose mean that is.")] = 3,
 ) -> None:
-    """Find spoken commands in a long recording or a live stream; a JSON line for each."""
+    """Find spoken commands in a long recording or a live stream; prints a JSON line for each."""
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
@@ -162,9 +163,9 @@ def main(
         pieces: Iterable[np.ndarray] = recording(file, data)
     else:
         pieces = standard_input(data.rate)
-    for found in stream(loaded, pieces, hop=hop, threshold=threshold, smooth=smooth):
-        print(json.dumps({"label": found.label, "start": round(found.start, 3), "end": round(found.end, 3),
-                          "confidence": round(found.confidence, 4)}), flush=True)
+    for detection in stream(loaded, pieces, hop=hop, threshold=threshold, smooth=smooth):
+        print(json.dumps({"label": detection.label, "start": round(detection.start, 3), "end": round(detection.end, 3),
+                          "confidence": round(detection.confidence, 4)}), flush=True)
 
 
 if __name__ == "__main__":

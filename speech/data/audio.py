@@ -1,6 +1,6 @@
 """Sound files of every kind that libsndfile reads (WAV of any width, FLAC, MP3, OGG, AIFF, ...) as mono samples at the model's rate.
 
-Resampling is soxr's, at high quality. Every failure is a DataError in one line that says what is wrong with the file.
+Resampling is soxr's, at high quality. Every failure is a DataError in one line that says what is wrong.
 """
 
 import io
@@ -16,18 +16,18 @@ from pipelines.base.regular import other_kind
 from speech.settings import MAX_SECONDS
 
 SUFFIXES = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".oga", ".aif", ".aiff", ".au", ".w64", ".caf")
-UNREAD = (".m4a", ".aac", ".wma", ".amr", ".webm", ".mp4", ".3gp")  # recordings too, so that they are named as bad and never passed over
+UNREAD = (".m4a", ".aac", ".wma", ".amr", ".webm", ".mp4", ".3gp")  # listed so that they are reported as unreadable, not ignored
 
-RATES = (1000, 768_000)  # Hz; from telephones to recorders of bats, and no header of 1 Hz, which would be resampled to hours
+RATES = (1000, 768_000)  # Hz; from telephones to bat recorders; a header of 1 Hz would be resampled to hours
 CHANNELS = 64
-USUAL_RATE = 48_000  # Hz; of files of higher rates so much less is decoded at once
+USUAL_RATE = 48_000  # Hz; files of higher rates may last proportionally less
 STRETCH = 1 << 18  # samples of each channel decoded at a time
-CHUNKS = 1000  # of a WAV file that are looked through for its samples
+CHUNKS = 1000  # of a WAV file that are searched for its samples
 
 
 @dataclass(frozen=True)
 class Header:
-    """What a file says of itself: samples a channel, Hz, channels."""
+    """A sound file's header: samples a channel, Hz, channels."""
 
     frames: int
     rate: int
@@ -52,20 +52,20 @@ def header(file: str | Path | bytes) -> Header:
     return Header(info.frames, info.samplerate, info.channels)
 
 
-def check_header(there: Header, longest: float, frames: int | None = None) -> None:
+def check_header(info: Header, longest: float, frames: int | None = None) -> None:
     """Raises DataError where decoding what a header promises would take too much memory.
 
     Args:
         longest: s.
-        frames: samples a channel that are to be decoded; None: all.
+        frames: samples a channel to decode; None: all.
     """
-    frames = there.frames if frames is None else frames
-    if not RATES[0] <= there.rate <= RATES[1]:
-        raise DataError(f"its header says {there.rate:,} Hz; {RATES[0]:,} to {RATES[1]:,} Hz are read")
-    if there.channels > CHANNELS:
-        raise DataError(f"its header says {there.channels:,} channels; {CHANNELS} at most are read")
-    if frames > longest * min(there.rate, USUAL_RATE):
-        raise DataError(f"lasts {frames / there.rate:,.0f} s by its header, over the {longest * min(1, USUAL_RATE / there.rate):g} s that "
+    frames = info.frames if frames is None else frames
+    if not RATES[0] <= info.rate <= RATES[1]:
+        raise DataError(f"its header says {info.rate:,} Hz; {RATES[0]:,} to {RATES[1]:,} Hz are read")
+    if info.channels > CHANNELS:
+        raise DataError(f"its header says {info.channels:,} channels; {CHANNELS} at most are read")
+    if frames > longest * min(info.rate, USUAL_RATE):
+        raise DataError(f"lasts {frames / info.rate:,.0f} s by its header, over the {longest * min(1, USUAL_RATE / info.rate):g} s that "
                         "are decoded at once (data.max_seconds); cut it into parts")
 
 
@@ -99,7 +99,7 @@ def read(file: str | Path | bytes, rate: int, *, channel: str | int = "mean", st
                 sound.seek(first)
             frames = -1 if duration is None else round(duration * stored)
             if frames > sound.frames - first + round(0.05 * stored):
-                raise DataError(f"is to last from {start:g} to {start + (duration or 0):g} s, but the file lasts "
+                raise DataError(f"should last from {start:g} to {start + (duration or 0):g} s, but the file lasts "
                                 f"{sound.frames / stored:g} s")
             expected = sound.frames - first if frames < 0 else min(frames, sound.frames - first)
             check_header(Header(sound.frames, stored, sound.channels), longest, expected)
@@ -112,7 +112,7 @@ def read(file: str | Path | bytes, rate: int, *, channel: str | int = "mean", st
     if len(mono) < promised - round(0.1 * stored):
         raise DataError(f"breaks off: {len(mono) / stored:.2f} s of the {promised / stored:.2f} s that its header promises")
     if not np.isfinite(mono).all():
-        raise DataError("holds samples that are no finite numbers")
+        raise DataError("holds samples that are not finite numbers")
     return resampled(mono, stored, rate)
 
 
@@ -141,7 +141,7 @@ def _promised(file: str | Path | bytes) -> int:
         for _ in range(CHUNKS):
             name, size = opened.read(4), int.from_bytes(opened.read(4), "little")
             if name == b"data":
-                # of a recorder that wrote to a pipe, and so could not know
+                # a recorder that writes to a pipe does not know the size
                 left_open = size == 0 or min(abs(size - (1 << 31)), (1 << 32) - size) <= 1 << 12
                 return 0 if left_open or not block else size // block
             if len(name) < 4 or not name.strip(b"\0"):
@@ -155,12 +155,12 @@ def _promised(file: str | Path | bytes) -> int:
 
 def loud_span(file: str | Path) -> float:
     """Seconds of a recording, at most its first 30, that hold all but 1 % of its energy. Raises DataError as read."""
-    there = header(file)
-    samples = read(file, there.rate, duration=min(30.0, there.seconds))
-    step = max(1, there.rate // 100)
+    info = header(file)
+    samples = read(file, info.rate, duration=min(30.0, info.seconds))
+    step = max(1, info.rate // 100)
     energy = np.cumsum(np.add.reduceat(np.square(samples - samples.mean(), dtype=np.float64), np.arange(0, len(samples), step)))
     first, last = np.searchsorted(energy, [0.005 * energy[-1], 0.995 * energy[-1]])
-    return float(last - first + 1) * step / there.rate
+    return float(last - first + 1) * step / info.rate
 
 
 def one_channel(samples: np.ndarray, channel: str | int) -> np.ndarray:
@@ -179,9 +179,9 @@ def resampled(samples: np.ndarray, stored: int, rate: int) -> np.ndarray:
         return np.ascontiguousarray(samples, np.float32)
     import soxr
 
-    made = soxr.resample(np.asarray(samples, np.float32), stored, rate, quality="HQ")
+    converted = soxr.resample(np.asarray(samples, np.float32), stored, rate, quality="HQ")
     wanted = resampled_length(len(samples), stored, rate)
-    return np.ascontiguousarray(np.pad(made, (0, max(0, wanted - len(made))))[:wanted], np.float32)
+    return np.ascontiguousarray(np.pad(converted, (0, max(0, wanted - len(converted))))[:wanted], np.float32)
 
 
 def resampled_length(samples: int, stored: int, rate: int) -> int:
@@ -196,7 +196,7 @@ def _check_file(path: str | Path) -> None:
 
 
 def _why(path: Path | None, error: Exception) -> str:
-    """What is wrong with a file that libsndfile does not read, in words for its owner."""
+    """Why libsndfile does not read a file, for its owner."""
     if path is not None:
         if not path.exists():
             return "the file is not there"
@@ -207,4 +207,4 @@ def _why(path: Path | None, error: Exception) -> str:
         if path.suffix.lower() in UNREAD:
             return f"{path.suffix[1:].upper()} is not read here; convert it to WAV or FLAC"
     text = str(getattr(error, "error_string", "") or error).strip().rstrip(".")
-    return f"no sound file that can be read ({text})"
+    return f"not a readable sound file ({text})"

@@ -16,17 +16,17 @@ from pipelines.data.walk import files_of
 from speech.data import audio
 from speech.settings import Augment
 
-# which draw of an example's key is for what
+# the purpose of each draw from an example's key
 SPEED, SHIFT, GAIN, NOISE, RATIO, PLACE, COLOUR, WARP, BANDS, FRAMES = 0, 1, 2, 3, 4, 5, 6, 7, 16, 64
-BANK = 1 << 18  # samples of each made noise
+BANK = 1 << 18  # samples of each generated noise
 MOST, ALL = 60.0, 3600.0  # seconds kept of each noise file, and of all of them: 115 MB at 16 kHz
-BENT = 0.6  # of half the sample rate, up to where a warp is in proportion (Jaitly and Hinton 2013: 4.8 of 8 kHz)
-QUIET = 1e-8  # mean power under which a recording counts as silence, to which no noise is laid in proportion
+BENT = 0.6  # of half the sample rate, up to which a warp is proportional (Jaitly and Hinton 2013: 4.8 of 8 kHz)
+QUIET = 1e-8  # mean power below which a recording counts as silence and gets no noise
 
 
 @dataclass(frozen=True)
 class Noises:
-    """Noises of mean power 1, one after another.
+    """Noises of mean power 1, concatenated.
 
     Attributes:
         samples: [all] float16 or float32.
@@ -46,7 +46,7 @@ class Noises:
 
 
 class Augmenter:
-    """What of the settings is in samples, and the noise: read when training first asks for it, so that a finished run needs no folder."""
+    """Applies the settings. Noise is read when training first needs it, so that a finished run needs no folder."""
 
     def __init__(self, settings: Augment, rate: int):
         self.settings, self.rate = settings, rate
@@ -54,26 +54,26 @@ class Augmenter:
 
     @cached_property
     def noises(self) -> Noises | None:
-        """None where none is laid. Raises DataError as read_noise."""
+        """None where none is mixed in. Raises DataError as read_noise."""
         settings = self.settings
         if not settings.noise:
             return None
-        return read_noise(settings.noise_folder, self.rate) if settings.noise_folder else Noises.of(list(made_noise()))
+        return read_noise(settings.noise_folder, self.rate) if settings.noise_folder else Noises.of(list(coloured_noise()))
 
     @property
     def on_waveforms(self) -> bool:
-        """Whether anything is done to waveforms."""
+        """Whether waveforms are augmented."""
         return bool(self.settings.shift or self.settings.speed or self.settings.gain or self.settings.noise)
 
     def waveforms(self, waveforms: tf.Tensor, lengths: tf.Tensor, keys: tf.Tensor, *, window: bool) -> tuple[tf.Tensor, tf.Tensor]:
-        """A batch as training is to hear it.
+        """Augments a batch of waveforms.
 
         Args:
             waveforms: [batch, samples] float32, zeros behind the lengths.
             lengths: [batch] int32.
             keys: int32 [batch, 2], one for each example and epoch.
-            window: recordings stand in a window of fixed length, in which they move, and which noise fills; else they begin at
-                0, silence is put before them or taken off, and they may become longer.
+            window: recordings lie in a window of fixed length, in which they move and which noise fills; else they begin at 0,
+                silence is added before them or cut off, and they may become longer.
 
         Returns:
             (waveforms [batch, samples] float32, lengths [batch] int32); without a window `samples` may grow.
@@ -93,7 +93,7 @@ class Augmenter:
                 unit = self.rate // 4  # few different lengths, for compilers that make a program for each
                 samples = -(-tf.reduce_max(lengths) // unit) * unit
                 steps = (tf.range(tf.cast(samples, tf.float32))[None] - moved[:, None]) * rate[:, None]
-            waveforms = played(waveforms, steps)
+            waveforms = resampled_at(waveforms, steps)
         if self.noises is not None:
             waveforms = self._noisy(waveforms, lengths, keys, self.noises)
         if settings.gain:
@@ -111,15 +111,15 @@ class Augmenter:
         size, first = tf.gather(noises.sizes, kind), tf.gather(noises.starts, kind)
         start = tf.cast(random.uniform(keys, PLACE) * tf.cast(size, tf.float32), tf.int32)
         where = (start[:, None] + tf.range(tf.shape(waveforms)[1])[None]) % size[:, None] + first[:, None]
-        laid = tf.cast(tf.gather(self._samples, where), tf.float32)
+        noise = tf.cast(tf.gather(self._samples, where), tf.float32)
         power = tf.reduce_sum(tf.square(waveforms), 1) / tf.cast(tf.maximum(lengths, 1), tf.float32)
         ratio = low + (high - low) * random.uniform(keys, RATIO)
         level = tf.sqrt(power / tf.pow(10.0, ratio / 10.0))
         chosen = (random.uniform(keys, NOISE) < self.settings.noise) & (power > QUIET)
-        return waveforms + laid * tf.where(chosen, level, 0.0)[:, None]
+        return waveforms + noise * tf.where(chosen, level, 0.0)[:, None]
 
     def warped(self, bands: tf.Tensor, keys: tf.Tensor, centres: tf.Tensor) -> tf.Tensor:
-        """Vocal tract length perturbation (Jaitly and Hinton 2013): each recording as from a longer or shorter throat, at the same tempo.
+        """Vocal tract length perturbation (Jaitly and Hinton 2013): as if from a longer or shorter vocal tract, at the same tempo.
 
         Args:
             bands: log-mel [batch, frames, width] float32, not yet normalised.
@@ -165,7 +165,7 @@ class Augmenter:
         return tf.where(keep_bands[:, None, :] & keep_times[:, :, None], features, 0.0)
 
 
-def played(waveforms: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
+def resampled_at(waveforms: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
     """Waveforms [batch, samples] read at fractional places [batch, new samples], between samples by cubic interpolation (Catmull and
     Rom 1974); silence outside. float32."""
     size = tf.shape(waveforms)[1]
@@ -177,17 +177,17 @@ def played(waveforms: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
     return b + 0.5 * t * (c - a + t * (2 * a - 5 * b + 4 * c - d + t * (3 * (b - c) + d - a)))
 
 
-def made_noise() -> np.ndarray:
-    """White, pink and brown noise, [3, BANK] float32 of mean power 1: always the same."""
+def coloured_noise() -> np.ndarray:
+    """White, pink and brown noise, [3, BANK] float32 of mean power 1: deterministic."""
     rng = np.random.default_rng(20_260)
-    made = []
+    noises = []
     for exponent in (0.0, 0.5, 1.0):  # power falls by 0, 3 and 6 dB an octave
         spectrum = np.fft.rfft(rng.standard_normal(BANK))
         spectrum[1:] /= np.arange(1, len(spectrum)) ** exponent
         spectrum[0] = 0
         noise = np.fft.irfft(spectrum, BANK)
-        made.append(noise / np.sqrt(np.mean(noise**2)))
-    return np.stack(made).astype(np.float32)
+        noises.append(noise / np.sqrt(np.mean(noise**2)))
+    return np.stack(noises).astype(np.float32)
 
 
 def read_noise(folder: str, rate: int) -> Noises:
@@ -199,17 +199,17 @@ def read_noise(folder: str, rate: int) -> Noises:
     files = files_of(folder, audio.SUFFIXES)
     if not files:
         raise DataError(f"augment.noise_folder: {folder} holds no recordings ({', '.join(audio.SUFFIXES)})")
-    longest, made, cut = min(MOST, ALL / len(files)), [], 0
+    longest, noises, cut = min(MOST, ALL / len(files)), [], 0
     for path in files:
         try:
-            there = audio.header(path).seconds
-            noise = audio.read(path, rate, duration=min(longest, there))
+            seconds = audio.header(path).seconds
+            noise = audio.read(path, rate, duration=min(longest, seconds))
         except DataError as error:
             raise DataError(f"augment.noise_folder: {path}: {error}") from error
         power = float(np.mean(noise**2))
         if power < QUIET / 100:
-            raise DataError(f"augment.noise_folder: {path}: is silent" + (f" in its first {longest:.1f} s" if there > longest else ""))
-        made.append((noise / np.sqrt(power)).astype(np.float16))
-        cut += there > longest
+            raise DataError(f"augment.noise_folder: {path}: is silent" + (f" in its first {longest:.1f} s" if seconds > longest else ""))
+        noises.append((noise / np.sqrt(power)).astype(np.float16))
+        cut += seconds > longest
     note = f"augment.noise_folder: of {cut:,} of the {len(files):,} recordings in {folder} only the first {longest:.1f} s are used"
-    return Noises.of(made, note if cut else None)
+    return Noises.of(noises, note if cut else None)

@@ -1,7 +1,7 @@
 """Connected digits: real recordings of single digits joined into strings, with varied gaps and a floor of noise.
 
-Each string is of one speaker, and each recording that it uses is of its own split, so no sound of the test split is heard in training.
-What string number n is, is a function of data.split_seed and n alone.
+Each string is of one speaker, and each recording that it uses is of its own split, so training never uses a sound of the test split.
+String number n is a function of data.split_seed and n alone.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ VALIDATION = 0.1  # of each speaker's recordings of a digit, kept for validation
 
 @dataclass(frozen=True)
 class String:
-    """One made recording: which single recordings, the gaps before each and at the end, and the noise."""
+    """One joined recording: its single recordings, the gaps before each and at the end, and the noise."""
 
     parts: tuple[int, ...]
     gaps: tuple[int, ...]  # samples
@@ -33,8 +33,8 @@ class String:
 def open_connected(data: TranscriptData) -> Opened:
     """Train, validation and test strings of the digits of a tfds data set.
 
-    The test split is of data.test_speakers alone. Train and validation are of the others; the recordings that validation strings
-    are made of are in no training string.
+    The test split is of data.test_speakers alone. Train and validation are of the others; recordings used
+    in validation strings are in no training string.
 
     Raises:
         DataError: an unknown speaker, none left to train on, or labels that are no digits.
@@ -46,7 +46,7 @@ def open_connected(data: TranscriptData) -> Opened:
     pool = single.load("train" if "train" in single.names else single.names[0])
     digits, speakers = np.array(pool.facts.texts), pool.facts.speakers
     if speakers is None:
-        raise DataError("data.speaker_pattern: connected digits need each recording's speaker; set a pattern that finds it in the names")
+        raise DataError("data.speaker_pattern: connected digits need each recording's speaker; set a pattern that matches it in the names")
     known = sorted(set(speakers))
     for name in data.test_speakers:
         if name not in known:
@@ -76,8 +76,8 @@ def open_connected(data: TranscriptData) -> Opened:
         return Recordings(lambda number: _joined(strings[number], pool), facts, identity, stamp=pool.stamp())
 
     notes = [f"strings of {data.digits[0]} to {data.digits[1]} digits joined from recordings of {single.place}; the test split is of "
-             f"{listed(data.test_speakers, 'and')}, whom train does not have; validation strings are of train's speakers, made of "
-             "recordings that no training string has"]
+             f"{listed(data.test_speakers, 'and')}, who are not in train; validation strings are of train's speakers, made of "
+             "recordings that no training string uses"]
     return Opened(f"connected digits of {single.place}", ["train", "validation", "test"], load, notes)
 
 
@@ -98,7 +98,7 @@ def _strings(split: str, count: int, side: np.ndarray, who: np.ndarray, data: Tr
     rng = np.random.Generator(np.random.Philox(key=int(draws(1, data.split_seed, f"connected {split}")[0])))
     by_speaker = {name: side[who[side] == name] for name in sorted(set(who[side].tolist()))}
     names = list(by_speaker)
-    made = []
+    strings = []
     for number in range(count):
         own = by_speaker[names[number % len(names)]]
         size = int(rng.integers(data.digits[0], data.digits[1] + 1))
@@ -106,8 +106,8 @@ def _strings(split: str, count: int, side: np.ndarray, who: np.ndarray, data: Tr
         inner = rng.uniform(data.gap[0], data.gap[1], size - 1)
         edges = rng.uniform(0.0, EDGE, 2)
         gaps = tuple(round(float(gap) * data.rate) for gap in (edges[0], *inner, edges[1]))
-        made.append(String(parts, gaps, float(rng.uniform(data.snr[0], data.snr[1])), int(rng.integers(1 << 31))))
-    return made
+        strings.append(String(parts, gaps, float(rng.uniform(data.snr[0], data.snr[1])), int(rng.integers(1 << 31))))
+    return strings
 
 
 def _joined(string: String, pool: Recordings) -> np.ndarray:

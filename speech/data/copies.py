@@ -1,7 +1,7 @@
-"""Further copies of training recordings, stretched and shifted in pitch by librosa: made once, kept with the rest.
+"""Further copies of training recordings, stretched and shifted in pitch by librosa: made once and cached with the rest.
 
-Unlike augment.speed these change tempo and pitch apart from each other, and keep the formants' places by and large only within a
-semitone or two; they cost some 20 ms a recording and second.
+Unlike augment.speed these change tempo and pitch separately, and roughly keep the formants only within a semitone or two; they cost
+about 20 ms for each second of each recording.
 """
 
 from dataclasses import replace
@@ -15,9 +15,9 @@ from speech.settings import Augment
 
 
 def with_copies(train: Source, settings: Augment, rate: int, seed: int) -> Recordings:
-    """Train with `settings.copies` further versions of each recording behind the recordings themselves.
+    """Train followed by `settings.copies` further versions of each recording.
 
-    What copy number c of recording n is, is a function of (seed, n, c) alone.
+    Copy c of recording n is a function of (seed, n, c) alone.
     """
     assert isinstance(train, Recordings)
     count, versions = len(train), settings.copies + 1

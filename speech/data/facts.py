@@ -1,4 +1,4 @@
-"""The facts of the tasks of this domain as they are read back."""
+"""The facts of this domain's tasks, checked when a run is loaded."""
 
 from typing import Annotated, Literal
 
@@ -8,8 +8,8 @@ from pipelines.base.stored import Count, Text
 from pipelines.task.facts import ClassFacts, Facts, Moment
 
 
-class Heard(Facts):
-    """Of each band of the features, dB."""
+class FeatureFacts(Facts):
+    """Mean and deviation of each band of the features, dB."""
 
     mean: Annotated[list[Moment], Field(min_length=1, max_length=100_000)]
     std: Annotated[list[Annotated[Moment, Field(ge=0)]], Field(min_length=1, max_length=100_000)]
@@ -17,11 +17,11 @@ class Heard(Facts):
     speakers: list[Text] = []
 
 
-class CommandFacts(Heard, ClassFacts):
+class CommandFacts(FeatureFacts, ClassFacts):
     pass
 
 
-class TranscriptFacts(Heard):
+class TranscriptFacts(FeatureFacts):
     unit: Literal["characters", "subwords", "words"]
     tokens: Annotated[list[Annotated[str, Field(min_length=1, max_length=1000)]], Field(min_length=1, max_length=10_000_000)]
     most_tokens: Annotated[int, Field(ge=1, le=10_000_000)]

@@ -63,7 +63,7 @@ class FrontEnd:
         waveforms = tf.where(tf.range(samples)[None] < lengths[:, None], waveforms, 0.0)
         half = self.fft // 2
         padded = tf.pad(waveforms, [[0, 0], [half, half]])
-        # in float32 the transform's rounding reaches 1e-3 dB in the quiet bands beside loud ones; rounding what comes out of it does not
+        # in float32 the transform's rounding reaches 1e-3 dB in the quiet bands beside loud ones; rounding its result does not
         frames = tf.signal.frame(tf.cast(padded, tf.float64), self.fft, self.hop) * self._window
         spectrum = tf.cast(tf.signal.rfft(frames), tf.complex64)
         power = tf.square(tf.math.real(spectrum)) + tf.square(tf.math.imag(spectrum))
@@ -82,7 +82,7 @@ class FrontEnd:
 
         Args:
             features: [batch, frames, width] as called.
-            mean, std: [width] over train (of features less the recording's own mean, where that is what is taken off).
+            mean, std: [width] over train (after the recording's own mean is subtracted, where it is).
         """
         own = self.mask(lengths, tf.shape(features)[1])
         features = self.centred(features, lengths)
@@ -100,12 +100,12 @@ class FrontEnd:
 
 
 def without_offset(samples: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Recordings less their own mean, which cheap sound cards put under all that they record; in graph, in whole numbers.
+    """Removes the constant offset of cheap sound cards, by each recording's own mean; in graph, in whole numbers.
 
-    Such an offset is no sound, but where a recording begins and ends in silence it becomes a click, and it counts as loudness.
+    Such an offset is inaudible, but it clicks where a recording begins or ends, and it counts as loudness.
 
     Args:
-        samples: [batch, any] int16; what lies behind the lengths is not looked at.
+        samples: [batch, any] int16; what lies behind the lengths is ignored.
         lengths: [batch] int32.
 
     Returns:
@@ -119,10 +119,10 @@ def without_offset(samples: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
 
 
 def to_int16(waveform: np.ndarray) -> np.ndarray:
-    """Float samples, full scale -1 to 1, as they are kept: int16. What was read from 16 bits comes out as it went in."""
+    """Float samples, full scale -1 to 1, as int16, as they are stored. Exact for samples that were read from 16 bits."""
     return np.clip(np.rint(waveform * 32768.0), -32768, 32767).astype(np.int16)
 
 
 def rounded(waveforms: tf.Tensor) -> tf.Tensor:
-    """`to_int16` and back, in graph: so what is served is what was judged. float32, full scale -1 to 1."""
+    """`to_int16` and back, in graph: so serving sees what evaluation saw. float32, full scale -1 to 1."""
     return tf.clip_by_value(tf.round(waveforms * 32768.0), -32768.0, 32767.0) / 32768.0

@@ -1,4 +1,4 @@
-"""The sound files that a person means: paths, folders (searched through), globs, and manifests that name them."""
+"""The sound files that arguments name: paths, folders (searched recursively), globs, and manifests."""
 
 import glob
 from collections.abc import Iterator, Sequence
@@ -16,13 +16,13 @@ MANIFESTS = (".csv", ".tsv", ".parquet", *JSON_LINES)
 
 
 def find_recordings(inputs: Sequence[str], data: SpeechData) -> Iterator[Part | BadRow]:
-    """Files in the order given, folders and globs sorted; a named file comes whatever its ending, even when it is not there.
+    """Files in the order given, folders and globs sorted; a named file is yielded whatever its ending, even if it does not exist.
 
     Args:
         data: how manifests name their columns; where they have no such columns, the usual names count.
 
     Yields:
-        Recordings and parts of them, those too that cannot be read here (M4A), and rows of a manifest that name none.
+        Recordings and parts of them, also unreadable ones (M4A), and rows of a manifest that name none.
 
     Raises:
         DataError: a manifest that cannot be read or names no files.
@@ -30,8 +30,8 @@ def find_recordings(inputs: Sequence[str], data: SpeechData) -> Iterator[Part | 
     for text in inputs:
         path = Path(text)
         if path.is_dir():
-            for found in files_of(path, (*SUFFIXES, *UNREAD)):
-                yield found, 0.0, None
+            for file in files_of(path, (*SUFFIXES, *UNREAD)):
+                yield file, 0.0, None
         elif path.suffix.lower() in MANIFESTS and path.is_file():
             yield from _manifest(path, data)
         elif not path.exists() and glob.has_magic(text):
@@ -47,7 +47,7 @@ def _manifest(path: Path, data: SpeechData) -> Iterator[Part | BadRow]:
         yield from (part for part, _ in lj_rows(path))
         return
     table = read_table(path, text=[name for name in (data.audio_key, *AUDIO_COLUMNS) if name])
-    # the run may have been trained on data of another form: a column that is not there is looked for under its usual name
+    # the run may have been trained on data of another form: a column that is not there falls back to its usual name
     usual = {name: type(data).model_fields[name].default for name in ("audio_key", "start_key", "duration_key")
              if getattr(data, name) not in table.column_names}
     yield from named_parts(table, path, data.model_copy(update=usual))

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-QUIET = 0.2  # s over which loudness is looked at
+QUIET = 0.2  # s over which loudness is measured
 STEP = 0.02  # s
 
 
 def pieces(samples: np.ndarray, rate: int, longest: float) -> list[tuple[int, int]]:
     """(start, end) of pieces of at most `longest` seconds, in samples, without gaps.
 
-    Each cut is in the middle of the quietest 0.2 s of the second half of what a piece may be, and of equals the latest.
+    Each cut is in the middle of the quietest 0.2 s of the second half of the longest possible piece; the latest of equals.
 
     Args:
         samples: [n] float32.
@@ -21,11 +21,11 @@ def pieces(samples: np.ndarray, rate: int, longest: float) -> list[tuple[int, in
         return [(0, len(samples))]
     width, step = max(1, round(QUIET * rate)), max(1, round(STEP * rate))
     energy = np.concatenate([[0.0], np.cumsum(np.square(samples, dtype=np.float64))])
-    found, start = [], 0
+    cuts, start = [], 0
     while len(samples) - start > most:
         middles = np.arange(start + most // 2, start + most - width // 2, step)
         loud = energy[middles + width // 2] - energy[middles - width // 2]
         cut = int(middles[len(middles) - 1 - np.argmin(loud[::-1])])
-        found.append((start, cut))
+        cuts.append((start, cut))
         start = cut
-    return [*found, (start, len(samples))]
+    return [*cuts, (start, len(samples))]

@@ -47,16 +47,16 @@ def open_table(data: SpeechData, texts: bool) -> Opened:
             raise DataError(f"{part.where}: {part.why}")
         files.append(part)
     if texts:
-        said = []
+        values = []
         for number, value in enumerate(column(table, str(what), path, setting).to_pylist()):
             if value is None:
                 raise DataError(f"{row(path, number)}: no value in column {what} ({setting})")
-            said.append(" ".join(str(value).split()))
+            values.append(" ".join(str(value).split()))
     else:
-        said = labels_of(table, what, path)
-    splits = split_names(values_of(table, data.split_key, path, "data.split_key"), data) if data.split_key else ["all"] * len(said)
+        values = labels_of(table, what, path)
+    splits = split_names(values_of(table, data.split_key, path, "data.split_key"), data) if data.split_key else ["all"] * len(values)
     speakers = values_of(table, data.speaker_key, path, "data.speaker_key") if data.speaker_key in table.column_names else None
-    return _named_files(path, files, said, splits, speakers, data, texts, lost.reasons)
+    return _named_files(path, files, values, splits, speakers, data, texts, lost.reasons)
 
 
 def named_parts(table: Any, path: Path, data: SpeechData) -> Iterator[Part | BadRow]:
@@ -82,15 +82,15 @@ def named_parts(table: Any, path: Path, data: SpeechData) -> Iterator[Part | Bad
             yield BadRow(row(path, number), str(error))
 
 
-def _named_files(path: Path, files: list[Part], said: list[str], splits: list[str], speakers: list[str] | None,
+def _named_files(path: Path, files: list[Part], values: list[str], splits: list[str], speakers: list[str] | None,
                  data: SpeechData, texts: bool, lost: Sequence[str] = ()) -> Opened:
     opened = Opened(str(path), sorted(set(splits)), lambda _: None)  # type: ignore[arg-type, return-value]
     missing = [number for number, (file, _, _) in enumerate(files) if not file.is_file()]
     if missing and data.on_bad_example == "stop":
         more = f" ({len(missing) - 1:,} more rows name missing files)" if len(missing) > 1 else ""
-        what = other_kind(files[missing[0]][0]) or "not there"
-        raise DataError(f"{row(path, missing[0])}: {files[missing[0]][0]} is {what}{more}; relative paths start at the table's folder, "
-                        f"{path.parent.resolve()}. Mend the row, or set data.on_bad_example: skip")
+        reason = other_kind(files[missing[0]][0]) or "not there"
+        raise DataError(f"{row(path, missing[0])}: {files[missing[0]][0]} is {reason}{more}; relative paths start at the table's folder, "
+                        f"{path.parent.resolve()}. Fix the row, or set data.on_bad_example: skip")
     opened.skipped = [*lost, *(f"{files[number][0]}: {other_kind(files[number][0]) or 'not there'} ({path.name}, row {number + 1})"
                                for number in missing)]
     gone = set(missing)
@@ -100,7 +100,7 @@ def _named_files(path: Path, files: list[Part], said: list[str], splits: list[st
         own = [files[number] for number in rows]
         names = [str(file) + (f"#t={start:g}" + (f",{start + duration:g}" if duration else "") if start or duration else "")
                  for file, start, duration in own]
-        what = [said[number] for number in rows]
+        what = [values[number] for number in rows]
         facts = Facts(names, [os.path.relpath(file, path.parent) for file, _, _ in own], None if texts else what, what if texts else None,
                       [speakers[number] for number in rows] if speakers else None, file_lengths(own, data))
         return recordings(files_loader(own, data), facts, files_fingerprint(own, path.parent, data), data, files_stamp(own))
@@ -114,15 +114,15 @@ def _seconds(value: Any, place: str) -> float | None:
     try:
         seconds = None if value is None or value == "" else float(value)
     except (TypeError, ValueError):
-        raise DataError(f"{value!r} in column {place} is no number of seconds") from None
+        raise DataError(f"{value!r} in column {place} is not a number of seconds") from None
     if seconds is not None and not 0 <= seconds < float("inf"):
         raise DataError(f"{seconds:g} s in column {place}")
     return seconds
 
 
 def lj_rows(path: Path) -> Iterator[tuple[Part, str]]:
-    """(recording, what is said) of `id|text|normalized text` without a header, recordings in wavs/ beside it; the last column is what is
-    said. Raises DataError that names the line."""
+    """(recording, transcript) of `id|text|normalized text` without a header, recordings in wavs/ beside it; the last column is
+    the transcript. Raises DataError that names the line."""
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             for number, cells in enumerate(csv.reader(file, delimiter="|", quoting=csv.QUOTE_NONE), 1):

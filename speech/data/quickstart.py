@@ -1,7 +1,7 @@
 """Recordings synthesised by this package, for a quick start without data: a few vowels and hisses in a row, NOT voices.
 
 Each word is a sequence of sounds made of harmonics shaped by formants (or of filtered noise); each speaker has a pitch, a
-length of vocal tract, a tempo and a noise floor. What is learned from them works on nothing else.
+length of vocal tract, a tempo and a noise floor. A model trained on them works on nothing else.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ RATE = 8000  # Hz
 SPEAKERS = 10
 TAKES = 12  # recordings of each word and speaker
 
-# formants in Hz and bandwidths share; an approximation of what phonetics textbooks print for vowels
+# formants in Hz and bandwidths share; approximating textbook values for vowels
 _FORMANTS = {"a": (730, 1090, 2440), "e": (530, 1840, 2480), "i": (270, 2290, 3010), "o": (570, 840, 2410), "u": (300, 870, 2240),
              "m": (250, 1000, 2200), "n": (250, 1500, 2500), "l": (360, 1300, 2700), "r": (420, 1200, 1600), "y": (280, 2100, 2900)}
 _HISS = {"s": (3000, 3900), "h": (1000, 2500)}
@@ -21,7 +21,7 @@ _STOPS = "bdkt"
 
 
 @dataclass(frozen=True)
-class Made:
+class Recording:
     """One recording: float32 samples at RATE, the word, the speaker, and which take."""
 
     samples: np.ndarray
@@ -31,7 +31,7 @@ class Made:
 
 
 def say(text: str, speaker: int, rng: np.random.Generator) -> np.ndarray:
-    """A text of the letters above, spoken by a made speaker; float32 samples at RATE, without noise."""
+    """A text of the letters above, spoken by a synthetic speaker; float32 samples at RATE, without noise."""
     own = np.random.default_rng(1000 + speaker)
     pitch, tract, tempo = own.uniform(90, 240), own.uniform(0.85, 1.15), own.uniform(0.8, 1.25)
     pitch, tempo = pitch * rng.uniform(0.93, 1.07), tempo * rng.uniform(0.9, 1.1)
@@ -71,39 +71,39 @@ def _voiced(formants: tuple[int, ...], length: int, pitch: float, tract: float, 
 def _smoothed(parts: list[np.ndarray]) -> np.ndarray:
     """Parts in a row, each fading in and out over 8 ms."""
     fade = int(0.008 * RATE)
-    made = []
+    recordings = []
     for part in parts:
         part = part.copy()
         ends = min(fade, len(part) // 2)
         ramp = np.linspace(0, 1, ends, endpoint=False)
         part[:ends] *= ramp
         part[len(part) - ends:] *= ramp[::-1]
-        made.append(part)
-    return np.concatenate(made).astype(np.float32) if made else np.zeros(0, np.float32)
+        recordings.append(part)
+    return np.concatenate(recordings).astype(np.float32) if recordings else np.zeros(0, np.float32)
 
 
-def commands() -> list[Made]:
-    """Every word by every speaker, TAKES times each, always the same."""
-    made = []
+def commands() -> list[Recording]:
+    """Every word by every speaker, TAKES times each; deterministic."""
+    recordings = []
     for speaker in range(SPEAKERS):
         rng = np.random.default_rng(speaker)
         for word in WORDS:
-            made += [Made(_recorded(say(word, speaker, rng), rng), word, f"made{speaker}", take) for take in range(TAKES)]
-    return made
+            recordings += [Recording(_recorded(say(word, speaker, rng), rng), word, f"made{speaker}", take) for take in range(TAKES)]
+    return recordings
 
 
-def sentences(count: int = 400, words: tuple[int, int] = (2, 5)) -> list[Made]:
-    """Sentences of some words by every speaker in turn, always the same."""
+def sentences(count: int = 400, words: tuple[int, int] = (2, 5)) -> list[Recording]:
+    """Sentences of some words by every speaker in turn; deterministic."""
     rng = np.random.default_rng(4711)
-    made = []
+    spoken = []
     for number in range(count):
         text = " ".join(rng.choice(WORDS, rng.integers(words[0], words[1] + 1)))
-        made.append(Made(_recorded(say(text, number % SPEAKERS, rng), rng), text, f"made{number % SPEAKERS}", number // SPEAKERS))
-    return made
+        spoken.append(Recording(_recorded(say(text, number % SPEAKERS, rng), rng), text, f"made{number % SPEAKERS}", number // SPEAKERS))
+    return spoken
 
 
 def _recorded(samples: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """With a little room around it, some noise, and the loudness that a recording happens to have."""
+    """With silence around it, some noise, and a random loudness."""
     before, after = (int(RATE * rng.uniform(0.02, 0.15)) for _ in range(2))
     samples = np.pad(samples, (before, after))
     samples = samples + rng.standard_normal(len(samples)) * 10 ** rng.uniform(-3.2, -2.2)

@@ -27,7 +27,7 @@ def with_speakers(facts: Facts, data: SpeechData) -> Facts:
 
 
 def groups_of(facts: Facts, data: SpeechData) -> np.ndarray | None:
-    """What stays on one side of every split, as data.group_by says: the speaker, or the folder."""
+    """The group of each recording, kept in one split (data.group_by): its speaker, folder or part of its name."""
     if data.group_by is None:
         return None
     if data.group_by == "folder":
@@ -37,7 +37,7 @@ def groups_of(facts: Facts, data: SpeechData) -> np.ndarray | None:
     if data.group_by in ("speaker", data.speaker_key):
         if facts.speakers is None:
             raise DataError("data.group_by: speaker: the speakers are not known; name the column (data.speaker_key) or set "
-                            "data.speaker_pattern, which finds them in the recordings' names")
+                            "data.speaker_pattern, which matches them in the recordings' names")
         return np.array(facts.speakers)
     raise DataError(f"data.group_by: {data.group_by}: recordings are grouped by speaker, folder or name (data.group_pattern)")
 
@@ -61,24 +61,24 @@ def file_lengths(files: list[Part], data: SpeechData) -> np.ndarray:
     def one(item: Part) -> int:
         path, start, duration = item
         try:
-            found = audio.header(path)
+            header = audio.header(path)
         except DataError:
             return 0
-        frames = found.frames - round(start * found.rate)
+        frames = header.frames - round(start * header.rate)
         if duration is not None:
-            frames = min(frames, round(duration * found.rate))
+            frames = min(frames, round(duration * header.rate))
         try:
-            audio.check_header(found, data.max_seconds, frames)
+            audio.check_header(header, data.max_seconds, frames)
         except DataError:
             return 0
-        return audio.resampled_length(frames, found.rate, data.rate) if frames > 0 else 0
+        return audio.resampled_length(frames, header.rate, data.rate) if frames > 0 else 0
 
     with ThreadPoolExecutor(8) as threads:
         return np.fromiter(threads.map(one, files), np.int32, len(files))
 
 
 def files_fingerprint(files: list[Part], root: Path, data: SpeechData) -> str:
-    """What identifies the files (`pipelines.data.fingerprint`), and what is made of them."""
+    """Identifies the files (`pipelines.data.fingerprint`) and how they are read."""
     names = {path: os.path.relpath(path, root) for path, _, _ in files}
     parts = [f"{names[path]} {start} {duration}" for path, start, duration in files]
     return "\n".join([f"{data.rate} {data.channel}", of_files(list(names), names=list(names.values())), *parts])

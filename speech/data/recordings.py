@@ -1,4 +1,4 @@
-"""Recordings by number, whatever they are kept in: read, mixed to one channel and resampled when asked for, as int16."""
+"""Recordings by number, whatever stores them: read, mixed to one channel and resampled on demand, as int16."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ class Facts:
     """What is known of each recording beside its samples.
 
     Attributes:
-        names: what a person calls it: a path, `metadata.csv:7`, `spoken_digit/train[17] 3_theo_7.wav`.
+        names: for messages: a path, `metadata.csv:7`, `spoken_digit/train[17] 3_theo_7.wav`.
         files: its name for data.speaker_pattern and data.test_names, and for sorting: the file's own.
         labels: class names, or None.
         texts: transcripts, or None.
@@ -47,7 +47,7 @@ class Recordings(Source):
     Args:
         load: number -> int16 [samples] at the model's rate; raises DataError. Called from several threads.
         facts: of every recording.
-        fingerprint: see Source; must tell the rate and the channel, too.
+        fingerprint: see Source; must cover the rate and the channel, too.
         fields: further values by name, [examples, ...].
         labels, groups, pieces: see Source; labels also stand in the examples, as `label` int64.
         stamp: see Source.
@@ -70,7 +70,7 @@ class Recordings(Source):
 
     @tf.autograph.experimental.do_not_convert
     def gather(self, numbers: tf.Tensor) -> Tensors:
-        """Shorter recordings are filled up with zeros to the longest of those asked for."""
+        """Shorter recordings are padded with zeros to the longest of the batch."""
         if self._tensors is None:
             with tf.init_scope(), tf.device("CPU:0"):
                 self._tensors = {name: tf.constant(value) for name, value in self.fields.items()}
@@ -80,15 +80,15 @@ class Recordings(Source):
                 **{name: tf.gather(value, numbers) for name, value in self._tensors.items()}}
 
     def _read(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        found = [self.load(int(number)) for number in numbers]
-        lengths = np.array([len(one) for one in found], np.int32)
-        samples = np.zeros((len(found), max(lengths, default=0)), np.int16)
-        for row, one in zip(samples, found):
+        waves = [self.load(int(number)) for number in numbers]
+        lengths = np.array([len(one) for one in waves], np.int32)
+        samples = np.zeros((len(waves), max(lengths, default=0)), np.int16)
+        for row, one in zip(samples, waves):
             row[:len(one)] = one
         return samples, lengths
 
     def subset(self, numbers: Sequence[int] | np.ndarray) -> "Recordings":
-        """Just `numbers`, in that order; recordings again, so that what is known of them stays at hand."""
+        """Just `numbers`, in that order; Recordings again, so that their facts stay available."""
         numbers = np.asarray(numbers, np.int64)
         chosen = hashlib.sha256(numbers.tobytes()).hexdigest()
 
@@ -100,7 +100,7 @@ class Recordings(Source):
                           fields={name: value[numbers] for name, value in self.fields.items() if name != "label"}, labels=pick(self.labels),
                           groups=pick(self.groups), pieces=pick(self.pieces), stamp=self._stamp)
 
-    def said(self, texts: list[str]) -> "Recordings":
+    def with_texts(self, texts: list[str]) -> "Recordings":
         """The same recordings with other transcripts."""
         digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()
         return Recordings(self.load, replace(self.facts, texts=texts), f"{self._identity}\n{digest}", fields=self.fields,
@@ -133,7 +133,7 @@ def facts_of(source: Source) -> Facts:
         return source.facts
     base = getattr(source, "base", None)
     if base is None:
-        raise DataError("these examples are no recordings")
+        raise DataError("these examples are not recordings")
     numbers = getattr(source, "numbers", None)
     return facts_of(base) if numbers is None else facts_of(base).of(numbers)
 
@@ -149,7 +149,7 @@ class Opened:
     """A data set before it is divided.
 
     Attributes:
-        place: what it is called in messages.
+        place: its name in messages.
         names: its own splits.
         load: gives the source of one of them, with facts and, for classes, without labels: the task numbers them.
         notes, skipped: for the report.

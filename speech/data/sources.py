@@ -1,4 +1,4 @@
-"""Opens the data of an experiment - made recordings, TFDS, a folder, a table - as the data's own splits, nothing divided yet."""
+"""Opens the data of an experiment - synthetic recordings, TFDS, a folder, a table - as the data's own splits, nothing divided yet."""
 
 import os
 import re
@@ -45,13 +45,13 @@ def open_data(data: SpeechData, *, texts: bool) -> Opened:
 
 def _synthetic(data: SpeechData, texts: bool) -> Opened:
     def load(_: str) -> Recordings:
-        made = quickstart.sentences() if texts else quickstart.commands()
-        waves = [to_int16(audio.resampled(one.samples, quickstart.RATE, data.rate)) for one in made]
-        files = [f"{one.speaker}_{one.take}_{one.word.replace(' ', '-')}" for one in made]
-        facts = Facts([f"synthetic {name}" for name in files], files, None if texts else [one.word for one in made],
-                      [one.word for one in made] if texts else None, [one.speaker for one in made],
+        synthesised = quickstart.sentences() if texts else quickstart.commands()
+        waves = [to_int16(audio.resampled(one.samples, quickstart.RATE, data.rate)) for one in synthesised]
+        files = [f"{one.speaker}_{one.take}_{one.word.replace(' ', '-')}" for one in synthesised]
+        facts = Facts([f"synthetic {name}" for name in files], files, None if texts else [one.word for one in synthesised],
+                      [one.word for one in synthesised] if texts else None, [one.speaker for one in synthesised],
                       np.array([len(wave) for wave in waves], np.int32))
-        return recordings(lambda number: waves[number], facts, f"synthetic 1 {len(made)} {data.rate} {texts}", data)
+        return recordings(lambda number: waves[number], facts, f"synthetic 1 {len(synthesised)} {data.rate} {texts}", data)
 
     return Opened("the synthetic recordings", ["all"], load, notes=["The recordings are synthesised by this package: they are not voices"])
 
@@ -86,7 +86,7 @@ def _tfds(data: SpeechData, texts: bool) -> Opened:
         if flat.dtype != np.int16:
             flat = sixteen(flat, f"{place}: ")
         values = {key: source._values[key] for key in fields if key != "samples"}
-        source._values = {}  # the int64 samples take four times as much
+        source._values = {}  # the int64 samples take four times the memory
 
         def wave(number: int) -> np.ndarray:
             return ready(flat[starts[number]:starts[number + 1]])
@@ -122,14 +122,14 @@ def _tfds(data: SpeechData, texts: bool) -> Opened:
     def _described(wave: Any, values: dict[str, Any], sizes: np.ndarray, split: str, fingerprint: str) -> Recordings:
         lengths = np.array([audio.resampled_length(int(size), stored, data.rate) if size else 0 for size in sizes], np.int32)
         count = int(values["what"].shape[0])
-        said = [_words(value, known[what], data) for value in _rows(values["what"])]
+        texts_or_labels = [_words(value, known[what], data) for value in _rows(values["what"])]
         title = f"{builder.info.full_name.rpartition('/')[0]}/{split}"
         files = [_text(value) for value in values["file"].numpy()] if "file" in values else (
             [_text(value) for value in values["id"].numpy()] if "id" in values else [str(number) for number in range(count)])
         names = [f"{title}[{number}]" + (f" {file}" if "file" in values or "id" in values else "") for number, file in enumerate(files)]
         speakers = [_text(value) for value in values["speaker"].numpy()] if "speaker" in values else None
-        facts = Facts(names, files, None if texts else said, said if texts else None, speakers, lengths)
-        return recordings(wave, facts, f"{fingerprint} {stored} {data.rate} {said}", data)
+        facts = Facts(names, files, None if texts else texts_or_labels, texts_or_labels if texts else None, speakers, lengths)
+        return recordings(wave, facts, f"{fingerprint} {stored} {data.rate} {texts_or_labels}", data)
 
     return Opened(place, _renamed(sorted(builder.info.splits), data, place), lambda split: load(data.train if split == "train" else split))
 
@@ -177,12 +177,13 @@ def _folder(data: SpeechData, texts: bool) -> Opened:
     from pipelines.data.folders import read_folders
 
     noise = root / NOISE_FOLDER
-    found = read_folders(root, key="samples", suffixes={*audio.SUFFIXES, *audio.UNREAD}, kind="recording", label_pattern=data.label_pattern)
-    notes = list(found.notes)
+    folders = read_folders(root, key="samples", suffixes={*audio.SUFFIXES, *audio.UNREAD}, kind="recording",
+                           label_pattern=data.label_pattern)
+    notes = list(folders.notes)
 
     def load(split: str) -> Recordings:
-        source = found.splits[split]
-        labels = [found.classes[label] for label in np.asarray(source.labels)]
+        source = folders.splits[split]
+        labels = [folders.classes[label] for label in np.asarray(source.labels)]
         keep = [number for number, label in enumerate(labels) if label != NOISE_FOLDER]
         files: list[Part] = [(Path(source.paths[number]), 0.0, None) for number in keep]
         labels = [labels[number] for number in keep]
@@ -201,21 +202,21 @@ def _folder(data: SpeechData, texts: bool) -> Opened:
         return Recordings(files_loader(files, data), facts, files_fingerprint(files, root, data), groups=groups_of(facts, data),
                           pieces=pieces, stamp=files_stamp(files))
 
-    return Opened(str(root), sorted(found.splits), load, notes)
+    return Opened(str(root), sorted(folders.splits), load, notes)
 
 
 def _pieces(folder: Path, seconds: float, longest: float) -> list[Part]:
     """Long recordings of noise cut into pieces of the model's length."""
-    made: list[Part] = []
+    pieces: list[Part] = []
     for path in files_of(folder, audio.SUFFIXES):
         try:
-            there = audio.header(path)
-            audio.check_header(there, longest)
+            header = audio.header(path)
+            audio.check_header(header, longest)
         except DataError as error:
             raise DataError(f"{path}: {error}") from error
-        whole = int(there.seconds / seconds)
-        made += [(path, round(number * seconds, 6), seconds) for number in range(whole)]
-    return made
+        whole = int(header.seconds / seconds)
+        pieces += [(path, round(number * seconds, 6), seconds) for number in range(whole)]
+    return pieces
 
 
 def _transcribed_folder(root: Path, data: SpeechData) -> Opened:

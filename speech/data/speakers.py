@@ -1,4 +1,4 @@
-"""What to say before training of speakers on both sides of a split. Imports no TensorFlow."""
+"""Warnings, before training, of speakers in more than one split. Imports no TensorFlow."""
 
 from collections.abc import Mapping
 
@@ -7,8 +7,8 @@ from pipelines.data.source import Source
 from speech.data.recordings import facts_of
 
 
-def warned(parts: Mapping[str, Source | None]) -> list[str]:
-    """What is said before training of speakers on both sides of a split, for each split that is judged."""
+def shared_speakers(parts: Mapping[str, Source | None]) -> list[str]:
+    """A note for each evaluated split that shares speakers with train."""
     known = set(facts_of(parts["train"]).speakers or []) if parts["train"] is not None else set()
     notes = []
     for name in ("validation", "test"):
@@ -17,5 +17,5 @@ def warned(parts: Mapping[str, Source | None]) -> list[str]:
         if both := len(judged & known):
             which = f"all {both:,} speakers are" if both == len(judged) else f"{both:,} of the {len(judged):,} speakers are"
             notes.append(f"{name}: {which} in train, too, so the score says little of new voices; data.group_by: speaker keeps them apart")
-    # of validation it is worth a warning only where no test split judges in its place
+    # for validation it is worth a warning only where there is no test split
     return [Warned(note) if note.startswith("test") or parts["test"] is None else note for note in notes]

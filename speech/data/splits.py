@@ -32,8 +32,8 @@ def load_commands(experiment: Commands, decode: Decode, *, judging: bool = False
     """The splits of a command experiment.
 
     Args:
-        decode: one recording to what the model hears, as Task.decode.
-        judging: a finished run is judged on them, which may have a single class.
+        decode: one recording to the model's input, as Task.decode.
+        judging: the splits evaluate a finished run, and may have a single class.
 
     Facts:
         classes: names in the order of the labels.
@@ -66,7 +66,7 @@ def load_commands(experiment: Commands, decode: Decode, *, judging: bool = False
     check_classes(parts, classes, opened.place)
     if not judging:
         check_several([classes[label] for label in np.unique(np.asarray(train.labels))], opened.place)
-    notes += speakers.warned(parts)
+    notes += speakers.shared_speakers(parts)
     front_end = FrontEnd(experiment.frontend, data.rate)
     numbers = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics", labels=train.labels)
     mean, std = statistics(train, numbers, decode, front_end)
@@ -82,7 +82,7 @@ def load_transcripts(experiment: Transcription, decode: Decode) -> Splits:
     """The splits of a transcription experiment.
 
     Facts:
-        unit, tokens: what the model writes, learned from train's transcripts.
+        unit, tokens: the output tokens, learned from train's transcripts.
         most_tokens: of a transcript in any split.
         mean, std, speakers, splits: as load_commands.
 
@@ -95,7 +95,7 @@ def load_transcripts(experiment: Transcription, decode: Decode) -> Splits:
 
     def load(split: str) -> Recordings:
         source = readable(opened.load(split), data, skipped, opened.place, split)
-        return source.said([normalized(text, settings) for text in source.facts.texts or ()])
+        return source.with_texts([normalized(text, settings) for text in source.facts.texts or ()])
 
     asked = data.model_copy(update={"validation": "validation", "test": "test"}) if data.source == "connected" else data
     train, validation, test, notes = divide(opened.names, load, asked, opened.place)
@@ -105,7 +105,7 @@ def load_transcripts(experiment: Transcription, decode: Decode) -> Splits:
         train, left_out = alignable(train, encoder, experiment, front_end)
         notes += left_out
     parts = {"train": train, "validation": validation, "test": test}
-    notes += speakers.warned(parts)
+    notes += speakers.shared_speakers(parts)
     lengths, texts = facts_of(train).lengths, facts_of(train).texts
     if judged and lengths is not None and texts is not None and (note := too_little(texts, float(lengths.sum()) / data.rate)):
         notes.append(Warned(f"train: {note}"))
@@ -119,10 +119,10 @@ def load_transcripts(experiment: Transcription, decode: Decode) -> Splits:
     for name in ("validation", "test"):
         source = parts[name]
         if source is not None:
-            strange = strangers(facts_of(source).texts or [], known, settings.unit)
+            strange = unknown_parts(facts_of(source).texts or [], known, settings.unit)
             if strange:
                 kind = "words" if settings.unit == "words" else "characters"
-                notes.append(f"{name}: has {len(strange)} {kind} that train has not, which cannot be written: "
+                notes.append(f"{name}: has {len(strange)} {kind} that train lacks, which cannot be written: "
                              f"{' '.join(map(repr, strange[:10]))}")
     facts: dict[str, Any] = {
         "unit": settings.unit, "tokens": list(encoder.alphabet.tokens), "most_tokens": most, "mean": mean, "std": std,
@@ -135,7 +135,7 @@ def load_transcripts(experiment: Transcription, decode: Decode) -> Splits:
 def alignable(train: Source, encoder: Encoder, experiment: Transcription, front_end: FrontEnd) -> tuple[Source, list[str]]:
     """Train without what CTC cannot learn from: recordings with fewer steps than their transcript needs, and those that are too long.
 
-    A length of 0 is not known, as the recording's header cannot be read: it stays, so that reading it says what is wrong with it.
+    A length of 0 is not known, as the recording's header cannot be read: it stays, so that reading it reports the reason.
     """
     facts, data = facts_of(train), experiment.data
     if facts.lengths is None:
@@ -157,7 +157,7 @@ def alignable(train: Source, encoder: Encoder, experiment: Transcription, front_
     return (train.subset(kept) if len(kept) < len(train) else train), notes
 
 
-def strangers(texts: list[str], known: set[str], unit: str) -> list[str]:
+def unknown_parts(texts: list[str], known: set[str], unit: str) -> list[str]:
     """Words (where words are the tokens) or characters of the texts that are not `known`, sorted."""
     return sorted({part for text in texts for part in (text.split() if unit == "words" else text)} - known)
 
@@ -171,7 +171,7 @@ def _with_tokens(source: Source, rows: list[list[int]], most: int) -> Source:
 
 
 def class_labels(source: Recordings, classes: list[str], data: CommandData) -> np.ndarray:
-    """Class of each recording, int64; names that `classes` lacks are put behind its own, sorted."""
+    """Class of each recording, int64; new names are appended to `classes`, sorted."""
     titles = [_kept(label, data) for label in source.facts.labels or ()]
     classes.extend(class_names([title for title in set(titles) if title not in classes]))
     numbers = {title: number for number, title in enumerate(classes)}
@@ -252,8 +252,8 @@ def statistics(source: Source, numbers: np.ndarray, decode: Decode, front_end: F
         for part in dataset:
             total += part.numpy()
     except tf.errors.OpError as error:
-        found = bad_example(source, lambda raw, _: decode(raw), numbers.tolist())
-        raise found or DataError(f"the recordings cannot be read: {error}") from error
+        bad = bad_example(source, lambda raw, _: decode(raw), numbers.tolist())
+        raise bad or DataError(f"the recordings cannot be read: {error}") from error
     mean = total[1] / total[0]
     std = np.sqrt(np.maximum(total[2] / total[0] - mean**2, 0.0))
     if front_end.settings.normalize == "recording":

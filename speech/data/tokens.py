@@ -1,4 +1,4 @@
-"""What the model writes: texts to tokens and back. Tokens are learned from train's transcripts alone.
+"""Texts to tokens and back. Tokens are learned from train's transcripts alone.
 
 The last output of a model is CTC's blank; tokens are numbered from 0, and from 1 where 0 stands for "no token".
 """
@@ -18,13 +18,13 @@ SPACE = "▁"  # sentencepiece's sign for the beginning of a word
 
 def normalized(text: str, settings: Tokens) -> str:
     """A transcript as it is learned and judged: composed characters (NFC), single blanks, no dashes that stand
-    alone, and as the settings say."""
+    alone, and what the settings ask for."""
     text = unicodedata.normalize("NFC", text)
     if settings.remove:
         text = text.translate({ord(character): None for character in settings.remove})
     if settings.lowercase:
         text = text.lower()
-    # nobody says a dash or an apostrophe that stands alone
+    # a dash or an apostrophe that stands alone is not spoken
     return " ".join(word for word in text.split() if word.strip("-'\u2013\u2014\u2019"))
 
 
@@ -71,7 +71,7 @@ class Encoder:
             self._pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
 
     def encode(self, text: str) -> list[int]:
-        """Numbers of the tokens of a normalised text; what train never had is left out."""
+        """Numbers of the tokens of a normalised text; what train lacks is left out."""
         if self.alphabet.unit == "words":
             parts: Sequence[str] = text.split()
         elif self._pieces is not None:
@@ -95,16 +95,16 @@ def learn(texts: Sequence[str], settings: Tokens) -> Encoder:
         return Encoder(Alphabet("characters", tuple(sorted(set("".join(texts))))))
     import sentencepiece
 
-    made = io.BytesIO()
+    written = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(texts), model_writer=made, vocab_size=settings.size + 1, model_type="unigram", character_coverage=1.0,
+            sentence_iterator=iter(texts), model_writer=written, vocab_size=settings.size + 1, model_type="unigram", character_coverage=1.0,
             bos_id=-1, eos_id=-1, unk_id=0, hard_vocab_limit=False, num_threads=1, minloglevel=2, normalization_rule_name="identity",
             max_sentence_length=65_536)
     except RuntimeError as error:
         raise DataError(f"tokens.size: {settings.size} subwords cannot be learned from {len(texts):,} transcripts: {str(error).strip()}; "
                         "set fewer, or tokens.unit: characters") from error
-    model = made.getvalue()
+    model = written.getvalue()
     pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
     return Encoder(Alphabet("subwords", tuple(pieces.id_to_piece(number) for number in range(1, pieces.get_piece_size()))), model)
 

@@ -1,1 +1,1 @@
-"""How answers for recordings are judged, and the baselines beside them."""
+"""Metrics of speech tasks, and their baselines."""

@@ -1,5 +1,5 @@
-"""The cheap models beside recognisers, on statistics of cepstra: of commands a kernel classifier, of text the transcript of the training
-recording that is most alike. Fitted in seconds."""
+"""Baselines on statistics of cepstra: for commands a kernel classifier, for text the transcript of the most similar training recording.
+Fitted in seconds."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -21,7 +21,7 @@ NAME = "kernel ridge on cepstral statistics"
 
 
 def statistics(features: tf.Tensor, mfcc: bool) -> tf.Tensor:
-    """What the model sees, [batch, frames, width] float32, as [batch, values]: mean and deviation of each coefficient, and its mean in
+    """The model's input, [batch, frames, width] float32, as [batch, values]: mean and deviation of each coefficient, and its mean in
     each quarter of the window; in graph."""
     cepstra = features if mfcc else tf.signal.dct(features, norm="ortho")
     cepstra = cepstra[..., :COEFFICIENTS]
@@ -31,8 +31,8 @@ def statistics(features: tf.Tensor, mfcc: bool) -> tf.Tensor:
     return tf.concat([tf.reduce_mean(cepstra, 1), tf.math.reduce_std(cepstra, 1), *parts], -1)
 
 
-def fitted(train: Source, features: Callable[[Source], tuple[np.ndarray, dict[str, Any]]]) -> Baseline:
-    """Fits it.
+def fit_classifier(train: Source, features: Callable[[Source], tuple[np.ndarray, dict[str, Any]]]) -> Baseline:
+    """Kernel ridge regression on `statistics`.
 
     Args:
         features: a source -> (`statistics` of its recordings, {"label": [n]}).
@@ -47,20 +47,20 @@ def fitted(train: Source, features: Callable[[Source], tuple[np.ndarray, dict[st
     return Baseline(NAME, "accuracy", score)
 
 
-def stretched(features: tf.Tensor, frames: tf.Tensor, mfcc: bool) -> tf.Tensor:
+def statistics_by_part(features: tf.Tensor, frames: tf.Tensor, mfcc: bool) -> tf.Tensor:
     """As `statistics` of recordings of any length, [batch, frames, width] and [batch] int32, with the length; in graph."""
     cepstra = (features if mfcc else tf.signal.dct(features, norm="ortho"))[..., :COEFFICIENTS]
     number = tf.range(tf.shape(cepstra)[1])[None]
-    found = []
+    values = []
     for part in range(-1, TEXT_PARTS):  # all of a recording, then each part
         first, last = (frames * at // TEXT_PARTS for at in ((part, part + 1) if part >= 0 else (0, TEXT_PARTS)))
         own = tf.cast((number >= first[:, None]) & (number < last[:, None]), cepstra.dtype)[..., None]
         count = tf.maximum(tf.reduce_sum(own, 1), 1.0)
         mean = tf.reduce_sum(cepstra * own, 1) / count
-        found.append(mean)
+        values.append(mean)
         if part < 0:
-            found.append(tf.sqrt(tf.reduce_sum(tf.square(cepstra - mean[:, None]) * own, 1) / count))
-    return tf.concat([*found, tf.math.log(tf.cast(frames, cepstra.dtype) + 1.0)[:, None]], -1)
+            values.append(tf.sqrt(tf.reduce_sum(tf.square(cepstra - mean[:, None]) * own, 1) / count))
+    return tf.concat([*values, tf.math.log(tf.cast(frames, cepstra.dtype) + 1.0)[:, None]], -1)
 
 
 def nearest(train: Source, features: Callable[[Source], tuple[np.ndarray, dict[str, Any]]], texts: Callable[[dict[str, Any]], list[str]],
@@ -68,24 +68,24 @@ def nearest(train: Source, features: Callable[[Source], tuple[np.ndarray, dict[s
     """The transcript of the training recording whose statistics are the nearest.
 
     Args:
-        features: a source -> (`stretched` of its recordings, targets).
+        features: a source -> (`statistics_by_part` of its recordings, targets).
         texts: targets -> transcripts.
     """
     seen, targets = features(fitting_part(train))
-    said, mean, std = texts(targets), seen.mean(0), np.maximum(seen.std(0), 1e-6)
+    transcripts, mean, std = texts(targets), seen.mean(0), np.maximum(seen.std(0), 1e-6)
     known = (seen - mean) / std
 
     def score(source: Source) -> np.ndarray:
         seen, targets = features(source)
         unknown = (seen - mean) / std
         alike = np.argmax(unknown @ known.T - 0.5 * np.square(known).sum(1), axis=1)
-        return word_accuracy(texts(targets), [said[number] for number in alike])
+        return word_accuracy(texts(targets), [transcripts[number] for number in alike])
 
     return Baseline("the transcript of the most similar training recording", WORDS, score)
 
 
-def word_accuracy(said: list[str], written: list[str]) -> np.ndarray:
-    """1 less the word error rate of each recording, [n] float64; below 0 where much is inserted, NaN where nothing is said."""
-    counted = word_errors.count(said, written)
+def word_accuracy(reference: list[str], written: list[str]) -> np.ndarray:
+    """1 less the word error rate of each recording, [n] float64; below 0 where much is inserted, NaN for an empty reference."""
+    counted = word_errors.count(reference, written)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(counted.words > 0, 1.0 - counted.errors / counted.words, np.nan)

@@ -15,7 +15,7 @@ NEAREST = 5e-4  # shares nearer to 0 or 1 are drawn at the border
 
 
 def det_curve(scores: np.ndarray, is_keyword: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Thresholds in rising order with the share of others that pass each, and of keywords that do not.
+    """Ascending thresholds with the share of others that pass each, and of keywords that do not.
 
     Args:
         scores: [n] of the keyword; a recording is answered as the keyword where its score is >= the threshold.
@@ -33,7 +33,7 @@ def det_curve(scores: np.ndarray, is_keyword: np.ndarray) -> tuple[np.ndarray, n
 
 
 def equal_error_rate(scores: np.ndarray, is_keyword: np.ndarray) -> float:
-    """Where false alarms and misses are alike: the mean of the two at the threshold where they are nearest; NaN where one kind lacks."""
+    """The mean of false alarms and misses at the threshold where they are nearest; NaN without keywords or without others."""
     return float(equal_error_rates(scores, is_keyword, np.ones((1, len(scores))))[0])
 
 

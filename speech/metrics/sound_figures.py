@@ -1,4 +1,4 @@
-"""Pictures of sounds for reports and TensorBoard."""
+"""Spectrograms for reports and TensorBoard."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def spectrograms(rows: Sequence[Sequence[np.ndarray]], captions: Sequence[str], headings: Sequence[str], *, hop: float,
                  title: str = "") -> "Figure":
-    """Features as pictures, time to the right, low bands below.
+    """Features as images, time to the right, low bands at the bottom.
 
     Args:
         rows: for each recording, as many [frames, width] as there are headings.

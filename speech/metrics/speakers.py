@@ -1,4 +1,4 @@
-"""Results by speaker: a table, what intervals draw, and what to say of speakers that train has heard, too."""
+"""Results by speaker: a table, the units of intervals, and a note on speakers that are also in train."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,13 +23,13 @@ def accuracy_by_speaker(hits: np.ndarray, speakers: Sequence[str] | None) -> lis
 
 
 def units(source: Source, speakers: Sequence[str] | None, known: Sequence[str], group_by: str | None) -> Units:
-    """What intervals draw: groups (data.group_by); without them whole speakers, where none judged is among those `known` from train."""
+    """The units that intervals resample: groups (data.group_by), or else speakers, where none judged is `known` from train."""
     if source.groups is None and speakers is not None and known and not set(speakers) & set(known):
         return grouped(np.array(speakers), "speaker")
     return units_of(source, group_by)
 
 
-def heard_before(judged: Sequence[str] | None, known: Sequence[str]) -> str | None:
+def speakers_in_train(judged: Sequence[str] | None, known: Sequence[str]) -> str | None:
     """A sentence on whether the speakers judged are among those of train."""
     if judged is None or not known:
         return None
@@ -37,5 +37,5 @@ def heard_before(judged: Sequence[str] | None, known: Sequence[str]) -> str | No
     if not before:
         return f"None of the {len(there)} speakers judged is in train." if len(there) > 1 else "The speaker judged is not in train."
     if before == there:
-        return "All speakers judged are in train, too: expect less for new voices."
+        return "All speakers judged are in train, too: expect lower scores for new voices."
     return f"{len(before)} of the {len(there)} speakers judged are in train, too."

@@ -1,6 +1,6 @@
 """Word and character error rates of transcripts: with intervals, by word and by speaker, and the worst utterances aligned.
 
-Errors are counted by jiwer (the least substitutions, insertions and deletions that turn what was said into what was written).
+Errors are counted by jiwer (the fewest substitutions, insertions and deletions that turn the reference into the hypothesis).
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from pipelines.reports.intervals import interval, wilson
 from pipelines.task.results import Metric
 from pipelines.task.units import EXAMPLES, Units
 
-GAP = "*"  # stands for a word that is not there, in alignments
+GAP = "*"  # a missing word, in alignments
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class Counted:
     """Errors of each utterance, and pairs of words over all.
 
     Attributes:
-        table: [n, 6] int64: right, substituted, deleted, inserted words; characters that are wrong; characters said.
-        pairs: aligned words of each utterance, (said or None, written or None).
+        table: [n, 6] int64: right, substituted, deleted, inserted words; wrong characters; characters of the reference.
+        pairs: aligned words of each utterance, (reference or None, hypothesis or None).
     """
 
     table: np.ndarray
@@ -31,7 +31,7 @@ class Counted:
 
     @property
     def words(self) -> np.ndarray:
-        """Words said, [n]."""
+        """Words of the reference, [n]."""
         return self.table[:, 0] + self.table[:, 1] + self.table[:, 2]
 
     @property
@@ -40,10 +40,10 @@ class Counted:
         return self.table[:, 1] + self.table[:, 2] + self.table[:, 3]
 
 
-def count(said: Sequence[str], written: Sequence[str]) -> Counted:
-    """Aligns each transcript with what the model wrote."""
+def count(reference: Sequence[str], hypothesis: Sequence[str]) -> Counted:
+    """Aligns each reference with its hypothesis."""
     rows, pairs = [], []
-    for truth, guess in zip(said, written):
+    for truth, guess in zip(reference, hypothesis):
         aligned = align(truth.split(), guess.split())
         right = sum(first == second for first, second in aligned)
         deleted, inserted = sum(second is None for _, second in aligned), sum(first is None for first, _ in aligned)
@@ -53,27 +53,28 @@ def count(said: Sequence[str], written: Sequence[str]) -> Counted:
     return Counted(np.array(rows, np.int64).reshape(-1, 6), pairs)
 
 
-def align(said: list[str], written: list[str]) -> list[tuple[str | None, str | None]]:
+def align(reference: list[str], hypothesis: list[str]) -> list[tuple[str | None, str | None]]:
     """Words side by side, None where one has none."""
-    if not said or not written:
-        return [(word, None) for word in said] + [(None, word) for word in written]
-    found: list[tuple[str | None, str | None]] = []
-    for chunk in _process(said, written):
-        first, second = said[chunk.ref_start_idx:chunk.ref_end_idx], written[chunk.hyp_start_idx:chunk.hyp_end_idx]
+    if not reference or not hypothesis:
+        return [(word, None) for word in reference] + [(None, word) for word in hypothesis]
+    pairs: list[tuple[str | None, str | None]] = []
+    for chunk in _process(reference, hypothesis):
+        first, second = reference[chunk.ref_start_idx:chunk.ref_end_idx], hypothesis[chunk.hyp_start_idx:chunk.hyp_end_idx]
         if chunk.type == "delete":
-            found += [(word, None) for word in first]
+            pairs += [(word, None) for word in first]
         elif chunk.type == "insert":
-            found += [(None, word) for word in second]
+            pairs += [(None, word) for word in second]
         else:
-            found += list(zip(first, second))
-    return found
+            pairs += list(zip(first, second))
+    return pairs
 
 
-def _process(said: list[str], written: list[str]) -> Any:
+def _process(reference: list[str], hypothesis: list[str]) -> Any:
     import jiwer
 
     words = jiwer.Compose([jiwer.ReduceToListOfListOfWords()])
-    return jiwer.process_words([" ".join(said)], [" ".join(written)], reference_transform=words, hypothesis_transform=words).alignments[0]
+    result = jiwer.process_words([" ".join(reference)], [" ".join(hypothesis)], reference_transform=words, hypothesis_transform=words)
+    return result.alignments[0]
 
 
 def _distance(first: list[str], second: list[str]) -> int:
@@ -82,19 +83,19 @@ def _distance(first: list[str], second: list[str]) -> int:
     import jiwer
 
     plain = jiwer.Compose([jiwer.ReduceToListOfListOfChars()])
-    found = jiwer.process_characters(["".join(first)], ["".join(second)], reference_transform=plain, hypothesis_transform=plain)
-    return found.substitutions + found.deletions + found.insertions
+    result = jiwer.process_characters(["".join(first)], ["".join(second)], reference_transform=plain, hypothesis_transform=plain)
+    return result.substitutions + result.deletions + result.insertions
 
 
 def metrics(counted: Counted, *, resamples: int = 1000, seed: int = 0, units: Units = EXAMPLES) -> dict[str, Metric]:
     """Rates over all words with 95 % bootstrap intervals, drawn by utterance or by groups of them.
 
-    wer                 (substitutions + deletions + insertions) / words said
-    cer                 the same of characters, blanks among them
-    substitution_share, deletion_share, insertion_share    of words said
+    wer                 (substitutions + deletions + insertions) / words of the reference
+    cer                 the same for characters, blanks included
+    substitution_share, deletion_share, insertion_share    of words of the reference
     sentence_accuracy   share of utterances without an error
 
-    Where nothing is wrong, or all, the interval is Wilson's: as if words were independent, or by groups.
+    Where nothing or everything is wrong the interval is Wilson's, over words as if independent, or over groups.
     """
     table = counted.table.astype(np.float64)
     values = np.column_stack([table, counted.words, counted.errors, counted.errors == 0, np.ones(len(table))])
@@ -104,7 +105,7 @@ def metrics(counted: Counted, *, resamples: int = 1000, seed: int = 0, units: Un
     def ratio(top: int, bottom: int) -> Any:
         return lambda sums: sums[:, top] / np.maximum(sums[:, bottom], 1.0)
 
-    found = {}
+    rates = {}
     for name, (top, bottom) in columns.items():
         metric = interval(values, ratio(top, bottom), resamples=resamples, seed=seed, units=units)
         total, all_of = float(values[:, top].sum()), float(values[:, bottom].sum())
@@ -112,12 +113,12 @@ def metrics(counted: Counted, *, resamples: int = 1000, seed: int = 0, units: Un
             size = all_of if metric.units is None else metric.units
             low, high = wilson(size * total / all_of, size)
             metric = replace(metric, low=float(low), high=float(high))
-        found[name] = metric
-    return found
+        rates[name] = metric
+    return rates
 
 
 def per_word(counted: Counted, limit: int = 40) -> list[dict[str, Any]]:
-    """Words by how often they are wrong: word, said, wrong, missed, inserted, and what is mostly written for it."""
+    """Words by how often they are wrong: word, said, wrong, missed, inserted, and what is mostly written instead."""
     said: Counter[str] = Counter()
     wrong: Counter[str] = Counter()
     missed: Counter[str] = Counter()
@@ -164,11 +165,11 @@ def worst(counted: Counted, limit: int) -> list[int]:
 
 
 def lines(aligned: list[tuple[str | None, str | None]]) -> tuple[str, str]:
-    """What was said and what was written, word under word; errors in capitals, GAP where there is no word."""
+    """Reference and hypothesis, word under word; errors in capitals, GAP where there is no word."""
     first, second = [], []
-    for said, written in aligned:
-        same = said == written
-        top, bottom = said or GAP * len(written or ""), written or GAP * len(said or "")
+    for reference, hypothesis in aligned:
+        same = reference == hypothesis
+        top, bottom = reference or GAP * len(hypothesis or ""), hypothesis or GAP * len(reference or "")
         if not same:
             top, bottom = top.upper(), bottom.upper()
         width = max(len(top), len(bottom))

@@ -1,7 +1,7 @@
 """Broadcasted residual learning (Kim et al. 2021, arXiv:2106.04140): each block convolves over bands, then averages the bands, convolves
 over time alone, and adds that back to every band. 16 wide: 47 k weights.
 
-Bands are normalised in four groups apart (sub-spectral normalisation, Chang et al. 2021).
+Four groups of bands are normalised separately (sub-spectral normalisation, Chang et al. 2021).
 """
 
 import keras

@@ -1,8 +1,8 @@
 """A Conformer encoder with CTC at the end (Gulati et al. 2020, arXiv:2005.08100): two strided convolutions, sines for positions, then
 blocks of half a feed-forward, attention, a convolution, and the other half.
 
-Attention and convolutions see nothing behind a recording, and normalisation is by step (layer normalisation also within the convolution
-module, where the paper has batch normalisation): so a recording has the same answer alone and in a padded batch.
+Attention and convolutions never see padding, and normalisation is by step (layer normalisation also within the convolution
+module, where the paper has batch normalisation): so a recording gets the same answer alone and in a padded batch.
 """
 
 import keras

@@ -1,6 +1,6 @@
 """Connectionist temporal classification (Graves et al. 2006): loss, greedy and beam search, token errors; in graph.
 
-Logits are [batch, steps, tokens + 1] with the blank last. Found tokens are numbered from 1, filled up with 0.
+Logits are [batch, steps, tokens + 1] with the blank last. Decoded tokens are numbered from 1, padded with 0.
 """
 
 import tensorflow as tf
@@ -9,7 +9,7 @@ from pipelines.machine.compiling import for_xla
 
 
 def portable() -> bool:
-    """Whether what is traced now is compiled by XLA or runs on a GPU: TensorFlow's own operations are for processors alone."""
+    """Whether the trace is compiled by XLA or runs on a GPU: TensorFlow's own operations run on CPUs only."""
     return for_xla() or bool(tf.config.list_logical_devices("GPU"))
 
 
@@ -21,13 +21,13 @@ def loss(logits: tf.Tensor, steps: tf.Tensor, tokens: tf.Tensor, counts: tf.Tens
         steps: [batch] int32, each recording's own.
         tokens: [batch, most] int32, numbered from 0; anything behind the counts.
         counts: [batch] int32.
-        xla: which of two implementations; default: by what is traced.
+        xla: which of two implementations; default: `portable()`.
     """
     most = tf.shape(tokens)[1]
     there = tf.range(most)[None] < counts[:, None]
     alike = tf.reduce_sum(tf.cast((tokens[:, 1:] == tokens[:, :-1]) & there[:, 1:], tf.int32), 1)
     possible = (counts + alike <= steps) & (steps > 0)
-    silent = possible & (counts == 0)  # written by blanks alone, for which the operations have no answer
+    silent = possible & (counts == 0)  # blanks alone, which the operations do not handle
     spoken = possible & (counts > 0)
     some = tf.where(spoken, counts, 1)
     if portable() if xla is None else xla:
@@ -47,8 +47,8 @@ def greedy(logits: tf.Tensor, steps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, t
     """The best token of each step, repetitions and blanks taken out.
 
     Returns:
-        (tokens [batch, steps] int32, from 1, filled up with 0; the step at which each was first written [batch, steps] int32;
-        confidence [batch] float32: the mean over the recording's steps of the probability of what was taken).
+        (tokens [batch, steps] int32, from 1, padded with 0; the step at which each was first written [batch, steps] int32;
+        confidence [batch] float32: the mean over the recording's steps of the best token's probability).
     """
     size, blank = tf.shape(logits)[1], logits.shape[2] - 1
     best = tf.argmax(logits, -1, output_type=tf.int32)
@@ -64,17 +64,17 @@ def greedy(logits: tf.Tensor, steps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, t
 
 
 def beam(logits: tf.Tensor, steps: tf.Tensor, width: int) -> tf.Tensor:
-    """The most probable of the `width` texts followed, summed over the ways to write them: [batch, steps] int32 as `greedy` has them."""
-    found, _ = tf.nn.ctc_beam_search_decoder(tf.transpose(logits, [1, 0, 2]), steps, beam_width=width, top_paths=1)
-    tokens = tf.cast(tf.sparse.to_dense(found[0], default_value=-1), tf.int32) + 1
+    """The most probable of `width` token sequences, summed over their alignments: [batch, steps] int32 as `greedy` has them."""
+    paths, _ = tf.nn.ctc_beam_search_decoder(tf.transpose(logits, [1, 0, 2]), steps, beam_width=width, top_paths=1)
+    tokens = tf.cast(tf.sparse.to_dense(paths[0], default_value=-1), tf.int32) + 1
     return tf.pad(tokens, [[0, 0], [0, tf.maximum(tf.shape(logits)[1] - tf.shape(tokens)[1], 0)]])
 
 
 def aligned(logits: tf.Tensor, steps: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
-    """The step at which each token begins on the most probable way to write them (Viterbi), [batch, most] int32; 0 where there is none.
+    """The step at which each token begins on the most probable alignment (Viterbi), [batch, most] int32; 0 where there is none.
 
     Args:
-        tokens: [batch, most] int32, from 1, filled up with 0.
+        tokens: [batch, most] int32, from 1, padded with 0.
     """
     batch, most = tf.shape(tokens)[0], tf.shape(tokens)[1]
     size, blank = tf.shape(logits)[1], logits.shape[2] - 1
@@ -114,25 +114,25 @@ def aligned(logits: tf.Tensor, steps: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor
     return tf.where(tokens > 0, begun, 0)
 
 
-def errors(found: tf.Tensor, tokens: tf.Tensor, counts: tf.Tensor, *, xla: bool | None = None) -> tf.Tensor:
+def errors(decoded: tf.Tensor, tokens: tf.Tensor, counts: tf.Tensor, *, xla: bool | None = None) -> tf.Tensor:
     """Levenshtein's distance of each recording's tokens, [batch] float32.
 
     Args:
-        found: [batch, any] int32, from 1, filled up with 0.
+        decoded: [batch, any] int32, from 1, padded with 0.
         tokens: [batch, most] int32, from 0, anything behind the counts.
-        xla: which of two implementations; default: by what is traced.
+        xla: which of two implementations; default: `portable()`.
     """
     most = tf.shape(tokens)[1]
     truth = tf.where(tf.range(most)[None] < counts[:, None], tokens + 1, 0)
     if not (portable() if xla is None else xla):
-        return tf.edit_distance(tf.sparse.from_dense(found), tf.sparse.from_dense(truth), normalize=False)
+        return tf.edit_distance(tf.sparse.from_dense(decoded), tf.sparse.from_dense(truth), normalize=False)
     columns = tf.range(most + 1)[None]
-    start = tf.tile(columns, [tf.shape(found)[0], 1])
+    start = tf.tile(columns, [tf.shape(decoded)[0], 1])
 
     def turn(at: tf.Tensor, row: tf.Tensor) -> tuple:
-        mine = found[:, at][:, None]
+        mine = decoded[:, at][:, None]
         reached = tf.concat([row[:, :1] + 1, tf.minimum(row[:, 1:] + 1, row[:, :-1] + tf.cast(mine != truth, tf.int32))], 1)
-        # leaving out tokens: the least over all columns to the left, with one for each step to the right
+        # deletions: the minimum over all columns to the left, plus one for each step to the right
         offset, shift = reached - columns, tf.constant(1)
 
         def fold(offset: tf.Tensor, shift: tf.Tensor) -> tuple:
@@ -142,5 +142,5 @@ def errors(found: tf.Tensor, tokens: tf.Tensor, counts: tf.Tensor, *, xla: bool 
         offset, _ = tf.while_loop(lambda _, shift: shift <= most, fold, (offset, shift))
         return at + 1, tf.where(mine > 0, offset + columns, row)
 
-    _, row = tf.while_loop(lambda at, _: at < tf.shape(found)[1], turn, (tf.constant(0), start))
+    _, row = tf.while_loop(lambda at, _: at < tf.shape(decoded)[1], turn, (tf.constant(0), start))
     return tf.cast(tf.gather(row, counts, batch_dims=1), tf.float32)

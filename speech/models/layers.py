@@ -1,4 +1,4 @@
-"""Layers that Keras lacks: batch normalisation over a recording's own frames alone, and what tells frames of its own from padding."""
+"""Layers that Keras lacks: batch normalisation over a recording's own frames, and masks of own frames against padding."""
 
 from typing import Any
 

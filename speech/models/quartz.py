@@ -1,7 +1,7 @@
 """Separable convolutions over time with residuals and CTC at the end, after QuartzNet (Kriman et al. 2019, arXiv:1910.10261).
 
-Convolutions are padded by hand and see zeros behind a recording, and its statistics leave out what lies there: so a recording has
-the same answer alone and in a padded batch.
+Convolutions are padded explicitly and see zeros behind a recording, and statistics leave out the padding: so a recording gets the
+same answer alone and in a padded batch.
 """
 
 import keras

@@ -19,15 +19,15 @@ from speech.data.files import find_recordings
 from speech.data.manifests import BadRow
 from speech.settings import Commands, Transcription
 
-SILENT = round(32768 * 10 ** (-60 / 20))  # peak, of 16 bits, under which nothing can be heard: -60 dB
+SILENT = round(32768 * 10 ** (-60 / 20))  # peak, of 16 bits, below which nothing is audible: -60 dB
 
 
 class SpeechTask(Task):
     """Holds the front end and the augmentation. Facts: `mean`, `std` of the features of train."""
 
-    gives: ClassVar[dict[str, str]] = {}  # what each output of the saved model is
+    gives: ClassVar[dict[str, str]] = {}  # meaning of each output of the saved model
     sends = 'the bytes of a sound file; in JSON {"b64": "..."}'
-    longest: ClassVar[float] = 600.0  # s; of a recording that is answered at once
+    longest: ClassVar[float] = 600.0  # s; of a recording in one request
     experiment: Commands | Transcription
 
     def __init__(self, experiment: Commands | Transcription, facts: dict[str, Any] | None = None):
@@ -38,7 +38,7 @@ class SpeechTask(Task):
     @property
     def meanings(self) -> dict[str, str]:  # type: ignore[override]
         return {
-            "samples": f"recordings at {self.experiment.data.rate:,} Hz, of one channel (mono), full scale -1 to 1; the shorter filled up "
+            "samples": f"recordings at {self.experiment.data.rate:,} Hz, of one channel (mono), full scale -1 to 1; the shorter padded "
                        "at the end with anything",
             "length": "samples of each recording",
             **self.gives,
@@ -56,13 +56,13 @@ class SpeechTask(Task):
         wrong = next((name for name in ("mean", "std") if len(self.facts[name]) != width), None)
         return f"{wrong}: {len(self.facts[wrong])} numbers for {width} bands of the features" if wrong else None
 
-    def begun(self, made: Splits) -> Splits:
-        """The splits, with what is to be said of the noise; where a training begins it is read now. Raises DataError as read_noise."""
-        noises = None if self.facts else self.augmenter.noises  # a finished run may do without
-        return replace(made, notes=(*made.notes, noises.note)) if noises and noises.note else made
+    def with_noise_note(self, splits: Splits) -> Splits:
+        """The splits, with a note on the noise, which is read now where a training begins. Raises DataError as read_noise."""
+        noises = None if self.facts else self.augmenter.noises  # a finished run needs none
+        return replace(splits, notes=(*splits.notes, noises.note)) if noises and noises.note else splits
 
     def normalized(self, waveforms: tf.Tensor, lengths: tf.Tensor, keys: tf.Tensor | None = None) -> tf.Tensor:
-        """What the model sees of waveforms [batch, samples] float32: [batch, frames, width] float32, masked where there are keys."""
+        """Waveforms [batch, samples] float32 to the model's input [batch, frames, width] float32, masked where there are keys."""
         mean, std = (tf.constant(self.facts[name], tf.float32) for name in ("mean", "std"))
         features = self.front_end(waveforms, lengths)
         if keys is not None:
@@ -96,8 +96,8 @@ class SpeechTask(Task):
         data = self.experiment.data
         if audio.header(sent).seconds > self.longest:
             raise DataError(f"lasts over {self.longest:.0f} s; send it in parts")
-        found = audio.read(sent, data.rate, channel=data.channel, longest=data.max_seconds)
-        return {"samples": found, "length": len(found)}
+        samples = audio.read(sent, data.rate, channel=data.channel, longest=data.max_seconds)
+        return {"samples": samples, "length": len(samples)}
 
     def sample(self) -> dict[str, Any]:
         """A second of silence."""
@@ -105,12 +105,12 @@ class SpeechTask(Task):
 
 
 def silent(samples: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Whether nothing can be heard in recordings, int16 [batch, samples] with int32 [batch]: [batch] bool; in graph."""
+    """Whether recordings are silent, int16 [batch, samples] with int32 [batch]: [batch] bool; in graph."""
     return tf.reduce_max(tf.abs(tf.cast(without_offset(samples, lengths), tf.int32)), axis=1) < SILENT
 
 
 def part_name(path: object, start: float, duration: float | None) -> str:
-    """What a part of a recording is called: `file#t=start,end` in seconds, or the file where it is the whole."""
+    """The name of a part of a recording: `file#t=start,end` in seconds, or the file where it is the whole."""
     if not start and duration is None:
         return str(path)
     return f"{path}#t={start:g}" + (f",{start + duration:g}" if duration else "")

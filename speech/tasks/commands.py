@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
 
 PICTURES = 12  # mistakes shown as spectrograms
-WHOLE = 64  # classes up to which each stands as the keyword once, for which all probabilities are kept
-LONGER = 1.5  # times the window, from which a recording's answer leaves too much of it out
+WHOLE = 64  # classes up to which each is the keyword once, and all probabilities are kept
+LONGER = 1.5  # times the window from which too much of a recording is ignored
 SHOWN = 6  # recordings in TensorBoard each epoch
 
 
@@ -62,18 +62,18 @@ class CommandTask(SpeechTask):
         return self.facts["classes"]
 
     def splits(self) -> Splits:
-        made = load_commands(self.experiment, self.decode, judging=bool(self.facts))
-        self._chosen(self.facts.get("classes") or made.facts["classes"])
+        splits = load_commands(self.experiment, self.decode, judging=bool(self.facts))
+        self._chosen(self.facts.get("classes") or splits.facts["classes"])
         augment = self.experiment.augment
         if augment.copies:
             from speech.data.copies import with_copies
 
-            made = replace(made, train=with_copies(made.train, augment, self.experiment.data.rate, self.experiment.train.seed))
-        return self.begun(made)
+            splits = replace(splits, train=with_copies(splits.train, augment, self.experiment.data.rate, self.experiment.train.seed))
+        return self.with_noise_note(splits)
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
-        """One recording to the window that the model hears, int16 [window]."""
-        samples = placed(raw["samples"][None], raw["length"][None], self.window)[0]
+        """One recording to the model's window, int16 [window]."""
+        samples = to_window(raw["samples"][None], raw["length"][None], self.window)[0]
         return {"samples": samples, **({"label": tf.cast(raw["label"], tf.int32)} if "label" in raw else {})}
 
     def prepare(self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None,
@@ -83,7 +83,7 @@ class CommandTask(SpeechTask):
         return self.features(waveforms, keys), examples.get("label")
 
     def features(self, waveforms: tf.Tensor, keys: tf.Tensor | None = None) -> tf.Tensor:
-        """Waveforms [batch, window] to what the model sees, augmented where there are keys."""
+        """Waveforms [batch, window] to the model's input, augmented where there are keys."""
         lengths = tf.fill(tf.shape(waveforms)[:1], self.window)
         if keys is not None and self.augmenter.on_waveforms:
             waveforms, _ = self.augmenter.waveforms(waveforms, lengths, keys, window=True)
@@ -112,7 +112,7 @@ class CommandTask(SpeechTask):
 
     @property
     def _columns(self) -> list[int]:
-        """Classes whose probabilities are kept for every recording: all of a few, of many the keyword's."""
+        """Classes whose probabilities are kept for every recording: all where they are few, else the keyword's."""
         if len(self.classes) <= WHOLE:
             return list(range(len(self.classes)))
         chosen = self._chosen(self.classes)
@@ -126,7 +126,7 @@ class CommandTask(SpeechTask):
 
     def baseline(self, train: Source, features: Features) -> Baseline:
         mfcc = self.experiment.frontend.kind == "mfcc"
-        return baseline.fitted(train, lambda source: features(source, lambda seen: baseline.statistics(seen, mfcc)))
+        return baseline.fit_classifier(train, lambda source: features(source, lambda seen: baseline.statistics(seen, mfcc)))
 
     def condense(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> Condensed:
         return classification.condensed(answers["probabilities"], targets["label"], self._columns), targets
@@ -137,23 +137,23 @@ class CommandTask(SpeechTask):
         known = facts_of(source)
         heard = self.facts.get("speakers") or []
         units = speakers.units(source, known.speakers, heard, self.experiment.data.group_by)
-        made = classifier.judgement(answered, settings, units, source.name)
-        made.tables["per_speaker"] = speakers.accuracy_by_speaker(answered.hits, known.speakers)
-        said = speakers.heard_before(known.speakers, heard)
-        if said:
-            made.notes.append(said)
-        self._keyword(made, answered, units)
+        judgement = classifier.judgement(answered, settings, units, source.name)
+        judgement.tables["per_speaker"] = speakers.accuracy_by_speaker(answered.hits, known.speakers)
+        note = speakers.speakers_in_train(known.speakers, heard)
+        if note:
+            judgement.notes.append(note)
+        self._keyword(judgement, answered, units)
         worst = classification.worst_mistakes(answered, min(settings.worst, PICTURES))
         if worst:
-            waves = tf.stack([placed(*_batch(waveform(source, mistake.number)), self.window)[0] for mistake in worst])
+            waves = tf.stack([to_window(*_batch(waveform(source, mistake.number)), self.window)[0] for mistake in worst])
             seen = self.features(tf.cast(waves, tf.float32) / 32768.0).numpy()
             captions = [f"{self.classes[m.predicted]} {m.confidence:.0%}, is {self.classes[m.true]}: {Path(source.name(m.number)).name}"
                         for m in worst]
-            made.figures["worst_mistakes"] = sound_figures.spectrograms(
-                [[one] for one in seen], captions, ["as the model sees it"], hop=self.experiment.frontend.hop,
-                title="Worst mistakes: said, and what it is")
-        made.tables = {name: rows for name, rows in made.tables.items() if rows or name != "per_speaker"}
-        return made
+            judgement.figures["worst_mistakes"] = sound_figures.spectrograms(
+                [[one] for one in seen], captions, ["model input"], hop=self.experiment.frontend.hop,
+                title="Worst mistakes: predicted, and true class")
+        judgement.tables = {name: rows for name, rows in judgement.tables.items() if rows or name != "per_speaker"}
+        return judgement
 
     def _chosen(self, classes: list[str]) -> str | None:
         """evaluate.keyword. Raises ConfigError where it is none of the classes."""
@@ -163,10 +163,10 @@ class CommandTask(SpeechTask):
                               f"{did_you_mean(keyword, classes)}")
         return keyword
 
-    def _keyword(self, made: Judgement, answered: classification.Classified, units: Units) -> None:
+    def _keyword(self, judgement: Judgement, answered: classification.Classified, units: Units) -> None:
         """The DET curve for one keyword, and each class's equal error rate."""
         if not answered.columns:
-            made.notes.append(f"No DET curve: of more than {WHOLE} classes it is drawn for evaluate.keyword alone.")
+            judgement.notes.append(f"No DET curve: with more than {WHOLE} classes it is drawn only for evaluate.keyword.")
         scores = answered.columns
         present = [number for number in scores if 0 < np.sum(answered.labels == number) < len(answered.labels)]
         if not present:
@@ -179,7 +179,7 @@ class CommandTask(SpeechTask):
         shown = [number for number in dict.fromkeys([main, *hardest]) if number in rates][:4]
         curves = {f"{self.classes[number]}, EER {100 * rates[number]:.1f} %":
                   detection.det_curve(scores[number], answered.labels == number)[1:] for number in shown}
-        made.figures["det"] = detection.figure(curves)
+        judgement.figures["det"] = detection.figure(curves)
         hits = answered.labels == main
 
         if main not in rates:
@@ -189,14 +189,13 @@ class CommandTask(SpeechTask):
             return detection.equal_error_rates(scores[main], hits, counts)
 
         resamples = min(200, self.experiment.evaluate.bootstrap)
-        made.metrics["keyword_eer"] = resampled_by_counts(rate, len(hits), resamples=resamples, width=6, units=units)
-        made.tables["keyword"] = [{"class": self.classes[number], "eer": rates[number]} for number in hardest]
-        made.notes.append(f"The keyword of the DET curve is {self.classes[main]!r}"
+        judgement.metrics["keyword_eer"] = resampled_by_counts(rate, len(hits), resamples=resamples, width=6, units=units)
+        judgement.tables["keyword"] = [{"class": self.classes[number], "eer": rates[number]} for number in hardest]
+        judgement.notes.append(f"The keyword of the DET curve is {self.classes[main]!r}"
                           + (" (evaluate.keyword)" if chosen else ", the hardest one; evaluate.keyword chooses") + ".")
 
     def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
-        """Recordings to play, spectrograms before and after augmentation, and what the model answers to them; where epochs are short
-        only now and then."""
+        """Audio, spectrograms before and after augmentation, and the model's answers; only now and then where epochs are short."""
         if not self.drawing.due():
             return
         names = [self.classes[int(label)] for label in targets.numpy()[:SHOWN]]
@@ -213,23 +212,25 @@ class CommandTask(SpeechTask):
     def receive(self, raw: Tensors) -> Tensors:
         """Waveforms [batch, samples] float32 and their lengths to int16 [batch, window]."""
         samples = tf.cast(rounded(raw["samples"]) * 32768.0, tf.int16)
-        return {"samples": tf.ensure_shape(placed(samples, raw["length"], self.window), [None, self.window]),
-                WARNING: self._doubts(samples, raw["length"])}
+        return {"samples": tf.ensure_shape(to_window(samples, raw["length"], self.window), [None, self.window]),
+                WARNING: self._warnings(samples, raw["length"])}
 
-    def _doubts(self, samples: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        """Why an answer means little, [batch] string: a recording much longer than what the model hears of it, or a silent one."""
+    def _warnings(self, samples: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+        """Why an answer means little, [batch] string: the recording is much longer than the window, or silent."""
         rate, longest = self.experiment.data.rate, self.window * LONGER
         seconds = tf.strings.as_string(tf.cast(lengths, tf.float32) / rate, precision=1)
         part = tf.strings.join(["of ", seconds, f" s only the loudest {self.window / rate:.1f} s were heard"])
-        found = tf.where(tf.cast(lengths, tf.float32) > longest, part, "")
-        return found if "_silence_" in self.classes else tf.where(silent(samples, lengths), "silence: nothing is louder than -60 dB", found)
+        warning = tf.where(tf.cast(lengths, tf.float32) > longest, part, "")
+        if "_silence_" in self.classes:
+            return warning
+        return tf.where(silent(samples, lengths), "silence: nothing is louder than -60 dB", warning)
 
     def read_part(self, path: Path, start: float, duration: float | None) -> Iterator[tuple[str, dict[str, Any]]]:
         data = self.experiment.data
         if duration is None and audio.header(path).seconds > self.longest:
             raise DataError(f"lasts over {self.longest:.0f} s; python -m speech.listen finds commands in long recordings")
-        found = audio.read(path, data.rate, channel=data.channel, start=start, duration=duration, longest=data.max_seconds)
-        yield part_name(path, start, duration), {"samples": found, "length": len(found)}
+        samples = audio.read(path, data.rate, channel=data.channel, start=start, duration=duration, longest=data.max_seconds)
+        yield part_name(path, start, duration), {"samples": samples, "length": len(samples)}
 
     def respond(self, answers: Tensors) -> Tensors:
         """label [batch] string, confidence [batch] float32, probabilities [batch, classes] float32."""
@@ -242,11 +243,11 @@ def _batch(samples: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:
     return tf.constant(samples[None]), tf.constant([len(samples)], tf.int32)
 
 
-def placed(samples: tf.Tensor, lengths: tf.Tensor, window: int) -> tf.Tensor:
-    """Recordings as windows of one length: the shorter in the middle of silence, of the longer the loudest part. In graph.
+def to_window(samples: tf.Tensor, lengths: tf.Tensor, window: int) -> tf.Tensor:
+    """Recordings as windows of one length: shorter ones centred in silence, the loudest part of longer ones. In graph.
 
     Args:
-        samples: [batch, any] int16; what lies behind the lengths is not looked at.
+        samples: [batch, any] int16; what lies behind the lengths is ignored.
         lengths: [batch] int32.
 
     Returns:
@@ -266,5 +267,5 @@ def placed(samples: tf.Tensor, lengths: tf.Tensor, window: int) -> tf.Tensor:
     start = tf.where(lengths > window, loudest, -((window - lengths) // 2))
     where = start[:, None] + tf.range(window)[None]
     own = (where >= 0) & (where < lengths[:, None])
-    found = tf.gather(samples, tf.clip_by_value(where, 0, tf.maximum(size - 1, 0)), batch_dims=1)
-    return tf.where(own, found, tf.zeros([], tf.int16))
+    windows = tf.gather(samples, tf.clip_by_value(where, 0, tf.maximum(size - 1, 0)), batch_dims=1)
+    return tf.where(own, windows, tf.zeros([], tf.int16))

@@ -48,9 +48,9 @@ class TranscriptionTask(SpeechTask):
     read_at_once = (4, 16)
     longest = 60.0
     gives = {
-        "text": "what is said",
-        "confidence": "mean over time of the probability of what was taken; not calibrated",
-        "words": "the words of the text, filled up with empty ones",
+        "text": "the transcript",
+        "confidence": "mean over time of the best token's probability; not calibrated",
+        "words": "the words of the text, padded with empty ones",
         "starts": "when each word begins, s; -1 where there is none",
         "ends": "when each word ends, s; -1 where there is none",
     }
@@ -66,7 +66,7 @@ class TranscriptionTask(SpeechTask):
         return Alphabet(self.facts["unit"], tuple(self.facts["tokens"]))
 
     def splits(self) -> Splits:
-        return self.begun(load_transcripts(self.experiment, self.decode))
+        return self.with_noise_note(load_transcripts(self.experiment, self.decode))
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         """One recording: samples int16 [length], length, tokens int32 [most_tokens] from 0, token_count."""
@@ -96,14 +96,14 @@ class TranscriptionTask(SpeechTask):
         return ctc.loss(tf.cast(outputs, tf.float32), self.steps(targets["frames"]), targets["tokens"], targets["token_count"])
 
     def scores(self, outputs: tf.Tensor, targets: Any) -> Tensors:
-        """Of greedy search: wrong tokens as a share of those said, and the share of recordings for which anything is written."""
-        found, _, _ = ctc.greedy(tf.cast(outputs, tf.float32), self.steps(targets["frames"]))
-        wrong = ctc.errors(found, targets["tokens"], targets["token_count"])
+        """Of greedy search: wrong tokens as a share of the reference's, and the share of recordings for which anything is written."""
+        decoded, _, _ = ctc.greedy(tf.cast(outputs, tf.float32), self.steps(targets["frames"]))
+        wrong = ctc.errors(decoded, targets["tokens"], targets["token_count"])
         return {"token_error_rate": wrong / tf.maximum(tf.cast(targets["token_count"], tf.float32), 1.0),
-                "written_share": tf.cast(found[:, 0] > 0, tf.float32)}
+                "written_share": tf.cast(decoded[:, 0] > 0, tf.float32)}
 
     def answer(self, model: Callable[[Any], tf.Tensor], inputs: Any) -> Tensors:
-        """tokens [batch, steps] int32 from 1, filled up with 0; the step at which each begins; confidence [batch] float32."""
+        """tokens [batch, steps] int32 from 1, padded with 0; the step at which each begins; confidence [batch] float32."""
         logits, steps = tf.cast(model(inputs), tf.float32), self.steps(inputs["frames"])
         tokens, at, confidence = ctc.greedy(logits, steps)
         settings = self.experiment.evaluate
@@ -116,14 +116,14 @@ class TranscriptionTask(SpeechTask):
         return {name: examples[name] for name in ("length", "tokens", "token_count") if name in examples}
 
     def texts(self, tokens: np.ndarray) -> list[str]:
-        """Found tokens [n, steps], from 1, as texts."""
+        """Decoded tokens [n, steps], from 1, as texts."""
         return [self.alphabet.text([number - 1 for number in row if number > 0]) for row in tokens.tolist()]
 
     def baseline(self, train: Source, features: Features) -> Baseline:
         mfcc = self.experiment.frontend.kind == "mfcc"
 
         def seen(source: Source) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-            return features(source, lambda inputs: baseline.stretched(inputs["features"], inputs["frames"], mfcc))
+            return features(source, lambda inputs: baseline.statistics_by_part(inputs["features"], inputs["frames"], mfcc))
 
         return baseline.nearest(train, seen, self._transcripts)
 
@@ -136,46 +136,46 @@ class TranscriptionTask(SpeechTask):
 
     def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
         settings, known = self.experiment.evaluate, facts_of(source)
-        said = [normalized(text, self.experiment.tokens) for text in known.texts or ()]
-        written = self.texts(answers["tokens"])
-        counted = word_errors.count(said, written)
+        references = [normalized(text, self.experiment.tokens) for text in known.texts or ()]
+        hypotheses = self.texts(answers["tokens"])
+        counted = word_errors.count(references, hypotheses)
         known_speakers = self.facts.get("speakers") or []
         units = speakers.units(source, known.speakers, known_speakers, self.experiment.data.group_by)
-        named = [source.name(number) for number in range(len(said))]
-        made = Judgement(metrics=word_errors.metrics(counted, resamples=settings.bootstrap, units=units), notes=units.notes())
-        made.predictions = {"recording": named, "said": said, "written": written, "words": counted.words, "errors": counted.errors,
-                            "confidence": answers["confidence"]}
-        rate = self._token_errors(answers, targets, said)
+        named = [source.name(number) for number in range(len(references))]
+        judgement = Judgement(metrics=word_errors.metrics(counted, resamples=settings.bootstrap, units=units), notes=units.notes())
+        judgement.predictions = {"recording": named, "said": references, "written": hypotheses, "words": counted.words,
+                                 "errors": counted.errors, "confidence": answers["confidence"]}
+        rate = self._token_errors(answers, targets, references)
         if rate is not None:
-            made.metrics["token_error_rate"] = intervals.mean(rate, resamples=settings.bootstrap, units=units)
-        made.tables["per_speaker"] = word_errors.per_speaker(counted, known.speakers)
-        made.tables["per_word"] = word_errors.per_word(counted)
+            judgement.metrics["token_error_rate"] = intervals.mean(rate, resamples=settings.bootstrap, units=units)
+        judgement.tables["per_speaker"] = word_errors.per_speaker(counted, known.speakers)
+        judgement.tables["per_word"] = word_errors.per_word(counted)
         worst = word_errors.worst(counted, min(settings.worst, WORST))
-        made.tables["worst_utterances"] = [self._row(number, counted, source, answers) for number in worst]
+        judgement.tables["worst_utterances"] = [self._row(number, counted, source, answers) for number in worst]
         if worst:
-            made.listings["worst_utterances"] = [
+            judgement.listings["worst_utterances"] = [
                 (f"{row['recording']}: {row['wrong']} of {row['words_said']} words wrong, confidence {100 * row['confidence']:.0f} %",
-                 f"{row['said']}\n{row['written']}") for row in made.tables["worst_utterances"]]
-        made.tables = {name: rows for name, rows in made.tables.items() if rows}
+                 f"{row['references']}\n{row['hypotheses']}") for row in judgement.tables["worst_utterances"]]
+        judgement.tables = {name: rows for name, rows in judgement.tables.items() if rows}
         seconds = float(targets["length"].sum()) / self.experiment.data.rate
         errors = counted.table.sum(0)
-        made.notes.append(f"{int(counted.words.sum()):,} words in {seconds:,.0f} s: {errors[1]:,} substituted, {errors[2]:,} deleted, "
+        judgement.notes.append(f"{int(counted.words.sum()):,} words in {seconds:,.0f} s: {errors[1]:,} substituted, {errors[2]:,} deleted, "
                           f"{errors[3]:,} inserted; {settings.search} search.")
-        heard = speakers.heard_before(known.speakers, known_speakers)
-        if heard:
-            made.notes.append(heard)
-        if written and not any(written):
-            made.notes.append(f"{BLANK[0].upper()}{BLANK[1:]}.")
-        return made
+        note = speakers.speakers_in_train(known.speakers, known_speakers)
+        if note:
+            judgement.notes.append(note)
+        if hypotheses and not any(hypotheses):
+            judgement.notes.append(f"{BLANK[0].upper()}{BLANK[1:]}.")
+        return judgement
 
-    def _token_errors(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], said: list[str]) -> np.ndarray | None:
-        """What `scores` follows, [n]; None where the targets are in another alphabet, as those of data from elsewhere may be."""
+    def _token_errors(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], references: list[str]) -> np.ndarray | None:
+        """Token error rate of each recording, [n]; None where the targets are in another alphabet, as new data may be."""
         if "tokens" not in targets:
             return None
         tokens, counts = targets["tokens"], targets["token_count"]
         known = len(self.alphabet.tokens)
         texts = [self.alphabet.text(row[:count].tolist()) if row.max(initial=0) < known else None for row, count in zip(tokens, counts)]
-        if sum(text == truth for text, truth in zip(texts, said)) < len(said) / 2:
+        if sum(text == truth for text, truth in zip(texts, references)) < len(references) / 2:
             return None
         wrong = ctc.errors(tf.constant(answers["tokens"]), tf.constant(tokens), tf.constant(counts)).numpy()
         return wrong / np.maximum(counts, 1)
@@ -186,15 +186,15 @@ class TranscriptionTask(SpeechTask):
                 "said": first, "written": second, "confidence": float(answers["confidence"][number])}
 
     def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
-        """Recordings to play, spectrograms before and after augmentation, and what is written under what is said.
+        """Audio, spectrograms before and after augmentation, and each hypothesis under its reference.
 
-        The texts each epoch; sounds and pictures where epochs are short only now and then.
+        Texts each epoch; sounds and figures only now and then where epochs are short.
         """
         count = min(SHOWN, len(inputs["frames"]))
-        lengths, said = examples["length"].numpy(), self._said(targets, count)
+        lengths, said = examples["length"].numpy(), self._references(targets, count)
         before, _ = self.prepare({name: value[:count] for name, value in examples.items()})
-        found = self.answer(lambda batch: model(batch, training=False), before)
-        written = self.texts(found["tokens"].numpy())
+        answers = self.answer(lambda batch: model(batch, training=False), before)
+        written = self.texts(answers["tokens"].numpy())
         blocks = ["\n".join(word_errors.lines(word_errors.align(truth.split(), guess.split()))) for truth, guess in zip(said, written)]
         writer.text("predictions on train (said, written)", "```\n" + "\n\n".join(blocks) + "\n```", step)
         if not self.drawing.due():
@@ -206,12 +206,12 @@ class TranscriptionTask(SpeechTask):
             hop = self.experiment.frontend.hop
             writer.figure("features", sound_figures.spectrograms(pictures, said, ["as recorded", "after augmentation"], hop=hop), step)
 
-    def _said(self, targets: Any, count: int) -> list[str]:
+    def _references(self, targets: Any, count: int) -> list[str]:
         tokens, counts = targets["tokens"].numpy(), targets["token_count"].numpy()
         return [self.alphabet.text(tokens[row][:counts[row]].tolist()) for row in range(count)]
 
     def remark(self, metrics: dict[str, float]) -> str | None:
-        """Names the usual causes where an epoch's recordings, of validation or else of train, are all written as nothing."""
+        """The usual causes where every recording of an epoch, of validation or else of train, gets an empty transcript."""
         share = metrics.get("validation/written_share", metrics.get("train/written_share", 1.0))
         return BLANK if share == 0.0 else None
 
@@ -223,15 +223,15 @@ class TranscriptionTask(SpeechTask):
         spec = {name: tf.TensorSpec([None] if name == "samples" else value.shape, value.dtype) for name, value in rows[0].items()}
         batch = stacked(rows, spec, Lengths(self.length or "", self.length_unit))
 
-        def whole(given: Tensors) -> Tensors:
+        def transcribe(given: Tensors) -> Tensors:
             return self.respond(self.answer(lambda x: model(x, training=False), self.prepare(given)[0]))
 
-        run = tf.function(whole, autograph=False)
-        run(batch)  # traced here
+        run = tf.function(transcribe, autograph=False)
+        run(batch)  # traces
         began = perf_counter()
         run(batch)
-        heard = float(batch["length"].numpy().sum()) / self.experiment.data.rate
-        judgement.metrics["real_time_factor"] = Metric((perf_counter() - began) / heard, n=len(rows))
+        seconds = float(batch["length"].numpy().sum()) / self.experiment.data.rate
+        judgement.metrics["real_time_factor"] = Metric((perf_counter() - began) / seconds, n=len(rows))
 
     def receive(self, raw: Tensors) -> Tensors:
         """Waveforms [batch, samples] float32 and their lengths to int16, zeros behind each."""
@@ -242,7 +242,7 @@ class TranscriptionTask(SpeechTask):
                 WARNING: tf.where(silent(samples, lengths), "silence: nothing is louder than -60 dB", "")}
 
     def read_part(self, path: Path, start: float, duration: float | None) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Long recordings come in pieces, each named `file#t=start,end` in seconds; no more than data.max_seconds are in memory."""
+        """Long recordings come in pieces, each named `file#t=start,end` in seconds; at most data.max_seconds are in memory."""
         data, piece = self.experiment.data, self.experiment.evaluate.piece
         longest, at = max(data.max_seconds, 3 * piece), start
         left = duration if duration is not None else audio.header(path).seconds - start
@@ -251,7 +251,7 @@ class TranscriptionTask(SpeechTask):
             whole = audio.read(path, data.rate, channel=data.channel, start=at, duration=longest if more else duration and left,
                                longest=longest)
             parts = pieces(whole, data.rate, piece)
-            for first, last in parts[:-1] if more else parts:  # the last is cut anew, with what follows
+            for first, last in parts[:-1] if more else parts:  # the last is cut again together with what follows
                 begin, end = at + first / data.rate, at + last / data.rate
                 name = part_name(path, start, duration) if at == start and len(parts) == 1 else f"{path}#t={begin:.2f},{end:.2f}"
                 yield name, {"samples": whole[first:last], "length": last - first}
@@ -279,8 +279,8 @@ class TranscriptionTask(SpeechTask):
         at = tf.cast(answers["at"], tf.float32) * second
 
         def by_word(reduce: Any, values: tf.Tensor) -> tf.Tensor:
-            found = reduce(tf.reshape(values, [-1]), tf.reshape(rows, [-1]), batch * (most + 1))
-            return tf.reshape(found, [batch, most + 1])[:, 1:]
+            reduced = reduce(tf.reshape(values, [-1]), tf.reshape(rows, [-1]), batch * (most + 1))
+            return tf.reshape(reduced, [batch, most + 1])[:, 1:]
 
         there = by_word(tf.math.unsorted_segment_max, tf.where(is_blank, 0, 1)) > 0
         starts = tf.where(there, by_word(tf.math.unsorted_segment_min, at), -1.0)

@@ -44,7 +44,7 @@ def test_channels_and_parts(tmp_path):
         audio.read(path, 8000, channel=2)
     with pytest.raises(DataError, match=r"starts at 0\.9 s, but the file lasts 0\.5 s"):
         audio.read(path, 8000, start=0.9)
-    with pytest.raises(DataError, match=r"is to last from 0\.4 to 0\.9 s"):
+    with pytest.raises(DataError, match=r"should last from 0\.4 to 0\.9 s"):
         audio.read(path, 8000, start=0.4, duration=0.5)
 
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines.base.errors import DataError
-from speech.data.augment import Augmenter, made_noise, played
+from speech.data.augment import Augmenter, coloured_noise, resampled_at
 from speech.data.features import FrontEnd
 from speech.settings import Augment, Frontend
 from tests.speech.made import class_folders, tone, write
@@ -57,10 +57,10 @@ def test_a_warp_moves_frequencies_and_keeps_the_tempo():
 
 def test_speed_moves_pitch_and_length():
     wave = tf.constant(tone(1.0, hertz=500.0)[None])
-    faster = played(wave, tf.range(7000.0)[None] * 1.1).numpy()[0]
+    faster = resampled_at(wave, tf.range(7000.0)[None] * 1.1).numpy()[0]
     peak = np.argmax(np.abs(np.fft.rfft(faster))) * 8000 / 7000
     assert abs(peak - 550) < 3
-    assert np.array_equal(played(wave, tf.range(8000.0)[None]).numpy(), wave.numpy())
+    assert np.array_equal(resampled_at(wave, tf.range(8000.0)[None]).numpy(), wave.numpy())
 
 
 def test_noise_is_laid_at_the_ratio():
@@ -68,7 +68,7 @@ def test_noise_is_laid_at_the_ratio():
     waves, _ = augmenter.waveforms(tf.constant(WAVES[:1]), tf.constant(LENGTHS[:1]), KEYS[:1], window=True)
     laid = waves.numpy() - WAVES[:1]
     assert abs(10 * np.log10(np.mean(WAVES[0] ** 2) / np.mean(laid**2)) - 10) < 1.5
-    assert np.allclose((made_noise() ** 2).mean(axis=1), 1.0, atol=1e-3)
+    assert np.allclose((coloured_noise() ** 2).mean(axis=1), 1.0, atol=1e-3)
 
 
 def test_noise_from_a_folder(tmp_path, monkeypatch):

@@ -50,7 +50,7 @@ def test_transcripts(tmp_path):
     assert "train: 1 recordings last over 2 s and are left out of training (data.longest)" in said and "test: 1 recordings last" not in said
     for text in ("warning: train: 1 transcripts are empty", "warning: test: 1 characters are not in train, so they cannot be written: 'q'",
                  "warning: train: 1 transcripts are longer than CTC can align",
-                 "warning: train: 15 clips, 16 s with 4 different words, are too few for a recogniser that learns from nothing",
+                 "warning: train: 15 clips, 16 s with 4 different words, are too few to train a recogniser from scratch",
                  "warning: test: 2 of its 2 speakers are in train"):
         assert text in said, said
     assert any("2.wav: 131 steps needed, 51 there" in detail for details in found.values() for detail in details)
@@ -107,7 +107,7 @@ def test_new_trains_by_steps_and_hears_what_is_loud(tmp_path):
 
 def test_two_values_in_names_are_no_speakers(tmp_path):
     for number in range(24):
-        name = "_".join(f"{number:05b}")  # what is said stands in the name, as in OpenSLR's yes and no
+        name = "_".join(f"{number:05b}")  # the transcript is in the name, as in OpenSLR's yes and no
         write(tmp_path / f"{name}.wav", tone(0.5, seed=number))
         (tmp_path / f"{name}.txt").write_text(" ".join("yes" if sign == "1" else "no" for sign in f"{number:05b}"))
     experiment = from_text(new("speech", tmp_path)).experiment
@@ -162,4 +162,4 @@ def test_letters_of_words_are_not_to_be_removed(tmp_path):
     said = "\n".join(findings("task: speech.transcription\nmodel: {name: quartz}\ndata:\n  source: table\n  rate: 8000\n  test: null\n"
                               f"  validation: 0\n  path: {tmp_path / 'm.jsonl'}\n"))
     letters = next(line for line in said.splitlines() if "too few to learn them" in line)
-    assert "'j'" in letters and '"\'"' in letters and "'~'; tokens.remove takes them out" in said and "'-'" not in said
+    assert "'j'" in letters and '"\'"' in letters and "'~'; tokens.remove removes them" in said and "'-'" not in said

@@ -259,8 +259,8 @@ def test_connected_digits_share_no_recording_and_no_test_speaker():
     assert np.array_equal(again.load(5), parts["train"].load(5)) and again.fingerprint() == parts["train"].fingerprint()
 
 
-def test_placed_alone_and_in_a_batch():
-    from speech.tasks.commands import placed
+def test_windows_alone_and_in_a_batch():
+    from speech.tasks.commands import to_window
 
     long = np.zeros(9000, np.int16)
     long[5000:5500] = np.resize([900, -900], 500)
@@ -269,21 +269,21 @@ def test_placed_alone_and_in_a_batch():
     for row, one in zip(batch, rows):
         row[:len(one)] = one
         row[len(one):] = 99  # not looked at
-    together = placed(tf.constant(batch), tf.constant([len(one) for one in rows]), 4000).numpy()
+    together = to_window(tf.constant(batch), tf.constant([len(one) for one in rows]), 4000).numpy()
     for row, one in zip(together, rows):
-        assert np.array_equal(row, placed(tf.constant(one[None]), tf.constant([len(one)]), 4000).numpy()[0])
+        assert np.array_equal(row, to_window(tf.constant(one[None]), tf.constant([len(one)]), 4000).numpy()[0])
     assert (abs(together[0]) == 900).sum() == 500 and np.array_equal(together[1][1950:2050], rows[1]) and abs(together[1]).sum() == 700
 
 
 def test_an_offset_of_the_sound_card_is_neither_a_click_nor_loudness():
     from speech.data.features import without_offset
-    from speech.tasks.commands import placed
+    from speech.tasks.commands import to_window
 
     quiet = np.random.default_rng(0).integers(-50, 51, 6000)
     word = quiet + np.where(np.arange(6000) // 1000 == 4, np.resize([2000, -2000], 6000), 0)
     plain, shifted = (tf.constant((word - round(word.mean()) + offset)[None].astype(np.int16)) for offset in (0, -2700))
     for window in (1000, 8000):  # its loudest part, and all of it in the middle of silence
-        assert np.array_equal(placed(plain, tf.constant([6000]), window), placed(shifted, tf.constant([6000]), window))
+        assert np.array_equal(to_window(plain, tf.constant([6000]), window), to_window(shifted, tf.constant([6000]), window))
     edges = tf.constant([[32767] * 3 + [-32768] * 2 + [5] * 3], tf.int16)
     assert without_offset(edges, tf.constant([5])).numpy().tolist() == [[26214, 26214, 26214, -32768, -32768, 0, 0, 0]]
     assert without_offset(edges[:, :0], tf.constant([0])).shape == [1, 0]

@@ -62,12 +62,12 @@ def test_det_and_equal_error_rate():
     assert detection.figure({"go": (alarms, misses)}).axes
 
 
-def test_accuracy_by_speaker_and_who_was_heard_before():
+def test_accuracy_by_speaker_and_which_speakers_are_in_train():
     rows = speakers.accuracy_by_speaker(np.array([True, False, True, True]), ["a", "b", "b", "a"])
     assert [row["speaker"] for row in rows] == ["b", "a"] and rows[0]["accuracy"] == 0.5 and rows[1]["accuracy_low"] < 1.0
-    assert speakers.heard_before(["a"], ["b"]) == "The speaker judged is not in train."
-    assert "All speakers" in speakers.heard_before(["a", "b"], ["a", "b", "c"])
-    assert speakers.heard_before(["a", "d"], ["a"]).startswith("1 of the 2") and speakers.heard_before(None, ["a"]) is None
+    assert speakers.speakers_in_train(["a"], ["b"]) == "The speaker judged is not in train."
+    assert "All speakers" in speakers.speakers_in_train(["a", "b"], ["a", "b", "c"])
+    assert speakers.speakers_in_train(["a", "d"], ["a"]).startswith("1 of the 2") and speakers.speakers_in_train(None, ["a"]) is None
 
 
 # the cheap model beside the score

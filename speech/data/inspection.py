@@ -1,0 +1,254 @@
+"""What lies in a folder or table of recordings: files, transcripts or classes, speakers, splits. Imports no TensorFlow.
+
+Files are listed and a sample of their headers is read. What is not understood is refused with what to do instead.
+"""
+
+import re
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pipelines.base.errors import DataError
+from pipelines.config.draft import Asked
+from pipelines.config.messages import listed
+from pipelines.data.columns import by_name, role_in, role_of
+from pipelines.data.dialect import ending
+from pipelines.data.frame import Frame, in_both, label_column, label_values, open_frame, split_column
+from pipelines.data.names import groups_in_names, suspected_folders, suspected_groups, suspected_labels
+from pipelines.data.tables import SUFFIXES, file_paths, is_table
+from pipelines.data.walk import PassedOver, files_of, folders_in, pattern_of_files, spread
+from speech.data import audio
+from speech.data.ljspeech import is_lj
+from speech.settings import MAX_SECONDS
+
+TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # named in messages
+ROLES = ("file", "text", "label", "split", "group")
+MOST, SECONDS = 20_000, 2.0  # headers read, and the time after which no more are
+VOICES = 3  # speakers that names must suggest: fewer cannot be divided into train, validation and test, and are something else
+NOHASH = "/([0-9a-f]+)_nohash_"  # speakers in the names of Google's Speech Commands
+
+
+@dataclass
+class Seen:
+    """What the data hold.
+
+    Attributes:
+        source: folder or table.
+        files: a recording each.
+        texts: transcripts, or None where there are classes.
+        classes: class -> recordings.
+        columns: settings that name columns.
+        splits: the data's own splits by role.
+        speakers: whether speakers are known; a pattern where they stand in the names.
+        group: what keeps its examples together, where it is not the speaker: folder.
+        path: the table, where it lies in the folder that was named.
+        notes: further remarks, a line each.
+    """
+
+    source: str
+    files: list[Path]
+    texts: list[str] | None = None
+    classes: Counter[str] = field(default_factory=Counter)
+    columns: dict[str, Any] = field(default_factory=dict)
+    splits: dict[str, str] = field(default_factory=dict)
+    speakers: bool = False
+    pattern: str | None = None
+    group: str | None = None
+    path: Path | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def look(path: Path, asked: Asked) -> Seen:
+    """Raises DataError for anything but a folder of class folders, a folder of recordings with .txt files, or a table."""
+    return _folder(path, asked) if path.is_dir() else _table(path, asked)
+
+
+def _folder(path: Path, asked: Asked) -> Seen:
+    if (path / "metadata.csv").is_file() and is_lj(path / "metadata.csv"):
+        raise DataError(f"{path}: holds a table; did you mean {path / 'metadata.csv'}?")
+    manifest = find_manifest(path, asked)
+    if manifest is not None:
+        return _table(manifest, asked)
+    tops = sorted(entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith((".", "_")))
+    splits = {role: entry for entry in tops if (role := role_of(entry.name))}
+    root = splits.get("train", path)
+    own = {role: entry.name for role, entry in splits.items() if role != "train"} if "train" in splits else {}
+    files = _recordings(root)
+    if not files:
+        raise DataError(f"{path}: there are no recordings ({', '.join(audio.SUFFIXES)}) in it")
+    names = [file.relative_to(path).as_posix() for file in files]
+    beside = [file for file in files if file.with_suffix(".txt").is_file()]
+    if asked.task == "transcription" and not beside:
+        raise DataError(f"{path}: no recording has its transcript beside it, such as {files[0].with_suffix('.txt').name}")
+    if len(beside) > len(files) / 2 and asked.task != "commands":
+        missing = next((file for file in files if file not in set(beside)), None)
+        if missing:
+            raise DataError(f"{missing}: has no transcript beside it ({missing.with_suffix('.txt').name}), as the others have")
+        texts = [file.with_suffix(".txt").read_text(encoding="utf-8-sig", errors="replace") for file in files]
+        return _with_speakers(Seen("folder", files, texts, splits=own), names, None)
+    classes = {entry.name: _recordings(entry) for entry in folders_in(root, PassedOver()) if not entry.name.startswith("_")}
+    classes = {name: hint for name, hint in classes.items() if hint}
+    loose = [file for file in files if file.parent == root]
+    if not classes and (hint := suspected_labels(names)):
+        labels = groups_in_names(names, hint.pattern)
+        seen = Seen("folder", files, None, Counter(labels), {"label_pattern": hint.pattern}, own)
+        seen.notes.append(f"There are no class folders: the class is taken from the names ({_some(hint.values)}, such as in {names[0]}).")
+        return _with_speakers(seen, names, labels)
+    if len(classes) < 2 or loose:
+        raise DataError(f"{path}: needs a folder of recordings for each class, or a .txt with the transcript beside each recording; tables "
+                        f"({listed(TABLES)}) may name both" + (f"; {loose[0].name} lies in no class folder" if classes and loose else ""))
+    files = [file for hint in classes.values() for file in hint]
+    labels = [name for name, hint in classes.items() for _ in hint]
+    return _with_speakers(Seen("folder", files, None, Counter(labels), splits=own), [file.relative_to(path).as_posix() for file in files],
+                          labels)
+
+
+def _recordings(folder: Path) -> list[Path]:
+    return files_of(folder, audio.SUFFIXES)
+
+
+def _with_speakers(seen: Seen, names: list[str], labels: list[str] | None) -> Seen:
+    """With the speakers that the names of the recordings, or their folders, seem to hold."""
+    if all(re.search(NOHASH, name) for name in names):
+        seen.speakers, seen.pattern = True, NOHASH
+        return seen
+    folders = suspected_folders(names, labels) if labels is not None and seen.source == "folder" else ()
+    hint = suspected_groups(names, labels)
+    if max(len(folders), len(hint.values) if hint else 0) < VOICES:
+        return seen
+    if folders:
+        seen.group = "folder"
+        seen.notes.append(f"Each class has the same folders in it ({_some(folders)}): they are taken for speakers or places.")
+    elif hint:
+        seen.speakers, seen.pattern = True, hint.pattern
+        seen.notes.append(f"The names hold what seems to be the speaker ({_some(hint.values)}, such as in {names[0]}).")
+    return seen
+
+
+def _some(values: Sequence[str]) -> str:
+    return ", ".join(values[:5]) + (f", ...: {len(values):,} in all" if len(values) > 5 else "")
+
+
+def find_manifest(folder: Path, asked: Asked) -> Path | None:
+    """A table in a folder that names recordings in it; None where there is none."""
+    tables = [entry for entry in sorted(folder.iterdir()) if entry.is_file() and is_table(entry) and not entry.name.startswith(".")]
+    for table in sorted(tables, key=lambda entry: role_of(entry.stem.partition("_")[0]) != "train"):
+        try:
+            frame = open_frame(table)
+            sound, pattern = _sound_column(frame, asked)
+        except DataError:
+            continue
+        if sound is not None and len(frame.names) > 1 and (_there(frame, sound, pattern) or len(tables) == 1):
+            return table
+    return None
+
+
+def _there(frame: Frame, sound: str, pattern: str | None) -> bool:
+    values = [str(value) for value in frame.values[sound][:50]]
+    return sum((frame.path.parent / (pattern or "{}").replace("{}", value)).is_file() for value in values) * 2 >= len(values)
+
+
+def _table(path: Path, asked: Asked) -> Seen:
+    if path.suffix.lower() in audio.SUFFIXES:
+        raise DataError(f"{path}: is one recording; name the folder, or a table that names recordings")
+    if ending(path) not in SUFFIXES:
+        raise DataError(f"{path}: not understood; give a folder or a table ({listed(TABLES)})")
+    if is_lj(path):
+        rows = [line.split("|") for line in path.read_text(encoding="utf-8-sig", errors="replace").splitlines() if line]
+        return Seen("table", [path.parent / "wavs" / f"{row[0]}.wav" for row in rows], [row[-1] for row in rows])
+    frame = open_frame(path)
+    sound, pattern = _sound_column(frame, asked)
+    if sound is None:
+        raise DataError(f"{path}: no column names the recordings; name it with --file (its columns are {listed(frame.names, 'and')})")
+    rest = [name for name in frame.names if name != sound]
+    given = asked.roles(rest, path, ("text", "split", "group"))
+    labels = asked.several("label", rest, path)
+    split, parts = split_column({name: frame.values[name] for name in rest if name not in (labels or ())}, given.get("split"), path, asked)
+    assigned = {role: name for role, name in {**given, "split": split}.items() if name} | ({"label": labels[0]} if labels else {})
+    wanted = ["text"] if asked.task == "transcription" or given.get("text") else ["label"] if asked.task == "commands" or labels else [
+        "text", "label"]
+    by_role = by_name(rest, [*("transcript" if role == "text" else role for role in wanted), "speaker", "start"],
+                    {("transcript" if role == "text" else "speaker" if role == "group" else role): name for role, name in assigned.items()})
+    speaker = None if asked.absent("group") else by_role.get("speaker")
+    text = by_role.get("transcript") if "text" in wanted else None
+    free = {name: frame.facts[name] for name in rest if name not in (split, speaker, text, by_role.get("start"))}
+    if text is None and "text" in wanted and "label" not in by_role:  # a column of many texts holds transcripts
+        text = next((name for name, one in free.items()
+                     if one.kind == "text" and one.words >= 2 and one.distinct > 0.3 * one.present), None)
+    if text is None and wanted == ["text"]:
+        raise DataError(f"{path}: which column holds the text is not clear; name it with --text ({listed(frame.names, 'and')})")
+    label: str | list[str] | None = None
+    if text is None:
+        try:
+            label = labels if labels and len(labels) > 1 else label_column(path, free, frame.values, most=1 / 3, what="class", asked=asked)
+        except DataError as error:
+            more = "" if asked.task == "commands" else "; name a column of transcripts with --text"
+            raise DataError(f"{error}{more}") from None
+    stored = [role_in(parts, value) for value in frame.values[split]] if split else ["train"] * frame.rows
+    train = [number for number, part in enumerate(stored) if part == "train"]
+    files = file_paths([frame.values[sound][number] for number in train], path, pattern, f"{sound} (--file)")
+    one = label if isinstance(label, str) else None
+    keys, names = frame.named({"file": sound, "text": text, "label": one, "speaker": speaker, "split": split})
+    columns: dict[str, Any] = {key: keys[role] for key, role, usual in (
+        ("audio_key", "file", None), ("text_key", "text", "text"), ("label_key", "label", "label"),
+        ("speaker_key", "speaker", "speaker"), ("split_key", "split", None)) if role in keys and keys[role] != usual}
+    columns |= {"label_key": label} if isinstance(label, list) else {}
+    columns |= frame.settings | ({"columns": names} if names else {}) | ({"file_pattern": pattern} if pattern else {})
+    columns |= {"on_bad_example": "skip"} if frame.lost.count else {}
+    own = {role: value for role, value in parts.items() if role != "train" and value is not None}
+    values = [str(value or "") for value in frame.values[text]] if text else label_values(frame, label or "")
+    values = [values[number] for number in train]
+    seen = Seen("table", files, values if text else None, Counter() if text else Counter(values), columns, own, speaker is not None,
+                path=path)
+    if line := frame.passed_over():
+        seen.notes.append(line)
+    if not speaker and not own and not asked.absent("group"):
+        _with_speakers(seen, [str(frame.values[sound][number]) for number in train], None if text else values)
+    elif speaker and own and (both := in_both(frame.values[speaker], stored)):
+        seen.notes.append(f"{both:,} speakers of train are also in another of the data's own splits: expect lower scores for new voices.")
+    return seen
+
+
+def _sound_column(frame: Frame, asked: Asked) -> tuple[str | None, str | None]:
+    """(the column that names recordings, data.file_pattern where they lie in a folder beside the table or lack their ending)."""
+    own = asked.column("file", frame.names, frame.path)
+    some = {name: [str(value).strip() for value in frame.values[name][:: max(1, frame.rows // 50)] if value is not None]
+            for name in ([own] if own else frame.names)}
+    endings = (*audio.SUFFIXES, *audio.UNREAD)
+    best = max(some, key=lambda name: sum(value.lower().endswith(endings) for value in some[name]), default=None)
+    if best is None:
+        return None, None
+    known = sum(value.lower().endswith(endings) for value in some[best]) > 0.5 * len(some[best])
+    if not known and own is None:
+        best = by_name(frame.names, ["file"]).get("file") or frame.names[0]
+    if known and sum((frame.path.parent / value.replace("\\", "/")).is_file() for value in some[best]) * 2 >= len(some[best]):
+        return best, None
+    pattern = pattern_of_files(frame.path.parent, some[best], ("", *audio.SUFFIXES))
+    named = by_name(frame.names, ["file"]).get("file")
+    return (best, pattern) if pattern or known or own or best == named else (None, None)
+
+
+def headers_of(files: list[Path]) -> tuple[list[audio.Header], bool]:
+    """(headers, whether of a sample only: of at most 20,000 recordings, and as many as are read in two seconds, spread evenly).
+
+    Raises DataError where not one can be read."""
+    headers = []
+    problem: DataError | None = None
+    read, until = 0, time.monotonic() + SECONDS
+    for turn in spread(len(files), MOST):
+        for number in turn:
+            read += 1
+            try:
+                header = audio.header(files[number])
+                audio.check_header(header, MAX_SECONDS)
+                headers.append(header)
+            except DataError as error:
+                problem = problem or DataError(f"{files[number]}: {error}")
+        if time.monotonic() > until:
+            break
+    if not headers:
+        raise problem or DataError("no recordings")
+    return headers, read < len(files)
