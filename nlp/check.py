@@ -1,4 +1,4 @@
-"""`quartet check` for texts: every text read and cut once, compared exactly and nearly, looked at for damage and language."""
+"""`quartet check` for texts: each is read and tokenised once; duplicates, near duplicates, damage and languages are reported."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ from pipelines.data.divide import divide
 from pipelines.data.source import Source, origin
 
 IDENTICAL = "the same text"
-MARKUP = 0.02  # share of texts with tags from which tokens.html is worth a word
+MARKUP = 0.02  # share of texts with tags from which tokens.html is suggested
 NO_LIMIT = 1 << 30
 
 
@@ -25,42 +25,42 @@ def check_texts(experiment: TextClassification, progress: Callable[[int, int], N
     """Reads every text of the splits that the experiment uses.
 
     Args:
-        experiment: its data section is looked at, and how it cuts texts.
+        experiment: its data section and its tokens.
         progress: called now and then with (texts read, texts of this split).
 
     Raises:
         DataError: where there are no splits to look at; everything else is a finding.
     """
     data = experiment.data
-    # opened leniently: what is bad is listed with the rest
+    # opened leniently, so that bad examples are listed with the other findings
     opened = open_data(data.model_copy(update={"on_bad_example": "skip"}), experiment.reject)
     train, validation, test, notes = divide(opened.names, opened.load, data, opened.place)
-    whole: dict[str, Source | None] = {"train": train, "validation": validation, "test": test}
+    splits: dict[str, Source | None] = {"train": train, "validation": validation, "test": test}
     if data.on_bad_example == "skip":
-        whole = of_known_classes(whole, opened, skip=True)
-    outside = {name: int((source.labels == OUTSIDE).sum()) for name, source in whole.items() if source is not None and
+        splits = of_known_classes(splits, opened, skip=True)
+    outside = {name: int((source.labels == OUTSIDE).sum()) for name, source in splits.items() if source is not None and
                source.labels is not None}
     if any(outside.values()):
-        notes.append("texts of no class: " + ", ".join(f"{count:,} in {name}" for name, count in outside.items()) + "; not looked at here")
-    parts = {name: _of_classes(source) for name, source in whole.items() if source is not None}
+        notes.append("texts of no class: " + ", ".join(f"{count:,} in {name}" for name, count in outside.items()) + "; not examined here")
+    parts = {name: _of_classes(source) for name, source in splits.items() if source is not None}
     if not len(parts["train"]):
         raise DataError(f"{opened.place}: train has no text that can be used")
     cut, limit = _cutter(experiment, parts["train"])
     limited_by = "model.limit" if isinstance(experiment.model, Pretrained) else "tokens.limit"
-    found = {name: examine(texts(source), cut, progress) for name, source in parts.items()}
+    examined = {name: examine(texts(source), cut, progress) for name, source in parts.items()}
     labels = {name: class_numbers(source) for name, source in parts.items()}
     reads = {name: Read([], one.fingerprints, {"characters": one.characters, "tokens": one.tokens}, one.kinds,
-                        labels[name] if data.labels == "many" else None) for name, one in found.items()}
-    made = check(opened.place, dict(parts), reads, opened.classes, identical=IDENTICAL, skip=data.on_bad_example == "skip",
+                        labels[name] if data.labels == "many" else None) for name, one in examined.items()}
+    general = check(opened.place, dict(parts), reads, opened.classes, identical=IDENTICAL, skip=data.on_bad_example == "skip",
                  lost=opened.skipped, notes=[*opened.notes, *notes])
     html = getattr(experiment.tokens, "html", False)
-    more = [*_empty(parts, found), *near_copies(parts, found, labels, opened.classes), *_cut_off(found, limit, limited_by),
-            *_damage(parts, found), *_markup(found, html)]
+    more = [*_empty(parts, examined), *near_copies(parts, examined, labels, opened.classes), *_cut_off(examined, limit, limited_by),
+            *_damage(parts, examined), *_markup(examined, html)]
     if experiment.reject is not None and validation is None:
         more.append(Finding("error", NO_VALIDATION))
-    made.findings.extend(more)
-    made.findings.sort(key=lambda finding: ("error", "warning", "note").index(finding.level))
-    return made
+    general.findings.extend(more)
+    general.findings.sort(key=lambda finding: ("error", "warning", "note").index(finding.level))
+    return general
 
 
 CHECKS = {"nlp.classification": check_texts}
@@ -79,27 +79,27 @@ def _of_classes(source: Source) -> Source:
 
 
 def _cutter(experiment: TextClassification, train: Source) -> tuple[tokens.Tokenizer, int]:
-    """How texts are cut, without a limit, and the limit."""
+    """The tokenizer without a limit, and the limit."""
     if isinstance(experiment.model, Pretrained):
         return tokens.make(tokens.Words(name="words", limit=NO_LIMIT), {"vocabulary": []}), experiment.model.limit
     settings = experiment.cutting
     whole = texts(train)
     facts = tokens.learn(settings, (whole[start:start + 1024] for start in range(0, len(whole), 1024)))
-    if isinstance(settings, tokens.Hashed):  # the limit counts words, n-grams come on top
+    if isinstance(settings, tokens.Hashed):  # the limit counts words; n-grams come in addition
         return tokens.make(tokens.Words(name="words", lower=settings.lower, html=settings.html, limit=NO_LIMIT), {"vocabulary": []}
                            ), settings.limit
     return tokens.make(settings.model_copy(update={"limit": NO_LIMIT}), facts), settings.limit
 
 
-def _empty(parts: dict[str, Source], found: dict[str, Examined]) -> list[Finding]:
-    places = [f"{parts[name].name(int(number))} ({name})" for name, one in found.items() for number in np.flatnonzero(one.empty)]
+def _empty(parts: dict[str, Source], examined: dict[str, Examined]) -> list[Finding]:
+    places = [f"{parts[name].name(int(number))} ({name})" for name, one in examined.items() for number in np.flatnonzero(one.empty)]
     if not places:
         return []
     return [Finding("warning", f"{len(places):,} text{'s are' if len(places) > 1 else ' is'} empty or hold{'' if len(places) > 1 else 's'} "
-                    "no word: the answer for them is the model's habit; remove them", tuple(places))]
+                    "no word: the answer for them does not depend on the text; remove them", tuple(places))]
 
 
-def near_copies(parts: dict[str, Source], found: dict[str, Examined], labels: dict[str, list[tuple[int, ...]]], classes: list[str],
+def near_copies(parts: dict[str, Source], examined: dict[str, Examined], labels: dict[str, list[tuple[int, ...]]], classes: list[str],
                 ) -> list[Finding]:
     """Pairs of texts that share most of their word pairs but are not identical, across splits and with different labels."""
     from nlp.data.near_duplicates import near_pairs
@@ -107,11 +107,11 @@ def near_copies(parts: dict[str, Source], found: dict[str, Examined], labels: di
     names = list(parts)
     where = np.concatenate([np.full(len(parts[name]), place) for place, name in enumerate(names)])
     numbers = np.concatenate([np.arange(len(parts[name])) for name in names])
-    prints = np.concatenate([found[name].fingerprints for name in names])
-    pairs, capped = near_pairs([found[name].shingles for name in names])
+    prints = np.concatenate([examined[name].fingerprints for name in names])
+    pairs, capped = near_pairs([examined[name].shingles for name in names])
     pairs = [(a, b, share) for a, b, share in pairs if prints[a] != prints[b]]
 
-    def called(place: int) -> str:
+    def name(place: int) -> str:
         return f"{parts[names[where[place]]].name(int(numbers[place]))} ({names[where[place]]})"
 
     def label(place: int) -> tuple[int, ...]:
@@ -127,21 +127,21 @@ def near_copies(parts: dict[str, Source], found: dict[str, Examined], labels: di
         judged = len({place for pair in across for place in pair[:2] if where[place] > 0})
         findings.append(Finding("warning", (
             f"nearly the same text in more than one split: {judged:,}{more} texts outside of train have a near copy in another split (at "
-            "least 80 % of their word pairs), so figures for them are too good"),
-            tuple(f"{called(a)} = {called(b)}, {share:.0%} alike" for a, b, share in across)))
+            "least 80 % of their word pairs), so their scores are too high"),
+            tuple(f"{name(a)} = {name(b)}, {share:.0%} alike" for a, b, share in across)))
     conflicts = [(a, b, share) for a, b, share in pairs if label(a) != label(b)]
     if conflicts:
         findings.append(Finding("warning", f"nearly the same text with different labels, {len(conflicts):,}{more} pairs", tuple(
-            f"{called(a)} is {titles(a)}, {called(b)} is {titles(b)}, {share:.0%} alike" for a, b, share in conflicts)))
+            f"{name(a)} is {titles(a)}, {name(b)} is {titles(b)}, {share:.0%} alike" for a, b, share in conflicts)))
     within = len(pairs) - len(across)
     if within:
         findings.append(Finding("note", f"nearly the same text within a split: {within:,}{more} pairs"))
     return findings
 
 
-def _cut_off(found: dict[str, Examined], limit: int, setting: str) -> list[Finding]:
+def _cut_off(examined: dict[str, Examined], limit: int, setting: str) -> list[Finding]:
     findings = []
-    for name, one in found.items():
+    for name, one in examined.items():
         over = one.tokens > limit
         if over.any():
             lost = int((one.tokens[over] - limit).sum())
@@ -153,20 +153,20 @@ def _cut_off(found: dict[str, Examined], limit: int, setting: str) -> list[Findi
     return findings
 
 
-def _damage(parts: dict[str, Source], found: dict[str, Examined]) -> list[Finding]:
+def _damage(parts: dict[str, Source], examined: dict[str, Examined]) -> list[Finding]:
     findings = []
-    for kind, text in (("replaced", "hold U+FFFD, a letter that was lost when the text was read in a wrong encoding"),
+    for kind, text in (("replaced", "hold U+FFFD, the replacement for a character lost in a wrong encoding"),
                        ("mojibake", "look as if UTF-8 had been read as Windows-1252 (Ã© for é); repair them, or set data.encoding"),
                        ("controls", "hold control characters")):
-        places = [f"{parts[name].name(number)} ({name})" for name, one in found.items() for number in one.damaged[kind]]
+        places = [f"{parts[name].name(number)} ({name})" for name, one in examined.items() for number in one.damaged[kind]]
         if places:
             findings.append(Finding("warning", f"{len(places):,} texts {text}", tuple(places)))
     return findings
 
 
-def _markup(found: dict[str, Examined], html: bool) -> list[Finding]:
-    tagged, total = (sum(int(value) for value in values) for values in zip(*((one.tagged, len(one.tokens)) for one in found.values())))
-    shares = [f"{name} {one.tagged / max(1, len(one.tokens)):.0%}" for name, one in found.items()]
+def _markup(examined: dict[str, Examined], html: bool) -> list[Finding]:
+    tagged, total = (sum(int(value) for value in values) for values in zip(*((one.tagged, len(one.tokens)) for one in examined.values())))
+    shares = [f"{name} {one.tagged / max(1, len(one.tokens)):.0%}" for name, one in examined.items()]
     if html or tagged < MARKUP * total:
         return []
     return [Finding("note", f"{tagged:,} of {total:,} texts hold tags such as <br /> ({listed(shares, 'and')}): "

@@ -1,6 +1,6 @@
-"""A text experiment for somebody's data: columns, cutting, model and training chosen from what is there. Imports no TensorFlow.
+"""A text experiment for somebody's data: columns, tokens, model and training chosen from what is there. Imports no TensorFlow.
 
-The choices are starting points that train in reasonable time on two cores; each says in a comment what else there is.
+The choices are starting points that train in reasonable time on two cores; comments name the alternatives.
 """
 
 from pathlib import Path
@@ -90,7 +90,7 @@ def _train(seen: Seen) -> list[Entry]:
     batch, epochs = (16, 30) if seen.texts < 2000 else (32, 15) if seen.texts < 10_000 else (32, 8) if seen.texts < 50_000 else (128, 5)
     entries: list[Entry] = [("epochs", epochs, ""), ("batch_size", batch, "examples per update, over all devices"),
                             ("optimizer", {"name": "sgd"}, ""), ("tables", {"optimizer": "sgd"}, "of the n-grams' weights"),
-                            ("learning_rate", {"peak": 30.0, "schedule": "linear"}, "so high since tf-idf features are small")]
+                            ("learning_rate", {"peak": 30.0, "schedule": "linear"}, "high because tf-idf features are small")]
     if seen.texts < _JUDGE_EPOCHS and not seen.validation:
         entries.append(("keep", "last", "validation is too small to choose an epoch by"))
     return entries

@@ -1,4 +1,4 @@
-"""The facts of nlp.classification as they are read back."""
+"""The facts of nlp.classification, checked when a run is loaded."""
 
 from typing import Annotated, Any
 
@@ -10,14 +10,14 @@ from pipelines.task.facts import ClassFacts
 ClassTitle = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9]*$", max_length=200)]  # of a class of keras-hub
 
 
-class Described(Record):
-    """An encoder of keras-hub."""
+class KerasObject(Record):
+    """An encoder of keras-hub: its class and settings."""
 
     class_: ClassTitle = Field(alias="class")
     config: dict[str, Any]
 
 
-class Cutting(Described):
+class KerasTokenizer(KerasObject):
     """A tokenizer of keras-hub; files in base64."""
 
     files: dict[FolderName, Annotated[str, Field(pattern=r"^[A-Za-z0-9+/]*={0,2}$")]]
@@ -25,6 +25,6 @@ class Cutting(Described):
 
 class TextFacts(ClassFacts):
     vocabulary: Annotated[list[Annotated[str, Field(min_length=1, max_length=10_000)]], Field(max_length=50_000_000)] | None = None
-    backbone: Described | None = None
-    tokenizer: Cutting | None = None
+    backbone: KerasObject | None = None
+    tokenizer: KerasTokenizer | None = None
     threshold: Annotated[float, Field(ge=-1.0, le=2.0)] | None = None

@@ -28,7 +28,7 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 @dataclass
 class Seen:
-    """What there is, in the words of the experiment's data section.
+    """What the data hold, as settings of the experiment's data section.
 
     Attributes:
         source: "table" or "folder".
@@ -40,7 +40,7 @@ class Seen:
         ascii: the share of letters in the sample that are plain Latin ones.
         sample: some texts of train.
         path: the table, where it lies in the folder that was named.
-        notes: what else was found, a line each.
+        notes: further remarks, a line each.
     """
 
     source: str
@@ -60,15 +60,15 @@ def look(path: Path, asked: Asked | None = None) -> Seen:
     """Raises DataError for anything but a table of texts and labels, a folder of tables, or a folder of class folders of .txt files."""
     asked = asked or Asked()
     if path.is_dir():
-        found = [child for child in sorted(path.iterdir()) if child.is_file() and ending(child) in tables.SUFFIXES]
-        if any(role_of(child.stem) == "train" for child in found):
+        candidates = [child for child in sorted(path.iterdir()) if child.is_file() and ending(child) in tables.SUFFIXES]
+        if any(role_of(child.stem) == "train" for child in candidates):
             files = split_files(path)
             train = next(file for name, file in files.items() if role_of(name) == "train")
             seen = _table(train, asked)
             names = {role_of(name): name for name in files}
             seen.validation, seen.test = names.get("validation"), names.get("test")
             return seen
-        alone = [child for child in found if child.suffix.lower() != ".txt"] or [child for child in found if _holds_many(child)]
+        alone = [child for child in candidates if child.suffix.lower() != ".txt"] or [child for child in candidates if _holds_many(child)]
         if len(alone) == 1 and not any(_text_files(child) for child in path.iterdir() if child.is_dir()):
             seen = _table(alone[0], asked)
             seen.path = alone[0]
@@ -93,15 +93,15 @@ def _folder(path: Path) -> Seen:
     splits = {role_of(folder.name): folder for folder in sorted(path.iterdir()) if folder.is_dir() and role_of(folder.name)}
     base = splits.get("train", path)
     files = {folder.name: _text_files(folder) for folder in folders_in(base, PassedOver())}
-    files = {name: found for name, found in files.items() if found}
+    files = {name: paths for name, paths in files.items() if paths}
     if len(files) < 2:
         raise DataError(f"{path}: needs a folder of .txt files for each of two or more classes, or name a table (CSV) of texts and labels")
-    every = [file for found in files.values() for file in found]
+    every = [file for paths in files.values() for file in paths]
     some = every[:: max(1, len(every) // SAMPLE)]
     encodings = {guessed_encoding(file) for file in some if b"\0" in (content := file.read_bytes()) or not content.isascii()}
     encoding = next(iter(encodings)) if len(encodings) == 1 else None
     sample = [tables.text_of(file, encoding, lenient=True) for file in some]
-    return Seen("folder", Counter({name: len(found) for name, found in files.items()}), len(every), _lengths(sample),
+    return Seen("folder", Counter({name: len(paths) for name, paths in files.items()}), len(every), _lengths(sample),
                 {"encoding": encoding} if encoding else {},
                 validation=splits["validation"].name if "validation" in splits else None,
                 test=splits["test"].name if "test" in splits else None, ascii=_ascii(sample),
@@ -113,14 +113,14 @@ def _text_files(folder: Path) -> list[Path]:
 
 
 def _frame(path: Path) -> Frame:
-    """All rows, by the reader of the training."""
+    """All rows, by the reader that training uses."""
     text = ending(path) not in (*PARQUET, *JSON_LINES)
     encoding = guessed_encoding(path) if ending(path) not in PARQUET else None
     header = not text or (how := find_dialect(path)).header or how.fasttext
-    found = tables.records(path, named=header, encoding=encoding)
-    _, names = next(found)
+    records = tables.records(path, named=header, encoding=encoding)
+    _, names = next(records)
     lost, rows = LeftOut(), []
-    for line, record in found:
+    for line, record in records:
         if isinstance(record, str):
             lost.add(f"{path}:{line}: {record}")
         else:
@@ -138,11 +138,11 @@ def _table(path: Path, asked: Asked) -> Seen:
     given = asked.roles(columns, path, ("split", "group"))
     split, parts = split_column(columns, given.get("split"), path, asked)
     group = given.get("group")
-    taken = [name for name in (split, group) if name]
+    used = [name for name in (split, group) if name]
     marked = asked.several("label", columns, path)
     text = asked.several("text", columns, path) or _text_columns(path, {name: one for name, one in facts.items()
-                                                                        if name not in (*taken, *(marked or ()))})
-    label = label_column(path, {name: one for name, one in facts.items() if name not in (*text, *taken)}, columns, most=1 / 3, what="label",
+                                                                        if name not in (*used, *(marked or ()))})
+    label = label_column(path, {name: one for name, one in facts.items() if name not in (*text, *used)}, columns, most=1 / 3, what="label",
                          asked=asked, roles=("label", "rating"))
     train = [place for place in range(frame.rows) if split is None or role_in(parts, columns[split][place]) == "train"]
     counts, many, separator = _labels(frame, label, train)
@@ -158,13 +158,13 @@ def _table(path: Path, asked: Asked) -> Seen:
     if frame.lost.count or unlabelled:
         settings["on_bad_example"] = "skip"
     sample = [" ".join(str(columns[name][place]) for name in text) for place in train[:: max(1, len(train) // SAMPLE)]]
-    notes = [said] if (said := frame.passed_over()) else []
+    notes = [note] if (note := frame.passed_over()) else []
     return Seen("table", counts, len(train), _lengths(sample), settings, parts.get("validation"), parts.get("test"), _ascii(sample),
                 notes=notes, sample=sample)
 
 
 def _labels(frame: Frame, label: str | list[str], train: list[int]) -> tuple[Counter[str], bool, str | None]:
-    """(label -> texts of train, whether a text may have several, what stands between them in one column)."""
+    """(label -> texts of train, whether a text may have several, the separator between them in one column)."""
     if isinstance(label, list):
         sets = [[name for name in label if number_of(frame.values[name][place]) == 1] for place in train]
         return Counter(name for names in sets for name in names), any(len(names) != 1 for names in sets), None
@@ -185,7 +185,7 @@ def _text_columns(path: Path, facts: dict[str, Facts]) -> list[str]:
     longest = max((length(one) for one in facts.values()), default=0.0)
     if longest < 3:
         raise DataError(f"{path}: no column seems to hold texts; there are {listed(facts, 'and')}. Name it with --text")
-    # what is called a text is one where it is not much shorter than the longest: a column `text` with codes is none
+    # a column named text counts unless it is much shorter than the longest: one with codes does not
     best = by_name([name for name, one in facts.items() if length(one) > 0.2 * longest], ["text"]).get("text") or max(
         facts, key=lambda name: length(facts[name]))
     title = by_name([name for name, one in facts.items() if name != best and one.kind == "text" and one.words > 1.2
@@ -194,7 +194,7 @@ def _text_columns(path: Path, facts: dict[str, Facts]) -> list[str]:
 
 
 def _separator(labels: list[Any]) -> str | None:
-    """What stands between several labels of one text, where a part of the texts has several and the parts repeat."""
+    """The separator of several labels of one text, where some texts have several and the parts repeat."""
     texts = [value for value in labels if isinstance(value, str)]
     for separator in SEPARATORS:
         several = [value for value in texts if separator in value]

@@ -1,4 +1,4 @@
-"""Texts that are nearly the same: pairs whose sets of word pairs overlap by most, found by MinHash (Broder 1997) and then counted."""
+"""Near duplicates: texts whose sets of word pairs overlap, found by MinHash (Broder 1997) and then compared exactly."""
 
 import numpy as np
 import tensorflow as tf
@@ -6,7 +6,7 @@ import tensorflow as tf
 ROWS, BANDS = 4, 8  # a pair 80 % alike agrees in one band at least with probability 98.5 %, one 40 % alike with 19 %
 ALIKE = 0.8  # Jaccard index from which two texts count as nearly the same
 MOST = 100_000  # pairs compared
-GROUP = 50  # of more texts that share a band only neighbours are compared
+GROUP = 50  # where more texts share a band, only neighbours are compared
 
 
 def near_pairs(parts: list[tf.RaggedTensor]) -> tuple[list[tuple[int, int, float]], bool]:
@@ -37,18 +37,18 @@ def near_pairs(parts: list[tf.RaggedTensor]) -> tuple[list[tuple[int, int, float
                 break
         if capped:
             break
-    found = []
+    alike = []
     for first, second in sorted(candidates):
         one, other = sets[first], sets[second]
         both = len(np.intersect1d(one, other, assume_unique=True))
         share = both / (len(one) + len(other) - both)
         if share >= ALIKE:
-            found.append((first, second, share))
-    return found, capped
+            alike.append((first, second, share))
+    return alike, capped
 
 
 def _minima(sets: list[np.ndarray]) -> np.ndarray:
-    """[texts, ROWS * BANDS] uint64: the least value of each set under as many hash functions."""
+    """[texts, ROWS * BANDS] uint64: the minimum of each set under as many hash functions."""
     lengths = np.array([len(one) for one in sets], np.int64)
     marks = np.full((len(sets), ROWS * BANDS), np.iinfo(np.uint64).max, np.uint64)
     filled = np.flatnonzero(lengths)

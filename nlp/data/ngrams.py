@@ -1,35 +1,35 @@
-"""How many different n-grams some texts have, for tables that fit them. Imports no TensorFlow."""
+"""The number of different n-grams in texts, to size embedding tables. Imports no TensorFlow."""
 
 import math
 import re
 from collections.abc import Sequence
 
-WORD = re.compile(r"\w+|[^\w\s]")  # about as nlp.tokens.normalise cuts
+WORD = re.compile(r"\w+|[^\w\s]")  # roughly as nlp.tokens.normalise tokenises
 
 
 def ngram_counts(sample: Sequence[str], texts: int, words: int, characters: tuple[int, int] | None) -> tuple[int, int]:
     """Different word n-grams and character n-grams of `texts` texts, from a sample of them.
 
-    Beyond the sample their number is taken to grow as a power of the number of texts, the one by which one half of the sample added
-    to the other (Heaps' law).
+    Beyond the sample their number is assumed to grow as a power of the number of texts, estimated from one half of the sample to the
+    whole (Heaps' law).
 
     Args:
         sample: texts, in any order.
-        texts: how many there are in all.
+        texts: their total number.
         words: longest word n-gram.
         characters: [shortest, longest] character n-gram within words, their ends counted as characters; None for none.
     """
     runs: set[tuple[str, ...]] = set()
     single: set[str] = set()
     half = (0, 0)
-    for number, text in enumerate([*sample[1::2], *sample[::2]]):  # every second one first: a folder's texts stand by class
+    for number, text in enumerate([*sample[1::2], *sample[::2]]):  # every second one first: a folder's texts are sorted by class
         if number == len(sample) // 2:
             half = len(runs), _parts(single, characters)
-        found = WORD.findall(text.lower())
-        single.update(found)
+        tokens = WORD.findall(text.lower())
+        single.update(tokens)
         for size in range(1, words + 1):
-            runs.update(zip(*(found[start:] for start in range(size))))
-    return _grown(half[0], len(runs), len(sample), texts), _grown(half[1], _parts(single, characters), len(sample), texts)
+            runs.update(zip(*(tokens[start:] for start in range(size))))
+    return _extrapolated(half[0], len(runs), len(sample), texts), _extrapolated(half[1], _parts(single, characters), len(sample), texts)
 
 
 def _parts(words: set[str], characters: tuple[int, int] | None) -> int:
@@ -41,7 +41,7 @@ def _parts(words: set[str], characters: tuple[int, int] | None) -> int:
                 for start in range(len(word) - size + 1)})
 
 
-def _grown(half: int, whole: int, sample: int, texts: int) -> int:
+def _extrapolated(half: int, whole: int, sample: int, texts: int) -> int:
     if texts <= sample or not half or not whole:
         return whole
     return round(whole * (texts / sample) ** math.log2(whole / half))

@@ -1,7 +1,7 @@
-"""The embedded quick start: short requests at a hotel desk, made from patterns; it shows that everything runs, not how good a model is.
+"""The embedded quick start: short requests at a hotel desk, generated from patterns; it shows that all runs, not how good a model is.
 
 1,277 sentences, 8 kinds of request, 12 patterns each: every sentence belongs to the group of its pattern, and splits keep groups
-apart, so that a model is judged on ways of asking that it has not seen.
+apart, so that a model is evaluated on phrasings that it has not seen.
 """
 
 import random
@@ -67,11 +67,11 @@ EACH = 200  # sentences of a kind
 
 
 def sentences() -> tuple[list[str], list[str], list[str]]:
-    """(texts, labels, groups), the same every time."""
+    """(texts, labels, groups), deterministic."""
     texts, labels, groups = [], [], []
     draw = random.Random(7)
     for kind, patterns in KINDS.items():
-        of_pattern = [draw.sample(made, len(made)) for made in map(_filled, patterns)]
+        of_pattern = [draw.sample(filled, len(filled)) for filled in map(_filled, patterns)]
         turn = 0
         chosen: list[tuple[str, str]] = []
         while len(chosen) < EACH and any(of_pattern):

@@ -1,6 +1,6 @@
-"""What `predict` was given, as texts: arguments themselves, files with a text a line, tables, and standard input as it comes.
+"""The inputs of `predict` as texts: arguments, files with a text a line, tables, and standard input as it arrives.
 
-The encoding is the byte order mark's, else UTF-8, else that of the run's own data; what fits none of them is an answer with its error.
+The encoding is the byte order mark's, else UTF-8, else that of the run's own data; a text that fits none gets an error as its answer.
 """
 
 import codecs
@@ -17,23 +17,23 @@ from pipelines.config.messages import listed
 from pipelines.data.dialect import ending, mark_of
 from pipelines.task.contract import Read
 
-NAMED = 60  # characters of a text by which it is called
+NAMED = 60  # characters of a text that name it
 SEVEN_BIT = ("iso2022", "hz", "utf-7")  # encodings whose bytes are UTF-8 too, with another meaning
 
 
 def read_texts(inputs: list[str], data: TextData) -> Iterator[Read]:
     """(name, {"text": ...}, columns) of each text, or (name, why it cannot be read); where a row of a table cannot be read, the third has
-    the names of its columns. A text is called by its beginning; its column `input` holds all of it.
+    the names of its columns. A text is named by its beginning; its column `input` holds all of it.
 
     Args:
-        inputs: `-` for standard input, a text a line; a file that is there: a table, or a text a line; anything else is a text itself,
+        inputs: `-` for standard input, a text a line; an existing file: a table, or a text a line; anything else is a text itself,
             unless it looks like the name of a file.
     """
     for given in inputs:
         path = Path(given)
         if given == "-":
             yield from _lines(sys.stdin.buffer, "-", data.encoding)
-        elif _there(path):
+        elif _is_file(path):
             if ending(path) in tables.SUFFIXES and ending(path) != ".txt":
                 yield from _table(path, data)
             else:
@@ -47,7 +47,7 @@ def read_texts(inputs: list[str], data: TextData) -> Iterator[Read]:
             yield _text(given, given)
 
 
-def _there(path: Path) -> bool:
+def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
     except OSError:  # a text too long to be a file's name
@@ -55,18 +55,18 @@ def _there(path: Path) -> bool:
 
 
 def _text(text: str, place: str) -> Read:
-    """A text by itself; one without a letter is called by its place."""
+    """A text by itself; a blank one is named by its place."""
     flat = " ".join(text.split())
     name = flat if len(flat) <= NAMED else f"{flat[:NAMED - 3]}..."
     return name or place, {"text": text.encode("utf-8", "replace")}, {"input": text if flat else place}
 
 
 def _lines(file: BinaryIO, name: str, encoding: str | None) -> Iterator[Read]:
-    """A text a line, each as soon as it is there."""
+    """A text a line, each as soon as it arrives."""
     first = file.readline()
     mark = mark_of(first)
     wide = mark if mark and mark != "utf-8-sig" else encoding if encoding and tables.is_wide(encoding) and b"\0" in first else None
-    if wide:  # lines of such files cannot be told from their bytes
+    if wide:  # such files cannot be split into lines by their bytes
         try:
             lines = (first + file.read()).decode(wide).split("\n")
         except UnicodeDecodeError as error:
@@ -111,13 +111,13 @@ def _table(path: Path, data: TextData) -> Iterator[Read]:
     encoding = None if data.encoding and tables.is_utf8(path) else data.encoding
 
     def opened(named: bool) -> tuple[list[str], Iterator[tuple[int, Any]]]:
-        found = iter(tables.records(path, named=named, delimiter=data.delimiter, encoding=encoding, lenient=True))
-        return next(found)[1], found
+        records = iter(tables.records(path, named=named, delimiter=data.delimiter, encoding=encoding, lenient=True))
+        return next(records)[1], records
 
-    names, found = opened(named)
+    names, records = opened(named)
     delimited = ending(path) in tables.DELIMITED
     if named and data.header == "auto" and delimited and len(names) == 1 and names[0] not in ("text", *keys):
-        names, found = opened(named=False)  # the one column's first line is a text like the others
+        names, records = opened(named=False)  # the one column's first line is a text like the others
     places = []
     for key in keys:
         if isinstance(key, int) and key < len(names):
@@ -134,7 +134,7 @@ def _table(path: Path, data: TextData) -> Iterator[Read]:
             raise DataError(f"{path} has no column {key!r}, which the run reads as its text; there are {listed(names, 'and')}. "
                             "Rename the column that holds the text")
     columns = _unique(names)
-    for line, record in found:
+    for line, record in records:
         if isinstance(record, str):
             yield f"{path}:{line}", ValueError(record), dict.fromkeys(columns)
             continue
@@ -143,8 +143,8 @@ def _table(path: Path, data: TextData) -> Iterator[Read]:
         yield f"{path}:{line}", {"text": text.encode("utf-8", "replace")}, dict(zip(columns, record))
 
 
-def take_text(sent: Any, data: TextData) -> dict[str, Any]:
-    """The raw example of what a client sent: UTF-8, a text, or an object of columns as a table's row has them. Raises DataError."""
+def request_example(sent: Any, data: TextData) -> dict[str, Any]:
+    """The raw example of a request: UTF-8, a text, or an object of columns as a table's row has them. Raises DataError."""
     if isinstance(sent, bytes):
         try:
             sent = sent.decode("utf-8-sig")
@@ -158,17 +158,17 @@ def take_text(sent: Any, data: TextData) -> dict[str, Any]:
             raise DataError(f"there is no {missing!r}; a text of this run is made of {listed(keys, 'and')}")
         sent = data.join.join("" if sent[key] is None else str(sent[key]) for key in keys)
     if not isinstance(sent, str):
-        raise DataError(f"{sent!r} is no text")
+        raise DataError(f"{sent!r} is not a text")
     return {"text": sent.encode("utf-8", "replace")}
 
 
 def _unique(names: Sequence[str]) -> list[str]:
-    """The names; of equals the second becomes name_2, and so on."""
-    found: list[str] = []
+    """The names; a second of the same name becomes name_2, and so on."""
+    uniques: list[str] = []
     for name in names:
         number, unique = 1, name
-        while unique in found or (number > 1 and unique in names):
+        while unique in uniques or (number > 1 and unique in names):
             number += 1
             unique = f"{name}_{number}"
-        found.append(unique)
-    return found
+        uniques.append(unique)
+    return uniques

@@ -1,4 +1,4 @@
-"""Reads texts once and says of each its length, a fingerprint, its word pairs, its language and what is damaged."""
+"""Reads texts once; gives each one's length, fingerprint, word pairs, language and damage."""
 
 import re
 import unicodedata
@@ -14,10 +14,10 @@ from nlp.tokens.normalise import TAG, words
 from nlp.tokens.ragged import joined
 
 STEP = 512
-LOOKED_AT = 400  # characters of a text by which its language is guessed
+LANGUAGE_CHARACTERS = 400  # beginning of a text by which its language is guessed
 CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]")
 MOJIBAKE = re.compile("[ÃÂâð][\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ\xa0-\xbf]")
-# words that texts of a language hold often and others hardly
+# words that are frequent in one language and rare in others
 COMMON = {
     "English": "the and of to is was that it for with this are have not you i my what how a in on at be so do no me we your if but or out "
     "will can just get now from up when who all there one go good know like call where",
@@ -33,7 +33,7 @@ _COMMON = {name: set(text.split()) for name, text in COMMON.items()}
 
 @dataclass
 class Examined:
-    """What was found, by text.
+    """Findings by text.
 
     Attributes:
         characters, tokens: [n] int64.
@@ -97,8 +97,8 @@ def _measures(part: tf.Tensor, cutter: Tokenizer) -> tuple[tf.Tensor, ...]:
 
 
 def language(text: str) -> str:
-    """The language that a text seems to be in, by its script and, in Latin letters, by frequent words; "other" where nothing tells."""
-    start = text[:LOOKED_AT]
+    """The language that a text seems to be in, by its script and, in Latin letters, by frequent words; "other" where neither decides."""
+    start = text[:LANGUAGE_CHARACTERS]
     if not start.isascii():
         scripts: dict[str, int] = {}
         for letter in start:
@@ -114,15 +114,15 @@ def language(text: str) -> str:
     counts = {name: sum(word in common for word in used) for name, common in _COMMON.items()}
     best = max(counts, key=lambda name: counts[name])
     second = max(count for name, count in counts.items() if name != best)
-    # a word such as `no`, which is of many languages, tells nothing
+    # a word such as `no`, common to many languages, decides nothing
     return best if counts[best] > second and counts[best] >= 0.1 * len(used) else "other"
 
 
 def _repairable(text: str) -> bool:
-    """Whether the text, taken back to Windows-1252 bytes, is UTF-8: a real é or Ã is not."""
-    for found in MOJIBAKE.finditer(text):
+    """Whether the text, encoded as Windows-1252, is UTF-8: a real é or Ã is not."""
+    for match in MOJIBAKE.finditer(text):
         try:
-            text[found.start():found.start() + 4].encode("cp1252", "ignore").decode("utf-8")
+            text[match.start():match.start() + 4].encode("cp1252", "ignore").decode("utf-8")
             return True
         except UnicodeDecodeError as error:
             if error.start >= 2:

@@ -1,6 +1,6 @@
 """Where texts and labels lie - embedded, TFDS, tables, folders - opened as the data's own splits, nothing divided yet.
 
-All texts of a split stand in memory. A bad example (no text, no label, NUL bytes, too long, a broken row) is named by its place, and
+All texts of a split are in memory. A bad example (no text, no label, NUL bytes, too long, a broken row) is named by its place, and
 stops or is skipped as data.on_bad_example says.
 """
 
@@ -36,7 +36,7 @@ class TextSource(TensorSource):
     Args:
         texts: [n] string.
         values: further entries.
-        names: what a person calls example i.
+        names: the name of example i in messages.
     """
 
     def __init__(self, texts: tf.Tensor, values: Tensors, names: Callable[[int], str], *, fingerprint: str,
@@ -51,12 +51,12 @@ class TextSource(TensorSource):
 
 @dataclass
 class Rows:
-    """The examples of one split as they were found.
+    """The examples of one split as stored.
 
     Attributes:
         texts: [n] str, or a [n] string tensor.
         labels: [n] the label, the labels (labels: many) or None.
-        places: what a person calls each example.
+        places: the name of each example in messages.
         groups: [n] or None.
         bad: (place, reason) of examples left out already.
         fingerprint: of the stored data.
@@ -75,7 +75,7 @@ class Opened:
     """A data set before it is divided.
 
     Attributes:
-        place: what it is called in messages.
+        place: its name in messages.
         names: its own splits.
         load: gives one of them; its labels are numbers of `classes`, or OUTSIDE.
         classes: filled by `load`: those of the split loaded first come first, sorted.
@@ -133,11 +133,11 @@ def _usable(rows: Rows, data: TextData, opened: Opened, *, labelled: bool = True
         size = lengths[number] if tensor else len(text) if isinstance(text, str) else 0
         reason = None
         if not tensor and not isinstance(text, str):
-            reason = "no text" if text is None else f"{show(text)} is no text"
+            reason = "no text" if text is None else f"{show(text)} is not a text"
         elif size > data.longest:
-            reason = (f"a text of {size:,} characters (data.longest is {data.longest:,}); mostly a quotation mark that is not closed")
+            reason = (f"a text of {size:,} characters (data.longest is {data.longest:,}); usually a quotation mark that is not closed")
         elif text is not None and "\0" in text:
-            reason = "NUL bytes in the text: the file is damaged, or its encoding is another (data.encoding)"
+            reason = "NUL bytes in the text: the file is damaged, or has another encoding (data.encoding)"
         elif label is None and data.labels == "one" and labelled:
             reason = "no label"
         if reason:
@@ -176,7 +176,7 @@ def _tensor(texts: Any) -> tf.Tensor:
 
 
 def _numbered(rows: Rows, marked: Sequence[bool], data: TextData, opened: Opened) -> Source:
-    """Labels as numbers of opened.classes, which grow by those not seen before."""
+    """Labels as numbers of opened.classes, to which new ones are appended."""
     many = data.labels == "many"
     seen = {title for label in rows.labels for title in (label if many else (label,))} if many else {
         label for label, outside in zip(rows.labels, marked) if not outside}
@@ -221,10 +221,10 @@ def _tfds(data: TextData, _: str | None) -> Read:
         values = source.gather(tf.range(len(source), dtype=tf.int64))
         texts = [values[key] for key in wanted if key != "label"]
         if texts[0].dtype != tf.string:
-            raise DataError(f"data.text_key: feature {wanted['text0']} of {name} is no text: {known[wanted['text0']]}")
+            raise DataError(f"data.text_key: feature {wanted['text0']} of {name} is not a text: {known[wanted['text0']]}")
         joined = texts[0] if len(texts) == 1 else tf.strings.join(texts, data.join)
-        found = values["label"]
-        raw = found.to_list() if isinstance(found, tf.RaggedTensor) else found.numpy().tolist()
+        stored = values["label"]
+        raw = stored.to_list() if isinstance(stored, tf.RaggedTensor) else stored.numpy().tolist()
 
         def title(value: Any) -> Any:
             if isinstance(value, bytes):
@@ -244,10 +244,10 @@ def _tfds(data: TextData, _: str | None) -> Read:
 def _folder(data: TextData, _: str | None) -> Read:
     if data.labels == "many":
         raise DataError("data.labels: many: a folder per class gives one label; name texts and labels in a table (source: table)")
-    found = folders.read_folders(data.path or "", key="text", suffixes=SUFFIXES, kind="text", group_by=data.group_by)
+    opened = folders.read_folders(data.path or "", key="text", suffixes=SUFFIXES, kind="text", group_by=data.group_by)
 
     def read(split: str, labelled: bool) -> Rows:
-        source = found.splits[split]
+        source = opened.splits[split]
         texts: list[Any] = []
         bad: list[tuple[str, str]] = []
         keep = []
@@ -259,11 +259,11 @@ def _folder(data: TextData, _: str | None) -> Read:
                 bad.append((path, error.strerror or str(error)))
             except DataError as error:
                 bad.append((path, str(error).removeprefix(f"{path}:")))
-        labels = [found.classes[source.labels[number]] for number in keep] if source.labels is not None else []
+        labels = [opened.classes[source.labels[number]] for number in keep] if source.labels is not None else []
         groups = None if source.groups is None else [str(source.groups[number]) for number in keep]
         return Rows(texts, labels, lambda number: source.name(keep[number]), groups, bad, source.fingerprint())
 
-    return str(data.path), sorted(found.splits), read, []
+    return str(data.path), sorted(opened.splits), read, []
 
 
 def _table(data: TextData, beside: str | None) -> Read:
@@ -289,7 +289,7 @@ def _table(data: TextData, beside: str | None) -> Read:
 
 
 def _rows(path: Path, data: TextData, labelled: bool = True) -> tuple[Rows, list[str] | None]:
-    """The rows of a table, and of each its split where a column tells it; the label's column is not asked for where none is needed."""
+    """The rows of a table, and each row's split where a column names it; without `labelled` no label column is needed."""
     keys = text_keys(data)
     marks = data.label_key if isinstance(data.label_key, list) else [data.label_key]
     wanted = [*keys, *(marks if labelled else [])]

@@ -1,4 +1,4 @@
-"""Texts and labels of an experiment, from wherever they lie, as splits with the facts learned from train."""
+"""The splits of a text experiment, with the facts learned from train alone."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ from pipelines.task.contract import Splits
 
 BATCH = 1024  # texts cut at a time
 NO_VALIDATION = "reject: there is no validation split, on which the threshold is chosen; set data.validation: 0.1, or leave reject out"
-LEARNED = ("vocabulary", "backbone", "tokenizer")  # facts by which texts are cut
+LEARNED = ("vocabulary", "backbone", "tokenizer")  # facts of the tokenizer
 
 
 def load_texts(experiment: TextClassification, known: dict[str, Any] | None = None) -> Splits:
@@ -26,7 +26,7 @@ def load_texts(experiment: TextClassification, known: dict[str, Any] | None = No
     split is a mean over the texts of the classes.
 
     Args:
-        known: facts of a finished run, whose tokens are then taken as they are.
+        known: facts of a finished run, whose tokens are then reused.
 
     Facts:
         classes: names in the order of the labels, those that train has examples of.
@@ -43,33 +43,33 @@ def load_texts(experiment: TextClassification, known: dict[str, Any] | None = No
     parts = of_known_classes({"train": train, "validation": validation, "test": test}, opened, skip=data.on_bad_example == "skip")
     trained = sorted({label for labels in class_numbers(train) for label in labels})
     classes = [opened.classes[number] for number in trained]
-    alone = validation is None and test is None  # other data that a finished run is judged on, all of them
+    alone = validation is None and test is None  # new data for a finished run, all of which are evaluated
     if reject is not None and validation is None and not known:
         raise DataError(NO_VALIDATION)
     if not known and (data.labels == "one" or not classes):
         check_several(classes, opened.place)
     if reject is not None and reject.train == "leave_out" and not alone:
         parts["train"] = _inside(parts["train"])
-    made = {name: None if source is None else _final(source, trained) for name, source in parts.items()}
-    kept = made["train"]
+    final = {name: None if source is None else _final(source, trained) for name, source in parts.items()}
+    kept = final["train"]
     if kept is None:
         raise DataError(f"{opened.place} has no training examples")
     facts: dict[str, Any] = {"classes": classes, "class_counts": _counts(kept, len(classes))}
     facts |= {name: known[name] for name in LEARNED if name in known} if known else _learned(experiment, kept)
-    facts["splits"] = describe(dict(made), classes if data.labels == "one" else None)
+    facts["splits"] = describe(dict(final), classes if data.labels == "one" else None)
     if reject is not None:
-        found = {name: int(np.sum(source.labels == len(classes))) for name, source in made.items()
+        outside = {name: int(np.sum(source.labels == len(classes))) for name, source in final.items()
                  if source is not None and source.labels is not None}
-        notes.append("texts of no class: " + ", ".join(f"{count:,} in {name}" for name, count in found.items()))
-        if reject.accept is None and not found.get("validation") and not known:
-            raise DataError("reject: validation has no texts of no class, by which the threshold could be chosen; set reject.accept: 0.95 "
+        notes.append("texts of no class: " + ", ".join(f"{count:,} in {name}" for name, count in outside.items()))
+        if reject.accept is None and not outside.get("validation") and not known:
+            raise DataError("reject: validation has no texts of no class, on which the threshold could be chosen; set reject.accept: 0.95 "
                             "(the share of validation's other texts that pass), or add such texts to it")
-    return Splits(train=kept, validation=made["validation"], test=made["test"], facts=facts, skipped=tuple(opened.skipped),
+    return Splits(train=kept, validation=final["validation"], test=final["test"], facts=facts, skipped=tuple(opened.skipped),
                   notes=(*opened.notes, *notes))
 
 
 def _learned(experiment: TextClassification, train: TextSource) -> dict[str, Any]:
-    """What tokens need to know of train, or of the preset."""
+    """The facts that tokens learn from train, or from the preset."""
     if not isinstance(experiment.model, Pretrained):
         return tokens.learn(experiment.cutting, batches(train))
     from nlp.models import pretrained
@@ -95,24 +95,24 @@ def of_known_classes(parts: Mapping[str, Source | None], opened: Opened, *, skip
     """The splits without examples of classes that train lacks; these are listed as skipped.
 
     Raises:
-        DataError: there are such examples, and they are not to be skipped.
+        DataError: there are such examples, and `skip` is false.
     """
     train = parts["train"]
     known = {label for labels in class_numbers(train) for label in labels} if train is not None else set()
-    found = dict(parts)
+    known_parts = dict(parts)
     for name, source in parts.items():
         if source is None or name == "train":
             continue
-        strange = {number: labels for number, labels in enumerate(class_numbers(source)) if not known.issuperset(labels)}
-        if strange and not skip:
-            titles = sorted({opened.classes[label] for labels in strange.values() for label in labels if label not in known})
+        unknown = {number: labels for number, labels in enumerate(class_numbers(source)) if not known.issuperset(labels)}
+        if unknown and not skip:
+            titles = sorted({opened.classes[label] for labels in unknown.values() for label in labels if label not in known})
             raise DataError(f"{opened.place}: {name} has classes of which train has no example: {', '.join(titles[:5])}"
-                            f"{' ...' if len(titles) > 5 else ''} (such as {source.name(min(strange))}); add examples to train, or remove "
+                            f"{' ...' if len(titles) > 5 else ''} (such as {source.name(min(unknown))}); add examples to train, or remove "
                             "them, or set data.on_bad_example: skip")
         opened.skipped.extend(f"{source.name(number)}: class {opened.classes[next(label for label in labels if label not in known)]} is "
-                              "not in train" for number, labels in strange.items())
-        found[name] = source.subset([number for number in range(len(source)) if number not in strange]) if strange else source
-    return found
+                              "not in train" for number, labels in unknown.items())
+        known_parts[name] = source.subset([number for number in range(len(source)) if number not in unknown]) if unknown else source
+    return known_parts
 
 
 def _inside(source: Source | None) -> Source | None:
@@ -123,7 +123,7 @@ def _inside(source: Source | None) -> Source | None:
 
 
 def _final(source: Source, classes: Sequence[int]) -> TextSource:
-    """The examples with labels counted over `classes`, those of train by their number so far."""
+    """The examples with labels renumbered over `classes`, train's classes by their previous numbers."""
     base, numbers = origin(source)
     if not isinstance(base, Loaded):
         raise TypeError(f"texts expected, got {type(base).__name__}")

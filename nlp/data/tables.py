@@ -1,6 +1,6 @@
-"""Tables of texts - CSV, TSV, JSON lines, Parquet - read row by row, so that every bad row is known by its line.
+"""Tables of texts - CSV, TSV, JSON lines, Parquet - read row by row, so that every bad row is reported with its line.
 
-Encoding and delimiter are those said, or found: a byte order mark, else UTF-8; the delimiter that divides the first lines most evenly.
+Encoding and delimiter are set, or detected: a byte order mark, else UTF-8; the delimiter that divides the first lines most evenly.
 """
 
 import codecs
@@ -27,13 +27,13 @@ from pipelines.data.tables import JSON_LINES, PARQUET, SUFFIXES
 
 @dataclass
 class Table:
-    """What was asked for of a table.
+    """The requested columns of a table.
 
     Attributes:
         path: the file.
         lines: of each row its line in the file (the row's number from 1 in Parquet).
-        values: for each column asked for, a value a row: text, or as JSON and Parquet have it; None where there is none.
-        bad: (line, reason) of the rows that are left out.
+        values: for each requested column a value a row: text, or as JSON and Parquet have it; None where missing.
+        bad: (line, reason) of the omitted rows.
         columns: the names of all columns, or their positions.
         rows: all fields of the rows, where `keep` asked for them.
     """
@@ -58,8 +58,8 @@ def read(path: Path, wanted: Sequence[Column], *, settings: Sequence[str] = (), 
         path: .csv, .tsv, .jsonl or .parquet.
         wanted: names or positions from 0.
         settings: of each wanted column the setting that names it, for messages.
-        header: "yes", "no", or "auto": there is a header where a column is asked for by name.
-        delimiter, encoding: None to find them.
+        header: "yes", "no", or "auto": there is a header where a column is named.
+        delimiter, encoding: None to detect them.
         lenient: bytes that do not fit the encoding make a bad row, not an error.
         names: of the columns of a CSV or TSV file that has no header row.
 
@@ -69,13 +69,13 @@ def read(path: Path, wanted: Sequence[Column], *, settings: Sequence[str] = (), 
     asked = list(settings) or ["data"] * len(wanted)
     table = Table(path)
     by_name = not wanted or any(isinstance(key, str) for key in wanted)
-    found = iter(records(path, named=names is None and (header == "yes" or (header == "auto" and by_name)),
+    rows = iter(records(path, named=names is None and (header == "yes" or (header == "auto" and by_name)),
                          delimiter=delimiter, encoding=encoding, lenient=lenient))
-    _, first = next(found)
+    _, first = next(rows)
     table.columns = list(names if names and len(names) == len(first) else first)
     places = [_place(path, table.columns, key, setting) for key, setting in zip(wanted, asked)]
     table.values = [[] for _ in wanted]
-    for line, record in found:
+    for line, record in rows:
         if isinstance(record, str):
             table.bad.append((line, record))
             continue
@@ -89,7 +89,7 @@ def read(path: Path, wanted: Sequence[Column], *, settings: Sequence[str] = (), 
 
 def records(path: Path, *, named: bool, delimiter: str | None = None, encoding: str | None = None,
             lenient: bool = False) -> Iterator[tuple[int, Any]]:
-    """(0, names of the columns) first, then (line, list of fields) of each row; for a bad row (line, what is wrong with it, as text)."""
+    """(0, names of the columns) first, then (line, list of fields) of each row; for a bad row (line, the reason, as text)."""
     suffix = ending(path)
     if not path.is_file():
         check_regular(path)
@@ -105,7 +105,7 @@ def records(path: Path, *, named: bool, delimiter: str | None = None, encoding: 
 
 
 def is_wide(encoding: str) -> bool:
-    """Whether its characters are of two or four bytes each, so that a line's end is no byte of its own."""
+    """Whether its characters are of two or four bytes each, so that a line does not end in a single byte."""
     return codecs.lookup(encoding).name.startswith(("utf-16", "utf-32"))
 
 
@@ -119,17 +119,17 @@ def is_utf8(path: Path) -> bool:
 
 
 def text_of(path: Path, encoding: str | None, lenient: bool = False) -> str:
-    """A file as text, line ends as they are. A byte order mark is believed before `encoding`. Where lenient, bytes that do not fit become
+    """A file as text, line ends as they are. A byte order mark overrides `encoding`. Where lenient, bytes that do not fit become
     lone surrogates, as os.fsdecode has them.
 
     Raises:
-        DataError: the bytes are not of that encoding; names the line and what may be meant.
+        DataError: the bytes are not of that encoding; names the line and likely encodings.
     """
     content = content_of(path)
     try:
         name = mark_of(content) or codecs.lookup(encoding or "utf-8").name
     except LookupError:
-        raise DataError(f"data.encoding: {encoding!r} is no encoding that Python knows; such as utf-8, cp1252, shift_jis") from None
+        raise DataError(f"data.encoding: {encoding!r} is not an encoding that Python knows, such as utf-8, cp1252, shift_jis") from None
     try:
         return content.decode(name, "surrogateescape" if lenient and "32" not in name and "16" not in name else "strict")
     except UnicodeDecodeError as error:
@@ -169,16 +169,16 @@ def split_files(folder: Path, beside: str | None = None) -> dict[str, Path]:
 def _delimited(path: Path, text: str, named: bool, delimiter: str | None) -> Iterator[tuple[int, Any]]:
     if not text.strip():
         raise DataError(f"{path} is empty")
-    csv.field_size_limit(sys.maxsize)  # a long text is judged by data.longest, not by the csv module
+    csv.field_size_limit(sys.maxsize)  # data.longest limits texts, not the csv module
     if not delimiter and labelled(text):
         yield from _fasttext(text)
         return
     delimiter = delimiter or find_delimiter(text)
     lines = io.StringIO(text, newline="")
-    found = _unfolded(list(lines), delimiter) if len(delimiter) == 1 else (
+    records = _unfolded(list(lines), delimiter) if len(delimiter) == 1 else (
         (number, line.rstrip("\r\n").split(delimiter)) for number, line in enumerate(lines, 1) if line.strip())
     width, first = None, True
-    for line, record in found:
+    for line, record in records:
         if isinstance(record, str):
             if first:
                 raise DataError(f"{path}:{line}: {record}")
@@ -210,10 +210,10 @@ def _fasttext(text: str) -> Iterator[tuple[int, Any]]:
 
 
 def _unfolded(lines: list[str], delimiter: str) -> Iterator[tuple[int, Any]]:
-    """(line, fields) of each record that is not empty, or (line, what is wrong with it).
+    """(line, fields) of each record that is not empty, or (line, the reason why it is bad).
 
-    A quotation mark that nobody closes would make one record of all lines up to the next mark. It costs its own line only: with tabs, where
-    many programs write texts without quoting, each line that has all fields is read as it stands; otherwise the line is bad.
+    An unclosed quotation mark would make one record of all lines up to the next mark. It costs its own line only: with tabs, where
+    many programs write texts without quoting, each line that has all fields is read as it is; otherwise the line is bad.
     """
     at, width = 0, 0
     while at < len(lines):
@@ -235,7 +235,7 @@ def _unfolded(lines: list[str], delimiter: str) -> Iterator[tuple[int, Any]]:
                 yield begin + 1, bare or "a quotation mark that is not closed (or a mark within a quoted text that is not doubled)"
                 at = begin + 1
                 width = width or len(bare or ())
-                break  # the lines behind it are records of their own
+                break  # the following lines are records of their own
             if record:
                 if bare is not None and at - begin == 1 and len(bare) == (width or len(record)):
                     record = bare
@@ -260,7 +260,7 @@ def _unquoted(line: str, delimiter: str) -> list[str]:
 
 
 def _fits(text: str) -> bool:
-    """Whether no byte was left over in decoding, as a lone surrogate."""
+    """Whether decoding left no lone surrogate for a byte."""
     if not text.isascii():
         try:
             text.encode("utf-8")
@@ -278,7 +278,7 @@ def _json(path: Path, text: str) -> Iterator[tuple[int, Any]]:
         try:
             value = json.loads(content)
         except ValueError as error:
-            rows.append((line, f"no JSON: {error}"))
+            rows.append((line, f"not JSON: {error}"))
             continue
         if not isinstance(value, dict):
             rows.append((line, f'{show(value)} where an object such as {{"text": "...", "label": "..."}} is needed'))
@@ -297,7 +297,7 @@ def _parquet(path: Path) -> Iterator[tuple[int, Any]]:
     try:
         table = pyarrow.parquet.read_table(path)
     except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"{path}: is no Parquet file: {str(error).splitlines()[0]}") from error
+        raise DataError(f"{path}: is not a Parquet file: {str(error).splitlines()[0]}") from error
     yield 0, table.column_names
     for number, row in enumerate(zip(*(column.to_pylist() for column in table.columns)), 1):
         yield number, list(row)
@@ -310,11 +310,11 @@ def _place(path: Path, names: Sequence[str], key: Column, setting: str) -> int:
         return key
     if key not in names:
         plain = all(name.isdigit() for name in names)
-        remedy = (f"; with data.header: no columns are asked for by position, such as {setting}: 0" if plain else
-                  "; if its first line is no header, ask for columns by position, such as "
+        remedy = (f"; with data.header: no columns are given by position, such as {setting}: 0" if plain else
+                  "; if its first line is not a header, give columns by position, such as "
                   f"{setting}: 0" if not did_you_mean(key, names) else "")
         shown = [name if len(name) < 40 else name[:37] + "..." for name in names]
         raise DataError(f"{path} has no column {key!r} ({setting}); there are {listed(shown, 'and')}{did_you_mean(key, names)}{remedy}")
     if list(names).count(key) > 1:
-        raise DataError(f"{path} has more than one column named {key!r} ({setting}); ask for it by position")
+        raise DataError(f"{path} has more than one column named {key!r} ({setting}); give its position")
     return list(names).index(key)

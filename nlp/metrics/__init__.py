@@ -1,1 +1,1 @@
-"""How answers for texts are judged, and the baselines beside them."""
+"""Metrics of text tasks, and their baselines."""

@@ -1,4 +1,4 @@
-"""Which words an answer hangs on: gradient times input (Shrikumar et al. 2016, arXiv:1605.01713), by token, summed for each word.
+"""Which words an answer depends on: gradient times input (Shrikumar et al. 2016, arXiv:1605.01713), by token, summed for each word.
 
 The first-order share of a token in the difference between the logit of the answer and that of the true class: its vector times
 the gradient with respect to it. A token that covers several words (an n-gram) is shared between them.
@@ -22,7 +22,7 @@ SHOWN = 280  # characters of a text in the table
 
 
 class Attributed(Protocol):
-    """What is needed of a task: its settings, its classes, and how it cuts texts."""
+    """The part of a task that attribution needs."""
 
     experiment: TextClassification
 
@@ -33,9 +33,9 @@ class Attributed(Protocol):
 
 
 def add_words(task: Attributed, model: keras.Model, judgement: Judgement, source: Source) -> None:
-    """Replaces the number of each of the worst mistakes by its text and the words that spoke most for the wrong answer.
+    """Replaces the number of each of the worst mistakes by its text and the words that contributed most to the wrong answer.
 
-    Of a model that is not cut into embedding and encoder (keras-hub's), the text alone.
+    For a model without separate embedding and encoder (keras-hub's), the text alone.
     """
     rows = judgement.tables["worst_mistakes"]
     if not rows:
@@ -48,7 +48,7 @@ def add_words(task: Attributed, model: keras.Model, judgement: Judgement, source
     for row, text, true, number in zip(rows, texts.numpy(), label, range(len(rows))):
         if parts:
             shares = word_shares(task, model, texts[number], true)
-            # marks are everywhere, and say little to a reader
+            # punctuation is everywhere, and tells a reader little
             telling = [(word, share) for word, share in shares if not word.isascii() or re.search(r"[^\W_]", word)]
             best = sorted(telling, key=lambda pair: -pair[1])[: task.experiment.evaluate.words]
             row["words"] = ", ".join(f"{word} {share:+.2f}" for word, share in best if share > 0)
@@ -59,11 +59,11 @@ def add_words(task: Attributed, model: keras.Model, judgement: Judgement, source
 
 
 def word_shares(task: Attributed, model: keras.Model, text: tf.Tensor, true: "np.ndarray | int") -> list[tuple[str, float]]:
-    """(word, what it adds to the wrong answer's lead over the true class), in the text's order; a word's places are added up.
+    """(word, its contribution to the wrong answer's lead over the true class), in the text's order; repeated words are summed.
 
     Args:
         text: scalar string.
-        true: class number; or [classes] of 0 and 1 (labels: many), then the lead is of all wrong decisions together.
+        true: class number; or [classes] of 0 and 1 (labels: many), then the lead is summed over all wrong decisions.
     """
     cut = task.tokenizer.cut(text[None])
     ids = cut.ids.to_tensor()
@@ -80,9 +80,9 @@ def word_shares(task: Attributed, model: keras.Model, text: tf.Tensor, true: "np
             lead = logits[answer] - logits[int(true)] if int(true) < len(task.classes) else logits[answer]
     shares = tf.reduce_sum(tf.cast(tape.gradient(lead, vectors) * vectors, tf.float32), -1)[0].numpy()
     words = task.tokenizer.words(text[None])[0].numpy().tolist()
-    found: dict[str, float] = {}
+    by_word: dict[str, float] = {}
     for share, first, last in zip(shares.tolist(), cut.first[0].numpy().tolist(), cut.last[0].numpy().tolist()):
         for place in range(first, last + 1):
             word = words[place].decode("utf-8", "replace")
-            found[word] = found.get(word, 0.0) + share / (last - first + 1)
-    return list(found.items())
+            by_word[word] = by_word.get(word, 0.0) + share / (last - first + 1)
+    return list(by_word.items())

@@ -1,4 +1,4 @@
-"""The cheap model beside a text classifier: TF-IDF of words and pairs with a linear support vector machine, fitted in seconds."""
+"""The baseline of text classifiers: TF-IDF of words and pairs with a linear support vector machine, fitted in seconds."""
 
 from typing import Any
 
@@ -15,12 +15,12 @@ READ = 4096  # texts at a time
 TOKEN = r"(?u)\w+|[^\w\s]"  # words, and marks one by one
 
 
-def fitted(train: Source, classes: int, many: bool) -> Baseline | None:
-    """Fits it on texts of the classes; those of no class are neither learned nor judged. None where no text has a word.
+def fit_classifier(train: Source, classes: int, many: bool) -> Baseline | None:
+    """Fits texts of the classes; those of no class are ignored. None where no text has a word.
 
     Args:
         train: entries text and label: the class [n], or, with several labels a text, [n, classes] of 0 and 1.
-        classes: how many.
+        classes: their number.
         many: whether texts have several labels; the metric is then the F1 of each text.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer

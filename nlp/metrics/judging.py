@@ -1,4 +1,4 @@
-"""How a text classifier did: one label a text (with texts of no class), or several."""
+"""Metrics, tables and figures of text classification: one label a text (with texts of no class), or several."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,7 @@ from pipelines.task.units import EXAMPLES, Units
 if TYPE_CHECKING:
     from nlp.settings import TextEvaluate
 
-EVEN = 0.5  # probability from which a label is given (labels: many) where validation chose nothing else
-THRESHOLDS = 2000  # most thresholds tried
+EVEN = 0.5  # probability from which a label is given (labels: many) unless validation chose another
 
 
 def reject_threshold(confidence: np.ndarray, predicted: np.ndarray, labels: np.ndarray, classes: int, accept: float | None) -> float:
@@ -25,8 +24,8 @@ def reject_threshold(confidence: np.ndarray, predicted: np.ndarray, labels: np.n
     Args:
         confidence: [n], of the class `predicted` [n].
         labels: [n], `classes` (their number) for a text of no class.
-        accept: the share of the texts of the classes that passes; None for the threshold at which most texts are treated rightly:
-            those of a class get it, the others are rejected. Of equals the middle one.
+        accept: the share of the texts of the classes that passes; None for the threshold at which most texts are treated correctly:
+            those of a class get it, the others are rejected. The middle one of equals.
     """
     confidence = confidence.astype(np.float64)
     inside = labels < classes
@@ -34,7 +33,7 @@ def reject_threshold(confidence: np.ndarray, predicted: np.ndarray, labels: np.n
         return float(np.quantile(confidence[inside], 1.0 - accept, method="lower"))
     right = inside & (predicted == labels)
     order = np.argsort(confidence, kind="stable")
-    # rejecting the k least confident: their outside texts are right, and of the rest the right ones of the classes
+    # rejecting the k least confident: correct are the outside texts among them, and the correct answers among the rest
     rejected = np.concatenate([[0], np.cumsum(~inside[order])])
     passed = np.concatenate([[0], np.cumsum(right[order][::-1])])[::-1]
     score = rejected + passed
@@ -44,7 +43,7 @@ def reject_threshold(confidence: np.ndarray, predicted: np.ndarray, labels: np.n
 
 
 def label_threshold(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """The probability from which a label is given: the one with the highest micro F1; of equals the nearest to 0.5.
+    """The probability from which a label is given: the one with the highest micro F1; the nearest to 0.5 of equals.
 
     Args:
         probabilities, labels: [n, classes].
@@ -62,36 +61,36 @@ def label_threshold(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
 def judge_one(answers: dict[str, np.ndarray], labels: np.ndarray, classes: list[str], source: Source, settings: "TextEvaluate",
               threshold: float | None, units: Units = EXAMPLES) -> Judgement:
-    """One label a text. Metrics are of the texts of the classes, answered without rejection; those of rejection say so.
+    """One label a text. Metrics cover the texts of the classes, without rejection, unless their name says otherwise.
 
     Args:
         answers: as `condensed` leaves them.
         labels: [n], the number of classes for a text of no class.
         threshold: of rejection, or None.
-        units: what intervals draw.
+        units: what intervals resample.
     """
     inside = labels < len(classes)
     numbers = np.flatnonzero(inside)
     answered = classification.of_condensed({name: value[numbers] for name, value in answers.items()}, labels[numbers], classes,
                                            columns(len(classes)))
-    made = classifier.judgement(answered, settings, units.pick(numbers), lambda number: source.name(int(numbers[number])))
-    for row, mistake in zip(made.tables["worst_mistakes"], classification.worst_mistakes(answered, classifier.MISTAKES_LISTED)):
+    judgement = classifier.judgement(answered, settings, units.pick(numbers), lambda number: source.name(int(numbers[number])))
+    for row, mistake in zip(judgement.tables["worst_mistakes"], classification.worst_mistakes(answered, classifier.MISTAKES_LISTED)):
         row["number"] = int(numbers[mistake.number])
     if len(classes) == 2:
-        _add_curves(made, {classes[1]: (answered.columns[1], labels[numbers] == 1)}, settings.bootstrap, units.pick(numbers))
-        made.notes.append(f"ROC and precision-recall are of the class {classes[1]}.")
+        _add_curves(judgement, {classes[1]: (answered.columns[1], labels[numbers] == 1)}, settings.bootstrap, units.pick(numbers))
+        judgement.notes.append(f"ROC and precision-recall are of the class {classes[1]}.")
     if threshold is not None:
-        made.predictions = {
+        judgement.predictions = {
             "example": [source.name(number) for number in range(len(labels))],
             "label": [classes[label] if label < len(classes) else None for label in labels.tolist()],
             "predicted": [classes[number] for number in answers["predicted"].tolist()],
             "confidence": answers["confidence"], "rejected": answers["confidence"] < np.float32(threshold)}
-        _add_rejection(made, answers["confidence"], answers["predicted"], labels, inside, threshold, settings.bootstrap, units)
-    return made
+        _add_rejection(judgement, answers["confidence"], answers["predicted"], labels, inside, threshold, settings.bootstrap, units)
+    return judgement
 
 
 def condensed(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
-    """What `judge_one` needs of a batch of probabilities [batch, classes] and labels [batch]."""
+    """The part that `judge_one` needs of a batch of probabilities [batch, classes] and labels [batch]."""
     return classification.condensed(probabilities, labels, columns(probabilities.shape[1]))
 
 
@@ -100,7 +99,7 @@ def columns(classes: int) -> list[int]:
     return [1] if classes == 2 else []
 
 
-def _add_rejection(made: Judgement, confidence: np.ndarray, predicted: np.ndarray, labels: np.ndarray, inside: np.ndarray,
+def _add_rejection(judgement: Judgement, confidence: np.ndarray, predicted: np.ndarray, labels: np.ndarray, inside: np.ndarray,
                    threshold: float, resamples: int, units: Units) -> None:
     passed = confidence >= np.float32(threshold)
     right = np.where(inside, passed & (predicted == labels), ~passed)
@@ -108,19 +107,19 @@ def _add_rejection(made: Judgement, confidence: np.ndarray, predicted: np.ndarra
     def of(hits: np.ndarray, mask: np.ndarray) -> Metric:
         return share(hits[mask], resamples=resamples, units=units.pick(mask))
 
-    made.metrics["accuracy_with_rejection"] = of(right, inside)
-    made.notes.append(
+    judgement.metrics["accuracy_with_rejection"] = of(right, inside)
+    judgement.notes.append(
         f"Texts whose highest probability is below {threshold:.3f} are rejected (chosen on validation); accuracy_with_rejection counts "
         f"rejected texts of the classes as mistakes. {int(inside.sum()):,} texts are of the classes, {int((~inside).sum()):,} of none.")
     if not (~inside).any():
         return
-    made.metrics["out_of_scope_recall"] = of(~passed, ~inside)
+    judgement.metrics["out_of_scope_recall"] = of(~passed, ~inside)
     if not passed.all():
-        # which texts these are is the model's choice: of two models they are not paired
-        made.metrics["out_of_scope_precision"] = replace(of(~inside, ~passed), drawn=None)
-    made.metrics["overall_accuracy"] = share(right, resamples=resamples, units=units)
-    made.metrics["out_of_scope_auroc"] = curves.auroc(-confidence, ~inside, resamples=resamples, units=units)
-    made.figures["rejection"] = curves.figure({"texts of no class": curves.roc(-confidence, ~inside)}, kind="roc",
+        # each model rejects other texts, so two models' values are not paired
+        judgement.metrics["out_of_scope_precision"] = replace(of(~inside, ~passed), drawn=None)
+    judgement.metrics["overall_accuracy"] = share(right, resamples=resamples, units=units)
+    judgement.metrics["out_of_scope_auroc"] = curves.auroc(-confidence, ~inside, resamples=resamples, units=units)
+    judgement.figures["rejection"] = curves.figure({"texts of no class": curves.roc(-confidence, ~inside)}, kind="roc",
                                               title="Rejection: texts of no class among all")
 
 
@@ -141,7 +140,7 @@ def judge_many(probabilities: np.ndarray, labels: np.ndarray, classes: list[str]
 
     Args:
         probabilities, labels: [n, classes].
-        threshold: the probability from which a label is given; None where there was no validation split to choose it by: EVEN.
+        threshold: the probability from which a label is given; None (EVEN) without a validation split to choose it on.
 
     Metrics:
         micro_f1: 2 tp / (2 tp + fp + fn) over all texts and labels; macro_f1: its mean over labels that are true or given anywhere.
@@ -157,11 +156,11 @@ def judge_many(probabilities: np.ndarray, labels: np.ndarray, classes: list[str]
     own = example_f1(given, true)
     joined = {name: [[classes[k] for k in np.flatnonzero(row)] for row in rows] for name, rows in (("labels", true), ("predicted", given))}
     how: dict[str, Any] = {"resamples": settings.bootstrap, "units": units}
-    chosen = "chosen on validation" if threshold is not None else "there is no validation split to choose by"
-    made = Judgement(units=units, notes=[f"A label is given from probability {at:.3f} on ({chosen}).", *units.notes()])
-    made.predictions = {"example": [source.name(number) for number in range(len(own))], **joined, "example_f1": own}
+    chosen = "chosen on validation" if threshold is not None else "there is no validation split to choose it on"
+    judgement = Judgement(units=units, notes=[f"A label is given from probability {at:.3f} on ({chosen}).", *units.notes()])
+    judgement.predictions = {"example": [source.name(number) for number in range(len(own))], **joined, "example_f1": own}
     pairs = np.stack([2.0 * hit.sum(axis=1), sizes], axis=1)
-    made.metrics["micro_f1"] = interval(pairs, lambda sums: sums[:, 0] / np.maximum(sums[:, 1], 1), **how)
+    judgement.metrics["micro_f1"] = interval(pairs, lambda sums: sums[:, 0] / np.maximum(sums[:, 1], 1), **how)
     count = len(classes)
     table = hstack([2.0 * csr_matrix(hit), csr_matrix(given, dtype=np.float64) + csr_matrix(true, dtype=np.float64)], format="csr")
 
@@ -169,30 +168,30 @@ def judge_many(probabilities: np.ndarray, labels: np.ndarray, classes: list[str]
         seen = sums[:, count:] > 0
         return (sums[:, :count] / np.maximum(sums[:, count:], 1)).sum(axis=1) / np.maximum(seen.sum(axis=1), 1)
 
-    made.metrics["macro_f1"] = interval(table, macro, **how)
-    made.metrics["example_f1"] = mean(own, **how)
-    made.metrics["subset_accuracy"] = share((given == true).all(axis=1), **how)
-    made.metrics["label_error_rate"] = mean((given != true).mean(axis=1), **how)
-    made.tables["per_class"] = [
+    judgement.metrics["macro_f1"] = interval(table, macro, **how)
+    judgement.metrics["example_f1"] = mean(own, **how)
+    judgement.metrics["subset_accuracy"] = share((given == true).all(axis=1), **how)
+    judgement.metrics["label_error_rate"] = mean((given != true).mean(axis=1), **how)
+    judgement.tables["per_class"] = [
         {"class": name, "support": int(true[:, k].sum()), "given": int(given[:, k].sum()),
          "precision": float(hit[:, k].sum() / given[:, k].sum()) if given[:, k].any() else None,
          "recall": float(hit[:, k].sum() / true[:, k].sum()) if true[:, k].any() else None,
          "f1": float(2 * hit[:, k].sum() / (given[:, k].sum() + true[:, k].sum())) if given[:, k].any() or true[:, k].any() else None,
          "auroc": curves.area(probabilities[:, k], true[:, k])}
         for k, name in enumerate(classes)]
-    areas = [row["auroc"] for row in made.tables["per_class"] if row["auroc"] is not None]
+    areas = [row["auroc"] for row in judgement.tables["per_class"] if row["auroc"] is not None]
     if areas:
-        made.metrics["macro_auroc"] = Metric(float(np.mean(areas)), n=len(own))
-    made.tables["worst_confusions"] = _missed_pairs(given, true, classes)
+        judgement.metrics["macro_auroc"] = Metric(float(np.mean(areas)), n=len(own))
+    judgement.tables["worst_confusions"] = _missed_pairs(given, true, classes)
     loss = -np.where(true, np.log(np.clip(probabilities, 1e-7, 1)), np.log(np.clip(1 - probabilities, 1e-7, 1))).sum(axis=1)
     wrong = np.flatnonzero((given != true).any(axis=1))
     worst = wrong[np.argsort(-loss[wrong], kind="stable")][: min(settings.worst, classifier.MISTAKES_LISTED)]
-    made.tables["worst_mistakes"] = [
+    judgement.tables["worst_mistakes"] = [
         {"example": source.name(int(number)), "true": _listed(true[number], classes), "predicted": _listed(given[number], classes),
          "loss": float(loss[number]), "number": int(number)} for number in worst]
     by_support = np.argsort(-true.sum(axis=0), kind="stable")[:6]
-    _add_curves(made, {classes[k]: (probabilities[:, k], true[:, k]) for k in by_support.tolist()}, None, units)
-    return made
+    _add_curves(judgement, {classes[k]: (probabilities[:, k], true[:, k]) for k in by_support.tolist()}, None, units)
+    return judgement
 
 
 def _listed(row: np.ndarray, classes: list[str]) -> str:
@@ -208,14 +207,14 @@ def _missed_pairs(given: np.ndarray, true: np.ndarray, classes: list[str], limit
             for a, b, count in zip(pairs.row[order], pairs.col[order], pairs.data[order])]
 
 
-def _add_curves(made: Judgement, parts: dict[str, tuple[np.ndarray, np.ndarray]], resamples: int | None, units: Units) -> None:
+def _add_curves(judgement: Judgement, parts: dict[str, tuple[np.ndarray, np.ndarray]], resamples: int | None, units: Units) -> None:
     parts = {name: (scores, true) for name, (scores, true) in parts.items() if 0 < true.sum() < len(true)}
     if not parts:
         return
     if resamples is not None:
         scores, true = next(iter(parts.values()))
-        made.metrics["auroc"] = curves.auroc(scores, true, resamples=resamples, units=units)
-        made.metrics["average_precision"] = curves.average_precision(scores, true, resamples=resamples, units=units)
-    made.figures["roc"] = curves.figure({name: curves.roc(*part) for name, part in parts.items()}, kind="roc")
-    made.figures["precision_recall"] = curves.figure({name: curves.precision_recall(*part) for name, part in parts.items()},
+        judgement.metrics["auroc"] = curves.auroc(scores, true, resamples=resamples, units=units)
+        judgement.metrics["average_precision"] = curves.average_precision(scores, true, resamples=resamples, units=units)
+    judgement.figures["roc"] = curves.figure({name: curves.roc(*part) for name, part in parts.items()}, kind="roc")
+    judgement.figures["precision_recall"] = curves.figure({name: curves.precision_recall(*part) for name, part in parts.items()},
                                                      kind="precision_recall")

@@ -12,12 +12,12 @@ from nlp.models.parts import PAD, MaxPool, MeanPool, assembled, embedding, encod
 from nlp.settings import Bag
 from pipelines.base.errors import ConfigError
 
-FIRST_WEIGHT = 0.02  # of every token, before training: the sum over a text's tokens then stays moderate
+FIRST_WEIGHT = 0.02  # initial weight of every token; keeps the sum over a text's tokens moderate
 LARGEST = 1 << 27  # numbers in the table of ratios
 
 
 def build(settings: Bag, *, size: int, classes: int, letters: int | None = None) -> keras.Model:
-    """See `nlp.models.build`. Computes in float32 whatever the policy: there is nothing to gain, and sums of many small vectors to lose."""
+    """See `nlp.models.build`. Computes in float32 whatever the policy: half precision is no faster and loses sums of small vectors."""
     if settings.naive_bayes:
         return _naive_bayes(settings, size, classes)
     width = classes if settings.linear else settings.width
@@ -44,7 +44,7 @@ class RarityPool(keras.layers.Layer):
 
     With a linear layer behind it this is a linear classifier on tf-idf features (Salton and Buckley 1988). The tokens below `letters` and
     those from it on are divided by the length of their own weights: there are many times as many character n-grams as words in a text, and
-    normalised together they would drown them.
+    normalised together they would outweigh them.
     """
 
     def __init__(self, size: int, letters: int | None = None, **options):
@@ -71,7 +71,7 @@ def _length(weights: tf.Tensor) -> tf.Tensor:
 
 
 def set_rarity(model: keras.Model, counts: np.ndarray, texts: int) -> None:
-    """Puts the weights into a model of `rarity`: log((1 + texts) / (1 + count)) + 1, and 0 for what no text of train holds.
+    """Puts the weights into a model of `rarity`: log((1 + texts) / (1 + count)) + 1, and 0 for tokens that no text of train holds.
 
     Args:
         counts: [size], texts of train that hold each token.
@@ -133,7 +133,7 @@ def set_ratios(model: keras.Model, counts: np.ndarray) -> None:
     inside = counts.astype(np.float64) + 1.0
     outside = counts.sum(axis=1, keepdims=True) - counts + 1.0
     ratios = np.log(inside / inside.sum(axis=0)) - np.log(outside / outside.sum(axis=0))
-    ratios[counts.sum(axis=1) == 0] = 0.0  # tokens that train does not have
+    ratios[counts.sum(axis=1) == 0] = 0.0  # tokens that train lacks
     model.get_layer("encoder").get_layer("ratios").ratios.assign(ratios.astype(np.float32))
 
 

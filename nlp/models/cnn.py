@@ -7,7 +7,7 @@ from nlp.settings import Cnn
 
 
 def build(settings: Cnn, *, size: int, classes: int) -> keras.Model:
-    """See `nlp.models.build`. Beyond the text's ends stand zeros, as padding is made zero, so its length does not matter."""
+    """See `nlp.models.build`. Padding is zero, as beyond a text's ends, so its length does not matter."""
     vectors, ids = encoder_inputs(settings.width)
     x = Masked(name="masked")([vectors, ids])
     pooled = []

@@ -1,6 +1,6 @@
 """An encoder of keras-hub with its own tokens, and a linear layer on the mean of its vectors. Needs the extra `pretrained`.
 
-What the preset's files say is learned into the facts once (the encoder's settings, the tokenizer's files), so that a finished run is
+The facts hold the preset's encoder settings and tokenizer files, so that a finished run is
 rebuilt without the preset. The tokenizers need tensorflow-text, in training and in the saved model.
 """
 
@@ -59,30 +59,30 @@ def _described(thing: Any) -> dict[str, Any]:
 
 def _named(module: Any, name: str) -> Any:
     """A class of keras-hub by its name, and nothing else, so that facts cannot name code."""
-    found = getattr(module, name, None)
-    if not isinstance(found, type) or not name.isidentifier():
-        raise ConfigError(f"facts of the run: keras-hub has no {name}; it is another version")
-    return found
+    kind = getattr(module, name, None)
+    if not isinstance(kind, type) or not name.isidentifier():
+        raise ConfigError(f"facts of the run: keras-hub has no {name}; the version differs")
+    return kind
 
 
 def tokenizer(settings: Pretrained, facts: dict[str, Any]) -> Tokenizer:
-    """The preset's own cutting, with its marks at both ends. Numbers are the preset's plus 1, so that 0 is padding whatever its own."""
+    """The preset's tokenizer, with its marks at both ends. Numbers are the preset's plus 1, so that 0 is always padding."""
     kind = _named(hub().tokenizers, facts["tokenizer"]["class"])
-    with tf.init_scope(), tempfile.TemporaryDirectory() as folder:  # its tables belong to no graph under way
-        made = kind.from_config(facts["tokenizer"]["config"])
+    with tf.init_scope(), tempfile.TemporaryDirectory() as folder:  # its tables must not belong to the current graph
+        preset = kind.from_config(facts["tokenizer"]["config"])
         for name, content in facts["tokenizer"]["files"].items():
             (Path(folder) / Path(name).name).write_bytes(base64.b64decode(content))
-        made.load_assets(folder)
-    start, end = (getattr(made, f"{name}_token_id", None) for name in ("cls", "sep"))
-    start = start if start is not None else getattr(made, "start_token_id", None)
-    end = end if end is not None else getattr(made, "end_token_id", None)
+        preset.load_assets(folder)
+    start, end = (getattr(preset, f"{name}_token_id", None) for name in ("cls", "sep"))
+    start = start if start is not None else getattr(preset, "start_token_id", None)
+    end = end if end is not None else getattr(preset, "end_token_id", None)
     marks = (start is not None) + (end is not None)
 
     def words(texts: tf.Tensor) -> tf.RaggedTensor:
         return tf.strings.split(texts)
 
     def cut(texts: tf.Tensor) -> Cut:
-        ids = made(texts)
+        ids = preset(texts)
         if not isinstance(ids, tf.RaggedTensor):  # outside of a graph it gives lists
             ids = tf.ragged.constant(ids, dtype=tf.int32, ragged_rank=1)
         ids = tf.cast(ids, tf.int32)[:, : settings.limit - marks] + 1
@@ -91,7 +91,7 @@ def tokenizer(settings: Pretrained, facts: dict[str, Any]) -> Tokenizer:
         nothing = ids.with_flat_values(tf.zeros_like(ids.flat_values))
         return Cut(ids, nothing, nothing)
 
-    return Tokenizer(int(made.vocabulary_size()) + 1, words, cut)
+    return Tokenizer(int(preset.vocabulary_size()) + 1, words, cut)
 
 
 def build(settings: Pretrained, facts: dict[str, Any], *, classes: int) -> keras.Model:
@@ -101,12 +101,12 @@ def build(settings: Pretrained, facts: dict[str, Any], *, classes: int) -> keras
     else:
         backbone = _named(hub().models, facts["backbone"]["class"]).from_config(facts["backbone"]["config"])
     ids = keras.Input((None,), dtype="int32", name="tokens")
-    given = {"token_ids": Shifted(name="token_ids")(ids), "padding_mask": Mask(name="padding_mask")(ids)}
+    inputs = {"token_ids": Shifted(name="token_ids")(ids), "padding_mask": Mask(name="padding_mask")(ids)}
     wanted = {tensor.name.split(":")[0] for tensor in keras.tree.flatten(backbone.input)}
     if "segment_ids" in wanted:
-        given["segment_ids"] = keras.ops.zeros_like(given["token_ids"])
-    found = backbone({name: value for name, value in given.items() if name in wanted})
-    sequence = found["sequence_output"] if isinstance(found, dict) else found
+        inputs["segment_ids"] = keras.ops.zeros_like(inputs["token_ids"])
+    outputs = backbone({name: value for name, value in inputs.items() if name in wanted})
+    sequence = outputs["sequence_output"] if isinstance(outputs, dict) else outputs
     pooled = MeanPool(name="mean")([sequence, ids])
     return keras.Model(ids, logits(pooled, classes, settings.dropout), name="pretrained")
 

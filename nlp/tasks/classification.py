@@ -1,4 +1,4 @@
-"""Labels of a text: from stored strings to probabilities, what is rejected, and how answers are judged."""
+"""Labels of a text: from stored strings to probabilities, rejection, and evaluation."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PROJECTED = 2000  # words shown in the projector
 COUNTED = 5000  # texts whose words are counted for it, where tokens have no names
 SHOWN = 60  # words of a text in TensorBoard
-BLANK = r"[\s\pZ\pC]*"  # nothing but separators and what cannot be seen
+BLANK = r"[\s\pZ\pC]*"  # only separators and invisible characters
 
 
 class Classification(Task):
@@ -41,12 +41,12 @@ class Classification(Task):
     length_unit = 8
     read_at_once = (256, 1024)
     meanings = {
-        "text": "UTF-8, of any length; what is beyond the limit of tokens is cut",
+        "text": "UTF-8, of any length; cut at the limit of tokens",
         "label": "the most probable class; where texts can be rejected, the name for those below the threshold",
         "labels": "the labels whose probability reaches the threshold, most probable first",
         "confidence": "the probability of the most probable class",
         "probabilities": "of each class",
-        "warning": "why the answer is no more than a guess: an empty text, or one without any word that train has; empty otherwise",
+        "warning": "why the answer is only a guess: an empty text, or one without any word of train; empty otherwise",
     }
     sends = 'a text; in JSON a text or an object of columns such as {"text": "..."}'
     examples = {"text": "tf.constant(['a text, as it is'])"}
@@ -77,7 +77,7 @@ class Classification(Task):
 
     @property
     def outside(self) -> str:
-        """What a rejected text is called."""
+        """The label of a rejected text."""
         reject = self.experiment.reject
         return (reject.label if reject else None) or "out_of_scope"
 
@@ -89,16 +89,16 @@ class Classification(Task):
 
     @property
     def tokenizer(self) -> tokens.Tokenizer:
-        made = getattr(self, "_tokenizer", None)
-        if made is None or made[0] is not self.facts:
+        cached = getattr(self, "_tokenizer", None)
+        if cached is None or cached[0] is not self.facts:
             if isinstance(self.experiment.model, Pretrained):
                 from nlp.models import pretrained
 
-                made = self.facts, pretrained.tokenizer(self.experiment.model, self.facts)
+                cached = self.facts, pretrained.tokenizer(self.experiment.model, self.facts)
             else:
-                made = self.facts, tokens.make(self.experiment.cutting, self.facts)
-            self._tokenizer = made
-        return made[1]
+                cached = self.facts, tokens.make(self.experiment.cutting, self.facts)
+            self._tokenizer = cached
+        return cached[1]
 
     def splits(self) -> Splits:
         return splits.load_texts(self.experiment, self.facts)
@@ -109,14 +109,14 @@ class Classification(Task):
         return {"tokens": ids, "length": tf.size(ids), **self._targets(raw)}
 
     def decode_batch(self, raw: Tensors) -> Tensors:  # type: ignore[override]
-        """Texts [batch] as `decode` has each: one call of the string operations for all is 10 times as fast as one for each."""
+        """Texts [batch] as `decode` has each: one call of the string operations for the batch is 10 times as fast as one for each."""
         return {**self._cut(raw), **self._targets(raw)}
 
     def _targets(self, raw: Tensors) -> Tensors:
-        found: Tensors = {name: raw[name] for name in ("label", "weight") if name in raw}
-        if "label" in found and not self.many:
-            found["label"] = tf.cast(found["label"], tf.int32)
-        return found
+        targets: Tensors = {name: raw[name] for name in ("label", "weight") if name in raw}
+        if "label" in targets and not self.many:
+            targets["label"] = tf.cast(targets["label"], tf.int32)
+        return targets
 
     def prepare(
         self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None
@@ -147,7 +147,7 @@ class Classification(Task):
     def loss(self, outputs: tf.Tensor, targets: Any, training: bool) -> tf.Tensor:
         """Cross-entropy in nats, [batch] float32: of the classes, with smoothing when training; or summed over the labels (many).
 
-        A text of no class counts for nothing when judging, and when training wants all classes equally probable.
+        A text of no class has no loss in evaluation; in training its target is the uniform distribution.
         """
         logits, label = tf.cast(outputs, tf.float32), targets["label"]
         if self.many:
@@ -187,17 +187,17 @@ class Classification(Task):
         return None if self.many else largest_share(self.facts["class_counts"])
 
     def baseline(self, train: Source, features: Features) -> Baseline | None:
-        return baseline.fitted(train, len(self.classes), self.many)
+        return baseline.fit_classifier(train, len(self.classes), self.many)
 
     def each(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> np.ndarray:
-        """Of several labels a text its F1; a text of no class does not count."""
+        """With several labels a text its F1; a text of no class does not count."""
         label = targets["label"]
         if not self.many:
             return np.where(label < len(self.classes), answers["predicted"] == label, np.nan).astype(np.float64)
         return judging.example_f1(answers["probabilities"] >= np.float32(self.facts.get("threshold", judging.EVEN)), label)
 
     def condense(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> Condensed:
-        """Of several labels a text all is kept, as the source has all labels of every text."""
+        """With several labels a text everything is kept."""
         return (answers if self.many else judging.condensed(answers["probabilities"], targets["label"])), targets
 
     def choose(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -225,20 +225,19 @@ class Classification(Task):
             attribution.add_words(self, model, judgement, source)
 
     def show(self, source: Source, writer: "Writer", step: int, *, inputs: Any = None, targets: Any = None, split: str = "train") -> None:
-
-        self._trained_on = source  # of which show_model takes words
+        self._trained_on = source  # show_model takes words of it
         shown = self.samples(source, inputs.numpy(), targets, step)
         writer.text("texts as the model reads them", "\n\n".join(f"**{escaped(label)}** {escaped(text)}" for label, text in shown), step)
 
     def show_model(self, model: keras.Model, writer: "Writer", step: int) -> None:
-        """The vectors of the most frequent words or pieces, for the projector; of hashed tokens, of the words frequent in some of train."""
+        """The vectors of the most frequent words or pieces, for the projector; for hashed tokens, of words frequent in some of train."""
         names, rows = self._named_rows()
         if names and not (isinstance(self.experiment.model, Bag) and self.experiment.model.naive_bayes):  # then a token has one weight only
             vectors = tf.gather(model.get_layer("embedding").variable.value, rows)
             writer.projector("words", vectors.numpy(), names)
 
     def _named_rows(self) -> tuple[list[str], tf.Tensor]:
-        """Words or pieces, and the rows of the embedding that are theirs."""
+        """Words or pieces, and their rows of the embedding."""
         vocabulary = self.facts.get("vocabulary")
         if vocabulary:
             names = vocabulary[:PROJECTED]
@@ -256,20 +255,20 @@ class Classification(Task):
         return names, tokens.make(single, {}).ids(tf.constant(names, tf.string, [len(names)]))[:, :1].flat_values
 
     def samples(self, source: Source, ids: np.ndarray, targets: Any, step: int = 0) -> list[tuple[str, str]]:
-        """(label, words) of some texts: of the batch where tokens have names, else as many others of the source, cut as the model's are."""
+        """(label, words) of some texts: of the batch where tokens have names, else of as many others of the source, tokenised alike."""
         vocabulary = self.facts.get("vocabulary")
         if vocabulary:
             labels = targets["label"].numpy()
-            found = [["?" if number < FIRST else vocabulary[number - FIRST] for number in row[row != PAD].tolist()]
+            texts = [["?" if number < FIRST else vocabulary[number - FIRST] for number in row[row != PAD].tolist()]
                      for row in ids]
         else:
             rows = source.gather((step * len(ids) + tf.range(len(ids), dtype=tf.int64)) % len(source))
             labels = rows["label"].numpy()
-            found = [[word.decode("utf-8", "replace") for word in row] for row in self.tokenizer.words(rows["text"]).to_list()]
-        return [(self._called(label), " ".join(words[:SHOWN]) + (" ..." if len(words) > SHOWN else ""))
-                for label, words in zip(labels, found)]
+            texts = [[word.decode("utf-8", "replace") for word in row] for row in self.tokenizer.words(rows["text"]).to_list()]
+        return [(self._label_text(label), " ".join(words[:SHOWN]) + (" ..." if len(words) > SHOWN else ""))
+                for label, words in zip(labels, texts)]
 
-    def _called(self, label: Any) -> str:
+    def _label_text(self, label: Any) -> str:
         if self.many:
             return ", ".join(self.classes[place] for place in np.flatnonzero(label)) or "no label"
         return self.classes[label] if label < len(self.classes) else self.outside
@@ -278,16 +277,16 @@ class Classification(Task):
         return {"text": tf.TensorSpec([None], tf.string)}
 
     def receive(self, raw: Tensors) -> Tensors:
-        """Texts [batch] string into token numbers [batch, time] int32, with what must be said of an answer to them."""
+        """Texts [batch] string into token numbers [batch, time] int32, with a warning where the answer means little."""
         cut = self._cut(raw)
-        return {**cut, WARNING: self._doubts(raw["text"], cut["tokens"])}
+        return {**cut, WARNING: self._warnings(raw["text"], cut["tokens"])}
 
     def _cut(self, raw: Tensors) -> Tensors:
         ids = self.tokenizer.ids(raw["text"])
         return {"tokens": ids.to_tensor(PAD), "length": tf.cast(ids.row_lengths(), tf.int32)}
 
-    def _doubts(self, texts: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-        """Why an answer to these texts [batch] is no more than a guess, [batch] string: their tokens are those of an empty text."""
+    def _warnings(self, texts: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        """Why an answer to these texts is only a guess, [batch] string: their tokens are those of an empty text."""
         nothing = self.tokenizer.ids(tf.constant([""]))[0]
         same = tf.reduce_all((ids == PAD) | tf.reduce_any(ids[..., None] == nothing, -1), -1)
         blank = tf.strings.regex_full_match(texts, BLANK)
@@ -297,7 +296,7 @@ class Classification(Task):
         yield from requests.read_texts(inputs, self.experiment.data)
 
     def take(self, sent: Any) -> dict[str, Any]:
-        return requests.take_text(sent, self.experiment.data)
+        return requests.request_example(sent, self.experiment.data)
 
     def respond(self, answers: Tensors) -> Tensors:
         """label and confidence, or labels; and probabilities [batch, classes] float32."""

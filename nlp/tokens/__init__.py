@@ -1,4 +1,4 @@
-"""Texts into token numbers, in graph and with TensorFlow alone, so that the same code cuts for training and in the saved model.
+"""Texts into token numbers, in graph and with TensorFlow alone, so that training and the saved model share the code.
 
 Number 0 is padding and 1 an unknown token; every text has at least one token. Nothing here keeps a lookup table: words are found by
 their 62-bit hash in a sorted constant, which a SavedModel carries as it is.

@@ -1,11 +1,11 @@
-"""What every way of cutting texts gives: token numbers, and the words that each token covers."""
+"""The interface of tokenizers: token numbers, and the words that each token covers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import tensorflow as tf
 
-PAD, UNKNOWN, FIRST = 0, 1, 2  # FIRST: the first number that a learned vocabulary gives
+PAD, UNKNOWN, FIRST = 0, 1, 2  # FIRST: the first number of a learned vocabulary
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class Cut:
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """A way of cutting.
+    """A way to tokenise.
 
     Attributes:
         size: rows of the embedding; every number is below it.
-        words: [n] string -> [n, None] string: what a person would call the words.
+        words: [n] string -> [n, None] string: the words as a person sees them.
         cut: [n] string -> Cut; in graph.
         letters: the first number of character n-grams, where they have numbers of their own, after those of the words.
     """

@@ -8,9 +8,9 @@ from nlp.tokens.lookup import hashes
 from nlp.tokens.normalise import words as split_words
 from nlp.tokens.ragged import joined
 
-# odd numbers without pattern, as 64-bit two's complement (of splitmix64, Steele et al. 2014)
+# odd constants without pattern, as 64-bit two's complement (of splitmix64, Steele et al. 2014)
 GOLDEN, MIX1, MIX2 = (value - (1 << 64) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
-LETTERS = 0x2545F4914F6CDD1D  # begins the hash of a character n-gram, so that it is not that of a word
+LETTERS = 0x2545F4914F6CDD1D  # begins the hash of a character n-gram, so that it differs from a word's
 
 
 def make(settings: Hashed) -> Tokenizer:
@@ -25,13 +25,13 @@ def make(settings: Hashed) -> Tokenizer:
         return split_words(texts, lower=settings.lower, html=settings.html)[:, : settings.limit]
 
     def cut(texts: tf.Tensor) -> Cut:
-        found = split(texts)
-        parts = [(_rows(ids, 1, settings.buckets), *places) for ids, *places in word_ngrams(found, settings.words)]
+        words = split(texts)
+        parts = [(_rows(ids, 1, settings.buckets), *places) for ids, *places in word_ngrams(words, settings.words)]
         if settings.characters:
             own = (letters, size) if letters else (1, settings.buckets)
-            parts += [(_rows(ids, *own), *places) for ids, *places in character_ngrams(found, *settings.characters)]
-        made = Cut(*joined(parts))
-        return distinct(made, size) if settings.distinct else made
+            parts += [(_rows(ids, *own), *places) for ids, *places in character_ngrams(words, *settings.characters)]
+        tokens = Cut(*joined(parts))
+        return distinct(tokens, size) if settings.distinct else tokens
 
     return Tokenizer(max(size, UNKNOWN + 1), split, cut, letters)
 
@@ -39,11 +39,11 @@ def make(settings: Hashed) -> Tokenizer:
 Part = tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]  # hash int64, first and last word int32; all [texts, None]
 
 
-def word_ngrams(found: tf.RaggedTensor, longest: int) -> list[Part]:
+def word_ngrams(words: tf.RaggedTensor, longest: int) -> list[Part]:
     """Hashes of all runs of 1 to `longest` words within a text, shortest first."""
-    own = hashes(found.flat_values)
-    owner, places = found.value_rowids(), tf.cast(tf.ragged.range(found.row_lengths()), tf.int32).flat_values
-    rows = found.nrows()
+    own = hashes(words.flat_values)
+    owner, places = words.value_rowids(), tf.cast(tf.ragged.range(words.row_lengths()), tf.int32).flat_values
+    rows = words.nrows()
     whole, parts = own, []
     for size in range(1, longest + 1):
         if size > 1:
@@ -60,12 +60,12 @@ def word_ngrams(found: tf.RaggedTensor, longest: int) -> list[Part]:
     return parts
 
 
-def character_ngrams(found: tf.RaggedTensor, shortest: int, longest: int) -> list[Part]:
+def character_ngrams(words: tf.RaggedTensor, shortest: int, longest: int) -> list[Part]:
     """Hashes of all runs of `shortest` to `longest` characters within a word, whose ends count as a character each."""
-    letters = tf.strings.unicode_decode(tf.strings.join(["\u0002", found.flat_values, "\u0003"]), "UTF-8")
+    letters = tf.strings.unicode_decode(tf.strings.join(["\u0002", words.flat_values, "\u0003"]), "UTF-8")
     word = letters.value_rowids()  # of each character, counted over all texts
-    text, rows = found.value_rowids(), found.nrows()
-    places = tf.cast(tf.ragged.range(found.row_lengths()), tf.int32).flat_values
+    text, rows = words.value_rowids(), words.nrows()
+    places = tf.cast(tf.ragged.range(words.row_lengths()), tf.int32).flat_values
     own = tf.cast(letters.flat_values, tf.int64)
     whole, parts = own + LETTERS, []
     for size in range(1, longest + 1):
@@ -84,7 +84,7 @@ def character_ngrams(found: tf.RaggedTensor, shortest: int, longest: int) -> lis
 
 
 def distinct(cut: Cut, size: int) -> Cut:
-    """Each number once a text, where it stands first."""
+    """Each number once a text, at its first place."""
     texts = cut.ids.value_rowids()
     keys = texts * size + tf.cast(cut.ids.flat_values, tf.int64)
     once, which = tf.unique(keys)

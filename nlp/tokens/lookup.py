@@ -21,9 +21,9 @@ def finder(entries: Sequence[str], first: int, missing: int) -> Callable[[tf.Ten
     if not entries:
         return lambda strings: tf.fill(tf.shape(strings), missing)
     with tf.init_scope(), tf.device("CPU:0"):
-        found = hashes(tf.constant(list(entries))).numpy()
-    order = np.argsort(found, kind="stable")
-    keys, numbers = found[order], (order + first).astype(np.int32)
+        hashed = hashes(tf.constant(list(entries))).numpy()
+    order = np.argsort(hashed, kind="stable")
+    keys, numbers = hashed[order], (order + first).astype(np.int32)
 
     def find(strings: tf.Tensor) -> tf.Tensor:
         wanted = hashes(strings)

@@ -1,6 +1,6 @@
-"""Text made comparable, in graph, with TensorFlow alone: valid UTF-8, compatibility forms resolved, lower case, marks set apart.
+"""Text normalisation, in graph, with TensorFlow alone: valid UTF-8, compatibility forms resolved, lower case, marks set apart.
 
-The same letter written in different ways (é as one code point or two, full-width Ａ, the ligature ﬁ) comes out the same. That is Unicode's
+Different encodings of a letter (é as one code point or two, full-width Ａ, the ligature ﬁ) become the same. That is Unicode's
 NFKD without its reordering of several marks on one letter, and without the decomposition of Hangul syllables, which keyboards
 write composed. Texts of printable ASCII, which need none of it, take a shorter way to the same result.
 """
@@ -16,16 +16,16 @@ from nlp.tokens.ragged import joined
 TAG = r"<[A-Za-z/!][^<>]{0,500}>"
 # a token of its own: each mark and symbol (emoji among them), and each letter of scripts written without spaces
 APART = r"([\pP\pS\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}])"
-GAP = r"[\pZ\pC]+"  # separators, and what cannot be seen: controls, joiners, byte order marks
+GAP = r"[\pZ\pC]+"  # separators and invisible characters: controls, joiners, byte order marks
 PLAIN = r"[\t\n\r\x20-\x7e]*"  # printable ASCII
 HANGUL = range(0xAC00, 0xD7A4)
 
 
 def normalised(texts: tf.Tensor, *, lower: bool = True, html: bool = False) -> tf.Tensor:
-    """Texts whose tokens stand between single characters of space.
+    """Texts with spaces around each token.
 
     Args:
-        texts: [n] string, UTF-8; bytes that are none become U+FFFD.
+        texts: [n] string, UTF-8; invalid bytes become U+FFFD.
         lower: lower case, of every script that has one.
         html: tags are left out.
 
@@ -43,21 +43,21 @@ def normalised(texts: tf.Tensor, *, lower: bool = True, html: bool = False) -> t
 
 def words(texts: tf.Tensor, *, lower: bool = True, html: bool = False) -> tf.RaggedTensor:
     """[n] string -> [n, None] string: words and marks. A text without any has the one word `` (empty)."""
-    found = tf.strings.split(normalised(texts, lower=lower, html=html))
-    empty = found.row_lengths() == 0
+    tokens = tf.strings.split(normalised(texts, lower=lower, html=html))
+    empty = tokens.row_lengths() == 0
     nothing = tf.cast(empty, tf.int64)
     return tf.cond(tf.reduce_any(empty), lambda: joined(
-        [[found], [tf.RaggedTensor.from_row_lengths(tf.fill([tf.reduce_sum(nothing)], ""), nothing)]])[0], lambda: found)
+        [[tokens], [tf.RaggedTensor.from_row_lengths(tf.fill([tf.reduce_sum(nothing)], ""), nothing)]])[0], lambda: tokens)
 
 
 def _some(texts: tf.Tensor, which: tf.Tensor) -> tf.Tensor:
-    """The texts with those of `which` decomposed: word by word, since most words of most such texts need nothing."""
+    """The texts with those of `which` decomposed: word by word, since most words need no change."""
     places = tf.where(which)
     parts = tf.strings.split(tf.gather_nd(texts, places))
     odd = tf.where(~tf.strings.regex_full_match(parts.flat_values, PLAIN))
     chosen = tf.strings.unicode_transcode(tf.gather_nd(parts.flat_values, odd), "UTF-8", "UTF-8", errors="replace")
-    made = tf.strings.unicode_encode(_decomposed(tf.strings.unicode_decode(chosen, "UTF-8")), "UTF-8")
-    flat = tf.tensor_scatter_nd_update(parts.flat_values, odd, tf.strings.regex_replace(made, GAP, " "))
+    decomposed = tf.strings.unicode_encode(_decomposed(tf.strings.unicode_decode(chosen, "UTF-8")), "UTF-8")
+    flat = tf.tensor_scatter_nd_update(parts.flat_values, odd, tf.strings.regex_replace(decomposed, GAP, " "))
     joined = tf.strings.reduce_join(parts.with_flat_values(flat), axis=1, separator=" ")
     return tf.tensor_scatter_nd_update(texts, places, joined)
 
@@ -75,9 +75,9 @@ def _decomposed(points: tf.RaggedTensor) -> tf.RaggedTensor:
     owner = tf.cumsum(tf.scatter_nd(begin[:, None], tf.ones_like(begin), total[None])) - 1
     inner = tf.range(total) - tf.gather(begin, owner)
     replaced = tf.gather(parts, tf.minimum(tf.gather(tf.gather(starts, place), owner) + inner, parts.shape[0] - 1))
-    made = tf.where(tf.gather(sizes, owner) > 0, replaced, tf.gather(flat, owner))
+    values = tf.where(tf.gather(sizes, owner) > 0, replaced, tf.gather(flat, owner))
     edges = tf.concat([begin, total[None]], 0)
-    return tf.RaggedTensor.from_row_splits(made, tf.gather(edges, tf.cast(points.row_splits, tf.int32)))
+    return tf.RaggedTensor.from_row_splits(values, tf.gather(edges, tf.cast(points.row_splits, tf.int32)))
 
 
 @functools.cache
@@ -100,9 +100,9 @@ def decompositions() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             continue
         letter = chr(point)
         if unicodedata.decomposition(letter):
-            made = unicodedata.normalize("NFKD", letter)
-            if made != letter:
+            decomposed = unicodedata.normalize("NFKD", letter)
+            if decomposed != letter:
                 keys.append(point)
-                parts.extend(map(ord, made))
+                parts.extend(map(ord, decomposed))
                 starts.append(len(parts))
     return np.array(keys, np.int32), np.array(starts, np.int32), np.array(parts, np.int32)

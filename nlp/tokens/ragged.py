@@ -1,5 +1,5 @@
-"""Ragged tensors beside each other, without the transposition of int64 in tf.concat(..., 1): TensorFlow's oneDNN, which has no kernel
-for it, would write an error to the terminal once in each process that reads text."""
+"""Concatenation of ragged tensors along axis 1, without the transposition of int64 in tf.concat(..., 1): TensorFlow's oneDNN has no
+kernel for it, and would write an error to the terminal once in each process that reads text."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ import tensorflow as tf
 
 
 def joined(parts: Sequence[Sequence[tf.RaggedTensor]]) -> list[tf.RaggedTensor]:
-    """What tf.concat([part[field] for part in parts], 1) gives, for each field of the parts.
+    """tf.concat([part[field] for part in parts], 1) for each field of the parts.
 
     Args:
         parts: of each a [rows, None] for each field; the fields of a part have the same row lengths.

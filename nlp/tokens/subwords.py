@@ -18,7 +18,7 @@ from pipelines.base.errors import DataError
 BEGIN = "\u2581"
 LONGEST = 16  # characters of a piece
 PATIENCE = 64  # pieces of a word beyond which the rest of it is left out
-SENTENCE = 4096  # bytes handed to the trainer at a time; it passes over longer ones
+SENTENCE = 4096  # bytes handed to the trainer at a time; it skips longer ones
 
 
 def learn(settings: Subwords, batches: Iterable[tf.Tensor]) -> list[str]:
@@ -69,12 +69,12 @@ def make(settings: Subwords, pieces: list[str]) -> Tokenizer:
         return split_words(texts, lower=settings.lower, html=settings.html)[:, : settings.limit]
 
     def cut(texts: tf.Tensor) -> Cut:
-        found = split(texts)
-        distinct, which = tf.unique(found.flat_values)
+        words = split(texts)
+        distinct, which = tf.unique(words.flat_values)
         pieces_of = tf.gather(_pieces(tf.strings.join([BEGIN, distinct]), find, longest), which)  # [words, None]
-        places = tf.cast(tf.ragged.range(found.row_lengths()), tf.int32).flat_values
+        places = tf.cast(tf.ragged.range(words.row_lengths()), tf.int32).flat_values
         owner = tf.gather(places, pieces_of.value_rowids())
-        splits = tf.gather(pieces_of.row_splits, found.row_splits)
+        splits = tf.gather(pieces_of.row_splits, words.row_splits)
         ids, place = (tf.RaggedTensor.from_row_splits(value, splits)[:, : settings.limit] for value in (pieces_of.flat_values, owner))
         return Cut(ids, place, place)
 
@@ -101,6 +101,6 @@ def _pieces(words: tf.Tensor, find, longest: int) -> tf.RaggedTensor:
 
     state = (tf.zeros([count], tf.int32), tf.constant(0), tf.TensorArray(tf.int32, 0, dynamic_size=True, element_shape=[None]))
     _, _, ids = tf.while_loop(going, round_, state, maximum_iterations=PATIENCE)
-    found = ids.stack()  # [rounds, words]; gathered and not transposed, which oneDNN cannot for numbers and says so
-    places = tf.range(count)[:, None] + count * tf.range(tf.shape(found)[0])
-    return tf.RaggedTensor.from_tensor(tf.gather(tf.reshape(found, [-1]), places), padding=0)
+    rounds = ids.stack()  # [rounds, words]; gathered, since oneDNN cannot transpose integers and logs an error
+    places = tf.range(count)[:, None] + count * tf.range(tf.shape(rounds)[0])
+    return tf.RaggedTensor.from_tensor(tf.gather(tf.reshape(rounds, [-1]), places), padding=0)

@@ -11,11 +11,11 @@ from nlp.tokens.normalise import words as split_words
 
 
 def learn(settings: Words, batches: Iterable[tf.Tensor]) -> list[str]:
-    """The most frequent words of the texts, most frequent first, of equals in alphabetical order."""
+    """The most frequent words of the texts, most frequent first, equals in alphabetical order."""
     counts: dict[bytes, int] = {}
     for batch in batches:
-        found = split_words(batch, lower=settings.lower, html=settings.html)
-        distinct, _, times = tf.unique_with_counts(found.flat_values)
+        words = split_words(batch, lower=settings.lower, html=settings.html)
+        distinct, _, times = tf.unique_with_counts(words.flat_values)
         for word, count in zip(distinct.numpy().tolist(), times.numpy().tolist()):
             counts[word] = counts.get(word, 0) + count
     counts.pop(b"", None)
@@ -31,8 +31,8 @@ def make(settings: Words, vocabulary: list[str]) -> Tokenizer:
         return split_words(texts, lower=settings.lower, html=settings.html)[:, : settings.limit]
 
     def cut(texts: tf.Tensor) -> Cut:
-        found = split(texts)
-        places = tf.cast(tf.ragged.range(found.row_lengths()), tf.int32)
-        return Cut(found.with_flat_values(find(found.flat_values)), places, places)
+        words = split(texts)
+        places = tf.cast(tf.ragged.range(words.row_lengths()), tf.int32)
+        return Cut(words.with_flat_values(find(words.flat_values)), places, places)
 
     return Tokenizer(FIRST + len(vocabulary), split, cut)
