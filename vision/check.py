@@ -22,7 +22,7 @@ def check_images(experiment: ImageClassification, progress: Callable[[int, int],
     """Reads every image of the splits that the experiment uses.
 
     Args:
-        experiment: its data section is looked at.
+        experiment: its data section.
         progress: called now and then with (images read, images of this split).
 
     Raises:
@@ -31,37 +31,37 @@ def check_images(experiment: ImageClassification, progress: Callable[[int, int],
     data = experiment.data
     if data.streaming:
         raise DataError("check reads data by number; run it with data.streaming=false on a part, such as data.name with fewer examples")
-    # opened leniently: what is missing is listed with the rest
+    # opened leniently, so that missing files are listed with the other findings
     opened = open_data(data.model_copy(update={"on_bad_example": "skip"}))
-    found: dict[int, Examined] = {}
+    examined: dict[int, Examined] = {}
     skip, lost = data.on_bad_example == "skip", list(opened.skipped)
 
     def load(split: str) -> Source:
         source = opened.load(split)
         seen = examine(source, data.workers, progress, data.max_pixels)
-        found[id(source)] = seen
-        pools.append(source)  # kept, so that ids stay theirs
+        examined[id(source)] = seen
+        pools.append(source)  # kept alive, so that ids stay unique
         return without(source, seen.bad, lost) if skip else source  # what training divides
 
     pools: list[Source] = []
     train, validation, test, notes = divide(opened.names, not_empty(load, opened.place) if skip else load, data, opened.place)
     parts = {"train": train, "validation": validation, "test": test}
-    reads = {name: _read(source, found) for name, source in parts.items() if source is not None}
-    made = check(opened.place, parts, reads, opened.classes, identical=IDENTICAL, skip=skip, lost=lost,
+    reads = {name: _read(source, examined) for name, source in parts.items() if source is not None}
+    result = check(opened.place, parts, reads, opened.classes, identical=IDENTICAL, skip=skip, lost=lost,
                  notes=[*opened.notes, *notes])
     if data.group_by is None:
-        there = {name: _paths(source) for name, source in parts.items() if source is not None}
+        paths_of = {name: _paths(source) for name, source in parts.items() if source is not None}
         labels = {name: [opened.classes[label] for label in source.labels] if source.labels is not None else None
                   for name, source in parts.items() if source is not None}
-        if all(there.values()):
-            made.findings.extend(shared_groups({name: paths or [] for name, paths in there.items()}, labels, lambda pattern: (
+        if all(paths_of.values()):
+            result.findings.extend(shared_groups({name: paths or [] for name, paths in paths_of.items()}, labels, lambda pattern: (
                 f"In data: group_by: name, with group_pattern: {inline(pattern)}")))
-            made.findings.sort(key=lambda finding: ("error", "warning", "note").index(finding.level))
-    return made
+            result.findings.sort(key=lambda finding: ("error", "warning", "note").index(finding.level))
+    return result
 
 
 def _paths(source: Source) -> list[str] | None:
-    """Of each example its file's path from the data's folder on; None where examples are no files."""
+    """Each example's path relative to the data's folder; None where examples are not files."""
     base, numbers = origin(source)
     return [base.relative(int(number)) for number in numbers] if isinstance(base, FileSource) else None
 
@@ -69,9 +69,9 @@ def _paths(source: Source) -> list[str] | None:
 CHECKS = {"vision.classification": check_images}
 
 
-def _read(source: Source, found: dict[int, Examined]) -> Read:
+def _read(source: Source, examined: dict[int, Examined]) -> Read:
     pool, numbers = origin(source)
-    seen = found[id(pool)]
+    seen = examined[id(pool)]
     reasons = dict(seen.bad)
     bad = [(place, reasons[number]) for place, number in enumerate(numbers.tolist()) if number in reasons]
     heights, widths = seen.heights[numbers], seen.widths[numbers]

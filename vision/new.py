@@ -1,6 +1,6 @@
 """An image experiment for somebody's data: sizes, model and training chosen from what is there. Imports no TensorFlow.
 
-The choices are starting points that train in reasonable time on two cores; each says in a comment what else there is.
+The choices are starting points that train in reasonable time on two cores; comments name the alternatives.
 """
 
 import math
@@ -15,11 +15,11 @@ from vision.data.inspection import Seen, look
 
 TASKS = ("classification",)
 _EDGES = (32, 48, 64, 96)  # px; sizes in use
-_SMALL, _LARGE = 64, 160  # px: images up to the first are seen as they are; from the second on, the model sees 96 px
-_UNEVEN = 5.0  # largest class over smallest from which it is said
+_SMALL, _LARGE = 64, 160  # px: images up to the first keep their size; from the second on, the model sees 96 px
+_UNEVEN = 5.0  # largest class over smallest from which a comment says how to weigh classes
 _FEWEST = 10  # images without which there is nothing to divide
 _PASSES = 1500.0  # epochs times the root of the number of images, so that steps grow with the root of the data
-_PIXELS = 4.5e8  # pixels of all epochs that `fast` trains on in some five minutes on two cores
+_PIXELS = 4.5e8  # pixels of all epochs that `fast` trains on in about five minutes on two cores
 _STEPS = 500  # the fewest, however long they take
 
 

@@ -367,7 +367,7 @@ def _good_lines(path: Path, left_out: LeftOut) -> bytes:
             except UnicodeDecodeError as error:
                 bad.append((number, f"byte {text[error.start]:#04x} is not UTF-8"))
             except json.JSONDecodeError as error:
-                bad.append((number, f"no JSON: {error.msg} at column {error.colno}"))
+                bad.append((number, f"not JSON: {error.msg} at column {error.colno}"))
             else:
                 if not isinstance(value, dict):
                     bad.append((number, f'{_kind(value)} where an object such as {{"column": "value"}} is needed'))
@@ -403,7 +403,7 @@ def _blame_json(path: Path) -> str | None:
             try:
                 value = json.loads(line)
             except json.JSONDecodeError as error:
-                return f"{path}:{number}: no JSON: {error.msg} at column {error.colno}"
+                return f"{path}:{number}: not JSON: {error.msg} at column {error.colno}"
             if not isinstance(value, dict):
                 return f'{path}:{number}: {_kind(value)} where an object such as {{"column": "value"}} is needed'
             for key, item in value.items():

@@ -90,7 +90,7 @@ def _named_files(path: Path, files: list[Part], values: list[str], splits: list[
         more = f" ({len(missing) - 1:,} more rows name missing files)" if len(missing) > 1 else ""
         reason = other_kind(files[missing[0]][0]) or "not there"
         raise DataError(f"{row(path, missing[0])}: {files[missing[0]][0]} is {reason}{more}; relative paths start at the table's folder, "
-                        f"{path.parent.resolve()}. Fix the row, or set data.on_bad_example: skip")
+                        f"{path.parent.resolve()}. Repair the row, or set data.on_bad_example: skip")
     opened.skipped = [*lost, *(f"{files[number][0]}: {other_kind(files[number][0]) or 'not there'} ({path.name}, row {number + 1})"
                                for number in missing)]
     gone = set(missing)

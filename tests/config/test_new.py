@@ -244,10 +244,10 @@ def nameless(path: Path) -> Path:
     (text("a.csv", "file,label\n1.png,cat\n2.png,dog\n"), "2.png, which is not there; files are looked for from the table's folder"),
     (text("a.csv", "file,label\n1.png,cat\n1.png,cat\n"), "column label has one value only"),
     (text("a.csv", "file,u,v\n" + "1.png,0,0\n1.png,1,1\n" * 3), "the class is not clear (it may be u or v); name it with --label"),
-    (text("a.jsonl", "{"), "a.jsonl:1: no JSON"),
+    (text("a.jsonl", "{"), "a.jsonl:1: not JSON"),
     (text("a.parquet", "x"), "a.parquet cannot be read"),
     (text("a.csv", ""), "a.csv is empty"),
-    (text("a.npz", "x"), "is no .npz file"),
+    (text("a.npz", "x"), "is not an .npz file"),
     (pickled, "array x holds Python objects, which are not read"),
     (shapeless, "needs one array of images [n, height, width]"),
 ])

@@ -98,7 +98,7 @@ def test_csv_has_a_row_for_each_input_and_survives_any_name(folder, tmp_path):
     assert bad["error"] == "Invalid PNG data, size 60" and bad["label"] == ""
     assert "half.png: cannot be read: Invalid PNG data" in done.stderr
     assert "365 of 369 answered" in done.stderr and "a second; 4 could not be read" in done.stderr
-    assert "scan.tif: cannot be read: not a JPEG, PNG" in done.stderr and "passed over files that are no images: 1 .txt" in done.stderr
+    assert "scan.tif: cannot be read: not a JPEG, PNG" in done.stderr and "ignored files that are not images: 1 .txt" in done.stderr
 
 
 def test_json_lines_are_written_whole_to_a_file(folder, tmp_path):

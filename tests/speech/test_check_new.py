@@ -30,7 +30,7 @@ def test_commands(tmp_path):
     said = "\n".join(found)
     for text in ("cannot be read", "are silent", "are clipped", "last over 1 s and are heard in part"):
         assert text in said, said
-    assert any("broken.wav: no sound file" in detail for details in found.values() for detail in details)
+    assert any("broken.wav: not a readable sound file" in detail for details in found.values() for detail in details)
     assert any("still.wav" in detail for details in found.values() for detail in details)
     assert "the same samples" in said
 

@@ -128,7 +128,7 @@ def test_unreadable_recordings_stop_or_are_skipped(tmp_path):
     (tmp_path / "go" / "a_0.wav").write_bytes(b"broken")
     (tmp_path / "stop" / "b_1.wav").write_bytes(b"")
     lines = f"source: folder; path: {tmp_path}; test: null; validation: 0"
-    with pytest.raises(DataError, match=r"(a_0|b_1)\.wav: cannot be read: (no sound file|the file is empty)"):
+    with pytest.raises(DataError, match=r"(a_0|b_1)\.wav: cannot be read: (not a readable sound file|the file is empty)"):
         splits(COMMANDS, lines)
     made = splits(COMMANDS, f"{lines}; on_bad_example: skip")
     assert len(made.train) == 10 and len(made.skipped) == 2 and "b_1.wav: the file is empty" in made.skipped[1]
@@ -138,10 +138,10 @@ def test_a_recording_whose_header_cannot_be_read_is_not_taken_for_a_short_one(tm
     path = manifest(tmp_path)
     (tmp_path / "clips" / "3.wav").write_bytes(b"broken")
     lines = f"source: table; path: {path}; split_key: split; test: test; validation: 0"
-    with pytest.raises(DataError, match=r"3\.wav#t=0\.25,0\.75: cannot be read: no sound file"):
+    with pytest.raises(DataError, match=r"3\.wav#t=0\.25,0\.75: cannot be read: not a readable sound file"):
         splits(TEXTS, lines)
     made = splits(TEXTS, f"{lines}; on_bad_example: skip")
-    assert len(made.train) == 8 and "3.wav#t=0.25,0.75: no sound file" in made.skipped[0]
+    assert len(made.train) == 8 and "3.wav#t=0.25,0.75: not a readable sound file" in made.skipped[0]
     assert not any("too short" in note for note in made.notes)
 
 

@@ -52,7 +52,7 @@ def test_a_manifest_is_read_by_the_run_s_columns_and_bad_rows_are_named(tmp_path
     path.write_text("path,clip,from,for\nx.wav,a.wav,0.25,0.5\nx.wav,a.wav,abc,\nx.wav,,0,\nx.wav,a.wav,,-1\n")
     task = transcription("source: table, path: m.csv, audio_key: clip, start_key: from, duration_key: for")
     assert found(task, path) == [
-        (f"{tmp_path / 'a.wav'}#t=0.25,0.75", 4000), (f"{path}:3", "'abc' in column from (data.start_key) is no number of seconds"),
+        (f"{tmp_path / 'a.wav'}#t=0.25,0.75", 4000), (f"{path}:3", "'abc' in column from (data.start_key) is not a number of seconds"),
         (f"{path}:4", "no file named in column clip (data.audio_key)"), (f"{path}:5", "-1 s in column for (data.duration_key)")]
     other = tmp_path / "other.csv"  # of the usual form, whatever the run was trained on
     other.write_text("path,start\na.wav,0.5\n")

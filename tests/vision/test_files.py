@@ -27,7 +27,7 @@ def test_what_counts_is_the_same_everywhere(tmp_path):
     notes: list[str] = []
     found = [str(path) for path in find_images([str(tmp_path)], notes.append)]
     assert found == sorted(found) and len(found) == 3 + 3 + len(more) + 1
-    assert notes == [f"{tmp_path}: passed over files that are no images: 2 .txt, 1 .xml"]
+    assert notes == [f"{tmp_path}: ignored files that are not images: 2 .txt, 1 .xml"]
     assert look(tmp_path).counts == {"cat": 6, "dog": 6}
     data = {"source": "folder", "path": str(tmp_path), "on_bad_example": "skip", "image_size": 24, "test": None, "validation": 0.0,
             "cache_folder": str(tmp_path.parent / "cache")}

@@ -1,4 +1,4 @@
-"""Training augmentation of whole batches, in graph, on the device: pure functions of the keys they are given.
+"""Training augmentation of whole batches, in graph, on the device: pure functions of their keys.
 
 What happens to one image (flip, shift, erase, RandAugment) depends on its own key alone, so it is the same in any batch and on
 any number of replicas. MixUp and CutMix draw from the micro-batch's seed, because they need a partner from it.
@@ -13,7 +13,7 @@ from vision.data.mixing import mix
 from vision.data.rand_augment import rand_augment
 from vision.settings import Augment
 
-# which draw of an example's key is for what
+# the purpose of each draw from an example's key
 FLIP, SHIFT, ERASE, RAND_AUGMENT = 0, 1, 3, 16
 
 
@@ -21,7 +21,7 @@ def augment(
     images: tf.Tensor, labels: tf.Tensor, settings: Augment, *, keys: tf.Tensor, seed: tf.Tensor, epoch: tf.Tensor, classes: int,
     mean: Sequence[float],
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """A batch of training images as the model is to see them. In graph.
+    """Augments a batch of training images. In graph.
 
     Args:
         images: [batch, height, width, channels] uint8 or float, 0..255.

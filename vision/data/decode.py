@@ -1,7 +1,7 @@
-"""From an encoded image, or stored pixels, to the pixels that the model sees: one function for training, judging and serving.
+"""From an encoded image, or stored pixels, to the pixels that the model sees: one function for training, evaluation and serving.
 
-Only TensorFlow operations, so it stands inside the saved model too. What a file is, is read from its first bytes,
-never from its name.
+Only TensorFlow operations, so it is part of the saved model too. The first bytes of a file tell its kind,
+never its name.
 """
 
 import math
@@ -38,13 +38,13 @@ def decode_image(raw: tf.Tensor, size: tuple[int, int], channels: int, resize: R
         crop_key: int32 [2]; with `area`, a random part is cut out and brought to `size` (random-resized crop, Szegedy et al.
             2015); the part is a function of the key and the stored size alone. JPEG files are decoded in that part only.
         area: (low, high) share of the image's area.
-        max_pixels: most pixels of an encoded image; its header is looked at before it is decoded.
+        max_pixels: most pixels of an encoded image; its header is checked before it is decoded.
 
     Returns:
         uint8 [height, width, channels].
 
     Raises:
-        tf.errors.InvalidArgumentError: the bytes are no such image, broken or of too many pixels; also unequal channels.
+        tf.errors.InvalidArgumentError: not such an image, broken or of too many pixels; also unequal channels.
     """
     if raw.dtype != tf.string:
         image = _channels(raw, channels)
@@ -74,7 +74,7 @@ def pixels(image: tf.Tensor, channels: int, max_pixels: int = MAX_PIXELS) -> tf.
         max_pixels: see decode_image.
 
     Raises:
-        tf.errors.InvalidArgumentError: the bytes are no such image, broken, or of too many pixels.
+        tf.errors.InvalidArgumentError: not such an image, broken, or of too many pixels.
     """
     def jpeg(head: tf.Tensor) -> tf.Tensor:
         return _jpeg(limited(image, jpeg_area(image), max_pixels), head, channels)
@@ -116,7 +116,7 @@ def _head(image: tf.Tensor) -> tf.Tensor:
 
 @rare
 def _other(image: tf.Tensor, channels: int, most: int) -> tf.Tensor:
-    """What is no JPEG by its first byte; its decoder checks the rest. One call: dead operations would cost time on every JPEG."""
+    """Files whose first byte is not a JPEG's; the decoder checks the rest. One call: dead operations would cost time on every JPEG."""
     head = _head(image)
     decoders = {
         PNG: lambda: _png(limited(image, png_area(head), most), head, channels),

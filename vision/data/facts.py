@@ -1,4 +1,4 @@
-"""The facts of vision.classification as they are read back."""
+"""The facts of vision.classification, checked when a run is loaded."""
 
 from typing import Annotated, Any
 

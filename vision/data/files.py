@@ -1,4 +1,4 @@
-"""Which files are images, the same for training, `quartet new` and `predict`; and the files that a person means by paths, folders, globs.
+"""Which files are images, the same for training, `quartet new` and `predict`; and the files that paths, folders and globs name.
 
 Imports no TensorFlow.
 """
@@ -11,10 +11,10 @@ from pipelines.data.walk import PassedOver, files_below, refuse_special
 from vision.data.headers import SUFFIXES
 
 MORE_SUFFIXES = (".jpe", ".jfif")
-# images that no decoder here reads: they are examples too, so that they are named as bad and never just passed over
+# images that no decoder here reads: examples too, so that they are reported as bad, not ignored
 UNREAD = (".tif", ".tiff", ".heic", ".heif", ".avif", ".jxl")
 ENDINGS = (*SUFFIXES, *MORE_SUFFIXES, *UNREAD)
-SNIFF = 32  # bytes by which an image is known whatever its name
+SNIFF = 32  # bytes that identify an image whatever its name
 
 
 def is_image(start: bytes) -> bool:
@@ -24,7 +24,7 @@ def is_image(start: bytes) -> bool:
             or (start[:4] == b"RIFF" and start[8:12] == b"WEBP"))
 
 
-def counts(path: Path) -> bool:
+def is_image_file(path: Path) -> bool:
     """Whether a file in a folder is taken for an image: by its ending, in whatever case, or else by its first bytes."""
     if path.suffix.lower() in ENDINGS:
         return True
@@ -36,28 +36,28 @@ def counts(path: Path) -> bool:
 
 
 def images_below(folder: Path, passed: PassedOver | None = None) -> list[Path]:
-    """The images in a folder, at any depth, sorted; what is no image is counted in `passed`.
+    """The images in a folder, at any depth, sorted; other files are counted in `passed`.
 
     Raises:
-        DataError: without `passed`, where something that is no regular file is called like an image.
+        DataError: without `passed`, where something other than a regular file is named like an image.
     """
     into = PassedOver() if passed is None else passed
-    found = []
+    images = []
     for path in files_below(folder, into):
-        if counts(path):
-            found.append(path)
+        if is_image_file(path):
+            images.append(path)
         else:
             into.add(path)
     if passed is None:
         refuse_special(into, ENDINGS)
-    return sorted(found)
+    return sorted(images)
 
 
 def find_images(inputs: Sequence[str], note: Callable[[str], None] = lambda text: None) -> Iterator[Path]:
-    """Paths in the order given, folders and globs sorted; a named file comes whatever its ending, even when it is not there.
+    """Paths in the order given, folders and globs sorted; a named file is yielded whatever its ending, even if it does not exist.
 
     Args:
-        note: told of each folder in which files were passed over.
+        note: called for each folder with ignored files.
     """
     for text in inputs:
         path = Path(text)
@@ -65,10 +65,10 @@ def find_images(inputs: Sequence[str], note: Callable[[str], None] = lambda text
             passed = PassedOver()
             yield from images_below(path, passed)
             if passed.others:
-                note(f"{path}: passed over files that are no images: {passed.listed()}")
+                note(f"{path}: ignored files that are not images: {passed.listed()}")
             for special, kind in passed.special:
-                note(f"{special}: passed over, because it is {kind}")
+                note(f"{special}: ignored, because it is {kind}")
         elif not path.exists() and glob.has_magic(text):
-            yield from sorted(Path(found) for found in glob.glob(text, recursive=True) if Path(found).is_file())
+            yield from sorted(Path(name) for name in glob.glob(text, recursive=True) if Path(name).is_file())
         else:
             yield path

@@ -3,10 +3,10 @@
 import struct
 from typing import NamedTuple
 
-ENOUGH = 1 << 18  # bytes to read: a JPEG's size stands behind its EXIF data and thumbnail
+ENOUGH = 1 << 18  # bytes to read: a JPEG's size follows its EXIF data and thumbnail
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp")
 
-_NO_SIZE = (0xC4, 0xC8, 0xCC)  # JPEG segments among the frame headers that are none
+_NO_SIZE = (0xC4, 0xC8, 0xCC)  # JPEG segments in the range of frame headers that are not frame headers
 
 
 class Header(NamedTuple):

@@ -24,7 +24,7 @@ from pipelines.data.frame import Frame, in_both, label_column, label_values, ope
 from pipelines.data.names import groups_in_names, suspected_folders, suspected_groups, suspected_labels
 from pipelines.data.tables import SUFFIXES, file_paths, is_table
 from pipelines.data.walk import PassedOver, folders_in, hidden, pattern_of_files, spread
-from vision.data.files import ENDINGS, counts, images_below
+from vision.data.files import ENDINGS, images_below, is_image_file
 from vision.data.headers import ENOUGH, Header, image_header
 from vision.data.headers import SUFFIXES as SUFFIXES_OF_IMAGES
 
@@ -33,13 +33,13 @@ ROLES = ("file", "label", "split", "group")
 _ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
 _ALIAS = "|".join(alias for names in ALIASES.values() for alias in names)
 _SPLIT_NAME = re.compile(f"(?:(?P<first>{_ALIAS})_(?P<after>.+)|(?P<before>.+)_(?P<last>{_ALIAS}))$")
-_START = 1 << 14  # bytes of a file in which its size nearly always stands
+_START = 1 << 14  # bytes of a file that nearly always hold its size
 _MOST, _SECONDS = 20_000, 2.0  # images whose first bytes are read, and the time after which no more are
 
 
 @dataclass
 class Seen:
-    """What there is, in the words of the experiment's data section.
+    """What the data hold, as settings of the experiment's data section.
 
     Attributes:
         source: "folder", "table" or "npz".
@@ -50,7 +50,7 @@ class Seen:
         group: a column that looks as if its values should stay on one side of a split; "name" for a part of the files' names.
         path: the table, where it lies in the folder that was named.
         sampled: headers are of a sample only.
-        notes: what else was found, a line each.
+        notes: further remarks, a line each.
     """
 
     source: str
@@ -112,24 +112,24 @@ def _folder(path: Path, asked: Asked) -> Seen:
 
 def _described(seen: Seen, path: Path, images: dict[str, list[Path]]) -> Seen:
     """With the images' sizes, and with what their names suggest."""
-    files = [file for found in images.values() for file in found]
+    files = [file for paths in images.values() for file in paths]
     seen.headers, seen.sampled = headers_of(files)
     if seen.test is None:
-        suggest_groups(seen, [file.relative_to(path).as_posix() for file in files], [name for name, found in images.items() for _ in found])
+        suggest_groups(seen, [file.relative_to(path).as_posix() for file in files], [name for name, paths in images.items() for _ in paths])
     return seen
 
 
 def suggest_groups(seen: Seen, names: list[str], labels: list[str]) -> None:
     """Sets `group` where the names of the files seem to hold people, scenes or devices."""
-    found = suspected_groups(names, labels)
+    hint = suspected_groups(names, labels)
     folders = () if seen.source == "table" else suspected_folders(names, labels)
     if folders:
         seen.group = "folder"
         seen.notes.append(f"Each class has the same folders in it ({_some(folders)}): they are taken for people, scenes or devices.")
-    elif found:
+    elif hint:
         seen.group = "name"
-        seen.columns["group_pattern"] = found.pattern
-        seen.notes.append(f"The names hold what seems to be a person, a scene or a device ({_some(found.values)}, such as in {names[0]}).")
+        seen.columns["group_pattern"] = hint.pattern
+        seen.notes.append(f"The names hold what seems to be a person, a scene or a device ({_some(hint.values)}, such as in {names[0]}).")
 
 
 def _some(values: Sequence[str]) -> str:
@@ -137,14 +137,14 @@ def _some(values: Sequence[str]) -> str:
 
 
 def _by_names(path: Path, files: list[Path]) -> Seen | None:
-    """Images without class folders whose names tell the class, such as cat.12.jpg."""
+    """Images without class folders whose names hold the class, such as cat.12.jpg."""
     names = [file.relative_to(path).as_posix() for file in files]
-    found = suspected_labels(names)
-    if found is None:
+    hint = suspected_labels(names)
+    if hint is None:
         return None
-    labels = groups_in_names(names, found.pattern)
-    seen = Seen("folder", Counter(labels), [], columns={"label_pattern": found.pattern})
-    seen.notes.append(f"There are no class folders: the class is taken from the names ({_some(found.values)}, such as in {names[0]}).")
+    labels = groups_in_names(names, hint.pattern)
+    seen = Seen("folder", Counter(labels), [], columns={"label_pattern": hint.pattern})
+    seen.notes.append(f"There are no class folders: the class is taken from the names ({_some(hint.values)}, such as in {names[0]}).")
     seen.headers, seen.sampled = headers_of(files)
     suggest_groups(seen, names, labels)
     return seen
@@ -170,7 +170,7 @@ def _classes(folder: Path) -> dict[str, list[Path]]:
 
 
 def _loose(folder: Path) -> list[Path]:
-    return sorted(entry for entry in folder.iterdir() if entry.is_file() and not hidden(entry.name) and counts(entry))
+    return sorted(entry for entry in folder.iterdir() if entry.is_file() and not hidden(entry.name) and is_image_file(entry))
 
 
 def _inside(path: Path) -> Path | None:
@@ -203,11 +203,11 @@ def headers_of(paths: Sequence[Path]) -> tuple[list[Header], bool]:
     """(headers of the images, whether of a sample only: of at most 20,000, and as many as are read in two seconds, spread evenly).
 
     Raises DataError where not one can be read."""
-    found: list[Header] = []
-    until, looked = time.monotonic() + _SECONDS, 0
+    headers: list[Header] = []
+    until, read = time.monotonic() + _SECONDS, 0
     for turn in spread(len(paths), _MOST):
         for number in turn:
-            looked += 1
+            read += 1
             check_regular(paths[number])
             try:
                 with paths[number].open("rb") as file:
@@ -218,12 +218,12 @@ def headers_of(paths: Sequence[Path]) -> tuple[list[Header], bool]:
             except OSError:  # named where it is decoded
                 continue
             if header and header.width > 0 and header.height > 0:
-                found.append(header)
+                headers.append(header)
         if time.monotonic() > until:
             break
-    if not found:
-        raise DataError(f"{paths[0]}: is no JPEG, PNG, BMP, GIF or WebP, nor is any other image that was looked at")
-    return found, looked < len(paths)
+    if not headers:
+        raise DataError(f"{paths[0]}: is no JPEG, PNG, BMP, GIF or WebP, nor is any other file that was sampled")
+    return headers, read < len(paths)
 
 
 def _table(path: Path, asked: Asked) -> Seen:
@@ -256,12 +256,12 @@ def _table(path: Path, asked: Asked) -> Seen:
     seen = Seen("table", Counter(labels[number] for number in train), [], parts.get("validation") if split else None,
                 parts.get("test") if split else None, columns, keys.get("group"), path=path)
     seen.headers, seen.sampled = headers_of(files)
-    if said := frame.passed_over():
-        seen.notes.append(said)
+    if note := frame.passed_over():
+        seen.notes.append(note)
     if group and (both := in_both(frame.values[group], stored)):
         seen.group = None
-        seen.notes.append(f"{both:,} values of column {group} are in more than one part of the data's own division: expect less for "
-                          "new ones.")
+        seen.notes.append(f"{both:,} values of column {group} are in more than one of the data's own splits: expect lower scores "
+                          "for new ones.")
     if seen.group is None and seen.test is None and not asked.absent("group"):
         suggest_groups(seen, [str(frame.values[image][number]) for number in train], [labels[number] for number in train])
     return seen
@@ -320,7 +320,7 @@ def _npz_shapes(path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
     """Array -> shape and dtype, from the headers alone. Raises DataError for pickled arrays."""
     from numpy.lib import format as npy
 
-    found = {}
+    shapes = {}
     try:
         with zipfile.ZipFile(path) as archive:
             for member in archive.namelist():
@@ -331,19 +331,19 @@ def _npz_shapes(path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
                 if dtype.hasobject:
                     raise DataError(f"{path}: array {member.removesuffix('.npy')} holds Python objects, which are not read; "
                                     "save it as numbers or texts")
-                found[member.removesuffix(".npy")] = (tuple(shape), str(dtype))
+                shapes[member.removesuffix(".npy")] = (tuple(shape), str(dtype))
     except (zipfile.BadZipFile, ValueError, OSError) as error:
-        raise DataError(f"{path}: is no .npz file: {error}") from None
-    return found
+        raise DataError(f"{path}: is not an .npz file: {error}") from None
+    return shapes
 
 
 def _stem(name: str) -> str:
     """x of x_train, images of train_images."""
-    found = _SPLIT_NAME.match(name)
-    return (found["before"] or found["after"]) if found else name
+    match = _SPLIT_NAME.match(name)
+    return (match["before"] or match["after"]) if match else name
 
 
 def _split(name: str) -> str:
     """train of x_train and of train_images; empty for other names."""
-    found = _SPLIT_NAME.match(name)
-    return (found["first"] or found["last"]) if found else ""
+    match = _SPLIT_NAME.match(name)
+    return (match["first"] or match["last"]) if match else ""

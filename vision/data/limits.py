@@ -1,4 +1,4 @@
-"""How many pixels an image may have: read from its header, before anything is decoded. In graph, so that it stands in the saved model too.
+"""How many pixels an image may have: read from its header, before anything is decoded. In graph, so that it is part of the saved model too.
 
 A JPEG of a few megabytes, or a PNG of a few hundred kilobytes, can hold billions of pixels.
 """
@@ -12,7 +12,7 @@ TOO_MANY = "pixels are allowed (data.max_pixels)"  # in every such message
 
 
 def limited(image: tf.Tensor, area: tf.Tensor, most: int) -> tf.Tensor:
-    """`image`, after its `area` (px, int64 scalar) was checked.
+    """`image`, with a check of its `area` (px, int64 scalar).
 
     Raises:
         tf.errors.InvalidArgumentError: more than `most` pixels.
@@ -34,10 +34,10 @@ def png_area(head: tf.Tensor) -> tf.Tensor:
 
 
 def gif_area(image: tf.Tensor, head: tf.Tensor, most: int) -> tf.Tensor:
-    """Of the screen or the largest frame, or what all frames together come to in memory, since the decoder reads every one.
+    """Pixels of the screen or the largest frame, or of all frames as memory counts them, since the decoder reads every one.
 
-    Each frame states its own size, which need not fit the screen. Its header stands behind a byte of 0, or first; where none that may be
-    one is too large, nothing is. Else the file is walked through block by block.
+    Each frame states its own size, which need not fit the screen. Its header follows a byte of 0, or comes first; if no
+    candidate is too large, no frame is. Else the file is read block by block.
     """
     data = tf.cast(tf.io.decode_raw(tf.strings.join([image, b"\0" * 16]), tf.uint8), tf.int64)
     first = 13 + _colours(head[10])
@@ -64,8 +64,8 @@ def _walked(data: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
         return tf.minimum(at + skip, last), ~inside | (here[0] > 0), going, tf.maximum(largest, area), total + area
 
     zero, yes = tf.constant(0, tf.int64), tf.constant(True)
-    found = tf.while_loop(lambda at, inside, going, largest, total: going & (at < last), step, [first, ~yes, yes, zero, zero])
-    return tf.maximum(found[3], found[4] // FRAMES)
+    result = tf.while_loop(lambda at, inside, going, largest, total: going & (at < last), step, [first, ~yes, yes, zero, zero])
+    return tf.maximum(result[3], result[4] // FRAMES)
 
 
 def _colours(flags: tf.Tensor) -> tf.Tensor:

@@ -17,7 +17,7 @@ DRAWS = 2  # of a key for each operation: which one, and its sign
 
 
 def rand_augment(images: tf.Tensor, keys: tf.Tensor, *, operations: int, magnitude: float, stream: int) -> tf.Tensor:
-    """Applies to each image `operations` of OPERATIONS, drawn anew each, at one strength with a random sign. In graph.
+    """Applies to each image `operations` of OPERATIONS, drawn independently, at one strength with a random sign. In graph.
 
     Full strength is 30 degrees, a shear of 0.3, a move by 0.3 of the size, a factor of 0.1 or 1.9 in colour, contrast,
     brightness and sharpness, 4 of 8 bits kept, and inversion of all values. What a transform uncovers is grey (128).
@@ -25,7 +25,7 @@ def rand_augment(images: tf.Tensor, keys: tf.Tensor, *, operations: int, magnitu
     Args:
         images: [batch, height, width, channels] float32, 0..255.
         keys: int32 [batch, 2].
-        operations: how many, one after the other.
+        operations: their number, applied in sequence.
         magnitude: strength, 0 to 1.
         stream: the first of `operations * DRAWS` draws of the keys that are used.
 

@@ -1,4 +1,4 @@
-"""Reads stored images once, in parallel, and says of each its size and a fingerprint of its pixels, or why it cannot be read."""
+"""Reads stored images once, in parallel, for the size and a fingerprint of each, or why it cannot be read."""
 
 import re
 from collections.abc import Callable
@@ -25,7 +25,7 @@ STEP = 256  # images between two calls of `progress`
 
 @dataclass
 class Examined:
-    """What was found, by example.
+    """Findings by example.
 
     Attributes:
         heights, widths: [examples] int32, px of the upright image; 0 where it cannot be read.
@@ -50,17 +50,17 @@ def examine(source: Source, workers: int | None = None, progress: Callable[[int,
         max_pixels: larger images are bad.
     """
     count = len(source)
-    found = Examined(np.zeros(count, np.int32), np.zeros(count, np.int32), np.zeros(count, np.uint64), [])
+    result = Examined(np.zeros(count, np.int32), np.zeros(count, np.int32), np.zeros(count, np.uint64), [])
     report = progress or (lambda done, of: None)
     if source.spec["image"].dtype != tf.string:
-        found.heights[:], found.widths[:] = source.spec["image"].shape[:2]
+        result.heights[:], result.widths[:] = source.spec["image"].shape[:2]
         for start in range(0, count, STEP):
             report(start, count)
             images = source.gather(tf.range(start, min(start + STEP, count), dtype=tf.int64))["image"]
             prints = tf.raw_ops.Fingerprint(data=tf.reshape(images, [len(images), -1]), method="farmhash64")
-            found.fingerprints[start:start + STEP] = prints.numpy().view("<u8")[:, 0]
+            result.fingerprints[start:start + STEP] = prints.numpy().view("<u8")[:, 0]
         report(count, count)
-        return found
+        return result
 
     def one(number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         image = pixels(source.gather(number[None])["image"][0], 3, max_pixels)
@@ -73,16 +73,16 @@ def examine(source: Source, workers: int | None = None, progress: Callable[[int,
             report(number, count)
         try:
             shape, fingerprint = next(iterator)
-        # the iterator goes on with the next; TensorFlow's message may quote bytes that Python cannot decode
+        # the iterator continues with the next; TensorFlow's message may quote bytes that Python cannot decode
         except (tf.errors.OpError, UnicodeDecodeError) as error:
-            found.bad.append((number, reason(source, number, error)))
+            result.bad.append((number, reason(source, number, error)))
             continue
         height, width = shape.numpy()[:2]
-        found.heights[number], found.widths[number] = height, width
+        result.heights[number], result.widths[number] = height, width
         # the size is part of it: the same bytes in another shape are another image
-        found.fingerprints[number] = fingerprint.numpy().view("<u8")[0] ^ np.uint64((int(height) << 32 | int(width)) * MIX & WORD)
+        result.fingerprints[number] = fingerprint.numpy().view("<u8")[0] ^ np.uint64((int(height) << 32 | int(width)) * MIX & WORD)
     report(count, count)
-    return found
+    return result
 
 
 def _cause(error: Exception) -> str:
@@ -96,7 +96,7 @@ def find_bad(source: Source, workers: int | None = None, max_pixels: int = MAX_P
 
 
 def is_there(source: Source, number: int) -> bool:
-    """Whether an example's bytes can be had, so that what is wrong with it is in them and will stay."""
+    """Whether an example's bytes can be read, so that the fault is in them and permanent."""
     try:
         source.gather(tf.constant([number], tf.int64))
     except (tf.errors.OpError, UnicodeDecodeError):
@@ -105,7 +105,7 @@ def is_there(source: Source, number: int) -> bool:
 
 
 def reason(source: Source, number: int, error: Exception) -> str:
-    """Why an example cannot be read, in words for its owner."""
+    """Why an example cannot be read, for its owner."""
     if isinstance(error, tf.errors.NotFoundError):
         return "the file is not there"
     if isinstance(error, tf.errors.PermissionDeniedError):

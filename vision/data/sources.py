@@ -34,7 +34,7 @@ class Opened:
     """A data set before it is divided.
 
     Attributes:
-        place: what it is called in messages.
+        place: its name in messages.
         names: its own splits.
         load: gives the source of one of them.
         classes: class names; filled by `load` at the latest.
@@ -74,7 +74,7 @@ def _tfds(data: ImageData) -> Opened:
         if int(labels.min()) < 0:
             number = int(np.argmin(labels))
             raise DataError(f"{source.name(number)} has no label ({labels[number]}): split {split} of {builder.info.full_name} cannot be "
-                            "judged; set data.test to another split, a share or null")
+                            "evaluated; set data.test to another split, a share or null")
         opened.classes[:] = source.class_names("label") or [str(label) for label in range(max(int(labels.max()) + 1, len(opened.classes)))]
         return as_arrays(source, data.max_pixels)
 
@@ -85,9 +85,9 @@ def _tfds(data: ImageData) -> Opened:
 
 
 def _folder(data: ImageData) -> Opened:
-    found = folders.read_folders(data.path or "", key="image", suffixes=ENDINGS, kind="image", sniff=is_image,
+    opened = folders.read_folders(data.path or "", key="image", suffixes=ENDINGS, kind="image", sniff=is_image,
                                  group_by=data.group_by, group_pattern=data.group_pattern, label_pattern=data.label_pattern)
-    return Opened(str(data.path), sorted(found.splits), found.splits.__getitem__, found.classes, found.notes)
+    return Opened(str(data.path), sorted(opened.splits), opened.splits.__getitem__, opened.classes, opened.notes)
 
 
 def _table(data: ImageData) -> Opened:
@@ -123,7 +123,7 @@ def _table(data: ImageData) -> Opened:
             more = f" ({len(missing) - 1:,} more rows name missing files)" if len(missing) > 1 else ""
             what = other_kind(files[missing[0]]) or "not there"
             raise DataError(f"{row(path, missing[0])}: {files[missing[0]]} is {what}{more}; relative paths start at the table's "
-                            f"folder, {path.parent.resolve()}. Mend the row, or set data.on_bad_example: skip")
+                            f"folder, {path.parent.resolve()}. Repair the row, or set data.on_bad_example: skip")
         opened.skipped = [*lost.reasons, *(f"{files[number]}: {other_kind(files[number]) or 'not there'} ({path.name}, row {number + 1})"
                                            for number in missing)]
         parts[missing] = ""
@@ -155,14 +155,14 @@ def _npz(data: ImageData) -> Opened:
     path = Path(data.path or "")
     roles = {"image": data.image_key, "label": str(data.label_key), **({"group": data.group_by} if data.group_by else {})}
     settings = {"image": "data.image_key", "label": "data.label_key", "group": "data.group_by"}
-    found = arrays.read_npz(path, roles, {"image": "x", "label": "y"}, settings=settings)
-    named = {split: _names_of(part.values["label"], path, part.names["label"]) for split, part in found.items()}
+    arrays_of = arrays.read_npz(path, roles, {"image": "x", "label": "y"}, settings=settings)
+    named = {split: _names_of(part.values["label"], path, part.names["label"]) for split, part in arrays_of.items()}
     classes = class_names([label for labels in named.values() for label in set(labels)])
     numbers = {title: number for number, title in enumerate(classes)}
     notes: list[str] = []
 
     def load(split: str) -> Source:
-        part = found[split]
+        part = arrays_of[split]
         images, note = to_uint8(part.values["image"], f"{path}: array {part.names['image']!r}")
         if note and note not in notes:
             notes.append(note)
@@ -170,7 +170,7 @@ def _npz(data: ImageData) -> Opened:
         groups = part.values["group"].astype(str) if data.group_by else None
         return ArraySource({"image": images, "label": labels}, title=f"{path}:{part.names['image']}", labels=labels, groups=groups)
 
-    return Opened(str(path), sorted(found), load, classes, notes)
+    return Opened(str(path), sorted(arrays_of), load, classes, notes)
 
 
 def _names_of(labels: np.ndarray, path: Path, name: str) -> list[str]:
@@ -190,12 +190,12 @@ def _names_of(labels: np.ndarray, path: Path, name: str) -> list[str]:
 
 
 def to_uint8(images: np.ndarray, place: str) -> tuple[np.ndarray, str | None]:
-    """Stored pixels as uint8 [n, h, w, c], c 1 or 3, and what was done to them.
+    """Stored pixels as uint8 [n, h, w, c], c 1 or 3, and a note on the conversion.
 
     uint16 keeps its upper 8 bits, floats are read as 0..1 where none is above 1 and as 0..255 otherwise, and rounded.
 
     Raises:
-        DataError: another shape, or values that are no pixels.
+        DataError: another shape, or values that are not pixels.
     """
     if images.ndim == 3:
         images = images[..., None]
@@ -231,7 +231,7 @@ def to_uint8(images: np.ndarray, place: str) -> tuple[np.ndarray, str | None]:
 
 
 def as_arrays(source: TfdsSource | RecordSource, max_pixels: int) -> Source:
-    """Decoded once where the data set states one size and the pixels fit in memory; else as it is."""
+    """The source decoded once, where all images have one size and fit in memory; else unchanged."""
     shape = source.shape("image")
     if len(shape) != 3 or None in shape or shape[2] not in (1, 3):
         return source
@@ -262,7 +262,7 @@ def as_arrays(source: TfdsSource | RecordSource, max_pixels: int) -> Source:
 
 
 def stored_header(start: bytes) -> tuple[int, int, int] | None:
-    """(height, width, channels) of the upright image whose file begins with `start`; None where it cannot be told."""
+    """(height, width, channels) of the upright image whose file begins with `start`; None where that is unknown."""
     header = image_header(start)
     if header is None or header.width < 1 or header.height < 1:
         return None

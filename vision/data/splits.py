@@ -1,7 +1,7 @@
-"""Images and labels of an experiment, from wherever they lie, as splits with the facts learned from train.
+"""The splits of an image experiment, with the facts learned from train alone.
 
-Raw examples are {"image": scalar string (encoded) or uint8 [h, w, c], "label": int64}. Data that stand in memory
-decoded (digits, .npz, TFDS of one size) are arrays.
+Raw examples are {"image": scalar string (encoded) or uint8 [h, w, c], "label": int64}. Data decoded
+in memory (digits, .npz, TFDS of one size) are arrays.
 """
 
 import contextlib
@@ -32,14 +32,14 @@ from vision.data.sources import CHUNK, open_data, stored_header
 from vision.settings import ImageClassification, ImageData
 
 STATISTICS = 10_000  # most examples of train behind mean and deviation
-START = 1 << 14  # bytes of a file in which its size nearly always stands
+START = 1 << 14  # bytes of a file that nearly always hold its size
 
 
 def load_images(experiment: ImageClassification, *, judging: bool = False) -> Splits:
     """The splits of an image experiment; with data.streaming, see vision.data.streaming.
 
     Args:
-        judging: a finished run is judged on them, which may have a single class.
+        judging: the splits evaluate a finished run, and may have a single class.
 
     Facts:
         classes: names in the order of the labels.
@@ -95,7 +95,7 @@ def _only_readable(load: Callable[[str], Source], data: ImageData, skipped: list
 
     def loaded(split: str) -> Source:
         source = load(split)
-        return without(source, _remembered_bad(source, data), skipped)
+        return without(source, _cached_bad(source, data), skipped)
 
     return loaded
 
@@ -108,10 +108,10 @@ def without(source: Source, bad: Sequence[tuple[int, str]], skipped: list[str]) 
     return source.subset(np.setdiff1d(np.arange(len(source)), [number for number, _ in bad]))
 
 
-def _remembered_bad(source: Source, data: ImageData) -> list[tuple[int, str]]:
-    """`find_bad`, which decodes everything, once for the same data: its finding is kept in the cache folder.
+def _cached_bad(source: Source, data: ImageData) -> list[tuple[int, str]]:
+    """`find_bad`, which decodes everything, once for the same data: the result is kept in the cache folder.
 
-    What could not be read at all (no permission, a network folder away) may be there next time: it is looked at again each time.
+    Files that could not be read at all (no permission, a missing network folder) are tried again each time.
     """
     if source.spec["image"].dtype != tf.string:
         return []
@@ -126,7 +126,7 @@ def _remembered_bad(source: Source, data: ImageData) -> list[tuple[int, str]]:
     except (OSError, ValueError, TypeError, KeyError):
         bad = find_bad(source, data.workers, data.max_pixels)
         again = [number for number, _ in bad if not is_there(source, number)]
-        with contextlib.suppress(OSError):  # then it is found again next time
+        with contextlib.suppress(OSError):  # then the next run searches again
             write_json(kept, {"content": [one for one in bad if one[0] not in again], "again": again})
         return bad
     still = find_bad(source.subset(again), data.workers, data.max_pixels) if again else []
@@ -149,7 +149,7 @@ def image_shape(train: Source, data: ImageData, place: str) -> tuple[tuple[int, 
         return size, data.channels
     first, colour = None, False
     for number, header in enumerate(_headers(train)):
-        if header is None:  # broken, and named where it is decoded
+        if header is None:  # broken, and reported where it is decoded
             continue
         if first is None:
             first = (number, header)

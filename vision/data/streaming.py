@@ -14,7 +14,7 @@ from pipelines.task.contract import Splits
 from vision.data.decode import decode_image
 from vision.settings import ImageData
 
-PEEKED = 32  # examples of each of three shards whose label is looked at before training
+PEEKED = 32  # examples of each of three shards whose label is checked before training
 STATISTICS = 2_000  # examples of train behind mean and deviation
 
 

@@ -1,1 +1,1 @@
-"""How answers for images are judged, and the baselines beside them."""
+"""The baseline of image tasks."""

@@ -1,4 +1,4 @@
-"""The cheap model beside an image classifier: a kernel classifier on small copies of the images, fitted in seconds."""
+"""The baseline of image classifiers: a kernel classifier on small copies of the images, fitted in seconds."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,8 +20,8 @@ def small_copies(images: tf.Tensor) -> tf.Tensor:
     return tf.reshape(tf.image.resize(images, size, method="area"), [-1, size[0] * size[1] * channels]) / 255.0
 
 
-def fitted(train: Source, features: Callable[[Source], tuple[np.ndarray, dict[str, Any]]], size: tuple[int, int]) -> Baseline:
-    """Fits it.
+def fit_classifier(train: Source, features: Callable[[Source], tuple[np.ndarray, dict[str, Any]]], size: tuple[int, int]) -> Baseline:
+    """Kernel ridge regression on `small_copies`.
 
     Args:
         features: a source -> (`small_copies` of its images, {"label": [n]}).

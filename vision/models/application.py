@@ -11,7 +11,7 @@ from pipelines.base.errors import ConfigError
 from vision.models.layers import logits
 from vision.settings import Application
 
-# What each family's preprocess_input does; the families not named here (EfficientNet, EfficientNetV2, MobileNetV3,
+# The kinds of preprocess_input; families not named here (EfficientNet, EfficientNetV2, MobileNetV3,
 # ConvNeXt) preprocess inside the network.
 _BLUE_FIRST = ("ResNet50", "ResNet101", "ResNet152", "VGG16", "VGG19")  # BGR minus the ImageNet mean, as in Caffe
 _UNIT = ("InceptionResNetV2", "InceptionV3", "MobileNet", "MobileNetV2", "NASNetLarge", "NASNetMobile", "Xception",
@@ -31,7 +31,7 @@ def build(
 ) -> keras.Model:
     """See `vision.models.build`. Grey images are given as three equal channels; `mean` and `std` have no effect here.
 
-    The network's layers stand in the model one by one, so `train.freeze` finds them by their Keras names.
+    The network's layers are layers of the model, so `train.freeze` finds them by their Keras names.
 
     Raises:
         ConfigError: no such network, images too small for it, or weights that cannot be read or downloaded.
@@ -79,8 +79,8 @@ def _load(network: keras.Model, name: str, weights: str, image_size: tuple[int, 
             donor = getattr(keras.applications, name)(include_top=False, weights="imagenet", input_shape=(*image_size, 3), pooling="avg")
         except Exception as error:  # the download fails in many ways: URLError, Exception("URL fetch failure"), a bad hash
             raise ConfigError(
-                f"model.weights: imagenet: the weights of {name} could not be had ({error}). Without a network, set model.weights to "
-                f"a file of {name} weights without top, or to null to train from scratch") from error
+                f"model.weights: imagenet: the weights of {name} could not be downloaded ({error}). Without a network, set model.weights "
+                f"to a file of {name} weights without top, or to null to train from scratch") from error
         network.set_weights(donor.get_weights())
     else:
         try:
@@ -91,11 +91,11 @@ def _load(network: keras.Model, name: str, weights: str, image_size: tuple[int, 
 
 
 def _normalise_as_published(network: keras.Model, name: str, *, from_keras: bool) -> None:
-    """Makes the Normalization layers compute with the weights just loaded, as the network that the weights are from does.
+    """Makes the Normalization layers use the weights just loaded, as the network they come from does.
 
-    They compute with constants that set_weights leaves as they were. And Keras builds EfficientNetB0 to B7 with one layer more where
-    weights are "imagenet", dividing by the root of each deviation, because what is stored as variance there is the deviation. Here the
-    variance is put right instead, so that the model is the same built, saved and loaded.
+    They compute with constants that set_weights does not update. And Keras builds EfficientNetB0 to B7 with one layer more where
+    weights are "imagenet", dividing by the root of each deviation, because the variance stored there is the deviation. Here the variance
+    is corrected instead, so that the model is the same built, saved and loaded.
 
     Args:
         from_keras: Keras' own download; a file is known to be that by the deviations in it.

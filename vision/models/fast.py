@@ -1,4 +1,4 @@
-"""A small wide network in the manner of the CIFAR speed records (Jordan 2024, 94% on CIFAR-10 in 3.29 seconds on a single GPU).
+"""A small wide network after the CIFAR speed records (Jordan 2024, 94% on CIFAR-10 in 3.29 seconds on a single GPU).
 
 Its first convolution is fixed to the whitening of 2 x 2 training patches (`whiten`), the other
 convolutions start as partial identities, and batch normalisation has no scale.
@@ -23,7 +23,7 @@ def build(
     check_size(image_size, 2 ** len(settings.widths) + 1, "fast")
     layers = keras.layers
     images, x = pixels(image_size, channels, mean, std)
-    # each whitened direction and its negative, so that no side of it is lost in the activation
+    # each whitened direction and its negative, so that the activation loses neither
     x = layers.Conv2D(2 * 4 * channels, 2, use_bias=False, trainable=not settings.whiten, name=WHITEN)(x)
     x = layers.Activation(settings.activation, name="whiten_activation")(x)
     for stage, width in enumerate(settings.widths, 1):
@@ -56,7 +56,7 @@ def _start_as_identity(layer: keras.layers.Conv2D) -> None:
 
 
 def whiten(model: keras.Model, images: np.ndarray) -> None:
-    """Sets the first convolution of `fast` to the whitening of the patches of training images; other models stay as they are.
+    """Sets the first convolution of `fast` to the whitening of the patches of training images; other models stay unchanged.
 
     The filters are the eigenvectors of the patches' covariance over the square root of their eigenvalues, and their negatives.
 

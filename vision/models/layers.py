@@ -12,7 +12,7 @@ def pixels(
 ) -> tuple[keras.KerasTensor, keras.KerasTensor]:
     """The input [batch, height, width, channels] float32, 0..255, and the same normalised to mean 0 and deviation 1.
 
-    The normalisation stands in float32: half precision would round pixel values between the 256 levels.
+    The normalisation is in float32: half precision would round pixel values between the 256 levels.
     """
     images = keras.Input((*image_size, channels), dtype="float32", name="image")
     scale = [1.0 / max(float(value), 1e-3) for value in std]

@@ -19,7 +19,7 @@ def build(
     """See `vision.models.build`.
 
     Raises:
-        ConfigError: the patch does not divide the image, or the width is no multiple of the heads.
+        ConfigError: the patch does not divide the image, or the heads do not divide the width.
     """
     if image_size[0] % settings.patch or image_size[1] % settings.patch:
         raise ConfigError(

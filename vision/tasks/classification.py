@@ -1,4 +1,4 @@
-"""One label per image: from stored pixels or encoded bytes to probabilities, and how they are judged."""
+"""One label per image: from stored pixels or encoded bytes to probabilities, and their evaluation."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -138,7 +138,7 @@ class Classification(Task):
         return (answers["predicted"] == targets["label"]).astype(np.float64)
 
     def baseline(self, train: Source, features: Features) -> Baseline:
-        return baseline.fitted(train, lambda source: features(source, baseline.small_copies), self.image_size)
+        return baseline.fit_classifier(train, lambda source: features(source, baseline.small_copies), self.image_size)
 
     def condense(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> Condensed:
         return classification.condensed(answers["probabilities"], targets["label"]), targets
@@ -146,21 +146,21 @@ class Classification(Task):
     def judge(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], source: Source) -> Judgement:
         settings = self.experiment.evaluate
         answered = classification.of_condensed(answers, targets["label"], self.classes)
-        made = classifier.judgement(answered, settings, units_of(source, self.experiment.data.group_by), source.name)
+        judgement = classifier.judgement(answered, settings, units_of(source, self.experiment.data.group_by), source.name)
         worst = classification.worst_mistakes(answered, settings.worst)
         if worst:
             images = self.images(source, [mistake.number for mistake in worst])
             captions = [f"{self.classes[m.predicted]} {m.confidence:.0%}\nis {self.classes[m.true]}" for m in worst]
-            made.figures["worst_mistakes"] = figures.image_grid(images, captions, title="Worst mistakes: said, and what it is")
+            judgement.figures["worst_mistakes"] = figures.image_grid(images, captions, title="Worst mistakes: predicted, and true class")
         if settings.flip or settings.shift:
-            made.notes.append(
+            judgement.notes.append(
                 f"Answers are means over test-time views (flip: {settings.flip}, shift: {settings.shift} px); "
                 "validation during training is without them."
             )
-        return made
+        return judgement
 
     def images(self, source: Source, numbers: list[int]) -> np.ndarray:
-        """Examples `numbers` as judged: uint8 [n, height, width, channels]."""
+        """Examples `numbers` as evaluated: uint8 [n, height, width, channels]."""
         raw = [{name: value[0] for name, value in source.gather(tf.constant([number], tf.int64)).items()} for number in numbers]
         return np.stack([self.decode(example)["image"].numpy() for example in raw])
 
