@@ -115,13 +115,8 @@ def test_from_own_recordings_to_a_transcript_with_times(tmp_path):
     write(tmp_path / "new" / "long.wav", said(whole))
     (tmp_path / "new" / "b.wav").write_bytes(b"nothing")
     run = str(tmp_path / "runs" / "speech" / "own" / "a")
-<<<<<<< HEAD
     done = command("quartet", "predict", run, "new", "--format", "ctm", folder=tmp_path)
-    assert "b.wav: cannot be read: no sound file" in done.stderr and done.returncode == 0
-=======
-    done = command("pipelines.commands.main", "predict", run, "new", "--format", "ctm", folder=tmp_path)
     assert "b.wav: cannot be read: not a readable sound file" in done.stderr and done.returncode == 0
->>>>>>> f9b9d2e (vision: plain English and the field's terms)
     rows = [line.split() for line in done.stdout.splitlines()]
     assert [row[4] for row in rows if row[0] == "new/a.flac"] == ["low", "high"]
     times = [float(row[2]) for row in rows if row[0] == "new/long.wav"]

@@ -374,7 +374,7 @@ def test_tfds_of_many_sizes_stays_encoded(tmp_path):
 
 def test_tfds_without_labels_in_test(tmp_path):
     prepare(tmp_path, negative=True)
-    with pytest.raises(DataError, match=r"made/test\[0\] has no label \(-1\): split test of made/1.0.0 cannot be evaluated; set data.test to"):
+    with pytest.raises(DataError, match=r"made/test\[0\] has no label \(-1\): split test of made/1.0.0 cannot be evaluated; set data.test"):
         load(source="tfds", name="made", data_dir=str(tmp_path))
     assert load(source="tfds", name="made", data_dir=str(tmp_path), test=0.2).facts["classes"] == ["0", "1"]
 
