@@ -14,6 +14,7 @@ from recsys.data.inspection import ROLES as ROLES
 from recsys.data.inspection import Seen, look
 
 TASKS = ("sequential", "retrieval", "ranking", "lists")
+EASE_USERS, EASE_ITEMS, EASE_EVENTS = 300_000, 100_000, 20_000_000  # from any of these on EASE would take too much memory or time
 
 
 def draft(path: Path, asked: Asked) -> Draft:
@@ -113,6 +114,14 @@ def _sequential(seen: Seen) -> list[str]:
 
 
 def _retrieval(seen: Seen) -> list[str]:
+    if not seen.time and _linear_fits(seen):
+        users, items = (seen.frame.facts[name].distinct for name in (seen.user, seen.item) if name)
+        return [
+            f"# {users:,} users and {items:,} items fit a linear model of items on items, fitted at once in closed form: no epochs. From",
+            f"# {EASE_ITEMS:,} items, {EASE_USERS:,} users or {EASE_EVENTS:,} events on it would be towers, trained by steps.",
+            "model:",
+            "  name: ease                  # its regularisation is chosen on validation; new users are answered by their histories",
+        ]
     batch = 1024 if seen.frame.rows < 500_000 else 2048
     epochs = _epochs(seen, batch, 780, fewest=8 if batch == 1024 else 20)
     # without times no item of a history is its latest: a vector for each user holds more than an average of some of them
@@ -131,6 +140,13 @@ def _retrieval(seen: Seen) -> list[str]:
         "  learning_rate: {peak: 0.01, schedule: cosine, warmup: 0.05}",
         f"  early_stopping: {{patience: {max(3, epochs // 3)}}}",
     ]
+
+
+def _linear_fits(seen: Seen) -> bool:
+    """Whether EASE's decomposition takes minutes and its vectors some hundred MB."""
+    facts = seen.frame.facts
+    return bool(seen.user and seen.item and facts[seen.user].distinct < EASE_USERS and facts[seen.item].distinct < EASE_ITEMS
+                and seen.frame.rows < EASE_EVENTS)
 
 
 def _epochs(seen: Seen, batch: int, steps: int, *, fewest: int) -> int:

@@ -129,7 +129,7 @@ class Gru(Section):
 class Towers(Section):
     """Two towers, one for users and one for items, whose dot product is the score."""
 
-    name: Literal["towers"] = setting("towers", "the one model there is for retrieval")
+    name: Literal["towers"]
     width: int = setting(64, "size of the vectors of both towers", ge=4)
     user_id: bool = setting(True, "a vector for each user; without it users are their histories and features")
     history: int = setting(20, "latest items of the user's history that the user tower averages; 0: none", unit="items", ge=0)
@@ -138,6 +138,25 @@ class Towers(Section):
     temperature: float = setting(0.1, "scores are cosines divided by this where normalise is on", gt=0.0)
     normalise: bool = setting(True, "vectors of both towers have length 1")
     popularity: bool = setting(True, "a bias for each item, which learns how popular it is")
+
+
+class Ease(Section):
+    """A linear model of items on items in closed form (Steck 2019, arXiv:1905.03375), which knows a user by the whole history alone.
+
+    No step trains it: it is fitted before the first one, and there is none. `train.epochs` and the optimizer mean nothing to it.
+    """
+
+    name: Literal["ease"]
+    rank: int = setting(
+        1024, "eigenvectors kept: EASE at that rank, and exactly EASE where users or items are no more than that", unit="vectors", ge=1
+    )
+    l2: float | None = setting(
+        None, "regularisation; null: the best on validation of shares of the leading eigenvalues, 0.3 without validation", gt=0.0
+    )
+    damping: float | None = setting(
+        None, "events count by the user's and the item's number of events to minus this power: 0 is EASE itself; null: 0 or 0.25, the "
+        "better on validation, 0.125 without validation", ge=0.0, le=0.5
+    )
 
 
 class RetrievalLoss(Section):
@@ -245,8 +264,15 @@ class Retrieval(_Lists):
     """Which items for this user."""
 
     task: Literal["recsys.retrieval"]
-    model: Towers
-    loss: RetrievalLoss = setting(RetrievalLoss, "the loss")
+    model: Annotated[Towers | Ease, Field(discriminator="name")]
+    loss: RetrievalLoss = setting(RetrievalLoss, "the loss of the towers")
+
+    def problems(self) -> list[tuple[str, str]]:
+        found = super().problems()
+        for name in ("numbers", "categories", "lists", "users"):
+            if self.model.name == "ease" and getattr(self.data, name):
+                found.append((f"data.{name}", "model.name: ease knows a user by the ids of the history alone; towers take features"))
+        return found
 
 
 class Ranking(Experiment):

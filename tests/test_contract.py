@@ -53,16 +53,19 @@ data: {source: made, user_key: user, item_key: item, time_key: time, rating_key:
 """
 RANKING = f"task: recsys.ranking{MADE}model: {{name: dcn, width: 4, hidden: [8], history: 5}}"
 RETRIEVAL = f"task: recsys.retrieval{MADE}model: {{name: towers, width: 8, history: 5}}"
+EASE = f"task: recsys.retrieval{MADE}model: {{name: ease, rank: 32}}"
 
 
 def known_users(folder: Path, splits: Any) -> list[str]:
     return ["3", "17", "nobody"]
 
 
+AT_ONCE = {"recsys.retrieval/ease"}  # fitted in closed form: no step trains them
 CASES = {
     "nlp.classification": Case("nlp/quickstart", (), lambda folder, splits: ["a room for two nights", "", "breakfast? \U0001f600"]),
     "recsys.ranking": Case(RANKING, (), lambda folder, splits: ['{"user": "3", "item": "5"}', '{"user": "nobody", "item": "7"}']),
     "recsys.retrieval": Case(RETRIEVAL, (), known_users),
+    "recsys.retrieval/ease": Case(EASE, (), lambda folder, splits: ["u3", '{"history": ["i7", "i8", "i7"]}', "nobody"]),
     "recsys.sequential": Case("recsys/quickstart", ("model.width=8",), known_users),
     "speech.commands": Case("speech/quickstart", ("model.width=8", "model.depth=1"), sound_files),
     "speech.transcription": Case("speech/yes_no_ctc", (
@@ -75,8 +78,12 @@ COMMON = ("train.epochs=2", "train.precision=float32", "train.devices=cpu", "eva
           "monitor.samples=2")
 
 
+def task_of(name: str) -> str:
+    return name.partition("/")[0]
+
+
 def test_every_task_has_a_case():
-    assert set(CASES) == set(tasks())
+    assert {task_of(name) for name in CASES} == set(tasks())
 
 
 @pytest.fixture(scope="module", params=sorted(CASES))
@@ -90,9 +97,9 @@ def trained(request, tmp_path_factory):
     case = CASES[request.param]
     overrides = [*COMMON, *case.overrides]
     known = from_text(case.config, overrides, file=request.param) if "\n" in case.config else load(case.config, overrides)
-    assert known.experiment.task == request.param
+    assert known.experiment.task == task_of(request.param)
     folder = RunFolder(tmp_path_factory.mktemp("runs") / known.name / "small")
-    report = train(known.experiment, folder, Call(known.name, task_class(request.param), quiet=True))
+    report = train(known.experiment, folder, Call(known.name, task_class(known.experiment.task), quiet=True))
     run = load_run(folder, where="cpu")
     return case, run, report, type(run.task)(run.task.experiment).splits()
 
@@ -162,8 +169,9 @@ def test_tensorboard_has_every_tag_that_is_promised(trained):
     events = events_of(run.folder.tensorboard)
     scalars = events.PluginRunToTagToContent("scalars")
     watch, task = run.task.watch[0], run.experiment.task
-    assert {"loss", "learning_rate", "gradient_norm", "epoch/loss", "speed/examples_per_second", "speed/input_wait_fraction",
-            "speed/memory_bytes"} <= set(scalars["train"])
+    if report["timing"]["steps"]:
+        assert {"loss", "learning_rate", "gradient_norm", "epoch/loss", "speed/examples_per_second", "speed/input_wait_fraction",
+                "speed/memory_bytes"} <= set(scalars["train"])
     assert "epoch/loss" in scalars["validation"]
     root = set(scalars["."])
     assert f"hparam/validation/{watch}" in root and f"hparam/test/{watch}" in root
@@ -186,15 +194,16 @@ def test_every_chart_of_the_layout_has_the_lines_that_it_promises(trained):
     from tensorboard.plugins.custom_scalar import layout_pb2
     from tensorboard.util import tensor_util
 
-    _, run, _, _ = trained
+    _, run, report, _ = trained
     events = events_of(run.folder.tensorboard)
     content = tensor_util.make_ndarray(events.Tensors(".", "custom_scalars__config__")[0].tensor_proto).item()
     scalars = events.PluginRunToTagToContent("scalars")
     charts = {(category.title, chart.title): chart.multiline.tag for category in layout_pb2.Layout.FromString(content).category
               for chart in category.chart}
     assert ("Train and validation", "loss") in charts and ("Training", "learning rate") in charts
+    stepped = ("train",) if report["timing"]["steps"] else ()  # what is fitted at once has no curves of train
     for (category, chart), patterns in charts.items():
-        for split in ("train", "validation") if category == "Train and validation" else ("train",):
+        for split in (*stepped, "validation") if category == "Train and validation" else stepped:
             assert any(re.search(pattern, tag) for pattern in patterns for tag in scalars[split]), (category, chart, split)
 
 
@@ -217,12 +226,18 @@ def test_every_task_can_be_a_trial_of_a_search(task, tmp_path):
     assert found["judged"] and objective in found["judged"]
     first = trial({**order, "objective": objective, "direction": "max", "epochs": 1})
     whole = trial({**order, "objective": objective, "direction": "max", "epochs": None})
-    assert (first["epochs"], whole["epochs"]) == (1, 2) and np.isfinite(whole["value"])
+    assert (first["epochs"], whole["epochs"]) == ((0, 0) if task in AT_ONCE else (1, 2)) and np.isfinite(whole["value"])
     assert all(name.startswith("validation/") for name in whole["metrics"])
     assert set(found["judged"]) >= {name.partition("/")[2] for name in whole["metrics"]}
     events = events_of(tmp_path / "trial" / "tensorboard")
     assert searched_in_hparams(events) == {"train.learning_rate.peak"}
     assert f"hparam/validation/{objective}" in events.PluginRunToTagToContent("scalars")["."]
+
+
+def test_what_is_fitted_at_once_takes_no_steps(trained):
+    case, run, report, _ = trained
+    assert (report["timing"]["steps"] == 0) == any(CASES[name] is case for name in AT_ONCE)
+    assert (report["timing"]["steps"] == 0) == (not run.model.trainable_weights)
 
 
 def test_facts_are_plain_and_learned_from_train_alone(trained):

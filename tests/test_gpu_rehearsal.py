@@ -15,7 +15,7 @@ import yaml
 from pipelines.config.registry import tasks
 from tests.finished_run import ROOT, environment
 from tests.nlp.test_pretrained import PRESET
-from tests.test_contract import MADE
+from tests.test_contract import EASE, MADE
 
 COMMANDS, TRANSCRIPTION = "speech/quickstart", "speech/yes_no_ctc"
 FEW, WORDS = ("data.limit=40",), "tokens={name: words}"
@@ -47,6 +47,7 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
                                                                "loss={name: sampled, negatives: 8}")),
     "recsys.sequential/gru": ("recsys/quickstart", ("model={name: gru, length: 5, width: 4}",)),
     "recsys.retrieval/towers": (RETRIEVAL, ("loss={negatives: 8, hard: 4}",)),
+    "recsys.retrieval/ease": (EASE, ()),
     "recsys.ranking/dcn": (RANKING, ("model.name=dcn", "model.history=5")),
     "recsys.ranking/dlrm": (RANKING, ("model.name=dlrm",)),
 }

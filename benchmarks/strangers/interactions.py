@@ -6,7 +6,7 @@ Lists: popularity, item kNN and EASE as the run itself reports them, and implici
 import csv
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,17 @@ def gowalla(folder: Path, choosing: bool) -> Path:
     return published("gowalla") / "checkins.csv"
 
 
-def movielens(folder: Path, choosing: bool) -> Path:
-    """MovieLens latest-small, as a CSV of user_id, movie_id, rating, timestamp and title."""
+MOVIELENS = {"user_id": "user_id", "movie_id": "movie_id", "rating": "user_rating", "timestamp": "timestamp", "title": "movie_title"}
+
+
+def movielens(folder: Path, choosing: bool, columns: Sequence[str] = tuple(MOVIELENS)) -> Path:
+    """MovieLens latest-small, as a CSV with these columns."""
     data = prepared("movielens/latest-small-ratings", "train")
     with (folder / "ratings.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["user_id", "movie_id", "rating", "timestamp", "title"])
-        writer.writerows(zip(*([one.decode() if isinstance(one, bytes) else one for one in data[key].tolist()]
-                               for key in ("user_id", "movie_id", "user_rating", "timestamp", "movie_title"))))
+        writer.writerow(columns)
+        writer.writerows(zip(*([one.decode() if isinstance(one, bytes) else one for one in data[MOVIELENS[name]].tolist()]
+                               for name in columns)))
     return folder / "ratings.csv"
 
 
@@ -105,4 +108,5 @@ _stranger = partial(Stranger, domain="recsys", baselines=baselines)
 SETS = [
     _stranger("gowalla", lay_out=gowalla, metrics=("ndcg@20", "ndcg@10")),
     _stranger("movielens", lay_out=movielens, metrics=("rmse", "ndcg@10")),
+    _stranger("movielens_pairs", lay_out=partial(movielens, columns=("user_id", "movie_id")), metrics=("ndcg@10",)),
 ]

@@ -18,6 +18,7 @@ def estimate(experiment: Experiment) -> list[tuple[str, str]]:
     """
     from pipelines.base.formatting import duration, size
     from pipelines.runs.launch import task_class
+    from pipelines.runs.run import INITIAL_BATCH
     from pipelines.training.loop import Hook, Loop
     from pipelines.training.meter import Meter
     from pipelines.training.session import assemble
@@ -38,8 +39,11 @@ def estimate(experiment: Experiment) -> list[tuple[str, str]]:
     start = time.perf_counter()
     session = assemble(experiment, task_class(experiment.task))
     hook = Until()
-    Loop(session.step, plan=session.plan, steps=session.steps, hooks=[hook], meter=Meter()).train()
-    setup = hook.began - start
+    if session.steps:
+        Loop(session.step, plan=session.plan, steps=session.steps, hooks=[hook], meter=Meter()).train()
+    else:  # fitted at once, which is what takes the time
+        session.task.initialise(session.model, map(session.task.prepare, session.feed.judged(INITIAL_BATCH)))
+    setup = (hook.began or time.perf_counter()) - start
     validation, test = (0 if source is None else len(source) for source in (session.splits.validation, session.splits.test))
     judged = validation * (experiment.train.epochs + 1) + test
     seconds = setup + hook.pace * (session.steps + JUDGED * judged / experiment.train.batch_size)
@@ -48,9 +52,10 @@ def estimate(experiment: Experiment) -> list[tuple[str, str]]:
     weights = groups["weights"]
     unit = 1 if sys.platform == "darwin" else 1024
     most = "at most " if experiment.train.early_stopping else ""
+    work = f"{session.steps:,} steps of {1000 * hook.pace:.0f} ms, measured; {setup:.0f} s to begin" if session.steps else (
+        "it is fitted at once, measured; judging comes on top")
     return [
-        ("time", f"{most}{duration(seconds)} on this machine ({session.steps:,} steps of {1000 * hook.pace:.0f} ms, measured; "
-                 f"{setup:.0f} s to begin)"),
+        ("time", f"{most}{duration(seconds)} on this machine ({work})"),
         ("memory", f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30:.1f} GiB so far, with "
                    f"{len(session.splits.train):,} training examples"),
         ("disk", f"{size(sum(groups.values()) + 2 * weights)} for the run: {weights // 4 / 1e6:,.2f} M weights"),

@@ -121,4 +121,5 @@ def _epoch_text(epoch: int, epochs: int, seconds: float, metrics: Mapping[str, f
         split, metric = formatting.split_name(name)
         by_split.setdefault(split, []).append(f"{metric} {formatting.number(float(value), metric)}")
     parts = [" ".join([*([split] if split else []), *values]) for split, values in by_split.items()]
-    return "  ".join([f"epoch {epoch:>{len(str(epochs))}}/{epochs}", formatting.duration(seconds), *parts])
+    place = f"epoch {epoch:>{len(str(epochs))}}/{epochs}" if epochs else "judged"  # without a step, once
+    return "  ".join([place, formatting.duration(seconds), *parts])

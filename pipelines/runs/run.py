@@ -251,7 +251,7 @@ class _Run:
         """
         epoch = best.restore_best()
         self.best_epoch = epoch
-        if epoch is not None:
+        if epoch:
             self.notes.append(f"Judged{'' if self.call.trial else ' and saved'}: the weights of epoch {epoch}, best on {best.watch}.")
         for variable, average in zip(session.averaged, session.averages):
             variable.assign(average.value)
@@ -312,7 +312,7 @@ class _Run:
         }
         trial = self.call.trial
         if not trial:
-            summary["arithmetic"] = run_display.work(session, summary["examples_per_second"])
+            summary["arithmetic"] = run_display.work(session, summary["examples_per_second"]) if session.steps else None
         curves = None if trial else figures.learning_curves(read_rows(self.folder.metrics), best_epoch=self.best_epoch)
         if writers:
             if not trial:

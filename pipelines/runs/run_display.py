@@ -29,13 +29,14 @@ def describe(session: "Session", name: str, say: Callable[[str], None]) -> None:
     learned = [*session.weights, *(table.variable for table in session.tables.tables)]
     count = sum(int(np.prod(variable.shape)) for variable in learned)
     batch = f"batch {plan.batch}" + (f" = {plan.replicas} devices x {plan.accumulation} x {plan.micro}" if plan.micro != plan.batch else "")
+    work = f"{count:,} weights; {session.steps:,} steps, {batch}" if session.steps else "fitted at once: nothing trains by steps"
     say(
-        f"{name}: {sizes}; {count:,} weights; {session.steps:,} steps, {batch}; {machine.precision} on "
+        f"{name}: {sizes}; {work}; {machine.precision} on "
         f"{', '.join(machine.devices)}{' with XLA' if machine.xla else ''}; {session.feed.said}"
     )
     has_norm = any(isinstance(layer, keras.layers.BatchNormalization) for layer in session.model._flatten_layers())
     mixing = [*(["BatchNormalization"] if has_norm else []), *([session.task.mixes] if session.task.mixes else [])]
-    if mixing and machine.replicas > 1 and not session.step.train.micro_batch_size:
+    if mixing and session.steps and machine.replicas > 1 and not session.step.train.micro_batch_size:
         say(
             f"{' and '.join(mixing)} {'see' if len(mixing) > 1 else 'sees'} the {plan.micro} examples of one device; for the same training "
             f"on any number of devices, set train.micro_batch_size (a divisor of {plan.batch // machine.replicas})"
@@ -54,7 +55,7 @@ def show_samples(session: "Session", loop: "Loop", writer: Writer | None, count:
     """Lets the task show `count` examples of the batch of the loop's step."""
     if writer is None:
         return
-    examples, inputs, targets = training_batch(session, min(loop.step, loop.steps - 1), count)
+    examples, inputs, targets = training_batch(session, max(0, min(loop.step, loop.steps - 1)), count)
     session.task.show(session.splits.train, writer, loop.step, inputs=inputs, targets=targets)
     session.task.show_epoch(session.model, writer, loop.step, examples=examples, inputs=inputs, targets=targets)
 

@@ -90,7 +90,7 @@ class KerasCallbacks(Hook):
     def on_epoch(self, loop: Loop) -> None:
         with loop.meter.part("callbacks"):
             logs = {name.removeprefix("train/").replace("validation/", "val_"): value for name, value in loop.epoch_metrics.items()}
-            self._each("on_epoch_end", loop.epoch - 1, logs)
+            self._each("on_epoch_end", max(0, loop.epoch - 1), logs)
         self._heed(loop)
 
     def on_end(self, loop: Loop) -> None:

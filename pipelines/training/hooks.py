@@ -53,7 +53,8 @@ class Validation(Hook):
         self.evaluator, self.every = evaluator, every
 
     def on_epoch(self, loop: Loop) -> None:
-        loop.epoch_metrics.update({f"train/{name}": value for name, value in loop.train_metrics().items()})
+        if loop.steps:
+            loop.epoch_metrics.update({f"train/{name}": value for name, value in loop.train_metrics().items()})
         if self.evaluator and (loop.epoch % self.every == 0 or loop.step >= loop.steps):
             with loop.meter.part("evaluation"):
                 scores = self.evaluator.scores(lambda: loop.interrupted is not None)

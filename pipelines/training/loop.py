@@ -97,7 +97,7 @@ class Loop:
         self.step = 0
         self.carry: Carry = step.fresh()
         self.epoch_metrics: dict[str, float] = {}
-        self.unjudged = False
+        self.unjudged = not steps  # nothing trains by steps: the model is judged as it is, once
         self.stopping: str | None = None
         self.interrupted: int | None = None
         self.seconds_before = 0.0  # spent in training by the processes before this one

@@ -122,7 +122,8 @@ def assemble(experiment: Experiment, task_class: type[Task], *, precision: str |
     """Builds the whole training. Arguments and errors as those of `prepare`."""
     train, begun = experiment.train, prepare(experiment, task_class, precision=precision, facts=facts)
     task, splits, machine, plan, model, weights = begun.task, begun.splits, begun.machine, begun.plan, begun.model, begun.weights
-    steps = plan.steps_per_epoch * train.epochs
+    # a model in closed form is what Task.initialise makes it
+    steps = plan.steps_per_epoch * train.epochs if weights or tables_of(model) else 0
     decode = None if task.stored_decoded else task.decode
     with machine.strategy.scope(), bounded("train.optimizer"):
         optimizer = optimizers.make(train.optimizer, weights)

@@ -67,6 +67,7 @@ class Label(Record):
     mean: Moment
     low: Moment
     high: Moment
+    std: Annotated[Moment, Field(gt=0)] = 1.0
 
 
 class RankingFacts(EventFacts):

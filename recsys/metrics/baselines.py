@@ -3,7 +3,7 @@
 All are fitted on train alone, and answer from the same histories as the model, seen items excluded as for the model. Scores are float32.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -172,29 +172,26 @@ def _top_of(values: np.ndarray, k: int) -> np.ndarray:
     return np.pad(np.where(np.isfinite(best), chosen, 0).astype(np.int32), ((0, 0), (0, k - count)))
 
 
-def best_ease(
-    train: sparse.csr_matrix,
-    choices: list[float],
-    validation: dict[str, Any] | None,
-    k: int,
-    allowed: np.ndarray,
-) -> tuple[float, Scores]:
-    """EASE with the l2 that has the best NDCG@k on validation users, or the first where there are none.
+def ndcg(scores: Scores, users: Mapping[str, Any], k: int, allowed: np.ndarray) -> float:
+    """Mean NDCG@k.
 
     Args:
-        validation: rows, seen (see `top`), held_users, held_items (see `metrics.hits`), held [users].
+        users: rows, seen (see `top`), held_users, held_items (see `metrics.hits`), held [users].
     """
+    lists = top(scores, users["rows"], users["seen"], k, allowed)
+    found = hits(lists, users["held_users"], users["held_items"], len(allowed) - 1)
+    return float(np.mean(per_user(found, users["held"], k)["ndcg"]))
+
+
+def best_ease(train: sparse.csr_matrix, choices: list[float], validation: Mapping[str, Any] | None, k: int, allowed: np.ndarray,
+              ) -> tuple[float, Scores]:
+    """EASE with the l2 that has the best NDCG@k on validation users (see `ndcg`), or the first where there are none."""
     if validation is None or len(choices) == 1:
         return choices[0], ease(train, choices[0])
     best, found, kept = -1.0, choices[0], None
     for l2 in choices:
         scores = ease(train, l2)
-        lists = top(scores, validation["rows"], validation["seen"], k, allowed)
-        value = float(
-            np.mean(
-                per_user(hits(lists, validation["held_users"], validation["held_items"], train.shape[1] - 1), validation["held"], k)["ndcg"]
-            )
-        )
+        value = ndcg(scores, validation, k, allowed)
         if value > best:
             best, found, kept = value, l2, scores
     assert kept is not None

@@ -30,6 +30,7 @@ def judge_lists(
     protocol: str,
     items: int,
     chosen: list[int],
+    itself: str | None = None,
 ) -> Judgement:
     """Everything about one split.
 
@@ -38,6 +39,7 @@ def judge_lists(
         fallback: [users] bool, answered by popularity.
         source, numbers: the users, as places in the source.
         chosen: places in `numbers` of the users whose lists are shown.
+        itself: the baseline that the model is a form of, which the verdict does not compare it with.
     """
     basis, people = source.basis, source.people
     rows, held_items, counts = people.pairs(numbers)
@@ -71,7 +73,7 @@ def judge_lists(
             {name: value for name, value in row.items() if name not in (f"recall@{lead}", f"map@{lead}")}
             for row in made.tables["model_and_baselines"]
         ]
-    others = [name for name in names if name != "model"]
+    others = [name for name in names if name not in ("model", itself)]
     if others:
         best = max(others, key=lambda name: float(values[name][lead]["ndcg"].mean()))
         ours, theirs = values["model"][lead]["ndcg"], values[best][lead]["ndcg"]

@@ -141,6 +141,16 @@ class Basis:
         """[1 + items] bool: candidates; the unknown item is none."""
         return np.arange(self.items + 1) > 0
 
+    def chooses(self, settings: RankedEvaluate, most: int | None = None) -> dict[str, Any] | None:
+        """The validation users, at most `most` of them, as `baselines.ndcg` takes them; None where there are none."""
+        if self.validation is None:
+            return None
+        numbers = np.asarray(spread(len(self.validation), most or len(self.validation)))
+        rows, held, counts = self.validation.pairs(numbers)
+        matrix = self.validation.matrix(self.items, numbers)
+        seen = matrix if settings.exclude_seen else None
+        return {"rows": matrix, "seen": seen, "held_users": rows, "held_items": held, "held": counts}
+
     def scores(self, name: str, settings: RankedEvaluate) -> baselines.Scores | None:
         """One baseline, or None where it does not fit memory (then a note says so)."""
         if name in self.fitted:
@@ -156,19 +166,8 @@ class Basis:
         elif not baselines.ease_fits(self.train):
             self.notes.append(f"EASE is left out: {self.train.shape[0] - 1:,} users x {self.items:,} items do not fit its memory")
         else:
-            k, validation = settings.cutoffs[0], None
-            if self.validation is not None:
-                numbers = np.arange(len(self.validation))
-                rows, held, counts = self.validation.pairs(numbers)
-                matrix = self.validation.matrix(self.items, numbers)
-                validation = {
-                    "rows": matrix,
-                    "seen": matrix if settings.exclude_seen else None,
-                    "held_users": rows,
-                    "held_items": held,
-                    "held": counts,
-                }
-            l2, made = baselines.best_ease(self.train, settings.ease_l2, validation, k, self.allowed)
+            validation = self.chooses(settings)
+            l2, made = baselines.best_ease(self.train, settings.ease_l2, validation, settings.cutoffs[0], self.allowed)
             how = "chosen on validation" if validation is not None and len(settings.ease_l2) > 1 else "as set"
             self.notes.append(f"EASE: l2 {l2:g}, {how}")
         self.fitted[name] = made
@@ -176,15 +175,15 @@ class Basis:
 
 
 class UserSource(ArraySource):
-    """Users of one part as examples: user, history [length] (0 in front), seen and held as packed bytes."""
+    """Users of one part as examples: user, history, seen and held; of these what has no fixed length as packed bytes.
 
-    def __init__(self, held: Held, basis: Basis, *, length: int, exclude_seen: bool, place: str, fingerprint: str):
+    Args:
+        length: latest items of a history, [length] with 0 in front; None: all of them, packed.
+    """
+
+    def __init__(self, held: Held, basis: Basis, *, length: int | None, exclude_seen: bool, place: str, fingerprint: str):
         counts = np.diff(held.visible_of)
-        places = held.visible_of[1:][:, None] - length + np.arange(length)
-        there = places >= held.visible_of[:-1][:, None]
-        history = np.zeros((len(held), length), np.int32)
-        if len(held.visible):
-            history = np.where(there, held.visible[np.clip(places, 0, len(held.visible) - 1)], 0).astype(np.int32)
+        history = packed(held.visible, held.visible_of) if length is None else latest(held, length)
         nothing = np.zeros(len(held.visible_of), np.int64)
         arrays = {
             "user": held.users,
@@ -194,6 +193,15 @@ class UserSource(ArraySource):
         }
         super().__init__(arrays, names=lambda number: f"{place}: user {held.names[number]}", fingerprint=fingerprint)
         self.people, self.basis, self.visible_counts = held, basis, counts
+
+
+def latest(held: Held, length: int) -> np.ndarray:
+    """The last `length` visible items of each user, 0 in front: [users, length] int32."""
+    if not len(held.visible):
+        return np.zeros((len(held), length), np.int32)
+    places = held.visible_of[1:][:, None] - length + np.arange(length)
+    there = places >= held.visible_of[:-1][:, None]
+    return np.where(there, held.visible[np.clip(places, 0, len(held.visible) - 1)], 0).astype(np.int32)
 
 
 def packed_all(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -208,11 +216,11 @@ def titles_of(made: Catalogue) -> list[str]:
     return made.titles or [str(value) for value in made.item_ids.values.tolist()]
 
 
-def shown_users(made: Catalogue, count: int, *, length: int, exclude_seen: bool) -> UserSource:
-    """At most `count` users of train, evenly apart, with their train events: for looking at lists where nobody is held out to judge by."""
-    assert made.user_ids is not None and made.item_ids is not None
+def train_users(made: Catalogue, count: int, *, length: int | None, exclude_seen: bool) -> UserSource:
+    """At most `count` users of train, evenly apart, with their train events and nothing held out."""
+    assert made.user_ids is not None
     held = trained(made, np.asarray(spread(len(made.user_ids), count), np.int32) + 1)
-    basis = Basis(sparse.csr_matrix((1, len(made.item_ids) + 1), dtype=np.float32), made.counts, titles_of(made))
+    basis = Basis(train_matrix(made), made.counts, titles_of(made))
     return UserSource(held, basis, length=length, exclude_seen=exclude_seen, place=made.log.place, fingerprint=f"{made.log.digest}-shown")
 
 
@@ -221,8 +229,8 @@ def spread(count: int, wanted: int) -> list[int]:
     return sorted({int(place) for place in np.linspace(0, count - 1, min(wanted, count))}) if count and wanted else []
 
 
-def user_sources(made: Catalogue, *, length: int, exclude_seen: bool) -> dict[str, UserSource]:
-    """validation and test, as far as the protocol has them."""
+def train_matrix(made: Catalogue) -> sparse.csr_matrix:
+    """[1 + users, 1 + items] float32, 1 where the user had the item in train."""
     assert made.user_ids is not None and made.item_ids is not None
     train = made.parts == TRAIN
     matrix = sparse.csr_matrix(
@@ -230,8 +238,13 @@ def user_sources(made: Catalogue, *, length: int, exclude_seen: bool) -> dict[st
         shape=(len(made.user_ids) + 1, len(made.item_ids) + 1),
     )
     matrix.data[:] = 1.0
+    return matrix
+
+
+def user_sources(made: Catalogue, *, length: int | None, exclude_seen: bool) -> dict[str, UserSource]:
+    """validation and test, as far as the protocol has them."""
     people = {name: held_out(made, number) for number, name in enumerate(NAMES) if number != TRAIN}
-    basis = Basis(matrix, made.counts, titles_of(made), people["validation"])
+    basis = Basis(train_matrix(made), made.counts, titles_of(made), people["validation"])
     return {
         name: UserSource(
             held,

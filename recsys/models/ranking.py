@@ -31,6 +31,7 @@ class RankingModel(keras.Model):
         events: ratings in the history store; 0 for none.
         features: facts of the feature columns.
         mean: what stands before anything is known of an example: the mean rating, or the logit of the share of clicks.
+        scale: the unit in which the model adds to it, such as the standard deviation of ratings; whatever their scale, it learns the same.
         timeless: times are an order alone, which says nothing of how old a rating is.
     """
 
@@ -43,10 +44,11 @@ class RankingModel(keras.Model):
         events: int,
         features: Sequence[Mapping[str, Any]],
         mean: float,
+        scale: float = 1.0,
         timeless: bool = False,
     ):
         super().__init__(name=settings.name)
-        self.timeless = timeless
+        self.timeless, self.scale = timeless, scale
         width = settings.width
         self.settings, self.users, self.items = settings, users, items
         self.mean = self.add_weight(shape=(), initializer=keras.initializers.Constant(mean), trainable=False, name="mean", autocast=False)
@@ -90,7 +92,7 @@ class RankingModel(keras.Model):
         return {}  # a run is built again from its experiment
 
     def call(self, inputs: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
-        vectors, numbers, total = [], [], tf.cast(self.mean, tf.float32)
+        vectors, numbers, total = [], [], tf.constant(0.0)
         values = dict(inputs)
         for of, table, bias in (("user", self.user_vectors, self.user_bias), ("item", self.item_vectors, self.item_bias)):
             if table is None:
@@ -108,7 +110,7 @@ class RankingModel(keras.Model):
             numbers += sums
         vectors = [self.dropout(vector, training=training) for vector in vectors]
         x = self._crossed(vectors, numbers, training)
-        return total + self.last(x)[:, 0]
+        return tf.cast(self.mean, tf.float32) + self.scale * (total + self.last(x)[:, 0])
 
     def _crossed(self, vectors: list[tf.Tensor], numbers: list[tf.Tensor], training: bool) -> tf.Tensor:
         plain = tf.concat([tf.cast(number, self.compute_dtype) for number in numbers], -1) if numbers else None

@@ -19,7 +19,7 @@ from recsys.data.facts import ListFacts
 from recsys.data.protocol import TRAIN, VALIDATION
 from recsys.data.requests import Request, as_id, as_ids, requests, taken
 from recsys.metrics.ranking_metrics import judge_lists
-from recsys.metrics.users import UserSource, shown_users, spread, unpacked, user_sources
+from recsys.metrics.users import UserSource, spread, train_users, unpacked, user_sources
 from recsys.models.base import ListModel
 from recsys.models.lookup import finder, id_dtype, ids_of, missing
 from recsys.settings import Retrieval, Sequential
@@ -27,7 +27,7 @@ from recsys.settings import Retrieval, Sequential
 if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
 
-PROJECTED = 20_000  # items that TensorBoard's projector still shows fluently
+PROJECTED, COMPONENTS = 20_000, 128  # items, and components of each, that TensorBoard's projector still shows fluently
 KEYS = ("user", "history", "allow", "similar", "exclude_seen", "k")
 # what an answer says that it is made from; the number of each is BASIS.index
 BASIS = (
@@ -74,8 +74,8 @@ class ListTask(Task):
 
     @property
     @abstractmethod
-    def history_length(self) -> int:
-        """Latest items of a history that the model takes."""
+    def history_length(self) -> int | None:
+        """Latest items of a history that the model takes; None: all."""
 
     @property
     def takes_history(self) -> bool:
@@ -130,7 +130,8 @@ class ListTask(Task):
         """Training examples as `learning` says; users to be judged and requests as `ListModel` takes them."""
         if "seen" in examples:
             held = unpacked(examples["held"])
-            inputs = {"user": examples["user"], "history": examples["history"], "seen": unpacked(examples["seen"]), "held": held}
+            history = examples["history"] if self.history_length is not None else unpacked(examples["history"])
+            inputs = {"user": examples["user"], "history": history, "seen": unpacked(examples["seen"]), "held": held}
             return inputs, {"held": held}
         if "allow" in examples:
             return dict(examples), {}
@@ -148,7 +149,7 @@ class ListTask(Task):
             }
         )
         empty = tf.zeros([1, 1], tf.int32)
-        model({"user": empty[0], "history": tf.zeros([1, self.history_length], tf.int32), "seen": empty})
+        model({"user": empty[0], "history": tf.zeros([1, self.history_length or 1], tf.int32), "seen": empty})
         if self._catalogue is not None:
             model.fill(self._catalogue)
         return model
@@ -214,6 +215,7 @@ class ListTask(Task):
             protocol=self.facts["divided"],
             items=len(self.facts["item_ids"]),
             chosen=spread(len(numbers), settings.sample_users),
+            itself=self.experiment.model.name,
         )
         made.predictions = self._predictions(answers, base, numbers)
         return made
@@ -239,7 +241,7 @@ class ListTask(Task):
         if not count or self._catalogue is None:
             return
         if self._shown is None:
-            self._shown = shown_users(self._catalogue, count, length=self.history_length, exclude_seen=settings.exclude_seen)
+            self._shown = train_users(self._catalogue, count, length=self.history_length, exclude_seen=settings.exclude_seen)
         source = self._shown
         numbers = np.asarray(spread(len(source), count))
         examples = source.gather(tf.constant(numbers, tf.int64))
@@ -254,7 +256,7 @@ class ListTask(Task):
         vectors, _ = model.catalogue()
         titles = self.facts.get("titles") or [str(value) for value in self.facts["item_ids"]]
         labels = {"title": titles[:PROJECTED], "id": [str(value) for value in self.facts["item_ids"][:PROJECTED]]}
-        writer.projector("items", vectors.numpy()[1:PROJECTED + 1], labels)
+        writer.projector("items", vectors[1:PROJECTED + 1, :COMPONENTS].numpy(), labels)
 
     # ---- serving
 

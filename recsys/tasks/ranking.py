@@ -47,8 +47,8 @@ class RatedSource(ArraySource):
 
 
 class RankingTask(Task):
-    """recsys.ranking. Facts: `user_ids`, `item_ids`, `features`, `label` (mean, low, high), `history_events`, `divided`, `digest` (of the
-    data)."""
+    """recsys.ranking. Facts: `user_ids`, `item_ids`, `features`, `label` (mean, low, high, std), `history_events`, `divided`,
+    `digest` (of the data)."""
 
     sends = 'a request: an object such as {"user": 42, "item": 7}, with whatever else the run reads, or the text user,item'
     stored_decoded = True
@@ -106,7 +106,8 @@ class RankingTask(Task):
         ratings = log.ratings[train]
         histories = made.histories((TRAIN,))
         columns = {one["name"]: one for one in made.features}
-        label = {"mean": float(ratings.mean()), "low": float(ratings.min()), "high": float(ratings.max())}
+        label = {"mean": float(ratings.mean()), "low": float(ratings.min()), "high": float(ratings.max()),
+                 "std": 1.0 if self.clicks else float(ratings.std(dtype=np.float64)) or 1.0}
         facts = {
             **made.facts(),
             "features": columns,
@@ -179,6 +180,11 @@ class RankingTask(Task):
 
     # ---- model
 
+    @property
+    def scale(self) -> float:
+        """The standard deviation of train's ratings; 1 of clicks, and of runs that did not keep it."""
+        return float(self.facts["label"].get("std", 1.0))
+
     def model(self) -> keras.Model:
         facts = self.facts
         label = facts["label"]["mean"]
@@ -190,6 +196,7 @@ class RankingTask(Task):
             events=facts["history_events"],
             features=list(facts["features"].values()),
             mean=mean,
+            scale=self.scale,
             timeless=known.timeless(self.experiment.data),
         )
         model(self._example())
@@ -221,19 +228,19 @@ class RankingTask(Task):
         if not self.clicks and model.user_bias is not None and model.item_bias is not None:
             for layer, values in ((model.user_bias, fitted.user), (model.item_bias, fitted.item)):
                 weight = layer.variable if isinstance(layer, Table) else layer.embeddings
-                weight.assign(values[:, None].astype(np.float32))
+                weight.assign((values[:, None] / model.scale).astype(np.float32))
         if model.history is not None:
             histories = self._histories
             users = np.repeat(np.arange(len(histories.offsets) - 1), histories.counts())
-            residual = histories.ratings - fitted(users, histories.items)
+            residual = (histories.ratings - fitted(users, histories.items)) / model.scale
             model.history.fill(histories, residual=residual.astype(np.float32), time=known.whole(histories.times))
 
     def loss(self, outputs: tf.Tensor, targets: tf.Tensor, training: bool) -> tf.Tensor:
-        """Squared error, or log loss in nats; [batch] float32."""
+        """Squared error in units of the ratings' variance, or log loss in nats; [batch] float32."""
         outputs = tf.cast(outputs, tf.float32)
         if self.clicks:
             return tf.nn.sigmoid_cross_entropy_with_logits(targets, outputs)
-        return tf.square(outputs - targets)
+        return tf.square((outputs - targets) / self.scale)
 
     def scores(self, outputs: tf.Tensor, targets: tf.Tensor) -> Tensors:
         """Clicks: log loss. Ratings: squared error of the answer (`mse`), whose root is RMSE."""

@@ -1,20 +1,30 @@
-"""recsys.retrieval: which items for this user, by two towers. An example is an event; its history is cut in the model, in graph."""
+"""recsys.retrieval: which items for this user, by two towers or by EASE.
 
+Towers learn from events, whose histories are cut in the model, in graph; EASE is fitted to users with all of theirs, before step 0.
+"""
+
+from collections.abc import Iterator
 from typing import Any
 
+import keras
 import keras_rs
 import numpy as np
 import tensorflow as tf
 
 from pipelines.data.device_constants import Held
 from pipelines.data.source import ArraySource, Source, Tensors
+from pipelines.task.results import Judgement
 from recsys.data.catalogue import Catalogue
 from recsys.data.features import unused
 from recsys.data.protocol import TRAIN, VALIDATION
+from recsys.metrics.users import train_users
+from recsys.models.base import ListModel
+from recsys.models.ease import EaseModel
 from recsys.models.sampling import Sampler
 from recsys.models.towers import TowersModel
-from recsys.settings import Retrieval
+from recsys.settings import Ease, Retrieval
 from recsys.tasks.base import ListTask
+from recsys.tasks.closed_form import CHOOSING, fit
 from recsys.tasks.sequential import NO_SEED
 
 
@@ -25,14 +35,20 @@ class RetrievalTask(ListTask):
     mixes = "The softmax over the items of the batch"
 
     @property
-    def history_length(self) -> int:
-        return max(1, self.experiment.model.history)
+    def history_length(self) -> int | None:
+        model = self.experiment.model
+        return None if isinstance(model, Ease) else max(1, model.history)
 
     @property
     def takes_history(self) -> bool:
-        return self.experiment.model.history > 0
+        model = self.experiment.model
+        return isinstance(model, Ease) or model.history > 0
 
     def training(self, made: Catalogue) -> tuple[Source, dict[str, Any]]:
+        if isinstance(self.experiment.model, Ease):
+            assert made.user_ids is not None
+            self._users = train_users(made, len(made.user_ids), length=None, exclude_seen=self.experiment.evaluate.exclude_seen)
+            return self._users, {}
         train, stored = made.histories((TRAIN,)), made.histories((TRAIN, VALIDATION))
         users = np.repeat(np.arange(len(train.offsets) - 1), train.counts()).astype(np.int32)
         # train events stand first among those stored of a user
@@ -45,11 +61,32 @@ class RetrievalTask(ListTask):
     def unused(self, made: Catalogue) -> list[str]:
         return unused(made.features)
 
-    def build(self, options: dict[str, Any]) -> TowersModel:
+    def build(self, options: dict[str, Any]) -> ListModel:
+        if isinstance(self.experiment.model, Ease):
+            return EaseModel(self.experiment.model, **options)
         model = TowersModel(self.experiment.model, features=list(self.facts["features"].values()), **options)
         nothing = tf.zeros([1], tf.int32)
         model({"user": nothing, "positive": nothing, "at": tf.zeros([1], tf.int64), "negatives": nothing})
         return model
+
+    def initialise(self, model: keras.Model, batches: Iterator[tuple[Any, Any]]) -> None:
+        settings = self.experiment.model
+        if not isinstance(settings, Ease):
+            return
+        basis = (self._shown or self._users).basis
+        judging = self.experiment.evaluate
+        spectrum, l2 = fit(
+            basis.train, model.rank, l2=settings.l2, damping=settings.damping, validation=basis.chooses(judging, CHOOSING),
+            k=judging.cutoffs[0], allowed=basis.allowed, seed=self.experiment.train.seed,
+        )
+        model.put(*spectrum.sides(l2), chosen=(l2, spectrum.damping))
+
+    def explain(self, model: keras.Model, judgement: Judgement, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray],
+                source: Source) -> None:
+        settings = self.experiment.model
+        if isinstance(settings, Ease):
+            l2, damping = model.chosen.numpy().tolist()
+            judgement.notes.append(f"EASE in closed form, no step trained it: rank {model.rank:,}, l2 {l2:.4g}, damping {damping:g}")
 
     def learning(self, examples: Tensors, seed: tf.Tensor | None) -> tuple[Tensors, Tensors]:
         """Inputs: the events' users, and each item of the batch once; targets: the place of each event's item among these."""

@@ -75,11 +75,20 @@ def test_features_that_a_task_does_not_take_are_said(tmp_path):
     assert any("Column mood is not used" in note for note in notes)
 
 
-def test_new_without_times_takes_no_latest_items(tmp_path):
-    """Users are then their own vectors; of ratings, more than the latest count. Few rows are passed over more often."""
-    pairs = "user_id,item_id\n" + "".join(f"{n % 40},{n}\n" for n in range(400))
-    made = from_text(new("recsys", str(table(tmp_path, pairs))), file="experiment.yaml").experiment
-    assert made.task == "recsys.retrieval" and made.model.history == 0 and made.train.epochs == 40 and made.train.early_stopping
+def test_new_without_times_is_linear_where_that_fits(tmp_path, monkeypatch):
+    """Else users are their own vectors. Few rows are passed over more often."""
+    pairs = table(tmp_path, "user_id,item_id\n" + "".join(f"{n % 40},{n}\n" for n in range(400)))
+    text = new("recsys", str(pairs))
+    made = from_text(text, file="experiment.yaml").experiment
+    assert made.task == "recsys.retrieval" and made.model.name == "ease" and "40 users and 400 items fit" in text
+    for limit, value in (("EASE_USERS", 40), ("EASE_ITEMS", 400), ("EASE_EVENTS", 400)):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"recsys.new.{limit}", value)
+            made = from_text(new("recsys", str(pairs)), file="experiment.yaml").experiment
+            assert made.model.name == "towers" and made.model.history == 0 and made.train.epochs == 40 and made.train.early_stopping
+
+
+def test_new_for_ratings_takes_more_than_the_latest_where_there_are_no_times(tmp_path):
     rated = "user_id,joke_id,rating\n" + "".join(f"{n % 40},{n},{n % 21 - 10}.5\n" for n in range(400))
     made = from_text(new("recsys", str(table(tmp_path, rated))), file="experiment.yaml").experiment
     assert made.task == "recsys.ranking" and made.model.history == 100 and made.train.epochs == 40

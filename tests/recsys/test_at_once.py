@@ -1,0 +1,66 @@
+"""A run whose model is fitted at once: no steps, judged and logged once, and finished also where it was interrupted in the midst."""
+
+import json
+import os
+import signal
+
+import pytest
+
+from pipelines.config.load import from_text
+from pipelines.runs.folder import RunFolder
+from pipelines.runs.run import Call, train
+from pipelines.serving.load import load_run
+from pipelines.training.loop import Interrupted
+from recsys.tasks.retrieval import RetrievalTask
+
+TEXT = """
+task: recsys.retrieval
+data: {source: made, protocol: random, validation: 0.1, test: 0.1}
+model: {name: ease, rank: 32}
+train: {devices: cpu, precision: float32}
+evaluate: {bootstrap: 100, baselines: [popularity, ease]}
+"""
+
+
+@pytest.fixture
+def experiment():
+    return from_text(TEXT, file="at_once.yaml").experiment
+
+
+def test_a_run_without_steps_says_so_and_resumes(experiment, tmp_path, monkeypatch, capsys):
+    call = Call("recsys/at_once", RetrievalTask)
+    whole = train(experiment, RunFolder(tmp_path / "whole"), call)
+    assert "fitted at once: nothing trains by steps" in capsys.readouterr().err
+    assert whole["timing"]["steps"] == whole["timing"]["epochs"] == 0
+    notes = [note for notes in whole["notes"].values() for note in notes] if isinstance(whole["notes"], dict) else whole["notes"]
+    assert not any("weights of epoch" in note for note in notes)
+    rows = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == [0] and "epoch/loss" not in rows[0]
+    assert rows[0]["validation/ndcg@10"] == pytest.approx(whole["metrics"]["validation/ndcg@10"]["value"], abs=1e-6)
+
+    fit = RetrievalTask.initialise
+
+    def interrupted(task, model, batches):
+        fit(task, model, batches)
+        monkeypatch.setattr("pipelines.training.evaluation.Evaluator.scores", stopped)
+
+    def stopped(self, asked):
+        os.kill(os.getpid(), signal.SIGTERM)
+        monkeypatch.undo()
+
+    monkeypatch.setattr(RetrievalTask, "initialise", interrupted)
+    folder = RunFolder(tmp_path / "interrupted")
+    with pytest.raises(Interrupted):
+        train(experiment, folder, call)
+    again = train(experiment, folder, call)
+    assert again["metrics"] == whole["metrics"]
+    model = load_run(folder, where="cpu").model
+    assert (model.history_vectors.numpy() == load_run(RunFolder(tmp_path / "whole"), where="cpu").model.history_vectors.numpy()).all()
+
+
+def test_the_verdict_compares_ease_with_other_baselines(experiment, tmp_path):
+    report = train(experiment, RunFolder(tmp_path / "run"), Call("recsys/at_once", RetrievalTask, quiet=True))
+    assert {row["of"] for row in report["tables"]["test/model_and_baselines"]} == {"model", "popularity", "ease"}
+    text = json.dumps(report)
+    assert "the best baseline, popularity" in text and "the best baseline, ease" not in text
+    assert "EASE in closed form, no step trained it: rank 32, l2" in text
