@@ -59,7 +59,7 @@ def test_a_wrong_encoding_names_the_line_and_the_remedy(tmp_path):
         load(source="table", path=path)
     splits = load(source="table", path=path, on_bad_example="skip")
     assert len(every(splits)) == len(ROWS) and len(splits.skipped) == 1 and splits.skipped[0].startswith(f"{path}:7: bytes")
-    with pytest.raises(DataError, match="no encoding that Python knows"):
+    with pytest.raises(DataError, match="not an encoding that Python knows"):
         load(source="table", path=path, encoding="utf-99")
 
 
