@@ -4,7 +4,7 @@ A row is named by its line in a text file (the header is line 1), and counted fr
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from pipelines.config.schema import TableData
 from pipelines.data.columns import number_of
 from pipelines.data.dialect import TEXT, ending
 from pipelines.data.divide import ALIASES
+from pipelines.data.table_formats import NAMED as NAMED
 from pipelines.data.table_formats import LeftOut as LeftOut
 from pipelines.data.table_formats import dialect_of, json_lines, read_csv, read_json, record_lines
 
@@ -184,7 +185,7 @@ def rows(path: str | Path, numbers: Sequence[int], *, header: bool = True) -> li
     return [f"{path}:{line_of[number]}" if number in line_of else f"{path}, row {number + 1}" for number in numbers]
 
 
-def _lines(path: Path, header: bool) -> Iterator[int]:
+def _lines(path: Path, header: bool) -> Generator[int, None, None]:
     """The line of each data row; none in Parquet."""
     if ending(path) in TEXT:
         yield from record_lines(path, header)
