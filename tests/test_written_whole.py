@@ -149,7 +149,7 @@ def test_where_names_cannot_be_exchanged_a_kill_in_the_moment_between_is_made_go
 
 def test_what_stands_there_is_not_written_over_unasked(tmp_path):
     write_old(tmp_path / "x", "folder")
-    with pytest.raises(WriteError, match="x: cannot be written: something stands there already"), whole_folder(tmp_path / "x"):
+    with pytest.raises(WriteError, match="x: cannot be written: the target exists already"), whole_folder(tmp_path / "x"):
         pass
     assert read(tmp_path / "x", "folder") == "old" and not parts(tmp_path)
 

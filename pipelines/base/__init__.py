@@ -1,1 +1,1 @@
-"""What everything stands on: errors, files written whole, messages for people, the terminal. Imports no TensorFlow."""
+"""The foundation: errors, files written whole, messages for people, the terminal. Imports no TensorFlow."""

@@ -1,4 +1,4 @@
-"""Failures that a person can mend: one message that names the file, the line, the value and the remedy.
+"""Failures that a person can fix: one message that names the file, the line, the value and the remedy.
 
 The command line prints the message of a QuartetError and exits with its status; anything else is a
 defect of the program and keeps its traceback.
@@ -22,4 +22,4 @@ class DataError(QuartetError):
 
 
 class TrainingError(QuartetError):
-    """Training cannot go on, such as a loss that is not finite; the last whole checkpoint is kept."""
+    """Training cannot continue, such as for a loss that is not finite; the last whole checkpoint is kept."""

@@ -61,7 +61,7 @@ def style() -> Iterator[None]:
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """An empty figure of that size in inches, laid out by itself; call inside `style()`."""
+    """An empty figure of that size in inches, laid out automatically; call inside `style()`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -119,7 +119,7 @@ def learning_curves(rows: Sequence[dict[str, Any]], *, metrics: Sequence[str] | 
 
 
 def layout(scores: Sequence[str]) -> dict[str, dict[str, list[str]]]:
-    """TensorBoard's custom charts: each metric with train and validation in one, and what shows how a training goes."""
+    """TensorBoard's custom charts: each metric with train and validation in one, and those that show a training's progress."""
     return {
         "Train and validation": {name: [f"^epoch/{re.escape(name)}$"] for name in ("loss", *scores)},
         "Training": {"learning rate": ["^learning_rate$"], "gradient norm": ["^gradient_norm$"],
@@ -185,7 +185,7 @@ def shortened(text: str, length: int) -> str:
 
 
 def _series(rows: Sequence[dict[str, Any]], x_name: str) -> dict[str, tuple[list[float], list[float]]]:
-    """name -> (x, y), in order of x; of two rows at one x the later counts, as after a resume."""
+    """name -> (x, y), in order of x; the later of two rows at one x counts, as after a resume."""
     points: dict[str, dict[float, float]] = {}
     for row in rows:
         for name, value in row.items():
@@ -195,9 +195,9 @@ def _series(rows: Sequence[dict[str, Any]], x_name: str) -> dict[str, tuple[list
 
 
 def _metric_names(series: Iterable[str], wanted: Sequence[str] | None) -> list[str]:
-    found = list(series)
+    names_logged = list(series)
     splits = ("validation/", "train/", "epoch/")
-    names = list(dict.fromkeys(name.partition("/")[2] for split in splits for name in found if name.startswith(split)))
+    names = list(dict.fromkeys(name.partition("/")[2] for split in splits for name in names_logged if name.startswith(split)))
     others = [name for name in (names if wanted is None else wanted) if name != "loss" and name in names]
     return ["loss"] * ("loss" in names) + others[:6 if wanted is None else None]
 

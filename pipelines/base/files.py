@@ -19,16 +19,16 @@ from pipelines.base.staging import put, remove, stage_file, stage_folder, sweep
 
 
 class WriteError(QuartetError, OSError):
-    """The system did not take a file of ours: a full disk, a folder that may not be written to. Errors of reading stay what they are."""
+    """The system refuses to write a file: a full disk, a folder without permission. Errors of reading are not wrapped."""
 
     def __str__(self) -> str:
-        remedy = "free some space and give the same command again" if disk_full(self) else "mend that, or choose another place"
+        remedy = "free some space and give the same command again" if disk_full(self) else "fix that, or choose another place"
         return f"{self.filename}: cannot be written: {why(self)}; {remedy}"
 
 
 @contextlib.contextmanager
 def writing(path: Path | str) -> Iterator[None]:
-    """What is done here writes `path`.
+    """Within, `path` is written.
 
     Raises:
         WriteError: an OSError of it, with the file and the reason.
@@ -49,21 +49,21 @@ def why(error: OSError) -> str:
 
 
 def disk_full(error: OSError) -> bool:
-    """Whether a write failed for want of room."""
+    """Whether a write failed for lack of space."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def write_whole(path: Path | str, content: bytes | str | Callable[[BinaryIO], None]) -> None:
     """Writes a file beside its target, flushes it to the disk, and renames it into place.
 
-    A link that stands there is replaced, not followed; what an earlier writer of the same file left, killed in the middle, goes.
+    An existing link is replaced, not followed; leftovers of an earlier, killed writer of the same file are removed.
 
     Args:
-        path: the target; its folder is made.
+        path: the target; its folder is created.
         content: bytes, text (UTF-8), or a function that writes to the open binary file.
 
     Raises:
-        WriteError: the system does not take it (a full disk, no permission); the target is then as it was.
+        WriteError: the system refuses (a full disk, no permission); the target is then unchanged.
     """
     path = Path(path)
     with writing(path), opened(path.parent) as folder:
@@ -74,7 +74,7 @@ def write_whole(path: Path | str, content: bytes | str | Callable[[BinaryIO], No
                 if callable(content):
                     content(file)
                 else:
-                    # a name that is not UTF-8, of a file that somebody gave, must not end a report
+                    # a user's file name that is not UTF-8 must not end a report
                     file.write(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
                 file.flush()
                 os.fsync(file.fileno())
@@ -87,16 +87,16 @@ def write_whole(path: Path | str, content: bytes | str | Callable[[BinaryIO], No
 
 @contextlib.contextmanager
 def whole_folder(target: Path | str, *, replace: bool = False) -> Iterator[Path]:
-    """A new folder to write into, beside its target; at the end it is flushed to the disk and put into place. On an error it goes.
+    """A new folder to write into, beside its target; at the end it is flushed to the disk and renamed into place, or removed on an error.
 
-    What an earlier writer of the same target left, killed in the middle, is swept away first.
+    Leftovers of an earlier, killed writer of the same target are removed first.
 
     Args:
-        target: its parent is made.
-        replace: what stands there may go; it stands there whole until the new one does.
+        target: its parent is created.
+        replace: an existing target may be replaced; it stays whole until then.
 
     Raises:
-        WriteError: the system does not take it, or something stands there (without `replace`).
+        WriteError: the system refuses, or the target exists (without `replace`).
     """
     target = Path(target)
     with contextlib.ExitStack() as open_folder:
@@ -112,19 +112,19 @@ def whole_folder(target: Path | str, *, replace: bool = False) -> Iterator[Path]
                     for one in (*files, "."):
                         flush(os.path.join(place, one))
                 if not replace and os.path.lexists(target):
-                    raise OSError(errno.ENOTEMPTY, "something stands there already")
+                    raise OSError(errno.ENOTEMPTY, "the target exists already")
                 put(folder, name, target.name)
         finally:
-            remove(folder, name)  # nothing, what is half, or what stood there before
+            remove(folder, name)  # nothing, an unfinished folder, or the one replaced
             os.close(descriptor)
 
 
 def open_to_append(path: Path | str) -> BinaryIO:
-    """A file that grows at its end, unbuffered; it is made with its folder where it is not there. Neither a link nor a second name of a
+    """A file that grows at its end, unbuffered; created with its folder where missing. Neither a link nor a second name of a
     file elsewhere is written through.
 
     Raises:
-        Linked: such a thing stands there.
+        Linked: the path is one of these.
         WriteError: the system does not let it be written.
     """
     with writing(path):
@@ -147,7 +147,7 @@ def append_whole(file: BinaryIO, content: bytes) -> None:
 
 
 def write_json(path: Path | str, value: Any) -> None:
-    """Writes `value` as indented JSON, whole; NaN and infinities become null, so that any reader takes it."""
+    """Writes `value` as indented JSON, whole; NaN and infinities become null, so that any reader accepts it."""
     write_whole(path, json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 

@@ -31,7 +31,7 @@ def is_percent(name: str) -> bool:
 
 
 def number(value: Any, name: str = "") -> str:
-    """A value as a person reads it; `name` says what it is. Percent has as many digits as tell it from 0 and 100."""
+    """A value as a person reads it; `name` says what it is. Percent has enough digits to tell it from 0 and 100."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -78,17 +78,17 @@ def yaml_value(value: Any) -> str:
 
 
 def shares(parts: Mapping[str, float]) -> str:
-    """Where the time went, largest part first: `step 62 %, evaluation 21 %, setup 9 %`; what is under half a percent is left out."""
+    """Where the time went, largest part first: `step 62 %, evaluation 21 %, setup 9 %`; parts under half a percent are omitted."""
     ranked = sorted(parts.items(), key=lambda item: -item[1])
     return ", ".join(f"{name} {100 * share:.0f} %" for name, share in ranked if share >= 0.005)
 
 
 def used(time: Mapping[str, Any]) -> str:
     """How far a run used its device, from what report.json holds as `time`; empty where its arithmetic was not counted."""
-    found = time.get("arithmetic")
-    if not found:
+    figures = time.get("arithmetic")
+    if not figures:
         return ""
-    return (f"{operations(found['rate'])}/s in training, {100 * found['share']:.0f} % of the {operations(found['reachable'])}/s that a "
+    return (f"{operations(figures['rate'])}/s in training, {100 * figures['share']:.0f} % of the {operations(figures['reachable'])}/s that a "
             "matrix product reaches here")
 
 
@@ -134,6 +134,6 @@ def escaped(text: str) -> str:
     """Plain text such that Markdown shows it as it is, on one line."""
     text = " ".join(text.split())
     text = re.sub(r"([\\`*<>~$])", r"\\\1", text)
-    text = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", text)  # an underscore within a word is no markup
+    text = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", text)  # an underscore within a word is not markup
     text = re.sub(r"\](?=[(\[:])", r"\\]", text)
     return re.sub(r"^([#+-]|\d+[.)](?=\s|$))", lambda match: f"{match[0][:-1]}\\{match[0][-1]}", text)

@@ -1,12 +1,12 @@
 """Folders that may be a stranger's: nothing in them is read or written through a link that leads out of them.
 
-A run can come from anybody. Before its files are read or written, `refuse_links` looks through the folder: whatever is neither a
+A run can come from anybody. Before its files are read or written, `refuse_links` scans the folder: whatever is neither a
 regular file nor a folder is refused by name. While a process holds a folder (`held`), what it writes there goes through
-descriptors of the folders on the way, each opened without following a link; so a link that is put there meanwhile is not followed
+descriptors of the folders on the way, each opened without following a link; so a link that appears meanwhile is not followed
 either. The folder itself and what leads to it may be links: those are the user's own.
 
-What libraries write by path (TensorBoard's events, a profile) goes into folders that were looked through; there, a process that turns a
-folder into a link after that look would be followed.
+What libraries write by path (TensorBoard's events, a profile) goes into scanned folders; there, a folder that is turned into a link
+after the scan would be followed.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from pathlib import Path
 from pipelines.base.errors import ConfigError
 
 _FOLDER = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
-NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | os.O_CLOEXEC  # a FIFO that turns up is not waited for
+NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | os.O_CLOEXEC  # never waits for a FIFO
 _held: list[Path] = []  # folders that this process holds
 
 
@@ -27,10 +27,10 @@ class Linked(ConfigError):
 
 
 def refuse_links(root: Path | str) -> None:
-    """Looks through a folder; what is not there holds nothing.
+    """Scans a folder; a missing one is empty.
 
     Raises:
-        Linked: a symbolic link, FIFO, socket or device, or a folder that cannot be looked into; names it and says what to do.
+        Linked: a symbolic link, FIFO, socket or device, or a folder that cannot be read; names it and the remedy.
     """
     folders = [os.fspath(root)]
     while folders:
@@ -42,10 +42,10 @@ def refuse_links(root: Path | str) -> None:
                         folders.append(entry.path)
                     elif not entry.is_file(follow_symlinks=False):
                         _refuse(entry)
-        except (FileNotFoundError, NotADirectoryError):  # gone meanwhile
+        except (FileNotFoundError, NotADirectoryError):  # removed meanwhile
             continue
         except OSError as error:
-            raise Linked(f"{folder}: cannot be looked into ({error.strerror}); make it readable, or remove it") from None
+            raise Linked(f"{folder}: cannot be read ({error.strerror}); make it readable, or remove it") from None
 
 
 def _refuse(entry: "os.DirEntry[str]") -> None:
@@ -53,7 +53,7 @@ def _refuse(entry: "os.DirEntry[str]") -> None:
         raise Linked(f"{entry.path}: is a link to {os.readlink(entry.path)!r}; a run is read and written inside its folder alone, and no "
                      "link is followed out of it. Put what it leads to in its place, or remove it")
     with contextlib.suppress(FileNotFoundError):
-        entry.stat(follow_symlinks=False)  # a file that is gone meanwhile is none, either
+        entry.stat(follow_symlinks=False)  # a file removed meanwhile does not count, either
         raise Linked(f"{entry.path}: is neither a file nor a folder (a FIFO, socket or device); no run has such things. Remove it")
 
 
@@ -75,10 +75,10 @@ def held(root: Path | str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def opened(folder: Path | str) -> Iterator[int]:
-    """A descriptor of a folder, which is made with its parents where it is not there.
+    """A descriptor of a folder, which is created with its parents where missing.
 
     Raises:
-        OSError: it cannot be made or opened; in a folder that is held also where a link stands on the way.
+        OSError: it cannot be created or opened; in a held folder also where a link is on the way.
     """
     descriptor = _open(_absolute(folder))
     try:
@@ -116,7 +116,7 @@ def make(folder: Path | str) -> None:
 
 
 def _make(folder: Path) -> None:
-    """Makes a folder with its parents, and what names them goes to the disk, too."""
+    """Makes a folder with its parents, and flushes the entries that name them to the disk, too."""
     if folder.is_dir():
         return
     _make(folder.parent)
@@ -125,7 +125,7 @@ def _make(folder: Path) -> None:
 
 
 def flush(path: Path | str) -> None:
-    """A file's content, or a folder's names, to the disk."""
+    """Flushes a file's content, or a folder's entries, to the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -134,10 +134,10 @@ def flush(path: Path | str) -> None:
 
 
 def open_own(path: Path | str, flags: int) -> int:
-    """A descriptor of a file that is written in place; it is made where it is not there.
+    """A descriptor of a file that is written in place; created where missing.
 
     Raises:
-        Linked: a link stands there, or something that is no file, or a file that has a second name elsewhere.
+        Linked: the path is a link, is not a file, or has a second name elsewhere.
         OSError: as the system gives it.
     """
     path = _absolute(path)
@@ -148,10 +148,10 @@ def open_own(path: Path | str, flags: int) -> int:
             if path.is_symlink():
                 raise Linked(f"{path}: is a link, and is not written through; remove it") from None
             raise
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         os.close(descriptor)
-        what = "has a second name elsewhere (a hard link)" if stat.S_ISREG(found.st_mode) else "is no file"
+        what = "has a second name elsewhere (a hard link)" if stat.S_ISREG(status.st_mode) else "is not a file"
         raise Linked(f"{path}: {what}, and is not written to; put a copy of its own in its place, or remove it")
     return descriptor
 

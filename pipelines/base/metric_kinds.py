@@ -1,7 +1,7 @@
-"""What the number of a name is: its title, whether it is a share, and whether more of it is better. Domains declare their own.
+"""The kind of a metric by its name: its title, whether it is a share, and whether more is better. Domains declare their own.
 
 A name is looked up without its split, cutoff and interval end (`test/ndcg@10`, `recall_low`), and inherits from the declared name that
-it ends in: `macro_f1` is an `f1`. A name that nobody declared has no better direction, and nothing is chosen by it.
+it ends in: `macro_f1` is an `f1`. An undeclared name has no better direction, and nothing is chosen by it.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Literal
 @dataclass(frozen=True)
 class MetricKind:
     """Attributes:
-    better: "max" where more is better, "min" where less is; None for what is neither, such as a share of time.
+    better: "max" where more is better, "min" where less is; None for neither, such as a share of time.
     share: between 0 and 1, and written in percent.
     title: as a heading; None: the name's own words.
     """
@@ -39,14 +39,14 @@ _KINDS: dict[str, MetricKind] = {
 
 
 def declare(kinds: Mapping[str, MetricKind]) -> None:
-    """Says what a domain's or a user's metrics are. Raises ValueError for a name that means something else already."""
+    """Declares metrics of a domain or a user. Raises ValueError for a name with another meaning already."""
     for name, kind in kinds.items():
         if _KINDS.setdefault(name, kind) != kind:
             raise ValueError(f"the metric {name} is declared as {_KINDS[name]} already")
 
 
 def kind_of(name: str) -> MetricKind | None:
-    """The kind of `test/ndcg@10`, `recall_low`, `macro_f1`; None for a name that nobody declared."""
+    """The kind of `test/ndcg@10`, `recall_low`, `macro_f1`; None for an undeclared name."""
     base = re.sub(r"(_low|_high|@\d+|_at_\d+)+$", "", name.rpartition("/")[2])
     words = base.split("_")
     return next((_KINDS[tail] for start in range(len(words)) if (tail := "_".join(words[start:])) in _KINDS), None)
@@ -58,6 +58,6 @@ def exact(name: str) -> MetricKind | None:
 
 
 def better(name: str) -> Literal["max", "min"] | None:
-    """Whether more or less of a metric is better; None where nobody said so."""
+    """Whether more or less of a metric is better; None where undeclared."""
     kind = kind_of(name)
     return kind.better if kind else None

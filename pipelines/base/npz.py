@@ -1,6 +1,6 @@
-"""Arrays in an .npz file, read without believing it: what a header says is compared with the bytes that are there, and no object is made.
+"""Arrays in an .npz file, read without trusting it: headers are checked against the bytes, and no Python objects are created.
 
-Only what `numpy.savez` writes is taken: plain arrays, not compressed, so that a small file cannot become a large one in memory.
+Only what `numpy.savez` writes is accepted: plain arrays, not compressed, so that a small file cannot become a large one in memory.
 Imports no TensorFlow.
 """
 
@@ -20,14 +20,14 @@ _HEADER = 10_000  # characters of an array's header
 
 
 class Damaged(TrainingError):
-    """A checkpoint that is none, with the remedy."""
+    """A file that is not a checkpoint, with the remedy."""
 
     def __init__(self, path: Path | str, why: str):
         super().__init__(f"{path}: not a readable checkpoint ({why}); start anew with --fresh")
 
 
 class Header(NamedTuple):
-    """What an array is said to be."""
+    """The type and shape that an array's header states."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -42,17 +42,17 @@ class Arrays:
         self.names = frozenset(self._members)
 
     def header(self, name: str) -> Header:
-        """Type and shape, without the values; they are no more than the file holds."""
+        """Type and shape, without the values; checked against the file's size."""
         with self._opened(name) as (_, header, _order):
             return header
 
     def read(self, name: str) -> np.ndarray:
-        """An array that cannot be written to."""
+        """A read-only array."""
         with self._opened(name) as (file, header, order):
             return np.frombuffer(file.read(), header.dtype).reshape(header.shape, order=order)
 
     def json(self, name: str, schema: type[Schema]) -> Schema:
-        """JSON that stands in an array of bytes. Raises ConfigError for another than the schema's."""
+        """JSON from an array of bytes. Raises ConfigError where it does not fit the schema."""
         if name not in self.names or self.header(name).dtype != np.uint8:
             raise Damaged(self.path, f"it has no {name}")
         return parsed(self.read(name).tobytes(), schema, f"{self.path}: {name}")
@@ -74,7 +74,7 @@ def opened(path: Path) -> Iterator[Arrays]:
     """Opens a file of arrays.
 
     Raises:
-        Damaged: it is not there, or none.
+        Damaged: it is missing, or not such a file.
     """
     try:
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
@@ -93,7 +93,7 @@ def _header(file: Any) -> tuple[Header, str]:
         raise ValueError(f"version {version} of an array")
     try:
         shape, fortran, dtype = read(file, max_header_size=_HEADER)
-    except Exception as error:  # the parser of headers raises many kinds
+    except Exception as error:  # numpy's header parser raises many kinds
         raise ValueError("the header of an array cannot be read") from error
     if any(size < 0 for size in shape):
         raise ValueError("an array has a negative size")

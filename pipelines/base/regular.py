@@ -1,6 +1,6 @@
-"""Files that are files, whatever their name says: a named pipe would be waited for, and a device may never end. Imports no TensorFlow.
+"""Checks for regular files: reading a named pipe would wait, and a device may never end. Imports no TensorFlow.
 
-Links to files are files. Whoever opens a path that somebody named, or that a folder held, asks here first.
+Links to files are files. Code that opens a path from a user or from a folder checks it here first.
 """
 
 import os
@@ -14,16 +14,16 @@ _KINDS = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a named pipe"), (stat.S_I
 
 
 def other_kind(path: str | Path) -> str | None:
-    """What a path is where it is no regular file ("a named pipe"); None for a regular file, and where nothing can be told of it."""
+    """The kind of a path that is not a regular file ("a named pipe"); None for a regular file, and where unknown."""
     try:
         mode = os.stat(path).st_mode
-    except (OSError, ValueError):  # missing, or a loop of links, or a name with a NUL: whoever opens it says so
+    except (OSError, ValueError):  # missing, or a loop of links, or a name with a NUL: opening it reports that
         return None
     return None if stat.S_ISREG(mode) else next((name for test, name in _KINDS if test(mode)), "a special file")
 
 
 def check_regular(path: str | Path, setting: str = "", error: type[QuartetError] = DataError) -> None:
-    """Raises `error` for a folder, a named pipe, a device or a socket; a path where there is nothing passes.
+    """Raises `error` for a folder, a named pipe, a device or a socket; a missing path passes.
 
     Args:
         setting: what named the path, such as `data.items`.

@@ -1,4 +1,4 @@
-"""Lines that stay on the terminal and one below them that is kept up to date; where there is no terminal, plain lines only."""
+"""Lines that stay on the terminal above a last one that is kept up to date; without a terminal, plain lines only."""
 
 import os
 import sys

@@ -1,7 +1,7 @@
-"""Files and folders on the way to their place: named for their target, locked while somebody writes them, swept once nobody does.
+"""Files and folders being written: named for their target, locked while in use, removed when abandoned.
 
-`.report.json.1f09c2ab.part` stands beside `report.json`. Its writer holds a lock on it, which the system lets go of when the process
-ends, however it ends. So what can be locked is nobody's, from whatever process, container or machine it was written. Where the
+`.report.json.1f09c2ab.part` lies beside `report.json`. Its writer holds a lock on it, which the system releases when the process
+ends, however it ends. So what can be locked is abandoned, whatever process, container or machine wrote it. Where the
 file system has no locks, nothing is swept.
 """
 
@@ -21,7 +21,7 @@ _EXCHANGE = 2  # RENAME_EXCHANGE of renameat2
 
 
 def stage_file(folder: int, target: str) -> tuple[int, str]:
-    """Makes a new file beside its target. Returns (descriptor, opened for reading and writing and locked; name).
+    """Creates a file beside its target. Returns (descriptor, opened for reading and writing and locked; name).
 
     Args:
         folder: descriptor of the folder.
@@ -54,24 +54,24 @@ def _stage(folder: int, target: str, make: Callable[[str], int]) -> tuple[int, s
         except FileNotFoundError:  # swept before it was locked
             pass
         os.close(descriptor)
-    raise FileNotFoundError(errno.ENOENT, "its folder is gone")
+    raise FileNotFoundError(errno.ENOENT, "its folder was removed")
 
 
 def sweep(folder: int, target: str | None = None) -> None:
-    """Removes what writers left behind that were killed.
+    """Removes leftovers of killed writers.
 
     Args:
         folder: descriptor of the folder.
-        target: only what was to become this; None for all in this folder.
+        target: only leftovers of this name; None for all in this folder.
     """
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
-            found = _PART.fullmatch(name) or _ASIDE.fullmatch(name)
-            if not found or target not in (None, found["target"]):
+            match = _PART.fullmatch(name) or _ASIDE.fullmatch(name)
+            if not match or target not in (None, match["target"]):
                 continue
             with contextlib.suppress(OSError):
-                if name.endswith(".old") and not _there(folder, found["target"]):
-                    os.rename(name, found["target"], src_dir_fd=folder, dst_dir_fd=folder)
+                if name.endswith(".old") and not _there(folder, match["target"]):
+                    os.rename(name, match["target"], src_dir_fd=folder, dst_dir_fd=folder)
                 else:
                     _remove_unlocked(folder, name)
 
@@ -97,7 +97,7 @@ def _remove_unlocked(folder: int, name: str) -> None:
 
 
 def remove(folder: int, name: str) -> None:
-    """Removes a file, or a folder with all that is in it; follows no link. What is not there needs no removing."""
+    """Removes a file, or a folder with all that is in it; follows no link. A missing one is fine."""
     try:
         if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
             return os.unlink(name, dir_fd=folder)
@@ -113,12 +113,12 @@ def remove(folder: int, name: str) -> None:
 
 
 def put(folder: int, name: str, target: str) -> None:
-    """Gives a staged folder its target's name. A folder that stands there stays whole until then, and has the staging name afterwards.
+    """Gives a staged folder its target's name. An existing folder stays whole until then, and has the staging name afterwards.
 
-    Where the system cannot exchange two names at once, the old one steps aside for a moment; killed in it, `sweep` puts it back.
+    Where the system cannot exchange two names at once, the old one is moved aside for a moment; after a kill then, `sweep` puts it back.
 
     Raises:
-        OSError: as the system gives it; what stood there is back.
+        OSError: as the system gives it; the old folder is back.
     """
     if not _there(folder, target):
         os.rename(name, target, src_dir_fd=folder, dst_dir_fd=folder)
@@ -143,7 +143,7 @@ def _there(folder: int, name: str) -> bool:
 
 
 def _exchange(folder: int, one: str, other: str) -> bool:
-    """Exchanges two names in one step of the system (Linux); False where it has none for this file system."""
+    """Exchanges two names in one step of the system (Linux); False where this file system has none."""
     import ctypes
 
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)

@@ -1,4 +1,4 @@
-"""Files of runs and searches, read back: checked against a schema before anything in them is used, as an experiment is.
+"""Stored files of runs and searches: checked against a schema before anything in them is used, as an experiment is.
 
 A run may come from a stranger, from a disk that was full, or from another version: what is wrong with a file is one ConfigError that
 names the file, the field and the value. Fields that a schema does not know are kept as they are. Imports no TensorFlow.
@@ -24,12 +24,12 @@ Number = int | float
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Text = Annotated[str, Field(max_length=10_000)]
 Name = Annotated[str, Field(min_length=1, max_length=1000)]
-# a name below a folder, which leads nowhere else
+# a name directly below a folder
 FolderName = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[^./\\\x00][^/\\\x00]*$")]
 
 
 class Record(BaseModel):
-    """What a schema of a stored file derives from: types are exact, numbers finite; further fields stay."""
+    """The base of stored files' schemas: types are exact, numbers finite; further fields are kept."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="allow", allow_inf_nan=False, protected_namespaces=())
 
@@ -38,7 +38,7 @@ Schema = TypeVar("Schema", bound=BaseModel)
 
 
 class StoredMetric(Record):
-    """A metric; null is what is no number."""
+    """A metric; null stands for what is not a number."""
 
     value: float | None = None
     low: float | None = None
@@ -49,7 +49,7 @@ class StoredMetric(Record):
 
 
 class Judged(Record):
-    """What a split was judged on."""
+    """The examples that a split was judged on."""
 
     fingerprint: Text
 
@@ -108,7 +108,7 @@ class Report(Record):
 
 
 class Revision(Record):
-    """The source that a run was made with."""
+    """The source revision that a run used."""
 
     revision: Text
     changed: bool | None = None
@@ -119,7 +119,7 @@ class Environment(Record):
 
     precision: Literal["float32", "bfloat16", "float16"] | None = None
     data: dict[Name, Text] = {}
-    fingerprints: Count = 1  # how those of `data` were made (pipelines.data.fingerprint)
+    fingerprints: Count = 1  # version of those of `data` (pipelines.data.fingerprint)
     devices: list[Text] = []
     source: Revision | None = None
 
@@ -139,21 +139,21 @@ class Row(Record):
 
 
 class Outcome(Record):
-    """What the process of a trial left, as far as a list of runs shows it; the search asks for more."""
+    """The outcome of a trial's process, as far as a list of runs shows it; the search needs more."""
 
     status: Literal["completed", "failed"]
     reason: Text | None = None
 
 
 class Checkpointed(Record):
-    """What a checkpoint says of itself, as far as a list of runs shows it; the training asks for more."""
+    """A checkpoint's own facts, as far as a list of runs shows them; the training needs more."""
 
     step: Count | None = None
     seconds: Annotated[float, Field(ge=0)] | None = None
 
 
 def open_regular(path: Path | str) -> BinaryIO:
-    """A file for reading. Raises OSError as `open` does, and for what is no regular file: a pipe would never answer."""
+    """A file for reading. Raises OSError as `open` does, and for anything but a regular file: a pipe would never answer."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -165,7 +165,7 @@ def read_bytes(path: Path | str) -> bytes:
     """A regular file, whole.
 
     Raises:
-        ConfigError: it is not there, cannot be read, is no regular file, or larger than any that is written here.
+        ConfigError: it is missing, cannot be read, is not a regular file, or is larger than any file written here.
     """
     try:
         with open_regular(path) as file:
@@ -181,13 +181,13 @@ def read(path: Path | str, schema: type[Schema]) -> Schema:
     """A JSON file as its schema has it.
 
     Raises:
-        ConfigError: as `read_bytes`, or it is not what the schema says: names file, field and value.
+        ConfigError: as `read_bytes`, or it does not fit the schema: names file, field and value.
     """
     return parsed(read_bytes(path), schema, str(path))
 
 
 def parsed(content: bytes | str, schema: type[Schema], place: str, because: str = _DAMAGED) -> Schema:
-    """JSON as its schema has it; `place` is how messages call it, `because` what they end in. Raises ConfigError."""
+    """JSON as its schema has it; `place` names it in messages, which end in `because`. Raises ConfigError."""
     try:
         return schema.model_validate_json(content)
     except ValidationError as error:
@@ -207,9 +207,9 @@ def checked(values: Any, schema: type[Schema], place: str, because: str = _DAMAG
 
 def why(error: ValidationError) -> str:
     """The first problems: field, what is wrong, the value."""
-    found = error.errors(include_url=False, include_context=False)
+    problems = error.errors(include_url=False, include_context=False)
     texts: dict[str, str] = {}
-    for each in found:
+    for each in problems:
         field = ".".join(str(step)[:60] for step in each["loc"] if step not in ("int", "float"))  # what a number was tried as
         message = each["msg"].removeprefix("Value error, ")
         message = message[:1].lower() + message[1:]

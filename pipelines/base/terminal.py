@@ -1,5 +1,5 @@
-"""What reaches the terminal: text in which nothing moves the cursor, and tables as wide as it is, in whole lines where the output goes
-to a file or another program.
+"""Output for the terminal: text in which nothing moves the cursor, and tables of its width, or in whole lines for a file or another
+program.
 
 Names of files, classes, runs and metrics are other people's text, and a terminal takes control characters as commands: everything is
 written through `shell.echo`, `say` and `fail`, the tables here, and `monitoring.screen`.
@@ -25,7 +25,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right:
 
     Args:
         columns: headings.
-        rows: texts; printed as they are, whatever signs they hold.
+        rows: texts; printed as they are, whatever characters they hold.
         right: numbers of the columns that are set flush right.
         file: default: standard output.
     """

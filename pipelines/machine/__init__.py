@@ -1,1 +1,1 @@
-"""The machine: devices, GPUs, precision, memory, start-up, and what a run was made with."""
+"""The machine: devices, GPUs, precision, memory, start-up, and the environment of a run."""

@@ -1,4 +1,4 @@
-"""What XLA compiles: tf.functions that know whether they are, and models that it cannot compile."""
+"""XLA: tf.functions that know whether they are compiled, and models that cannot be."""
 
 import contextlib
 import contextvars
@@ -25,7 +25,7 @@ def function(pure: Callable, *, xla: bool) -> Any:
 
 
 def for_xla() -> bool:
-    """Whether what is traced now will be compiled by XLA, which has not all of TensorFlow's operations."""
+    """Whether the current trace will be compiled by XLA, which lacks some of TensorFlow's operations."""
     return _FOR_XLA.get()
 
 

@@ -16,7 +16,7 @@ from pipelines.machine.precision import fastest
 
 
 class Wanted(Protocol):
-    """What an experiment asks of the machine: its `train` section."""
+    """The part of an experiment's `train` section that concerns the machine."""
 
     @property
     def seed(self) -> int: ...
@@ -32,7 +32,7 @@ class Wanted(Protocol):
 
 @dataclass(frozen=True)
 class Machine:
-    """What was chosen. `notes` says why, for the report."""
+    """The choice. `notes` gives the reasons, for the report."""
 
     strategy: tf.distribute.Strategy
     devices: tuple[str, ...]
@@ -46,14 +46,14 @@ class Machine:
 
 
 def prepare(train: Wanted, *, precision: str | None = None) -> Machine:
-    """Sets up devices, seeds, determinism and precision for this process; call it once, before any tensor is made.
+    """Sets up devices, seeds, determinism and precision for this process; call it once, before any tensor is created.
 
     Args:
         train: the settings.
-        precision: what an interrupted run had chosen, so that it goes on the same.
+        precision: the choice of an interrupted run, which resumes with the same.
 
     Raises:
-        ConfigError: devices that are not there.
+        ConfigError: devices that do not exist.
     """
     gpus = tf.config.list_physical_devices("GPU")
     for gpu in gpus:
@@ -80,7 +80,7 @@ def for_model(machine: Machine, model: keras.Model) -> Machine:
     """The machine as it trains this model: without XLA where a layer cannot be compiled, and that in its notes.
 
     On a GPU such a layer is an LSTM or GRU that cuDNN computes in one call for all its time steps. Compiled in cuDNN's place would be a
-    loop of some small kernels for each time step, and the layer is most of such a model's work: so the layer stays and XLA goes.
+    loop of some small kernels for each time step, and the layer is most of such a model's work: so it stays, without XLA.
     """
     layers = compiling.obstacles(model) if machine.xla else []
     if not layers:
@@ -95,7 +95,7 @@ def _strategy(names: tuple[str, ...]) -> tf.distribute.Strategy:
     """One strategy for each set of devices and process: a second one would count its collectives from 100 again, into the first's."""
     if len(names) > 1:
         return tf.distribute.MirroredStrategy(list(names))
-    # the default strategy costs nothing; another device than the default one has to be said
+    # the default strategy costs nothing; another device must be named
     return tf.distribute.get_strategy() if names[0] in ("CPU:0", "GPU:0") else tf.distribute.OneDeviceStrategy(names[0])
 
 

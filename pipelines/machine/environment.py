@@ -1,4 +1,4 @@
-"""What a run was made with: versions, platform, and the revision of the source. Imports no TensorFlow."""
+"""The environment of a run: versions, platform, and the revision of the source. Imports no TensorFlow."""
 
 import importlib.metadata
 import platform
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 DISTRIBUTION = "keras-quartet"
-NO_CODE = ("tests", "benchmarks")  # what no run executes
+NO_CODE = ("tests", "benchmarks")  # never executed by a run
 RECORDED = ("tensorflow", "keras", "numpy", "tensorflow-datasets")
 
 

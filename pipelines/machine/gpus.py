@@ -11,7 +11,7 @@ def memory(number: int) -> tuple[int, int]:
     """(free, total) bytes of TensorFlow's GPU `number`.
 
     Raises:
-        OSError, ValueError: nvidia-smi is not there, or does not say (as of a part of a card, MIG).
+        OSError, ValueError: nvidia-smi is missing, or does not report it (as for a part of a card, MIG).
     """
     done = subprocess.run(["nvidia-smi", f"--query-gpu={_ASKED}", "--format=csv,noheader,nounits"], capture_output=True, text=True,
                           timeout=30, check=False)
@@ -21,9 +21,9 @@ def memory(number: int) -> tuple[int, int]:
 
 
 def card(cards: Sequence[tuple[str, str]], number: int, visible: str | None) -> int:
-    """Which of the machine's cards TensorFlow's GPU `number` is.
+    """The position among the machine's cards of TensorFlow's GPU `number`.
 
-    Indices are taken in nvidia-smi's order, by bus. CUDA puts the fastest first where cards differ, unless CUDA_DEVICE_ORDER is PCI_BUS_ID.
+    Indices follow nvidia-smi's order, by bus. CUDA puts the fastest first where cards differ, unless CUDA_DEVICE_ORDER is PCI_BUS_ID.
 
     Args:
         cards: (index, UUID) of each, as nvidia-smi has them.
@@ -34,7 +34,7 @@ def card(cards: Sequence[tuple[str, str]], number: int, visible: str | None) -> 
     """
     name = str(number) if visible is None else dict(enumerate(each.strip() for each in visible.split(","))).get(number, "")
     short = name if name.startswith("GPU-") else None
-    found = [at for at, (index, uuid) in enumerate(cards) if name == index or (short and uuid.startswith(short))]
-    if len(found) != 1:
+    matches = [at for at, (index, uuid) in enumerate(cards) if name == index or (short and uuid.startswith(short))]
+    if len(matches) != 1:
         raise ValueError(f"GPU {number} (CUDA_VISIBLE_DEVICES: {visible}) is none of {cards}")
-    return found[0]
+    return matches[0]

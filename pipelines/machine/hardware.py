@@ -26,14 +26,14 @@ HIDING = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 
 @dataclass
 class Machine:
-    """What was found.
+    """The facts of a machine.
 
     Attributes:
         pci: names or numbers of NVIDIA graphics processors on the bus.
         module: version of the kernel's NVIDIA module, or None.
-        smi: what nvidia-smi printed, or None where it is not there; `smi_works` says whether it succeeded.
+        smi: what nvidia-smi printed, or None where it is missing; `smi_works` says whether it succeeded.
         missing: libraries of CUDA that cannot be opened, with the reason.
-        probe: what pipelines.machine.probe found with TensorFlow; `error` and `log` where that failed.
+        probe: the result of pipelines.machine.probe with TensorFlow; `error` and `log` where that failed.
     """
 
     python: str = ""
@@ -94,7 +94,7 @@ def _name(requirement: str) -> str:
 
 
 def _probe() -> dict[str, Any]:
-    """pipelines.machine.probe in a process of its own, so that a TensorFlow that dies takes only that one with it."""
+    """pipelines.machine.probe in a process of its own, so that a crash of TensorFlow ends only that one."""
     try:
         done = subprocess.run([sys.executable, "-m", "pipelines.machine.probe"],
                               capture_output=True, text=True, errors="replace", check=False,
@@ -102,11 +102,11 @@ def _probe() -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         return {"error": f"no answer after {PROBE_SECONDS:.0f} s"}
     try:
-        found = json.loads(done.stdout.strip().splitlines()[-1])
+        result = json.loads(done.stdout.strip().splitlines()[-1])
     except (ValueError, IndexError):
         how = f"ended by signal {-done.returncode}" if done.returncode < 0 else f"exit status {done.returncode}"
         return {"error": how, "log": done.stderr}
-    return {**found, "log": done.stderr}
+    return {**result, "log": done.stderr}
 
 
 def _python_path() -> str:

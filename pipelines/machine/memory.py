@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 SHARE = 0.25  # of free memory for all data that a machine's trainings keep
-WORKERS = "QUARTET_WORKERS"  # environment: trainings that share this machine, as a search says it to each of them
-UNKNOWN = 4 << 30  # bytes, where the system does not say
+WORKERS = "QUARTET_WORKERS"  # environment: trainings that share this machine, as a search tells each of them
+UNKNOWN = 4 << 30  # bytes, where the system does not report it
 
 _GROUPS = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
-_held: dict[int, int] = {}  # id of what is kept -> its bytes
+_held: dict[int, int] = {}  # id of an owner -> its bytes
 
 
 def room() -> int:
-    """Bytes that this process may keep beside what it has kept: one budget for all of a run's data, and this process's part of it."""
+    """Further bytes that this process may keep: one budget for all of a run's data, and this process's part of it."""
     held = sum(_held.values())
     return max(0, int((free() + held) * SHARE) // workers() - held)
 
@@ -37,26 +37,26 @@ def workers() -> int:
 
 def free() -> int:
     """Bytes that this process may still take: the system's, or what is left of its control groups' limits, whichever is least."""
-    found = UNKNOWN
+    system = UNKNOWN
     with contextlib.suppress(OSError, ValueError):
-        found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+        system = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     with contextlib.suppress(OSError, StopIteration, ValueError), open("/proc/meminfo", encoding="ascii") as file:
-        found = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
-    return max(0, min([found, *_left()]))
+        system = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
+    return max(0, min([system, *_left()]))
 
 
 def _left() -> Iterator[int]:
-    """Bytes left of the limit of each control group, version 1 or 2, that this process stands in."""
+    """Bytes left of the limit of each control group, version 1 or 2, of this process."""
     for folder in _groups():
         for limit, used, cache in (("memory.max", "memory.current", "inactive_file"),
                                    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")):
             with contextlib.suppress(OSError, ValueError):
                 most = int((folder / limit).read_text(encoding="ascii"))  # "max", no limit, is no number
-                taken = int((folder / used).read_text(encoding="ascii"))
-                with contextlib.suppress(OSError):  # pages of files count as used, and are given up when they are needed
+                used_bytes = int((folder / used).read_text(encoding="ascii"))
+                with contextlib.suppress(OSError):  # file pages count as used, and are released when needed
                     stat = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
-                    taken -= int(stat.get(cache, 0))
-                yield most - taken
+                    used_bytes -= int(stat.get(cache, 0))
+                yield most - used_bytes
 
 
 def _groups() -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""Which precision is fastest here: of GPUs by their capability, of CPUs by a convolution that is timed. Imports TensorFlow when asked."""
+"""The fastest precision here: for GPUs by their capability, for CPUs by a timed convolution. Imports TensorFlow when asked."""
 
 import platform
 import time

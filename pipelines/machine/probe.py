@@ -10,37 +10,37 @@ from pipelines.machine import gpus
 
 
 def probe() -> dict[str, Any]:
-    """Version, build, GPUs (each tried with a convolution), and how bfloat16 does on the CPU."""
+    """Version, build, GPUs (each tried with a convolution), and the gain of bfloat16 on the CPU."""
     began = time.perf_counter()
     try:
         import tensorflow as tf
     except BaseException as error:  # whatever it is, it is the diagnosis
         return {"error": f"{type(error).__name__}: {error}"}
     build = {key: value for key, value in tf.sysconfig.get_build_info().items() if isinstance(value, (str, bool))}
-    found: dict[str, Any] = {"version": tf.__version__, "build": build}
+    result: dict[str, Any] = {"version": tf.__version__, "build": build}
     devices = tf.config.list_physical_devices("GPU")
     for gpu in devices:
         tf.config.experimental.set_memory_growth(gpu, True)
-    found["gpus"] = [_gpu(number, gpu) for number, gpu in enumerate(devices)]
-    found["seconds"] = time.perf_counter() - began
+    result["gpus"] = [_gpu(number, gpu) for number, gpu in enumerate(devices)]
+    result["seconds"] = time.perf_counter() - began
     try:
         from pipelines.machine.precision import convolution_gain
 
-        found["bfloat16_gain"] = convolution_gain("bfloat16")
+        result["bfloat16_gain"] = convolution_gain("bfloat16")
     except Exception as error:
-        found["bfloat16_error"] = f"{type(error).__name__}: {error}"
-    return found
+        result["bfloat16_error"] = f"{type(error).__name__}: {error}"
+    return result
 
 
 def _gpu(number: int, gpu: Any) -> dict[str, Any]:
     import tensorflow as tf
 
     details = tf.config.experimental.get_device_details(gpu)
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "name": f"GPU:{number}", "device_name": details.get("device_name"), "capability": details.get("compute_capability")}
     try:
         free, total = gpus.memory(number)
-        found |= {"free": free, "total": total}
+        result |= {"free": free, "total": total}
     except (OSError, ValueError, subprocess.SubprocessError):
         pass
     try:
@@ -48,10 +48,10 @@ def _gpu(number: int, gpu: Any) -> dict[str, Any]:
             images, kernel = tf.ones((2, 16, 16, 8)), tf.ones((3, 3, 8, 8))
             total_sum = float(tf.reduce_sum(tf.nn.conv2d(images, kernel, 1, "VALID")))
         if total_sum != 2 * 14 * 14 * 8 * 72.0:
-            found["error"] = f"wrong result: {total_sum}"
+            result["error"] = f"wrong result: {total_sum}"
     except Exception as error:
-        found["error"] = f"{type(error).__name__}: {error}"
-    return found
+        result["error"] = f"{type(error).__name__}: {error}"
+    return result
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Imports TensorFlow without its start-up chatter: what says nothing to act on is left out, warnings and errors are shown.
+"""Imports TensorFlow without its start-up chatter: lines without consequence are dropped, warnings and errors are shown.
 
 TF_CPP_MIN_LOG_LEVEL does not reach the lines that TensorFlow writes before its log is set up, so they are caught and sifted.
 """
@@ -87,8 +87,8 @@ def worth_showing(line: str, *, nvidia: bool) -> bool:
     """
     if not line.strip() or any(text in line for text in _CHATTER) or ("cuInit" in line and not nvidia):
         return False
-    found = _LOG.match(line)
-    return found is None or found[1] != "I"
+    match = _LOG.match(line)
+    return match is None or match[1] != "I"
 
 
 @contextmanager

@@ -115,7 +115,7 @@ def test_a_place_that_cannot_be_written_is_said_plainly(arguments, tmp_path):
     done = quartet(*(argument.replace("FILE", str(tmp_path / "file")) for argument in arguments), cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert f"{tmp_path / 'file'}/" in done.stderr
-    assert ": cannot be written: a file stands where its folder should be; mend that, or choose another place" in done.stderr
+    assert ": cannot be written: a file stands where its folder should be; fix that, or choose another place" in done.stderr
     assert "Traceback" not in done.stderr
 
 

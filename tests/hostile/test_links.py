@@ -88,7 +88,7 @@ def test_a_fifo_is_not_waited_for(stranger):
     for name in ("metrics.jsonl", ".lock"):
         (folder.path / name).unlink()
     os.mkfifo(folder.path / ".lock")
-    with pytest.raises(Linked, match="lock: is no file"), folder.locked():
+    with pytest.raises(Linked, match="lock: is not a file"), folder.locked():
         pass
 
 

@@ -96,7 +96,7 @@ def test_a_full_device_says_what_to_set(tmp_path, monkeypatch):
 
 
 class Disk:
-    """Writes fail for want of room while it is full."""
+    """Writes fail for lack of space while it is full."""
 
     def __init__(self, monkeypatch, number: int = errno.ENOSPC):
         self.full, self.number, self.refused = False, number, []
