@@ -85,10 +85,10 @@ def shares(parts: Mapping[str, float]) -> str:
 
 def used(time: Mapping[str, Any]) -> str:
     """How far a run used its device, from what report.json holds as `time`; empty where its arithmetic was not counted."""
-    figures = time.get("arithmetic")
-    if not figures:
+    cost = time.get("arithmetic")
+    if not cost:
         return ""
-    return (f"{operations(figures['rate'])}/s in training, {100 * figures['share']:.0f} % of the {operations(figures['reachable'])}/s that a "
+    return (f"{operations(cost['rate'])}/s in training, {100 * cost['share']:.0f} % of the {operations(cost['reachable'])}/s that a "
             "matrix product reaches here")
 
 
