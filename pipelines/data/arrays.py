@@ -25,7 +25,7 @@ class Arrays:
 def read_npz(path: str | Path, roles: dict[str, str], short: dict[str, str], *, settings: dict[str, str]) -> dict[str, Arrays]:
     """The splits of a .npz file.
 
-    An array is looked for, in this order, as `<key>_<split>`, `<split>_<key>` (also in the plural), then `<short>_<split>` (x_train,
+    An array is searched, in this order, as `<key>_<split>`, `<split>_<key>` (also in the plural), then `<short>_<split>` (x_train,
     y_train, x_test, y_test, as Keras names them); then, for a file without splits, as `<key>`, `<key>s`, `<short>`.
 
     Args:
@@ -35,7 +35,7 @@ def read_npz(path: str | Path, roles: dict[str, str], short: dict[str, str], *, 
         settings: role -> the setting that names its key, for messages.
 
     Raises:
-        DataError: not a .npz file, arrays of Python objects, no such arrays (names those there), or unequal lengths.
+        DataError: not a .npz file, arrays of Python objects, no such arrays (names the existing ones), or unequal lengths.
     """
     path = Path(path)
     if not path.is_file():
@@ -81,7 +81,7 @@ def _load(file: np.lib.npyio.NpzFile, path: Path, names: dict[str, str]) -> Arra
     for role, name in names.items():
         try:
             member = file.zip.NameToInfo.get(f"{name}.npy") if file.zip else None
-            room -= member.file_size if member else 0  # no more than that is unpacked
+            room -= member.file_size if member else 0  # bounds what is unpacked
             if room < 0:
                 raise MemoryError
             values[role] = file[name]

@@ -34,12 +34,12 @@ CHUNK = 256  # examples decoded at a time when a source is read whole
 
 def cached(source: Source, decode: Decode | None, data: Data, *, facts: Mapping[str, Any] | None = None,
            lengths: Lengths | None = None) -> ArraySource | None:
-    """The source with every example decoded and kept, as `data.cache` says; None where nothing is kept.
+    """The source with every example decoded and kept, as `data.cache` says; None without a cache.
 
     Args:
         decode: None where the examples are ready.
         facts: what the task learned from train, on which decoding may depend.
-        lengths: where examples differ in length, the entry that tells it.
+        lengths: where examples differ in length, the entry that holds it.
 
     Raises:
         DataError: an example that cannot be decoded, by name; or the disk cache cannot be written.
@@ -154,15 +154,15 @@ def _header(file: BinaryIO, shape: tuple[int, ...], dtype: Any) -> None:
 
 
 def _computation(source: Source, decode: Decode | None) -> str:
-    """Hash of the graph of `decode` and of the tensors that it holds, so that other settings make another cache."""
+    """Hash of the graph of `decode` and of its tensors, so that other settings get another cache."""
     if decode is None:
         return ""
     traced = tf.function(lambda raw: decode(raw, None), autograph=False).get_concrete_function(source.spec)
     graph = traced.graph.as_graph_def()
     functions = {function.signature.name for function in graph.library.function}
 
-    def unnumbered(part: Any) -> str:  # functions are numbered as the process made them
-        return re.sub(r'"(\w+)_\d+"', lambda found: f'"{found[1]}"' if found[0].strip('"') in functions else found[0], str(part))
+    def unnumbered(part: Any) -> str:  # functions are numbered in the order of their creation
+        return re.sub(r'"(\w+)_\d+"', lambda match: f'"{match[1]}"' if match[0].strip('"') in functions else match[0], str(part))
 
     parts = sorted(unnumbered(part) for part in (*graph.node, *graph.library.function))
     values = [hashlib.sha256(value.numpy().tobytes()).hexdigest() for value in traced.captured_inputs
@@ -202,8 +202,8 @@ def _decoded(source: Source, decode: Decode | None, workers: int | None) -> Iter
             yield {key: value.numpy() for key, value in batch.items()}
             done += CHUNK
     except tf.errors.OpError as error:
-        found = bad_example(source, decode, range(done, min(len(source), done + CHUNK)))
-        raise found or DataError(f"the data cannot be read: {reason(error)}") from error
+        bad = bad_example(source, decode, range(done, min(len(source), done + CHUNK)))
+        raise bad or DataError(f"the data cannot be read: {reason(error)}") from error
 
 
 def bad_example(source: Source, decode: Decode | None, numbers: Iterable[int], keys: Any = None) -> DataError | None:
@@ -217,7 +217,7 @@ def bad_example(source: Source, decode: Decode | None, numbers: Iterable[int], k
             raw = {name: value[0] for name, value in source.gather(tf.constant([number], tf.int64)).items()}
             if decode:
                 decode(raw, None if keys is None else keys[place])
-        except (tf.errors.OpError, DataError) as problem:  # a source that reads in Python says in its own words why it cannot
+        except (tf.errors.OpError, DataError) as problem:  # a source that reads in Python gives its own reason
             return unreadable(source.name(int(number)), problem)
     return None
 

@@ -1,6 +1,6 @@
-"""What `quartet check` says about data: unreadable examples, duplicates, conflicting labels, missing classes, imbalance, sizes.
+"""The findings of `quartet check` about data: unreadable examples, duplicates, conflicting labels, missing classes, imbalance, sizes.
 
-A domain reads every example once and hands over what it saw; everything else is counted here.
+A domain reads every example once; everything else is counted here.
 """
 
 import re
@@ -29,13 +29,13 @@ CLASSES_SHOWN = 40  # most classes for which the terminal has a table
 
 @dataclass
 class Read:
-    """What a domain saw of one split, by example.
+    """What a domain read of one split, by example.
 
     Attributes:
         bad: (number, reason) of each example that cannot be read.
-        fingerprints: [examples] uint64, equal for identical content; not looked at for bad examples.
-        measures: name with unit ("height, px") -> [examples] numbers; not looked at for bad examples.
-        kinds: [examples] text whose most common values are told ("24 x 36 px"), or None.
+        fingerprints: [examples] uint64, equal for identical content; ignored for bad examples.
+        measures: name with unit ("height, px") -> [examples] numbers; ignored for bad examples.
+        kinds: [examples] text whose most common values are listed ("24 x 36 px"), or None.
         sets: the classes of each example where it may have several; None where Source.labels has the one.
     """
 
@@ -60,7 +60,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing to know: an error stops training, a warning should be looked at, a note is just said."""
+    """A finding: an error stops training, a warning needs attention, a note is for information."""
 
     level: Literal["error", "warning", "note"]
     text: str
@@ -72,7 +72,7 @@ class Check:
     """The result for one data set.
 
     Attributes:
-        place: what the data are called.
+        place: the data's name.
         splits: name -> examples, fingerprint, unreadable, identical, classes {name: count}, measures {name: {min, median, max}}, common
             [[kind, count]].
         findings: worst first.
@@ -84,7 +84,7 @@ class Check:
 
     @property
     def failed(self) -> bool:
-        """Whether training would stop at something found here."""
+        """Whether training would stop at a finding."""
         return any(finding.level == "error" for finding in self.findings)
 
     def to_json(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class Check:
                 console.print(Text(f"{name}: " + ", ".join(f"{count:,} x {printable(kind)}" for kind, count in facts["common"])))
         console.print()
         if not self.findings:
-            console.print(Text("Nothing to mend.", "green"))
+            console.print(Text("Nothing to fix.", "green"))
         for finding in self.findings:
             style = {"error": "bold red", "warning": "yellow", "note": ""}[finding.level]
             console.print(Text.assemble((f"{finding.level}: ", style), printable(finding.text)))
@@ -140,14 +140,14 @@ def check(place: str, parts: dict[str, Source | None], reads: dict[str, Read], c
     """Counts and findings.
 
     Args:
-        place: what the data are called.
+        place: the data's name.
         parts: train, validation and test.
-        reads: what was seen of each part, in its order.
+        reads: what was read of each part, in its order.
         classes: class names by label.
-        identical: what is meant by identical content ("the same pixels").
-        skip: unreadable examples are skipped in training (data.on_bad_example), so they are no errors.
+        identical: the meaning of identical content ("the same pixels").
+        skip: unreadable examples are skipped in training (data.on_bad_example), so they are not errors.
         lost: examples that are in no part, not there or skipped, each with its reason.
-        notes: what else is to be said.
+        notes: further remarks.
     """
     there = {name: source for name, source in parts.items() if source is not None}
     splits = {name: _facts(source, reads[name], classes) for name, source in there.items()}
@@ -182,7 +182,7 @@ def _unreadable(parts: dict[str, Source], reads: dict[str, Read], skip: bool, lo
     count = f"{len(details):,} example{'s' if len(details) > 1 else ''} cannot be read"
     if skip:
         return [Finding("warning", f"{count} and will be skipped (data.on_bad_example: skip)", tuple(details))]
-    return [Finding("error", f"{count}: mend or remove them, or set data.on_bad_example: skip", tuple(details))]
+    return [Finding("error", f"{count}: repair or remove them, or set data.on_bad_example: skip", tuple(details))]
 
 
 def _classes(parts: dict[str, Source], reads: dict[str, Read], classes: Sequence[str]) -> list[Finding]:
@@ -218,7 +218,7 @@ def _classes(parts: dict[str, Source], reads: dict[str, Read], classes: Sequence
 
 
 def _titles(classes: Sequence[str], counts: np.ndarray) -> list[Finding]:
-    """Classes that are spelled in two ways, and such as seem to mean that there is none."""
+    """Classes that are spelled in two ways, or seem to stand for a missing label."""
     findings = []
     spelled: dict[str, list[str]] = {}
     for title, count in zip(classes, counts.tolist()):
@@ -239,7 +239,7 @@ def shared_groups(names: Mapping[str, Sequence[str]], labels: Mapping[str, Seque
     """Whether the files' names seem to hold people, scenes or devices that are in train and in the parts that are judged.
 
     Args:
-        names: part -> paths of its examples from the data's folder on.
+        names: part -> paths of its examples relative to the data's folder.
         labels: part -> their classes; None where there are none.
         remedy: pattern -> the settings that keep them apart.
     """
@@ -256,8 +256,8 @@ def shared_groups(names: Mapping[str, Sequence[str]], labels: Mapping[str, Seque
             which = f"all {len(own):,}" if both == own else f"{len(both):,} of {len(own):,}"
             findings.append(Finding("warning", (
                 f"{part}: the files' names hold what seems to be a person, a scene or a device (such as {', '.join(found.values[:3])}), "
-                f"and {which} of them {'are' if len(own) > 1 else 'is'} in train, too: expect less for new ones. {remedy(found.pattern)} "
-                "keeps them apart")))
+                f"and {which} of them {'are' if len(own) > 1 else 'is'} in train, too: expect lower scores for new ones. "
+                f"{remedy(found.pattern)} keeps them apart")))
     return findings
 
 

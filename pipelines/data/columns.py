@@ -1,6 +1,6 @@
-"""What the columns of a table are probably for: by their names, in many spellings and languages, and by their values.
+"""The probable roles of a table's columns: by their names, in many spellings and languages, and by their values.
 
-The names are shared by all domains; which roles there are, and what is done where several columns could have one, is a domain's own.
+The names are shared by all domains; a domain chooses its roles, and what to do where several columns fit one.
 """
 
 import re
@@ -87,7 +87,7 @@ def _ranks(role: str) -> dict[str, int]:
 
 
 def fit(name: str, role: str) -> float | None:
-    """How well a column's name fits a role, 0 the best; None where it does not."""
+    """How well a column's name fits a role, 0 the best; None where it does not fit."""
     ranks, own = _ranks(role), plain(name)
     run_together = own.replace("_", "")
     if own in ranks:
@@ -107,24 +107,24 @@ def fit(name: str, role: str) -> float | None:
     return None
 
 
-def by_name(columns: Iterable[str], roles: Sequence[str], taken: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Role -> column, for the roles that a name fits; each column has one role, the best fits first (of equal ones the earlier role).
+def by_name(columns: Iterable[str], roles: Sequence[str], known: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Role -> column, for the roles that a name fits; each column has one role, the best fits first (the earlier role of equals).
 
     Args:
-        taken: roles that are known already, with their columns.
+        known: roles whose columns are known already.
     """
-    found = dict(taken or {})
+    columns_by_role = dict(known or {})
     fits = sorted((how, roles.index(role), place, role, name) for place, name in enumerate(columns) for role in roles
                   if (how := fit(name, role)) is not None)
     for _, _, _, role, name in fits:
-        if role not in found and name not in found.values():
-            found[role] = name
-    return found
+        if role not in columns_by_role and name not in columns_by_role.values():
+            columns_by_role[role] = name
+    return columns_by_role
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What the values of a column are like.
+    """The facts of a column's values.
 
     Attributes:
         kind: "number", "text", "list" (several values in a row) or "other" (bytes, dates, objects).
@@ -195,7 +195,7 @@ def _numbers(values: Collection[Any]) -> list[float] | None:
 
 
 def number_of(value: Any) -> float | None:
-    """A number, also written `2,5`; None for what is none, for NaN and for infinities."""
+    """A number, also written `2,5`; None for anything else, for NaN and for infinities."""
     number: float | None
     try:
         number = float(value)
@@ -213,9 +213,9 @@ def role_of(value: str) -> str | None:
 
 
 def split_values(name: str, values: Iterable[Any]) -> dict[str, str | None] | None:
-    """Role -> value of a column that divides the data: names of splits, or numbers of folds where the column is called so.
+    """Role -> value of a column that divides the data: names of splits, or numbers of folds where its name says so.
 
-    Of folds the last is test and the one before validation; `train` is then None: all others. None where the column divides nothing.
+    Of folds the last is test and the one before validation; `train` is then None: all others. None where it is no division.
     """
     values = list(values)
     if any(isinstance(value, (list, dict)) for value in values):
@@ -235,7 +235,7 @@ def split_values(name: str, values: Iterable[Any]) -> dict[str, str | None] | No
 
 
 def role_in(values: Mapping[str, str | None], value: Any) -> str | None:
-    """The role of one value of a column that divides the data, as split_values found them."""
+    """The role of one value of a column that divides the data, as split_values gave them."""
     text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
     if values.get("train") is not None:
         return role_of(text)

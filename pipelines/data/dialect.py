@@ -1,6 +1,6 @@
-"""How a table of text is written: what divides its fields, whether its first line names the columns, its encoding.
+"""The dialect of a text table: its delimiter, header and encoding.
 
-Found by content, the same for `quartet new` and for training; the ending of the name says less: `.csv` is often divided by semicolons.
+Detected by content, alike for `quartet new` and training; the ending of the name says less: `.csv` often uses semicolons.
 Imports no TensorFlow and no pyarrow.
 """
 
@@ -22,11 +22,11 @@ CANDIDATES = (",", "\t", ";", "|")
 TEXT = (".csv", ".tsv", ".tab", ".psv", ".txt", ".dat", ".data")
 TABS = (".tsv", ".tab")
 DOUBLE = "::"  # of MovieLens' ratings.dat
-UNIT = "\x1f"  # stands for it while such a file is read
+UNIT = "\x1f"  # replaces it while such a file is read
 FASTTEXT = "__label__"
-SAMPLE = 50  # records by which the delimiter is found
+SAMPLE = 50  # records from which the delimiter is detected
 COMPARED = 1000  # records that the first is compared with
-LOOKED_AT = 1_000_000  # bytes by which a dialect is found
+BEGINNING = 1_000_000  # bytes from which a dialect is detected
 SPARSE = 0.2  # share of zero bytes from which a text is UTF-16, and of bytes beyond ASCII up to which it is in Latin letters
 MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"), (codecs.BOM_UTF16_LE, "utf-16"),
          (codecs.BOM_UTF16_BE, "utf-16"))
@@ -34,10 +34,10 @@ MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF32_LE, "utf-32"), (codec
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a text file is a table.
+    """How a text file holds a table.
 
     Attributes:
-        delimiter: what divides fields: one sign, or `::`.
+        delimiter: between fields: one character, or `::`.
         encoding: Python's name.
         header: whether the first line names the columns.
         fasttext: lines such as `__label__spam free prize`, without columns.
@@ -75,11 +75,11 @@ def content_of(path: Path, size: int = -1) -> bytes:
 
 
 def find_dialect(path: Path, *, delimiter: str | None = None, encoding: str | None = None) -> Dialect:
-    """The dialect of a text file, from its beginning. Raises DataError where nothing speaks for an encoding."""
-    start = content_of(path, LOOKED_AT)
+    """The dialect of a text file, from its beginning. Raises DataError where no encoding is likely."""
+    start = content_of(path, BEGINNING)
     encoding = mark_of(start) or encoding or guessed_encoding(path) or "utf-8"
     text = codecs.getincrementaldecoder(encoding)("replace").decode(start)
-    if len(start) == LOOKED_AT:
+    if len(start) == BEGINNING:
         text = text[:text.rfind("\n") + 1] or text
     if labelled(text):
         return Dialect(" ", encoding, False, True)
@@ -97,7 +97,7 @@ def _first_rows(text: str, delimiter: str) -> list[list[str]]:
             rows += [row] if row else []
             if len(rows) == COMPARED:
                 break
-    except csv.Error:  # the reader of the table says what is wrong
+    except csv.Error:  # the reader of the table reports it
         pass
     return rows
 
@@ -109,7 +109,7 @@ def labelled(text: str) -> bool:
 
 
 def find_delimiter(text: str) -> str:
-    """The delimiter that gives the first records the same number of fields, more than one; a comma where none does."""
+    """The delimiter that gives the first records the same number of fields, more than one; a comma where there is none."""
     best, score = ",", 0.0
     lines = [line for line in text[:200_000].split("\n")[:SAMPLE] if line.strip()]
     if len(lines) > 1 and len({line.count(DOUBLE) for line in lines}) == 1 and DOUBLE in lines[0]:
@@ -132,7 +132,7 @@ def find_delimiter(text: str) -> str:
 
 
 def is_header(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first of some records names columns: it is of another kind than what stands below it, or of usual names."""
+    """Whether the first of some records names columns: it differs in kind from those below, or has usual names."""
     if not rows:
         return True
     names = [name.strip() for name in rows[0]]
@@ -146,7 +146,7 @@ def is_header(rows: Sequence[Sequence[str]]) -> bool:
         if values and names[place] and all(number_of(value) is not None for value in values):
             return True
     if any(fit(name, role) is not None and len(name) <= 30 for name in names for role in NAMES):
-        # a label called `text` or `class` is rare; the same word below speaks for a value
+        # a label called `text` or `class` is rare; the same word below is rather a value
         repeated = sum(any(row[place].strip() == names[place] for row in below) for place in range(len(names)))
         return repeated == 0
     if not all(re.fullmatch(r"[^\W\d][\w-]{0,30}", name) for name in names):
@@ -155,15 +155,15 @@ def is_header(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def mark_of(content: bytes) -> str | None:
-    """The encoding that a byte order mark at the beginning tells."""
+    """The encoding of a byte order mark at the beginning."""
     return next((name for mark, name in MARKS if content.startswith(mark)), None)
 
 
 def guessed_encoding(path: Path) -> str | None:
-    """What a text file without byte order mark seems to be in: None for UTF-8, which Python expects anyway.
+    """The likely encoding of a text file without byte order mark; None for UTF-8, Python's default.
 
     Raises:
-        DataError: it is not UTF-8, and nothing speaks for another one.
+        DataError: it is not UTF-8, and no other encoding is likely.
     """
     content = content_of(path)
     if mark_of(content):
@@ -176,8 +176,8 @@ def guessed_encoding(path: Path) -> str | None:
             return None
     except UnicodeDecodeError:
         pass
-    high = sum(byte >= 0x80 for byte in content[:LOOKED_AT])
-    plain = sum(byte < 0x80 and chr(byte).isalpha() for byte in content[:LOOKED_AT])
+    high = sum(byte >= 0x80 for byte in content[:BEGINNING])
+    plain = sum(byte < 0x80 and chr(byte).isalpha() for byte in content[:BEGINNING])
     if high < SPARSE * (high + plain):  # accents among plain letters; in other scripts most letters are such bytes
         try:
             content.decode("cp1252")
@@ -188,7 +188,7 @@ def guessed_encoding(path: Path) -> str | None:
 
 
 def not_utf8(path: Path, content: bytes) -> DataError:
-    """The error that names the first line that is no UTF-8."""
+    """The error that names the first line that is not UTF-8."""
     try:
         content.decode("utf-8")
         return DataError(f"{path}: NUL bytes: the file is damaged, or UTF-16 without a byte order mark")

@@ -1,6 +1,6 @@
 """From the data's own splits and the experiment's `data` section to train, validation and test.
 
-Shares are drawn by data.split_seed alone. What was decided is said in notes, for the report.
+Shares are drawn by data.split_seed alone. Notes tell the report what was decided.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ POOL_VALIDATION = 0.1  # of train, the same for data.validation
 
 
 class Warned(str):
-    """A note that is said as a warning when training starts, not in the report alone."""
+    """A note that is also shown as a warning when training starts."""
 
 
 def divide(
@@ -38,7 +38,7 @@ def divide(
         (train, validation, test, notes).
 
     Raises:
-        DataError: a split that is not there, used twice, or groups on two sides of the data's own splits.
+        DataError: a split that is missing or used twice, or groups in two of the data's own splits.
     """
     notes: list[str] = []
     pool = names[0] if len(names) == 1 else find("train", names)
@@ -67,8 +67,8 @@ def divide(
     unused = [name for name in names if name not in (pool, test_name, validation_name)]
     if unused:
         judging = any(name.lower() in ALIASES["validation"] + ALIASES["test"] for name in unused)
-        said = f"not used of {place}: {', '.join(sorted(unused))} (data.validation and data.test choose)"
-        notes.append(Warned(said) if judging else said)
+        note = f"not used of {place}: {', '.join(sorted(unused))} (data.validation and data.test choose)"
+        notes.append(Warned(note) if judging else note)
     if data.group_by is not None:
         check_groups({"train": train, "validation": validation, "test": test}, data.group_by)
     if data.limit is not None and data.limit < len(train):
@@ -78,7 +78,7 @@ def divide(
 
 
 def find(name: str, names: Sequence[str]) -> str | None:
-    """The one of `names` that is meant by `name`: itself, or one of the usual names of the same role (val, valid, ...)."""
+    """The one of `names` that `name` means: itself, or one of the usual names of the same role (val, valid, ...)."""
     if name in names:
         return name
     if "[" in name and name.partition("[")[0] in names:  # a slice in TFDS notation
@@ -88,7 +88,7 @@ def find(name: str, names: Sequence[str]) -> str | None:
 
 
 def check_groups(parts: dict[str, Source | None], group_by: str) -> None:
-    """Raises DataError where a group stands in two splits."""
+    """Raises DataError where a group is in two splits."""
     seen: dict[str, str] = {}
     for part, source in parts.items():
         if source is None:
@@ -119,7 +119,7 @@ def check_classes(parts: dict[str, Source | None], classes: Sequence[str], place
 
 
 def check_several(names: Sequence[str], place: str, of: str = "class", purpose: str = "classification") -> None:
-    """Raises DataError where train has examples of less than two classes, or items.
+    """Raises DataError where train has examples of fewer than two classes, or items.
 
     Args:
         names: those that train has examples of.
@@ -135,14 +135,14 @@ def _named(value: float | str | None, purpose: str, names: Sequence[str], place:
     """(the data's own split, or None; the share to hold out)."""
     if value is None or isinstance(value, (int, float)):
         return None, float(value or 0.0)
-    found = find(value, names) if value != purpose or len(names) > 1 else None
-    if found is None:
+    name = find(value, names) if value != purpose or len(names) > 1 else None
+    if name is None:
         if value == purpose:
             return None, 0.0
         remedy = f"set data.{purpose} to one of them, or to a share such as 0.1" + (", or to null" if purpose == "test" else "")
         raise DataError(f"data.{purpose}: {value}: {place} has no such split; there are {listed(sorted(names), 'and')}"
                         f"{did_you_mean(value, names) or '.'} Otherwise {remedy}.")
-    return found, 0.0
+    return name, 0.0
 
 
 def _held_out(source: Source, share: float, purpose: str, data: Data, notes: list[str]) -> tuple[Source, Source]:

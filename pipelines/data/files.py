@@ -18,8 +18,8 @@ class FileSource(Source):
 
     Args:
         paths: the files, in the order of the examples.
-        key: the name under which a file's bytes stand in an example, a scalar string.
-        root: the folder of the data; the fingerprint does not depend on where that lies.
+        key: the entry of an example that holds a file's bytes, a scalar string.
+        root: the folder of the data; the fingerprint does not depend on its place.
         fields: further values by name, [examples, ...].
         labels, groups: see Source; labels also stand in the examples, as `label` int64.
     """
@@ -61,7 +61,7 @@ class FileSource(Source):
         return fingerprint.times(self.paths)
 
     def relative(self, number: int) -> str:
-        """A file's path from the folder of the data on, with `/`."""
+        """A file's path relative to the folder of the data, with `/`."""
         return self.paths[number].removeprefix(self._root).replace(os.sep, "/")
 
     def fingerprint(self) -> str:
@@ -79,7 +79,7 @@ class TensorSource(Source):
 
     Args:
         values: name -> tf.Tensor [examples, ...] or tf.RaggedTensor [examples, None].
-        title: what the examples are called, `title[number]`.
+        title: names the examples: `title[number]`.
         fingerprint: see Source.
         labels, groups: see Source.
     """

@@ -1,8 +1,8 @@
-"""A short hash of files by which a run knows its data again: names, sizes and content, and no times, so that a copy is the same data.
+"""A short hash of files by which a run recognises its data: names, sizes and content, and no times, so that a copy counts as the same.
 
 Up to `WHOLE` bytes all content is read. Of more, `CHUNKS` pieces of `CHUNK` bytes are, spread evenly: over the files, which are chosen
 by their names, and within each. So what changes a file's size, adds, removes or renames a file is always seen; a change that keeps
-every size is seen for certain in small data alone, and in large data as likely as it touches a piece that is read.
+every size is always seen in small data, and in large data if it touches a piece that is read.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from typing import Any
 
 from pipelines.base.stored import open_regular
 
-VERSION = 2  # of how all fingerprints are made; those of different versions cannot be compared
+VERSION = 2  # of all fingerprints; those of different versions cannot be compared
 WHOLE = 64 << 20  # bytes
 CHUNK, CHUNKS = 64 << 10, 256
 
@@ -24,8 +24,8 @@ def of_files(paths: Sequence[str | Path], root: str | Path | None = None, *, nam
 
     Args:
         root: a folder above them, on which the hash does not depend.
-        names: what the files are called; default: their paths below `root`.
-        whole: all content is read, however much there is.
+        names: of the files; default: their paths below `root`.
+        whole: all content is read, whatever its size.
     """
     digest, begin = hashlib.sha256(), os.path.join(os.fspath(root), "") if root is not None else ""
     called = [os.fsencode(name) for name in (names or [os.fspath(path).removeprefix(begin) for path in paths])]

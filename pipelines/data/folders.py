@@ -1,6 +1,6 @@
 """A folder per class, with or without folders for train, validation and test above them.
 
-The order is that of the relative paths, whatever the file system gives, so a copy of the folder makes the same splits.
+The order is that of the relative paths, whatever the file system's order, so a copy of the folder has the same splits.
 """
 
 from collections.abc import Callable, Collection
@@ -16,7 +16,7 @@ from pipelines.data.files import FileSource
 from pipelines.data.names import groups_in_names
 from pipelines.data.walk import PassedOver, entries, files_below, folders_in, hidden
 
-POOL = "all"  # the one split of a folder that has none
+POOL = "all"  # the only split of a folder without splits
 SNIFF = 32  # bytes by which a file of unknown name is recognised
 
 
@@ -27,7 +27,7 @@ class Folders:
     Attributes:
         splits: name as in the file system (or `all`) -> the files, with labels, and groups where asked for.
         classes: class names in the order of the labels: those of train, sorted, then any that only other splits have.
-        notes: what was left out, and how much.
+        notes: what was ignored, and how much.
     """
 
     splits: dict[str, FileSource]
@@ -43,7 +43,7 @@ def read_folders(root: str | Path, *, key: str, suffixes: Collection[str], kind:
         root: the folder.
         key: the name of a file's bytes in an example.
         suffixes: lower-case endings of the files that count, with the dot; compared without regard to case.
-        kind: what such a file is called in messages ("image").
+        kind: of such a file, in messages ("image").
         sniff: says from a file's first 32 bytes whether it counts, where its ending is not in `suffixes`.
         group_by: `folder` sets the groups to the name of each file's parent folder (below the class folder); `name` to what
             `group_pattern` finds in its path from `root` on.
@@ -83,12 +83,12 @@ def read_folders(root: str | Path, *, key: str, suffixes: Collection[str], kind:
         loose = {path.name: path for path in tops if path.name not in parts}
         _refuse_files(root, counts, f"{kind} files lie beside the split folders of {root}", ignored)
 
-    found: dict[str, dict[str, list[Path]]] = {}
+    by_split: dict[str, dict[str, list[Path]]] = {}
     if label_pattern is not None:
         train = next((path for path in tops if path.name.lower() in ALIASES["train"]), None)
         parts = {POOL: root} if train is None else {path.name: path for path in tops if path.name.lower() in sum(ALIASES.values(), ())}
-        found = {name: _by_name(folder, root, counts, label_pattern, ignored) for name, folder in parts.items()}
-        if not found[train.name if train is not None else POOL]:
+        by_split = {name: _by_name(folder, root, counts, label_pattern, ignored) for name, folder in parts.items()}
+        if not by_split[train.name if train is not None else POOL]:
             raise DataError(f"{root}: holds no {kind} file{_list(ignored)}")
         parts_to_read: dict[str, Path] = {}
     else:
@@ -99,17 +99,18 @@ def read_folders(root: str | Path, *, key: str, suffixes: Collection[str], kind:
         if not classes:
             raise DataError(f"{folder} has no class folders; put the {kind}s of each class into a folder of its own "
                             f"({folder.name}/cat/1.jpg, {folder.name}/dog/2.jpg), or name files and labels in a table (source: table)")
-        found[name] = {path.name: sorted((file for file in files_below(path, ignored) if counts(file)), key=_key(root)) for path in classes}
+        by_split[name] = {path.name: sorted((file for file in files_below(path, ignored) if counts(file)), key=_key(root))
+                          for path in classes}
     first = train.name if train is not None else POOL
-    empty = [title for title, files in found[first].items() if not files]
+    empty = [title for title, files in by_split[first].items() if not files]
     if empty:
         raise DataError(f"{parts[first] / empty[0]}: the class folder holds no {kind} file"
                         + (f", and so do {len(empty) - 1} others" if len(empty) > 1 else "") + f"{_list(ignored)}; fill or remove it")
-    own = sorted(found[first])
-    known = own + sorted({title for titles in found.values() for title, files in titles.items() if files} - set(own))
+    own = sorted(by_split[first])
+    known = own + sorted({title for titles in by_split.values() for title, files in titles.items() if files} - set(own))
     numbers = {title: number for number, title in enumerate(known)}
     splits = {}
-    for name, titles in found.items():
+    for name, titles in by_split.items():
         pairs = sorted(((file, numbers[title]) for title, files in titles.items() for file in files), key=lambda pair: _key(root)(pair[0]))
         files = [file for file, _ in pairs]
         groups = None
@@ -131,10 +132,10 @@ def read_folders(root: str | Path, *, key: str, suffixes: Collection[str], kind:
 def _by_name(folder: Path, root: Path, counts: Callable[[Path], bool], pattern: str, ignored: PassedOver) -> dict[str, list[Path]]:
     """Class -> files, the class as `pattern` finds it in each file's path."""
     files = sorted((file for file in files_below(folder, ignored) if counts(file)), key=_key(root))
-    found: dict[str, list[Path]] = {}
+    by_class: dict[str, list[Path]] = {}
     for file, title in zip(files, groups_in_names([file.relative_to(root).as_posix() for file in files], pattern, "data.label_pattern")):
-        found.setdefault(title, []).append(file)
-    return found
+        by_class.setdefault(title, []).append(file)
+    return by_class
 
 
 def _refuse_files(folder: Path, counts: Callable[[Path], bool], message: str, ignored: PassedOver) -> None:

@@ -1,4 +1,4 @@
-"""A table as `quartet new` looks at it: its columns with their facts, what the reader must be told, and what it passed over."""
+"""A table as `quartet new` inspects it: its columns with their facts, the reader's settings, and the rows it could not read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ class Frame:
         path: the file.
         values: name -> values; in a file without a header row the names are positions, from "0".
         header: whether the file names its columns.
-        settings: what the data section must say so that training reads the same: encoding, delimiter.
+        settings: of the data section, so that training reads the same: encoding, delimiter.
         lost: rows that cannot be read.
     """
 
@@ -53,7 +53,7 @@ class Frame:
 
     @property
     def rows(self) -> int:
-        """How many were read."""
+        """Rows read."""
         return len(next(iter(self.values.values()), ()))
 
     def named(self, roles: Mapping[str, str | None]) -> tuple[dict[str, str], list[str] | None]:
@@ -66,7 +66,7 @@ class Frame:
         return {role: role for role in there}, names
 
     def passed_over(self) -> str | None:
-        """How many rows are lost and why, for a person."""
+        """A note on the number of unreadable rows, with a reason."""
         if not self.lost.count:
             return None
         reason = self.lost.reasons[0] if self.lost.reasons else ""
@@ -75,7 +75,7 @@ class Frame:
 
 
 def open_frame(path: Path) -> Frame:
-    """Reads a table, however it is written. Raises DataError where it cannot be."""
+    """Reads a table of any dialect. Raises DataError where it cannot be read."""
     lost, settings, names, encoding = LeftOut(), dict[str, Any](), None, None
     if ending(path) in TEXT:
         if not path.stat().st_size:
@@ -95,7 +95,7 @@ def split_column(values: Mapping[str, Sequence[Any]], own: str | None, path: Pat
     """(the column that divides the data, role -> its value); (None, {}) where none does.
 
     Raises:
-        DataError: the column that a person named does not divide the data.
+        DataError: the column named by the user does not divide the data.
     """
     if asked.absent("split"):
         return None, {}
@@ -132,7 +132,7 @@ def label_column(path: Path, facts: Mapping[str, Facts], values: Mapping[str, Se
         facts: of the columns that may be it.
         values: of these and others.
         most: share of the rows up to which values are few.
-        what: what a label is called in messages.
+        what: the word for a label in messages.
         roles: whose names such a column may have, the likeliest first.
 
     Raises:
@@ -141,24 +141,24 @@ def label_column(path: Path, facts: Mapping[str, Facts], values: Mapping[str, Se
     several = asked.several("label", list(facts), path)
     if several is not None and len(several) > 1:
         return several
-    found = several[0] if several else None
+    label = several[0] if several else None
     few = [name for name, one in facts.items() if one.few(most)]
     usable = [name for name, one in facts.items() if one.kind in ("number", "text", "list", "other") and one.present]
     marks = [name for name, one in facts.items() if one.kind == "number" and one.whole and one.low >= 0 and one.high == 1
              and one.distinct == 2]
-    if found is None and len(marks) > 2 and all(sum(number_of(value) or 0 for value in row) == 1 for row in zip(
+    if label is None and len(marks) > 2 and all(sum(number_of(value) or 0 for value in row) == 1 for row in zip(
             *(values[name] for name in marks))):
         return marks
     for role in roles:
-        found = found or by_name([name for name in usable if name in few or facts[name].distinct == 1 or facts[name].kind == "list"],
+        label = label or by_name([name for name in usable if name in few or facts[name].distinct == 1 or facts[name].kind == "list"],
                                  [role]).get(role) or by_name(usable, [role]).get(role)
-    if found is None and len(few) == 1:
-        found = few[0]
-    if found is None and len(marks) > 2 and len(marks) == len(few):
+    if label is None and len(few) == 1:
+        label = few[0]
+    if label is None and len(marks) > 2 and len(marks) == len(few):
         return marks
-    if found is None:
+    if label is None:
         there = f"it may be {listed(few)}" if few else f"there are {listed(facts, 'and')}" if facts else "there are no other columns"
         raise DataError(f"{path}: which column holds the {what} is not clear ({there}); name it with --label")
-    if facts[found].distinct < 2:
-        raise DataError(f"{path}: column {found} has one value only; a classifier needs two or more classes")
-    return found
+    if facts[label].distinct < 2:
+        raise DataError(f"{path}: column {label} has one value only; a classifier needs two or more classes")
+    return label

@@ -27,19 +27,19 @@ class Feed:
     """Where the step's examples come from.
 
     Attributes:
-        source, decode: raw examples, and what makes one of them ready; None where they are.
+        source, decode: raw examples, and the function that decodes one; None where they are ready.
         spec: name -> tf.TensorSpec of one decoded example.
         on_device: examples are gathered from tensors on the device; there is no iterator.
         by_epoch: an iterator ends with its epoch; the next epoch needs another.
-        said: what was decided, for terminal and report.
+        summary: how examples are fed, for terminal and report.
         lengths: [examples] where batches are made of examples of similar length, else None.
-        rule: which entry tells an example's length, or None.
-        kept: all examples as judging decodes them, or None.
+        rule: of padding, where examples differ in length, or None.
+        kept: all examples as evaluation decodes them, or None.
     """
 
     on_device = False
     by_epoch = False
-    said: str
+    summary: str
     lengths: np.ndarray | None = None
     kept: ArraySource | None = None
 
@@ -64,11 +64,11 @@ class Feed:
         return None
 
     def blame(self, error: Exception, start: int, stop: int) -> DataError | None:
-        """The error that names the example among steps start .. stop - 1 at which the iterator failed; None if it was none of them."""
+        """The error that names the example among steps start .. stop - 1 at which the iterator failed; None if none of them."""
         return None
 
     def name(self, number: int, step: int) -> str:
-        """What a person calls an example of the batch of `step`."""
+        """The name of an example of the batch of `step`."""
         return self.source.name(number)
 
     def raw(self, step: int) -> Iterator[tuple[int, Tensors]]:
@@ -85,7 +85,7 @@ class Feed:
         return numbers, stacked([self._decoded(raw, key) for (_, raw), key in zip(some, keys)], self.spec, self.rule)
 
     def judged(self, batch: int) -> Iterator[Tensors]:
-        """All examples once, in shuffled order, as judging decodes them, name -> [batch, ...]; eager."""
+        """All examples once, in shuffled order, as evaluation decodes them, name -> [batch, ...]; eager."""
         kept = self.kept
         for step in range(self.plan.steps_per_epoch):
             if kept is not None:  # decoded already
@@ -124,7 +124,7 @@ class DeviceFeed(Feed):
                 self._copies.append(kept.tensors())
         if not devices[0].startswith("GPU"):
             memory.hold(self, kept.nbytes * len(devices))
-        self.said = f"{len(kept):,} examples ({readable(kept.nbytes)}) held on the device"
+        self.summary = f"{len(kept):,} examples ({readable(kept.nbytes)}) held on the device"
 
     def gather(self, numbers: tf.Tensor, replica: int) -> Tensors:
         return self._kept.pick(self._copies[replica], numbers)
@@ -133,12 +133,12 @@ class DeviceFeed(Feed):
 class PipelineFeed(Feed):
     """Data read, decoded and batched by tf.data while the device works."""
 
-    def __init__(self, kept: ArraySource | None, *, strategy: tf.distribute.Strategy, workers: int | None, said: str, **options: Any):
+    def __init__(self, kept: ArraySource | None, *, strategy: tf.distribute.Strategy, workers: int | None, summary: str, **options: Any):
         super().__init__(**options)
         self.kept = kept
         self.read, self.make = (self.source, self.decode) if kept is None else (kept, None)
         self.spec = decoded_spec(self.read, self.make)
-        self.strategy, self.workers, self.said = strategy, workers or tf.data.AUTOTUNE, said
+        self.strategy, self.workers, self.summary = strategy, workers or tf.data.AUTOTUNE, summary
         self.lengths = self.read.lengths if self.rule else None
 
     def iterator(self, start: int, stop: int) -> Any:
@@ -184,20 +184,20 @@ def first_bad(feed: Feed, start: int, stop: int) -> DataError | None:
 
 
 class StreamFeed(Feed):
-    """Data read shard by shard. An iterator that begins within an epoch passes over what came before, without decoding it.
+    """Data read shard by shard. An iterator that begins within an epoch skips earlier examples without decoding them.
 
-    The order of an epoch is a function of (seed, epoch) alone, so nothing of a stream has to be saved; an example's number is its
+    The order of an epoch is a function of (seed, epoch) alone, so a stream has no state to save; an example's number is its
     place in that order.
     """
 
     by_epoch = True
     source: StreamSource
-    NUMBERS, WEIGHTS = "stream/numbers", "stream/weights"  # what comes with the examples, for the step
+    NUMBERS, WEIGHTS = "stream/numbers", "stream/weights"  # entries beside the examples, for the step
 
     def __init__(self, *, strategy: tf.distribute.Strategy, workers: int | None, **options: Any):
         super().__init__(**options)
         self.strategy, self.workers = strategy, workers or tf.data.AUTOTUNE
-        self.said = f"{len(self.source):,} examples, streamed from their shards"
+        self.summary = f"{len(self.source):,} examples, streamed from their shards"
 
     def numbers(self, step: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return order.batch_numbers(self.plan, self.seed, tf.cast(step, tf.int64), shuffle=False)
@@ -256,19 +256,20 @@ def make_feed(source: Source, decode: Decode | None, *, plan: order.Plan, seed: 
         random_decode: decode draws from its key, so that its results cannot be kept.
         data: `cache`, `cache_folder`, `workers`.
         facts: what the task learned from train, on which decoding may depend.
-        lengths: where examples differ in length, the entry that tells it.
+        lengths: where examples differ in length, the entry that holds it.
     """
     common: dict[str, Any] = {"source": source, "decode": decode, "plan": plan, "seed": seed, "shuffle": shuffle, "rule": lengths}
     if isinstance(source, StreamSource):
         return StreamFeed(strategy=strategy, workers=data.workers, **common)
     kept = None if random_decode else cached(source, decode, data, facts=facts, lengths=lengths)
     if kept is None:
-        return PipelineFeed(None, strategy=strategy, workers=data.workers, said=f"{len(source):,} examples, decoded on the way", **common)
+        return PipelineFeed(None, strategy=strategy, workers=data.workers,
+                            summary=f"{len(source):,} examples, decoded on the way", **common)
     on_disk = kept.mapped if isinstance(kept, FlatSource) else isinstance(next(iter(kept.arrays.values())), np.memmap)
     if not on_disk and kept.nbytes <= _device_room(devices):
         return DeviceFeed(kept, devices=devices, **common)
-    said = f"{len(kept):,} examples, read from the cache {'on disk' if on_disk else 'in memory'}"
-    return PipelineFeed(kept, strategy=strategy, workers=data.workers, said=said, **common)
+    summary = f"{len(kept):,} examples, read from the cache {'on disk' if on_disk else 'in memory'}"
+    return PipelineFeed(kept, strategy=strategy, workers=data.workers, summary=summary, **common)
 
 
 def _device_room(devices: tuple[str, ...]) -> int:

@@ -29,11 +29,11 @@ class Varying(Protocol):
 
 @dataclass(frozen=True)
 class Lengths:
-    """Which entry tells an example's length, and to what a batch is padded.
+    """Which entry holds an example's length, and how far a batch is padded.
 
     Attributes:
         unit: to a multiple of it, one at least.
-        few: to one of few multiples, each some 30 % longer than the one before. XLA compiles the step for each that comes: speech of
+        few: to one of few multiples, each about 30 % longer than the one before. XLA compiles the step for each that occurs: speech of
             1.5 to 35 s has 135 different quarters of a second, and 15 of these.
         most: no example is longer, and no batch is padded further than its multiple: a model may have no places beyond.
     """
@@ -81,7 +81,7 @@ def free(spec: Specs) -> list[str]:
 
 
 def fit(examples: Tensors, spec: Specs, lengths: Lengths) -> Tensors:
-    """A padded batch with its free entries cut, or filled up with zeros, to the longest of its examples; in graph."""
+    """A padded batch with its free entries cut, or padded with zeros, to the longest of its examples; in graph."""
     size = lengths.rounded(tf.reduce_max(tf.cast(examples[lengths.entry], tf.int32)))
 
     def fitted(value: tf.Tensor) -> tf.Tensor:
@@ -110,7 +110,7 @@ def stacked(rows: list[Tensors], spec: Specs, lengths: Lengths | None) -> Tensor
 
 
 def joined(parts: list[np.ndarray]) -> np.ndarray:
-    """Batches one after another; where free lengths differ, the shorter are filled up with zeros."""
+    """Batches one after another; where free lengths differ, shorter ones are padded with zeros."""
     if len({part.shape[1:] for part in parts}) > 1:
         shape = np.max([part.shape[1:] for part in parts], axis=0)
         parts = [np.pad(part, [(0, 0), *((0, full - there) for full, there in zip(shape, part.shape[1:]))]) for part in parts]
@@ -124,7 +124,7 @@ class FlatSource(ArraySource):
         arrays: the entries of fixed shape, [examples, ...], the lengths among them.
         flat: the free entries, [sum of lengths, ...].
         spec: of one example.
-        source: what the examples were decoded from, for names, labels and groups.
+        source: of the raw examples, for names, labels and groups.
     """
 
     def __init__(self, arrays: dict[str, np.ndarray], flat: dict[str, np.ndarray], *, spec: Specs, lengths: Lengths, source: Source):
@@ -151,7 +151,7 @@ class FlatSource(ArraySource):
 
         def padded(name: str) -> tf.Tensor:
             values = tensors[f"flat/{name}"]
-            if not len(self.flat[name]):  # nothing but empty examples: one row of zeros to take from
+            if not len(self.flat[name]):  # only empty examples: one row of zeros to gather from
                 values = tf.zeros([1, *values.shape[1:]], values.dtype)
             rows = tf.gather(values, tf.where(there, places, 0))
             inside = tf.reshape(there, tf.concat([tf.shape(there), tf.ones([values.shape.rank - 1], tf.int32)], 0))

@@ -1,7 +1,7 @@
-"""What stands in the names of files: the class, and people, scenes or devices that should stay on one side of a split. No TensorFlow.
+"""Facts in file names: the class, and people, scenes or devices that should stay in one split. Imports no TensorFlow.
 
 A name is cut into fields: `3/3_theo_12.wav` has the field theo. A field is a group where it has few values, each with several files
-of more than one class, so that a random split puts the same speaker on both sides.
+of more than one class, so that a random split would put the same speaker in both.
 """
 
 import re
@@ -15,9 +15,9 @@ import numpy as np
 from pipelines.base.errors import DataError
 
 MARKS = r"[^\W_]+"  # a field: letters and digits
-BETWEEN = r"(?:[^\w/]|_)"  # what stands between fields
+BETWEEN = r"(?:[^\w/]|_)"  # between fields
 START, STEP, END = rf"(?:^|/){BETWEEN}*", rf"{MARKS}{BETWEEN}+", r"[^/]*$"  # of a pattern: a file's name, a field before, what is left
-FEWEST = 20  # files below which nothing is suspected
+FEWEST = 20  # files below which groups are not suspected
 EACH = 3  # files of a group on average, at least
 REPEATED = 1.5  # files of a group in a class on average, below which numbers just count the files of the class
 ACROSS = 0.6  # share of the groups that have files of more than one class
@@ -29,7 +29,7 @@ class Named:
     """A field of the names.
 
     Attributes:
-        pattern: regular expression whose first group finds it in a path.
+        pattern: regular expression whose first group matches it in a path.
         values: its distinct values, the most frequent first.
     """
 
@@ -38,19 +38,19 @@ class Named:
 
 
 def groups_in_names(names: Sequence[str], pattern: str, setting: str = "data.group_pattern") -> list[str]:
-    """The first group of `pattern` in each name. Raises DataError for a name in which it finds nothing."""
-    found = [re.search(pattern, name.replace("\\", "/")) for name in names]
-    missing = next((number for number, one in enumerate(found) if one is None or one[1] is None), None)
+    """The first group of `pattern` in each name. Raises DataError for a name without a match."""
+    matches = [re.search(pattern, name.replace("\\", "/")) for name in names]
+    missing = next((number for number, one in enumerate(matches) if one is None or one[1] is None), None)
     if missing is not None:
         raise DataError(f"{names[missing]}: {setting} {pattern!r} finds nothing in this name")
-    return [str(one[1]) for one in found if one]
+    return [str(one[1]) for one in matches if one]
 
 
 def suspected_groups(names: Sequence[str], labels: Sequence[str] | None) -> Named | None:
     """The field that is probably a speaker, patient or scene; None where there is none.
 
     Args:
-        names: paths from the data's folder on, with `/`.
+        names: paths relative to the data's folder, with `/`.
         labels: the class of each; None where there are no classes.
     """
     if len(names) < FEWEST:
@@ -88,7 +88,7 @@ def suspected_folders(names: Sequence[str], labels: Sequence[str]) -> tuple[str,
 
 
 def suspected_labels(names: Sequence[str]) -> Named | None:
-    """The field that is probably the class, of files without class folders: few values, each with several files, told by a word or a
+    """The field that is probably the class, of files without class folders: few values, each with several files, marked by a word or a
     leading number; None where there is none."""
     best: tuple[float, Named] | None = None
     for pattern, values in _fields(names):
@@ -112,10 +112,10 @@ def _fields(names: Sequence[str]) -> list[tuple[str, list[str]]]:
     cut = [re.findall(MARKS, stem) for stem in stems]
     widths = Counter(map(len, cut))
     width, count = widths.most_common(1)[0]
-    found: list[str] = []
+    patterns: list[str] = []
     if width >= 1 and count >= COVERED * len(names):
         for place in range(width):
-            found.append(START + STEP * place + f"({MARKS})" + END)
+            patterns.append(START + STEP * place + f"({MARKS})" + END)
         # letters before digits, as in cat12.jpg and p003s02.wav
         for place in range(width):
             parts = [re.findall(r"[^\W\d_]+|\d+", fields[place]) for fields in cut if len(fields) == width]
@@ -126,9 +126,9 @@ def _fields(names: Sequence[str]) -> list[tuple[str, list[str]]]:
             kinds = [("\\d+" if part.isdigit() else "[^\\W\\d_]+") for part in next(part for part in parts if len(part) == many)]
             for at in range(many):
                 inside = "".join(f"({kind})" if number == at else kind for number, kind in enumerate(kinds))
-                found.append(START + STEP * place + inside + r"(?![^\W_])" + END)
+                patterns.append(START + STEP * place + inside + r"(?![^\W_])" + END)
     result = []
-    for pattern in found:
+    for pattern in patterns:
         compiled = re.compile(pattern)
         matches = [compiled.search(name.replace("\\", "/")) for name in names]
         if all(matches):
@@ -150,7 +150,7 @@ def _crosses(values: Sequence[str], labels: Sequence[str]) -> bool:
 
 
 def _counts_on(values: Sequence[str], others: Sequence[Sequence[str]], labels: Sequence[str]) -> bool:
-    """Whether a field of numbers counts on from 0 or 1 within what the other fields and the class have in common: takes."""
+    """Whether a field counts from 0 or 1 among files alike in class and other fields: takes."""
     shared = [other for other in others if len(set(other)) * 2 <= len(other)]
     takes = defaultdict(list)
     for number, value in enumerate(values):

@@ -1,7 +1,7 @@
 """Order as a pure function: (seed, epoch, step) -> the examples of the global batch.
 
 A whole-data shuffle without a buffer, the same whatever the number of replicas and however often a run was
-interrupted, and reached at any step at once. Behind it stands the cipher of tf.random.experimental.index_shuffle.
+interrupted, and reached at any step at once. It uses the cipher of tf.random.experimental.index_shuffle.
 """
 
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ def batch_numbers(plan: Plan, seed: int, step: tf.Tensor, *, shuffle: bool = Tru
                   ) -> tuple[tf.Tensor, tf.Tensor]:
     """The global batch of a step.
 
-    The last batch of an epoch is filled up with the epoch's first examples at weight 0: batch statistics
+    The last batch of an epoch is filled with the epoch's first examples at weight 0: batch statistics
     stay those of real examples, and every example counts exactly once an epoch.
 
     Args:
@@ -69,7 +69,7 @@ def batch_numbers(plan: Plan, seed: int, step: tf.Tensor, *, shuffle: bool = Tru
 
 
 def longest_first(lengths: np.ndarray) -> np.ndarray:
-    """Example numbers as they are judged, int64: the longest first, so that too little memory shows at once."""
+    """Example numbers in the order of evaluation, int64: the longest first, so that too little memory shows at once."""
     return np.argsort(-np.asarray(lengths, np.int64), kind="stable")
 
 
@@ -80,7 +80,7 @@ def _similar(plan: Plan, seed: int, step: tf.Tensor, lengths: tf.Tensor) -> tupl
     """`batch_numbers` with batches of similar lengths.
 
     The shuffled epoch is cut into windows of some batches; within a window examples are sorted by length, cut into batches, and the
-    batches come in random order. What fills up the epoch's last window sorts behind all real examples.
+    batches come in random order. The filling of the epoch's last window sorts behind all real examples.
     """
     window = max(1, min(WINDOW, WINDOW_EXAMPLES // plan.batch, plan.steps_per_epoch))
     epoch, step = step // plan.steps_per_epoch, step % plan.steps_per_epoch
@@ -106,8 +106,8 @@ UNFIT = {4**k for k in range(8, 32)}  # largest values for which the operation c
 def permuted(numbers: tf.Tensor, count: int, seed: tf.Tensor) -> tf.Tensor:
     """Where a random permutation of 0 .. count - 1 takes `numbers`.
 
-    The operation itself, with a key of three drawn words: tf.random.experimental.index_shuffle holds one of them constant and goes
-    four rounds, and places are then far from uniform (chi-squared 5 to 10 times its degrees of freedom).
+    The operation itself, with a key of three drawn words: tf.random.experimental.index_shuffle holds one of them constant and takes
+    four rounds, which leaves places far from uniform (chi-squared 5 to 10 times its degrees of freedom).
 
     Args:
         numbers: [n] int64 in 0 .. count - 1.
@@ -120,11 +120,11 @@ def permuted(numbers: tf.Tensor, count: int, seed: tf.Tensor) -> tf.Tensor:
 
     if count - 1 not in UNFIT:
         return cipher(numbers, count - 1)
-    placed = cipher(numbers, count)  # one value more; what lands on it goes on to where that one would
+    placed = cipher(numbers, count)  # one value more; a number that lands on it moves on to that value's place
     return tf.where(placed == count, cipher(tf.constant([count], tf.int64), count), placed)
 
 
-# what a folded seed is for, so that order, augmentation and dropout never share one
+# purposes of a folded seed, so that order, augmentation and dropout never share one
 ORDER, EXAMPLE, DROPOUT, WINDOWS = 1, 2, 3, 4
 
 
@@ -135,7 +135,7 @@ def fold(seed: int, moment: tf.Tensor, purpose: int) -> tf.Tensor:
 
 
 def example_keys(seed: int, epoch: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
-    """int32 [batch, 2]: a key for each example in this epoch, whatever batch it stands in."""
+    """int32 [batch, 2]: a key for each example in this epoch, whatever its batch."""
     epoch_key = fold(seed, epoch, EXAMPLE)
     return tf.stack([tf.bitwise.bitwise_xor(tf.cast(numbers, tf.int32), epoch_key[0]), tf.fill(tf.shape(numbers), epoch_key[1])], axis=1)
 

@@ -1,4 +1,4 @@
-"""Why something could not be read or decoded, in one line for a person, from an exception of Python or TensorFlow."""
+"""Why something could not be read or decoded, in one line, from an exception of Python or TensorFlow."""
 
 import re
 

@@ -49,14 +49,14 @@ class RecordSource(Prepared, Source):
         """Features of all examples in one pass over the files, by feature: [examples, ...], or ragged where a dimension is free.
 
         Args:
-            counted: a feature of one free dimension of which the lengths alone are kept, [examples] int64.
+            counted: a feature of one free dimension of which only the lengths are kept, [examples] int64.
         """
         known = features(self.builder)
         flat = {name: (name, known[name]) for name in (*wanted, *([counted] if counted else []))}
         parts: dict[str, list[Any]] = {name: [] for name in flat}
         for start in range(0, len(self) if flat else 0, CHUNK):
-            found = parse(tf.constant(self._read(np.arange(start, min(start + CHUNK, len(self))))), flat)
-            for name, value in found.items():
+            parsed = parse(tf.constant(self._read(np.arange(start, min(start + CHUNK, len(self))))), flat)
+            for name, value in parsed.items():
                 parts[name].append(_lengths(value) if name == counted else value)
         return {name: tf.concat(part, 0) for name, part in parts.items()}
 

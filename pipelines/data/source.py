@@ -44,14 +44,14 @@ class Source(ABC):
 
     @abstractmethod
     def name(self, number: int) -> str:
-        """What a person calls example `number`: a path, a row, `cifar10/train[17]`."""
+        """The name of example `number` in messages: a path, a row, `cifar10/train[17]`."""
 
     @abstractmethod
     def fingerprint(self) -> str:
         """A short hash that changes when the data do, and not when they are copied; cheap: names, sizes, content sampled."""
 
     def stamp(self) -> str:
-        """What is asked besides before something is taken out of a cache: times of change, where the content was sampled."""
+        """A further key of caches: times of change, where the fingerprint samples the content."""
         return ""
 
     def subset(self, numbers: Sequence[int] | np.ndarray) -> "Source":
@@ -94,7 +94,7 @@ class ArraySource(Source):
         return {key: tf.constant(value) for key, value in self.arrays.items()}
 
     def pick(self, tensors: Tensors, numbers: "tf.Tensor") -> Tensors:
-        """Examples `numbers` out of what `tensors` gave; in graph."""
+        """Examples `numbers` of the result of `tensors`; in graph."""
         import tensorflow as tf
 
         return {key: tf.gather(value, numbers) for key, value in tensors.items()}
@@ -163,7 +163,7 @@ class Subset(Source):
 
 
 def origin(source: Source) -> tuple[Source, np.ndarray]:
-    """The source that a chain of subsets was taken from, and the number there of each example, int64."""
+    """The source behind a chain of subsets, and each example's number there, int64."""
     numbers = np.arange(len(source))
     while isinstance(source, Subset):
         numbers, source = source.numbers[numbers], source.base

@@ -1,7 +1,7 @@
-"""Seeded splits: a share of the examples held out, by class, with groups kept on one side.
+"""Seeded splits: a share of the examples held out, by class, with groups kept together.
 
 A split is a function of (labels, groups, share, seed) alone - not of the platform, the file system's order or
-the training seed - so that two runs with one split_seed are judged on the same examples.
+the training seed - so that runs with one split_seed are evaluated on the same examples.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ def hold_out(
         share: 0 < share < 1.
         count: examples in all.
         seed: data.split_seed.
-        purpose: what is held out ("validation", "test"); different purposes draw differently from one seed.
+        purpose: of the held-out part ("validation", "test"); purposes draw differently from one seed.
         labels: [count] class of each example.
         groups: [count] group of each example.
 
@@ -165,9 +165,9 @@ def _by_group(size: int, *, seed: int, purpose: str, groups: np.ndarray, labels:
     held = np.flatnonzero(inside)
     share, wanted = len(held) / len(codes), size / len(codes)
     notes = [f"{purpose}: {int(best.sum()):,} of {len(names):,} groups, {len(held):,} examples ({share:.1%}; {wanted:.1%} wanted)"]
-    gone = int(np.sum((table[best].sum(0) == 0) & (table.sum(0) > 0)))
-    if gone:
-        notes.append(f"{gone} of {width} classes have no example in {purpose}: their groups could not be divided")
+    missing = int(np.sum((table[best].sum(0) == 0) & (table.sum(0) > 0)))
+    if missing:
+        notes.append(f"{missing} of {width} classes have no example in {purpose}: their groups could not be divided")
     return Split(np.flatnonzero(~inside), held, tuple(notes))
 
 
@@ -177,8 +177,8 @@ def _pick_groups(table: np.ndarray, size: int, order: np.ndarray) -> tuple[np.nd
     target = totals * (size / totals.sum())
     scale = 1.0 / np.maximum(totals, 1)
 
-    def cost(taken: np.ndarray) -> float | np.ndarray:
-        off = taken - target
+    def cost(held: np.ndarray) -> float | np.ndarray:
+        off = held - target
         return (off * off * scale).sum(-1) + off.sum(-1) ** 2 / size
 
     held, chosen, now = np.zeros(table.shape[1]), np.zeros(len(table), bool), float(cost(np.zeros(table.shape[1])))

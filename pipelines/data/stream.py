@@ -1,9 +1,9 @@
 """Prepared TFDS data read shard by shard, for data sets too large to be held by number.
 
-What is promised: every example comes exactly once an epoch; the order is a function of (seed, epoch), the files, `window` and
-`readers` alone, whatever the machine's speed or threads; and an iterator saved in mid-epoch (tf.train.Checkpoint) goes on
+Promises: every example comes exactly once an epoch; the order is a function of (seed, epoch), the files, `window` and
+`readers` alone, whatever the machine's speed or threads; and an iterator saved in mid-epoch (tf.train.Checkpoint) continues
 in a new process with exactly the examples that would have followed. Such a checkpoint holds the shuffle window: about
-`window` encoded examples. What is not: a shuffle wider than the window and the order of the shards, or reading by number.
+`window` encoded examples. Not promised: a shuffle wider than the window and the order of the shards, or reading by number.
 """
 
 from collections.abc import Iterator, Mapping
@@ -52,7 +52,7 @@ class StreamSource(Prepared, Source):
         self.spec = {key: tf.TensorSpec(value.shape, value.dtype) for key, value in parsed.items()}
 
     def dataset(self, seed: int | None, epoch: int = 0, start: int = 0) -> tf.data.Dataset:
-        """One epoch of raw examples from the `start`-th on; `seed` None gives the stored order, as judging takes it."""
+        """One epoch of raw examples from the `start`-th on; `seed` None gives the stored order, as evaluation uses it."""
         if seed is None:
             records = self._stored(range(len(self.shards)), 1).skip(start)
             return records.map(self._parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)

@@ -2,7 +2,7 @@
 
 A TFRecord file can only be read from front to back, so one pass puts the encoded bytes of a split into memory
 (images stay compressed; 60,000 of fashion_mnist take 0.3 s) and examples are then gathered by number. A split
-that does not fit is refused with the ways out: ArrayRecord (`records.py`), and for images StreamSource.
+that does not fit is refused with the alternatives: ArrayRecord (`records.py`), and for images StreamSource.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ GROUP = "\0group"  # among the values read, the one that is no field
 
 
 class Prepared:
-    """What is known of one split of a prepared data set without reading it.
+    """The facts of one split of a prepared data set, without reading it.
 
     Attributes:
         builder: TFDS' read-only builder.
@@ -64,7 +64,7 @@ class Prepared:
         return sum(part.take for part in self.shards)
 
     def title(self) -> str:
-        """What a person calls the split: `cifar10/train`."""
+        """The name of the split: `cifar10/train`."""
         return f"{self.builder.info.full_name.rpartition('/')[0]}/{self.split}"
 
     def fingerprint(self) -> str:
@@ -95,12 +95,12 @@ class TfdsSource(Prepared, TensorSource):
         split: a split or slice in TFDS notation, `train` or `train[:10%]`.
         fields: our name -> feature (nested ones joined by `/`); default: every feature under its own name.
         data_dir: where the data were prepared; default: as TFDS has it.
-        label: which of our names is the class of an example; it then stands in `labels`.
-        group: feature whose value is the group of an example; it then stands in `groups`.
+        label: which of our names is the class of an example; also given as `labels`.
+        group: feature whose value is the group of an example; also given as `groups`.
         memory_limit: most bytes that the split may take on disk; default: half of the free memory.
 
     Raises:
-        DataError: no such prepared data set, split or feature (with those there are), an unreadable file, or too large.
+        DataError: no such prepared data set, split or feature (names the existing ones), an unreadable file, or too large.
     """
 
     def __init__(self, name: str, split: str, *, fields: Mapping[str, str] | None = None, data_dir: str | Path | None = None,
@@ -180,10 +180,10 @@ class TfdsSource(Prepared, TensorSource):
 
 
 def prepared(name: str, data_dir: str | Path | None = None) -> "tfds.core.DatasetBuilder":
-    """The read-only builder of a data set that lies prepared on disk.
+    """The read-only builder of a data set prepared on disk.
 
     Raises:
-        DataError: names the data directory, what is there, and how to prepare the data set; or what in its folder is not trusted.
+        DataError: names the data directory, its contents, and how to prepare the data set; or what in its folder is not trusted.
     """
     import tensorflow_datasets as tfds
 
@@ -206,14 +206,14 @@ def prepared(name: str, data_dir: str | Path | None = None) -> "tfds.core.Datase
     there = list_prepared(data_dir)
     configs = [other for other in there if other.startswith(f"{base}/")]
     meant = f"; did you mean {listed(configs)}?" if configs else did_you_mean(name, there) or "."
-    found = f"there are {listed(there, 'and')}" if there else "nothing is prepared there"
+    existing = f"there are {listed(there, 'and')}" if there else "nothing is prepared there"
     raise DataError(
-        f"data.name: {name} is not prepared in {listed(roots)}; {found}{meant} "
+        f"data.name: {name} is not prepared in {listed(roots)}; {existing}{meant} "
         f"Prepare it with `tfds build {base}` (or tfds.load({base!r}) in Python), or set data.data_dir to where it lies.")
 
 
 def data_dirs(data_dir: str | Path | None = None) -> list[Path]:
-    """Where prepared data sets are looked for: the given directory, or TFDS' own (TFDS_DATA_DIR, ~/tensorflow_datasets)."""
+    """Where prepared data sets are searched: the given directory, or TFDS' own (TFDS_DATA_DIR, ~/tensorflow_datasets)."""
     if data_dir:
         return [Path(data_dir).expanduser()]
     from tensorflow_datasets.core.utils import file_utils
@@ -222,12 +222,12 @@ def data_dirs(data_dir: str | Path | None = None) -> list[Path]:
 
 
 def list_prepared(data_dir: str | Path | None = None) -> list[str]:
-    """Names of the data sets that lie prepared, `name` or `name/config`, sorted."""
-    found: set[str] = set()
+    """Names of the prepared data sets, `name` or `name/config`, sorted."""
+    names: set[str] = set()
     for root in data_dirs(data_dir):
         for pattern in ("*/*/dataset_info.json", "*/*/*/dataset_info.json"):
-            found.update("/".join(path.relative_to(root).parts[:-2]) for path in root.glob(pattern))
-    return sorted(found)
+            names.update("/".join(path.relative_to(root).parts[:-2]) for path in root.glob(pattern))
+    return sorted(names)
 
 
 def instructions(builder: "tfds.core.DatasetBuilder", split: str) -> list[Any]:
@@ -258,17 +258,17 @@ def instructions(builder: "tfds.core.DatasetBuilder", split: str) -> list[Any]:
 
 def features(builder: "tfds.core.DatasetBuilder") -> dict[str, Any]:
     """The features of a data set by name, nested ones joined by `/`."""
-    found = {}
+    fields = {}
 
     def walk(prefix: str, mapping: Mapping[str, Any]) -> None:
         for key, value in mapping.items():
             if hasattr(value, "keys") and hasattr(value, "items"):
                 walk(f"{prefix}{key}/", value)
             else:
-                found[prefix + key] = value
+                fields[prefix + key] = value
 
     walk("", builder.info.features)
-    return dict(sorted(found.items()))
+    return dict(sorted(fields.items()))
 
 
 def decoders(builder: "tfds.core.DatasetBuilder", wanted: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A prepared TFDS folder before TFDS sees it: refused where TFDS would import, follow or allocate what the folder's files ask for.
+"""A prepared TFDS folder before TFDS sees it: refused where its files would make TFDS import, follow or allocate what they name.
 
 TFDS imports the module of every class that `features.json` (or `features` in `dataset_info.json`) names, opens the label files that
 old entries name, and formats the shards' names from a template. Imports no TFDS.
@@ -29,11 +29,11 @@ _SMALL = (".json", ".txt")
 
 
 def check_folder(folder: Path) -> None:
-    """Looks at the folder of one version.
+    """Checks the folder of one version.
 
     Raises:
-        DataError: names the file and what is wrong: a class that is not TFDS' own, a path to another file, a link out of the data set,
-            a file that is no regular file, JSON that is too large or too deep.
+        DataError: names the file and the fault: a class that is not TFDS' own, a path to another file, a link out of the data set,
+            a file that is not regular, JSON that is too large or too deep.
     """
     for entry in sorted(entries(folder), key=lambda entry: entry.name):
         path = folder / entry.name
@@ -63,11 +63,11 @@ def read_json(path: Path) -> Any:
         return json.loads(read_small(path, LARGEST).decode("utf-8"))
     except (ValueError, RecursionError) as error:
         why = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
-        raise DataError(f"{path} is no JSON that can be read: {why}; prepare the data set again") from error
+        raise DataError(f"{path} is not readable JSON: {why}; prepare the data set again") from error
 
 
 def _check_values(path: Path, document: Any) -> None:
-    """Every value of a document, those too that stand as JSON within its texts, as TFDS' older format has them."""
+    """Every value of a document, also those within texts that are JSON, as TFDS' older format has them."""
     left = [(document, 0)]
     while left:
         value, depth = left.pop()

@@ -1,4 +1,4 @@
-"""Times as people write them: seconds, ms, us or ns since 1970, ISO, 17.09.2026, 9/17/2026. Day and month are told apart over a column."""
+"""Times as people write them: seconds, ms, us or ns since 1970, ISO, 17.09.2026, 9/17/2026. Day or month is decided by the column."""
 
 import re
 from collections.abc import Callable
@@ -29,10 +29,10 @@ class Times:
     """A column of times.
 
     Attributes:
-        seconds: [n] float64 since 1970; numbers that are no such time stay as they are (days of a study); NaN where there is none.
-        wrong: row -> what stands there, where it is no time.
+        seconds: [n] float64 since 1970; numbers that are not such a time stay unchanged (days of a study); NaN where there is none.
+        wrong: row -> its value, where that is not a time.
         how: as data.time_format has it: "s", "ms", "us", "ns", "iso", "day_first", "month_first" or "year_first".
-        ambiguous: dates of which no one shows whether day or month comes first; they are read with the month first.
+        ambiguous: dates none of which shows whether day or month comes first; they are read with the month first.
         example: a value.
     """
 
@@ -44,12 +44,12 @@ class Times:
 
     @property
     def meaning(self) -> str:
-        """What was expected, in words."""
+        """The expected form, in words."""
         return MEANINGS[self.how if self.how in MEANINGS else "auto"]
 
 
 def read_times(values: pa.ChunkedArray, how: str = "auto") -> Times:
-    """A column's times; "auto" finds how they are written over the whole column."""
+    """A column's times; "auto" detects the notation from the whole column."""
     kind = values.type
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         whole = values.cast(pa.timestamp("us"), safe=False).combine_chunks().cast(pa.int64())  # what is finer is cut off
@@ -73,7 +73,7 @@ def read_times(values: pa.ChunkedArray, how: str = "auto") -> Times:
         "day_first": lambda text: _dated(text, "day"), "month_first": lambda text: _dated(text, "month"),
         "year_first": lambda text: _dated(text, "year")}
     reader = read.get(how, lambda text: _iso(text) if (number := number_of(text)) is None else number)
-    known = np.array([*(np.nan if (found := reader(text)) is None else found for text in texts), np.nan], np.float64)
+    known = np.array([*(np.nan if (second := reader(text)) is None else second for text in texts), np.nan], np.float64)
     return _result(values, known[where], how, ambiguous)
 
 
@@ -92,17 +92,17 @@ def _unit(numbers: np.ndarray) -> str:
 
 
 def _notation(texts: list[str]) -> tuple[str, bool]:
-    """How dates are written, and whether day and month cannot be told apart."""
+    """How dates are written, and whether day and month are ambiguous."""
     if sum(_iso(text) is not None for text in texts[:200]) * 2 >= len(texts[:200]):
         return "iso", False
-    dates = [found for text in texts if (found := _DATE.match(text))]
-    if sum(len(found[1]) == 4 for found in dates) * 2 > len(dates):
+    dates = [match for text in texts if (match := _DATE.match(text))]
+    if sum(len(match[1]) == 4 for match in dates) * 2 > len(dates):
         return "year_first", False
-    days = sum(int(found[1]) > 12 for found in dates)
-    months = sum(int(found[2]) > 12 for found in dates)
+    days = sum(int(match[1]) > 12 for match in dates)
+    months = sum(int(match[2]) > 12 for match in dates)
     if days or months:
         return ("day_first" if days >= months else "month_first"), False
-    if dates and all("." in found[0] for found in dates):  # only with points the day is always first
+    if dates and all("." in match[0] for match in dates):  # only with points the day is always first
         return "day_first", False
     return ("month_first", True) if dates else ("day_first" if any(_named(text) is not None for text in texts[:200]) else "iso", False)
 
@@ -116,29 +116,29 @@ def _iso(text: str) -> float | None:
 
 
 def _dated(text: str, first: str) -> float | None:
-    found = _DATE.match(text)
-    if not found:
+    match = _DATE.match(text)
+    if not match:
         return _named(text)
-    one, two, three = int(found[1]), int(found[2]), int(found[3])
+    one, two, three = int(match[1]), int(match[2]), int(match[3])
     if first == "year":
         year, month, day = one, two, three
-    elif len(found[3]) in (2, 4):
+    elif len(match[3]) in (2, 4):
         year, month, day = (three, two, one) if first == "day" else (three, one, two)
     else:
         return None
-    return _moment(year, month, day, found[4])
+    return _moment(year, month, day, match[4])
 
 
 def _named(text: str) -> float | None:
     """17 Sep 2026, September 17, 2026, 17. September 2026, 17 de septiembre de 2026."""
-    found = _NAMED.match(plain(text).replace("_", " ") if not text.isascii() else text.lower())
-    if not found:
+    match = _NAMED.match(plain(text).replace("_", " ") if not text.isascii() else text.lower())
+    if not match:
         return None
-    name = plain(found[2] or found[3])
+    name = plain(match[2] or match[3])
     starts = [(start, number) for number, names in enumerate(_MONTHS, 1) for start in names.split()]
     # the longest first: juin and juil begin alike
     month = next((number for start, number in sorted(starts, key=lambda one: -len(one[0])) if name.startswith(start)), None)
-    return None if month is None else _moment(int(found[5]), month, int(found[1] or found[4]), found[6])
+    return None if month is None else _moment(int(match[5]), month, int(match[1] or match[4]), match[6])
 
 
 def _moment(year: int, month: int, day: int, clock: str | None) -> float | None:
@@ -146,12 +146,12 @@ def _moment(year: int, month: int, day: int, clock: str | None) -> float | None:
     hour = minute = 0
     second = 0.0
     if clock:
-        found = _CLOCK.match(clock.strip())
-        if not found:
+        match = _CLOCK.match(clock.strip())
+        if not match:
             return None
-        hour, minute, second = int(found[1]), int(found[2]), float((found[3] or "0").replace(",", "."))
-        if found[4]:
-            hour = hour % 12 + (12 if found[4].lower() == "p" else 0)
+        hour, minute, second = int(match[1]), int(match[2]), float((match[3] or "0").replace(",", "."))
+        if match[4]:
+            hour = hour % 12 + (12 if match[4].lower() == "p" else 0)
     try:
         return datetime(year, month, day, hour, minute, tzinfo=timezone.utc).timestamp() + second
     except ValueError:

@@ -1,6 +1,6 @@
-"""The files and folders that a person put somewhere: hidden ones left out, links followed but never in a circle. Imports no TensorFlow.
+"""The files and folders of a user: hidden ones are skipped, links followed but never in a circle. Imports no TensorFlow.
 
-What is no regular file (a named pipe, a device, a link to one) is never given out: reading it might not end.
+Only regular files are given: reading a named pipe or a device might not end.
 """
 
 import os
@@ -12,19 +12,19 @@ from pathlib import Path
 from pipelines.base.errors import DataError
 from pipelines.base.regular import other_kind
 
-FOLDERS = 50  # folders beside a table in which its files are looked for
-TURNS = 64  # of a look at many files that may end early
+FOLDERS = 50  # folders beside a table that are searched for its files
+TURNS = 64  # of a scan of many files that may end early
 
 
 @dataclass
 class PassedOver:
-    """What a walk left out.
+    """What a walk skipped.
 
     Attributes:
         hidden: files and folders whose name begins with a dot, and macOS's __MACOSX.
         others: ending -> files that do not count, as the caller finds.
-        loops: links that lead back into a folder they stand in.
-        special: what is no regular file, each with what it is ("a named pipe").
+        loops: links that lead back into a folder above them.
+        special: files that are not regular, each with its kind ("a named pipe").
     """
 
     hidden: int = 0
@@ -44,13 +44,13 @@ class PassedOver:
 
 
 def hidden(name: str) -> bool:
-    """Whether a file or folder of that name is passed over."""
+    """Whether a file or folder of that name is skipped."""
     return name.startswith(".") or name == "__MACOSX"
 
 
 def folders_in(folder: Path, passed: PassedOver) -> list[Path]:
     """The visible folders directly in `folder`, links among them, sorted. Raises DataError for one whose name is not UTF-8."""
-    found = []
+    folders = []
     for entry in entries(folder):
         if not entry.is_dir():
             continue
@@ -58,8 +58,8 @@ def folders_in(folder: Path, passed: PassedOver) -> list[Path]:
             passed.hidden += 1
         else:
             _check_name(entry.name, folder)
-            found.append(folder / entry.name)
-    return sorted(found)
+            folders.append(folder / entry.name)
+    return sorted(folders)
 
 
 def _check_name(name: str, folder: Path) -> None:
@@ -72,9 +72,9 @@ def _check_name(name: str, folder: Path) -> None:
 
 
 def files_below(folder: Path, passed: PassedOver, above: frozenset = frozenset()) -> Iterator[Path]:
-    """Every visible file below `folder`, in no order; linked folders are entered unless they lead back into a folder they stand in.
+    """Every visible file below `folder`, in no order; linked folders are entered unless they lead back into a folder above them.
 
-    A link to nothing is given out, too: whoever reads it says that it is not there.
+    A broken link is given, too: reading it reports that.
     """
     status = os.stat(folder)
     identity = (status.st_dev, status.st_ino)
@@ -96,28 +96,28 @@ def files_of(folder: str | Path, suffixes: Collection[str]) -> list[Path]:
     """The visible files below `folder` with one of these endings (lower-case, with the dot), sorted.
 
     Raises:
-        DataError: the folder holds something of such a name that is no regular file.
+        DataError: a file of such a name is not regular.
     """
     if not Path(folder).is_dir():
         return []
     passed = PassedOver()
-    found = [path for path in files_below(Path(folder), passed) if path.suffix.lower() in suffixes]
+    files = [path for path in files_below(Path(folder), passed) if path.suffix.lower() in suffixes]
     refuse_special(passed, suffixes)
-    return sorted(found)
+    return sorted(files)
 
 
 def refuse_special(passed: PassedOver, suffixes: Collection[str]) -> None:
-    """Raises DataError where what is no regular file is called like a file that counts."""
+    """Raises DataError where a file that is not regular is named like one that counts."""
     for path, kind in passed.special:
         if path.suffix.lower() in suffixes:
             raise DataError(f"{path} is {kind}; remove it: only regular files are read")
 
 
 def entries(folder: Path) -> list[os.DirEntry]:
-    """What lies directly in a folder. Raises DataError where it cannot be read."""
+    """The entries of a folder. Raises DataError where it cannot be read."""
     try:
-        with os.scandir(folder) as found:
-            return list(found)
+        with os.scandir(folder) as listing:
+            return list(listing)
     except OSError as error:
         raise DataError(f"{folder} cannot be read: {error.strerror or error}") from error
 
@@ -126,7 +126,7 @@ def pattern_of_files(folder: Path, values: Sequence[str], endings: Sequence[str]
     """Where nearly all values name files, as data.file_pattern has it: `images/{}.jpg`; None where nowhere.
 
     Args:
-        folder: where the table lies; it and the folders in it are looked through.
+        folder: of the table; it and the folders in it are searched.
         endings: of such files, "" for values that have theirs.
     """
     inside = [entry.name for entry in folders_in(folder, PassedOver())]
@@ -142,7 +142,7 @@ def pattern_of_files(folder: Path, values: Sequence[str], endings: Sequence[str]
 
 
 def spread(count: int, most: int) -> list[list[int]]:
-    """At most `most` of the numbers below `count` in turns, each of which is spread evenly: whoever stops after some has an even sample."""
+    """At most `most` of the numbers below `count` in turns, each of which is spread evenly: stopping early leaves an even sample."""
     kept = min(count, most)
     order = [number * count // kept for number in range(kept)]
     return [order[start::TURNS] for start in range(min(TURNS, kept))]

@@ -32,7 +32,7 @@ def describe(session: "Session", name: str, say: Callable[[str], None]) -> None:
     work = f"{count:,} weights; {session.steps:,} steps, {batch}" if session.steps else "fitted at once: nothing trains by steps"
     say(
         f"{name}: {sizes}; {work}; {machine.precision} on "
-        f"{', '.join(machine.devices)}{' with XLA' if machine.xla else ''}; {session.feed.said}"
+        f"{', '.join(machine.devices)}{' with XLA' if machine.xla else ''}; {session.feed.summary}"
     )
     has_norm = any(isinstance(layer, keras.layers.BatchNormalization) for layer in session.model._flatten_layers())
     mixing = [*(["BatchNormalization"] if has_norm else []), *([session.task.mixes] if session.task.mixes else [])]
@@ -94,7 +94,7 @@ def waiting_remedy(session: "Session") -> str:
             "Each image is decoded anew for its random crop: smaller files, more processor cores, "
             "or augment.shift in place of random_resized_crop."
         )
-    if "on the way" in session.feed.said:
+    if "on the way" in session.feed.summary:
         return "Examples are decoded in every epoch: set data.cache: memory or disk."
     return "Reading from the cache is the limit: data.cache: memory if it fits, a faster disk, or a larger train.batch_size."
 

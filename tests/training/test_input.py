@@ -136,10 +136,10 @@ def test_auto_takes_memory_then_disk_then_nothing(files, tmp_path, monkeypatch):
     assert feed(files, "auto", tmp_path).on_device
     monkeypatch.setattr(memory, "free", lambda: 100)
     made = feed(files, "auto", tmp_path)
-    assert "on disk" in made.said
+    assert "on disk" in made.summary
     usage = type("Usage", (), {"free": 1000})
     monkeypatch.setattr(cache.shutil, "disk_usage", lambda path: usage)
-    assert "decoded on the way" in feed(files, "auto", tmp_path).said
+    assert "decoded on the way" in feed(files, "auto", tmp_path).summary
 
 
 def caches(folder: Path) -> list[Path]:

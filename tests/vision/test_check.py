@@ -59,7 +59,8 @@ def test_everything_that_is_wrong_is_found(messy):
     assert result.failed
     errors = [finding for finding in result.findings if finding.level == "error"]
     assert [error.text for error in errors] == [
-        "1 example cannot be read: mend or remove them, or set data.on_bad_example: skip", "test has 1 class of which train has no example"]
+        "1 example cannot be read: repair or remove them, or set data.on_bad_example: skip",
+        "test has 1 class of which train has no example"]
     assert errors[0].details[0].startswith(f"{messy / 'train' / 'a' / 'broken.png'}: a broken or truncated PNG image")
     assert errors[0].details[0].endswith("(train)") and errors[1].details == ("d",)
 
