@@ -1,1 +1,1 @@
-"""Using a finished run: judging again, predicting, exporting."""
+"""Using a finished run: evaluation, prediction, export."""

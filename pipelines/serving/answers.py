@@ -1,4 +1,4 @@
-"""From raw input to the user's words: one function for prediction and for the saved model, and batches of raw examples."""
+"""From raw input to an answer in the user's terms: one function for prediction and for the saved model, and batches of raw examples."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from pipelines.task.contract import Task
 
 
 def respond(run: LoadedRun, examples: Tensors) -> Tensors:
-    """Examples as `Task.receive` gives them into the answer in the user's words, with the `warning` that came with them; in graph, as
+    """Examples as `Task.receive` gives them into the answer in the user's terms, with the `warning` that came with them; in graph, as
     judged."""
     own = {name: value for name, value in examples.items() if name != WARNING}
     inputs, _ = run.task.prepare(own)
@@ -24,7 +24,7 @@ def respond(run: LoadedRun, examples: Tensors) -> Tensors:
 def stacked(task: Task, rows: Sequence[dict[str, Any]]) -> Tensors:
     """Raw examples, as `Task.read` gives them, as one batch: name -> [batch, ...] of the dtype in raw_spec.
 
-    Where an entry's length is free and differs, the shorter are filled up with zeros (or empty strings) at the end.
+    Where an entry's length is free and differs, shorter ones are padded with zeros (or empty strings) at the end.
     """
     batch = {}
     for name, spec in task.raw_spec().items():
@@ -42,6 +42,6 @@ def stacked(task: Task, rows: Sequence[dict[str, Any]]) -> Tensors:
 
 
 def class_names(task: Task, width: int) -> list[str] | None:
-    """Names of the entries of a vector of `width` probabilities, where the facts tell them."""
+    """Names of the entries of a vector of `width` probabilities, where the facts hold them."""
     classes = task.facts.get("classes")
     return [str(name) for name in classes] if isinstance(classes, list) and len(classes) == width else None

@@ -1,6 +1,6 @@
 """`quartet evaluate`: judges a finished run again, on one of its own splits or on other labelled data, beside its report.
 
-The training report is never touched: each judging has a folder of its own in report/.
+The training report is never touched: each evaluation has a folder of its own in report/.
 """
 
 import time
@@ -31,11 +31,11 @@ SPLITS = ("train", "validation", "test")
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What a judging came to.
+    """The result of an evaluation.
 
     Attributes:
-        split: what was judged: validation, test, train, or the name of the new data.
-        folder: where its report stands.
+        split: that was judged: validation, test, train, or the name of the new data.
+        folder: of its report.
         notes: what a reader should know, beside the judgement's.
     """
 
@@ -47,7 +47,7 @@ class Evaluated:
 
 
 def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = None, overrides: Sequence[str] = ()) -> Evaluated:
-    """Judges a run and writes the report of that.
+    """Judges a run and writes a report.
 
     Args:
         run: loaded on the devices to use.
@@ -57,7 +57,7 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
         overrides: `evaluate....=value`, and with `data` also `data....=value`.
 
     Raises:
-        ConfigError: a split that the run does not have, or settings that are not about judging.
+        ConfigError: a split that the run does not have, or settings other than of evaluation.
         DataError: data that cannot be read, or classes that the run does not know.
     """
     began = time.perf_counter()
@@ -107,7 +107,7 @@ def with_settings(run: LoadedRun, overrides: Sequence[str], *, new: bool) -> Exp
 
 
 def own_split(run: LoadedRun, split: str | None) -> tuple[Source, Splits, str]:
-    """One of the run's own splits, made again as they were made for training."""
+    """One of the run's own splits, rebuilt as for training."""
     if split is not None and split not in SPLITS:
         raise ConfigError(f"--split: {split!r} is none of a run's splits, which are train, validation and test")
     splits = type(run.task)(run.task.experiment, run.task.facts).splits()
@@ -123,7 +123,7 @@ def own_split(run: LoadedRun, split: str | None) -> tuple[Source, Splits, str]:
 
 
 def changed_data(folder: RunFolder, splits: Splits) -> list[str]:
-    """A note for each split whose examples are not those of the training any more; none where another version made the fingerprints."""
+    """A note for each split whose examples changed since training; none where the fingerprints are of another version."""
     environment = folder.read_environment()
     known = environment["data"] if environment["fingerprints"] == VERSION else {}
     sources = {name: getattr(splits, name) for name in SPLITS}
@@ -134,7 +134,7 @@ def changed_data(folder: RunFolder, splits: Splits) -> list[str]:
 
 
 def folder_for(folder: RunFolder, name: str) -> Path:
-    """report/<name>, or <name>-2, ... where that stands already."""
+    """report/<name>, or <name>-2, ... where that exists already."""
     plain = "".join(char if char.isalnum() or char in "._-" else "-" for char in name).strip(".-") or "data"
     names = (plain if number == 1 else f"{plain}-{number}" for number in count(1))
     return next(folder.report / name for name in names if name != "figures" and not (folder.report / name).exists())

@@ -1,4 +1,4 @@
-"""`quartet export`: a run as a SavedModel that takes what a user has and answers in the user's words, with all preprocessing
+"""`quartet export`: a run as a SavedModel that takes raw input and answers in the user's terms, with all preprocessing
 inside.
 It needs TensorFlow alone to run (and what Task.needs names): no Keras, none of this project. Its folder is written whole or not at all.
 """
@@ -20,7 +20,7 @@ SIGNATURE = "serving_default"
 
 
 class Served(tf.Module):
-    """What is saved: the variables, the labels, and the function from raw input to answer."""
+    """The saved object: the variables, the labels, and the function from raw input to answer."""
 
     def __init__(self, run: LoadedRun, labels: Path | None):
         super().__init__(name="served")
@@ -36,10 +36,10 @@ class Served(tf.Module):
     def signature(self) -> Any:
         """The function for raw_spec, traced."""
         specs = {name: tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in self._run.task.raw_spec().items()}
-        with without_cudnn(self._run.model):  # made on a GPU, it must run on a processor
-            made = self.answer.get_concrete_function(**specs)
-        self.values = list(made.variables)  # those that it reads, and bare ones, so that nothing of Keras is in the saved object graph
-        return made
+        with without_cudnn(self._run.model):  # a model from a GPU must run on a CPU
+            traced = self.answer.get_concrete_function(**specs)
+        self.values = list(traced.variables)  # only those it reads, as plain variables, so that the saved object graph holds no Keras
+        return traced
 
 
 def export(run: LoadedRun, target: Path, *, replace: bool = False) -> Path:
@@ -47,11 +47,11 @@ def export(run: LoadedRun, target: Path, *, replace: bool = False) -> Path:
 
     Args:
         run: loaded on one device.
-        target: the folder; its parent is made.
-        replace: what stands there may go; it stands there whole until the new model does.
+        target: the folder; its parent is created.
+        replace: an existing folder may be replaced; it stays whole until then.
 
     Raises:
-        ConfigError: something stands there.
+        ConfigError: the folder exists.
         TrainingError: it cannot be written.
     """
     free(target, replace)
@@ -65,7 +65,7 @@ def export(run: LoadedRun, target: Path, *, replace: bool = False) -> Path:
             signature = module.signature()
             tf.saved_model.save(module, str(staging), signatures={SIGNATURE: signature})
             if labels:
-                labels.unlink()  # it now stands in assets/
+                labels.unlink()  # it is now in assets/
             (staging / "README.txt").write_text(readme(run, target, signature), encoding="utf-8")
     except (OSError, tf.errors.ResourceExhaustedError) as error:
         raise TrainingError(f"{target}: the model cannot be written: {getattr(error, 'strerror', None) or error}") from error
@@ -73,7 +73,7 @@ def export(run: LoadedRun, target: Path, *, replace: bool = False) -> Path:
 
 
 def free(target: Path, replace: bool) -> None:
-    """Raises ConfigError where something stands that must not go."""
+    """Raises ConfigError where the folder exists and may not be replaced."""
     if not target.exists():
         return
     if not replace:
@@ -83,7 +83,7 @@ def free(target: Path, replace: bool) -> None:
 
 
 def readme(run: LoadedRun, target: Path, signature: Any) -> str:
-    """What the model takes and gives, and how to call it."""
+    """README.txt: inputs, outputs, and how to call the model."""
     task, classes = run.task, run.task.facts.get("classes")
     takes = {name: tf.TensorSpec(spec.shape, spec.dtype) for name, spec in task.raw_spec().items()}
     meanings = task.meanings

@@ -1,6 +1,6 @@
 """A finished run as a task and a model, rebuilt from its settings and facts; only numbers are read from model.keras.
 
-So no code that a run brings is executed: YAML is read safely, facts.json is JSON, and of model.keras only the weights.
+So no code of a run is executed: YAML is read safely, facts.json is JSON, and of model.keras only the weights.
 """
 
 import warnings
@@ -32,7 +32,7 @@ class LoadedRun:
 
     Attributes:
         experiment: as the run was trained.
-        judged_precision: the compute precision in which the report's metrics were made; `machine` has the one in use.
+        judged_precision: the compute precision of the report's metrics; `machine` has the one in use.
     """
 
     task: Task
@@ -55,11 +55,11 @@ def load_run(folder: RunFolder, *, where: Literal["auto", "cpu"] | int = "auto",
 
     Args:
         folder: a run that has been trained to its end.
-        where: devices as train.devices says them; the run's own need not be here.
+        where: devices, as in train.devices; the run's own need not exist here.
         precision: compute precision; None for the one that the run was judged in.
 
     Raises:
-        ConfigError: not a run, not finished, damaged, made by another version, or with links that lead out of its folder.
+        ConfigError: not a run, not finished, damaged, of another version, or with links that lead out of its folder.
     """
     refuse_links(folder.path)
     require_model(folder)
@@ -78,12 +78,12 @@ def load_run(folder: RunFolder, *, where: Literal["auto", "cpu"] | int = "auto",
     weights = folder.model / "model.keras"
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("error", message=".*freshly-initialized weights")  # Keras would go on with layers it found nothing for
+            warnings.filterwarnings("error", message=".*freshly-initialized weights")  # Keras would keep layers without stored weights
             model.load_weights(weights)
     except (ValueError, OSError, KeyError, EOFError, UserWarning, zipfile.BadZipFile) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ConfigError(f"{weights}: does not hold the weights of this experiment's model ({reason}); "
-                          "the file is damaged, or was made by another version") from error
+                          "the file is damaged, or of another version") from error
     wrong = not_finite(all_variables(model))
     if wrong is not None:
         raise ConfigError(f"{weights}: {wrong}: its answers would mean nothing; train the run anew (--fresh), at a lower "
@@ -94,7 +94,7 @@ def load_run(folder: RunFolder, *, where: Literal["auto", "cpu"] | int = "auto",
 
 
 def without_pretrained(experiment: Experiment) -> Experiment:
-    """The experiment without pretrained weights to begin from: they are not wanted again, and their file may be gone."""
+    """The experiment without pretrained weights to begin from: they are not needed again, and their file may be missing."""
     model: Any = getattr(experiment, "model", None)
     if getattr(model, "weights", None) is None:
         return experiment

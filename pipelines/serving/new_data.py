@@ -1,4 +1,4 @@
-"""Labelled data from elsewhere as one source that a run can be judged on: the run's classes, the run's sizes.
+"""New labelled data as one source for evaluation: with the run's classes and sizes.
 
 The data are read as the run's own experiment would read them, with data.path (and data.source) set to them.
 """
@@ -21,7 +21,7 @@ from pipelines.data.tables import SUFFIXES
 from pipelines.serving.load import LoadedRun, without_pretrained
 from pipelines.task.contract import Splits
 
-TABLES = (*SUFFIXES, ".txt")  # of texts also .txt, whose delimiter is found
+TABLES = (*SUFFIXES, ".txt")  # of texts also .txt, whose delimiter is detected
 
 
 def new_data(run: LoadedRun, path: Path, split: str | None, overrides: Sequence[str] = ()) -> tuple[Source, Splits]:
@@ -73,16 +73,16 @@ def experiment_for(experiment: Experiment, facts: dict[str, Any], path: Path, sp
             for name in data:
                 if name.endswith("_key"):
                     data[name] = default[name].default
-    # "testing" means the same as "test", but that no share is held out where the data come in one piece
+    # "testing" means "test", except that no share is held out of data in one piece
     test = None if whole(split) else "testing" if split == "test" else split
     wanted: dict[str, Any] = {"streaming": False, "group_by": None, "limit": None, "validation": 0.0, "test": test,
                               "train": "train", "test_names": None, "test_last": None, "speaker_pattern": None}
     if split is None:
         wanted["split_key"] = None
-    # what the run learned of its data and can be set, such as image_size, is set: the model takes nothing else
+    # learned facts that are also settings, such as image_size, are set: the model needs them
     wanted |= {name: value for name, value in facts.items() if name in data}
     data |= {name: value for name, value in wanted.items() if name in data}
-    values["train"]["early_stopping"] = None  # nothing trains, and there is no validation split that it could follow
+    values["train"]["early_stopping"] = None  # no training, and no validation split to follow
     return from_dict(values, list(overrides), check_paths=False)
 
 
@@ -94,7 +94,7 @@ def whole(split: str | None) -> bool:
 def relabelled(source: Source, theirs: Sequence[str], ours: Sequence[str], place: str) -> Source:
     """The source with the labels of `ours`. Raises DataError for classes that `ours` lacks and the source has examples of."""
     present = set(np.unique(source.labels).tolist()) if source.labels is not None else set(range(len(theirs)))
-    # a label beyond the classes means none of them, in both
+    # in both, a label beyond the classes means none of them
     unknown = [name for number, name in enumerate(theirs) if name not in ours and number in present]
     if unknown:
         near = nearest(unknown[0], ours)
@@ -108,7 +108,7 @@ def relabelled(source: Source, theirs: Sequence[str], ours: Sequence[str], place
 class Relabelled(Source):
     """Another source whose entry `label` is looked up in a table: a number, or [their classes] of 0 and 1 for each class.
 
-    The table's last entry is the number of our classes, what a number beyond theirs becomes.
+    The table's last entry is the number of our classes, which stands for a number beyond theirs.
     """
 
     def __init__(self, base: Source, table: np.ndarray):
@@ -132,14 +132,14 @@ class Relabelled(Source):
         return len(self.base)
 
     def gather(self, numbers: tf.Tensor) -> Tensors:
-        found = self.base.gather(numbers)
+        examples = self.base.gather(numbers)
         if self.sets:
             known = np.flatnonzero(self.table[:-1] >= 0)
-            columns = tf.gather(found["label"], known, axis=1)
-            spread = np.zeros((len(known), int(self.table[-1])), found["label"].dtype.as_numpy_dtype)
+            columns = tf.gather(examples["label"], known, axis=1)
+            spread = np.zeros((len(known), int(self.table[-1])), examples["label"].dtype.as_numpy_dtype)
             spread[np.arange(len(known)), self.table[known]] = 1
-            return {**found, "label": tf.matmul(columns, spread)}
-        return {**found, "label": tf.cast(tf.gather(tf.constant(self.table), found["label"]), found["label"].dtype)}
+            return {**examples, "label": tf.matmul(columns, spread)}
+        return {**examples, "label": tf.cast(tf.gather(tf.constant(self.table), examples["label"]), examples["label"].dtype)}
 
     def name(self, number: int) -> str:
         return self.base.name(number)

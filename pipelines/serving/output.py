@@ -15,17 +15,17 @@ from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.terminal import print_table
 from pipelines.config.messages import listed
 
-WARNING = "warning"  # the output that says why an answer means little; tables and JSON have it only where one does
+WARNING = "warning"  # the output with the reason why an answer means little; tables and JSON have it only where there is one
 PAGE = 500  # rows of a table printed at a time
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The answer to one input, or why there is none.
+    """The answer to one input, or its error.
 
     Attributes:
         values: name -> a text, a number, or an array, as `Task.respond` gives them.
-        error: why it could not be read.
+        error: the reason why it could not be read.
         fields: the columns of the row that the input came from, written in place of `name`; or None. Of a row that cannot be read, the
             names of its table's columns, with None.
     """
@@ -38,13 +38,13 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Shown:
-    """What of the answers is written.
+    """The parts of answers that are written.
 
     Attributes:
         columns: outputs of one value an input, in their order.
         vector: the output that holds a value for each class, or None.
         classes: their names.
-        top: so many best classes, with their probabilities.
+        top: number of best classes written, with their probabilities.
         all: the value of every class.
         details: outputs that are too long for a table or CSV; JSON lines hold them.
         ranked: outputs that are lists, best first; `most` of their entries are written, 0: all.
@@ -62,7 +62,7 @@ class Shown:
     @classmethod
     def of(cls, ranks: Mapping[str, int], classes: Sequence[str] | None, *, top: int = 0, every: bool = False,
            details: Sequence[str] = (), ranked: Sequence[str] = ()) -> "Shown":
-        """From the rank of each output, with batch. Raises ConfigError where classes are asked for and there are none."""
+        """From the rank of each output, with batch. Raises ConfigError where classes are requested and there are none."""
         if ranked and not every:
             return cls([name for name in ranks if name not in details], ranked=ranked, most=top)
         vector = next((name for name, rank in ranks.items() if rank == 2), None) if classes else None
@@ -88,13 +88,13 @@ class Shown:
 def write_csv(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> None:
     """A heading and a row for each input; an input without an answer has only its name and `error`.
 
-    Where inputs are rows of a table, its columns stand in place of `input`; an answer of the same name is then `predicted_...`.
+    Where inputs are rows of a table, its columns replace `input`; an answer of the same name is then `predicted_...`.
 
     Raises:
         DataError: inputs with different columns, which have no heading in common.
     """
     source = iter(predictions)
-    start: list[Prediction] = []  # up to the first that tells the columns: a file that is not there has none
+    start: list[Prediction] = []  # up to the first that has columns: a missing file has none
     for one in source:
         start.append(one)
         if one.error is None or one.fields is not None or len(start) == PAGE:
@@ -103,7 +103,7 @@ def write_csv(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> 
     ranked = [f"{name}_{place}" for place in range(1, shown.top + 1) for name in ("top", "probability")]
     every = [f"p_{name}" for name in shown.classes] if shown.all else []
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([*own, *_apart([*shown.columns, *ranked, *every, "error"], own)])
+    writer.writerow([*own, *_prefixed([*shown.columns, *ranked, *every, "error"], own)])
     for one in chain(start, source):
         nameless = one.fields is None and own != ["input"]
         fields = one.fields if one.fields is not None else {"input": _text(one.name)}
@@ -140,19 +140,19 @@ def as_object(one: Prediction, shown: Shown) -> dict[str, Any]:
             answer["top"] = [{"label": label, "probability": share} for label, share in shown.best(one.values)]
         if shown.all and shown.vector:
             answer[shown.vector] = dict(zip(shown.classes, shortest(np.asarray(one.values[shown.vector]))))
-    return row | dict(zip(_apart(list(answer), list(row)), answer.values()))
+    return row | dict(zip(_prefixed(list(answer), list(row)), answer.values()))
 
 
 def write_table(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> None:
-    """For reading; a page of rows at a time, so that many inputs need no more memory than few."""
+    """A table for the terminal; a page of rows at a time, to bound memory."""
     source = iter(predictions)
     plain = replace(shown, columns=[name for name in shown.columns if name != WARNING])
     while page := list(islice(source, PAGE)):
         failed = any(one.error is not None for one in page)
-        said = shown if any(one.values.get(WARNING) for one in page) else plain
-        columns = ["input", *(name.replace("_", " ") for name in said.columns), *([f"best {said.top}"] if said.top else []),
-                   *(said.classes if said.all else []), *(["error"] if failed else [])]
-        print_table(columns, [_row(one, said, failed) for one in page], file=file)
+        chosen = shown if any(one.values.get(WARNING) for one in page) else plain
+        columns = ["input", *(name.replace("_", " ") for name in chosen.columns), *([f"best {chosen.top}"] if chosen.top else []),
+                   *(chosen.classes if chosen.all else []), *(["error"] if failed else [])]
+        print_table(columns, [_row(one, chosen, failed) for one in page], file=file)
 
 
 def _row(one: Prediction, shown: Shown, failed: bool) -> list[str]:
@@ -175,7 +175,7 @@ def write_text(predictions: Iterable[Prediction], shown: Shown, file: TextIO) ->
         file.flush()
 
 
-CTM = ("words", "starts", "ends")  # the outputs that a CTM file is made of
+CTM = ("words", "starts", "ends")  # the outputs that a CTM file needs
 
 
 def write_ctm(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> None:
@@ -202,7 +202,7 @@ WRITERS = {"table": write_table, "csv": write_csv, "jsonl": write_jsonl, "text":
 
 
 class _Whole(io.TextIOWrapper):
-    """A file that nobody reads before it is whole: a flush for each answer would take longer than the answer."""
+    """A file without flushes: nobody reads it before it is whole, and a flush would take longer than an answer."""
 
     def flush(self) -> None:
         pass
@@ -225,7 +225,7 @@ def first(values: Mapping[str, Any], ranked: Sequence[str], count: int) -> dict[
 
 
 def counted(predictions: Iterable[Prediction], counts: dict[str, int], failed: Any) -> Iterator[Prediction]:
-    """Hands predictions on, counting `answered` and `failed` and calling `failed` with those that have an error."""
+    """Passes predictions on, counting `answered` and `failed` and calling `failed` with those that have an error."""
     for one in predictions:
         if one.error is None:
             counts["answered"] += 1
@@ -235,18 +235,18 @@ def counted(predictions: Iterable[Prediction], counts: dict[str, int], failed: A
         yield one
 
 
-def _apart(names: Sequence[str], taken: Sequence[str]) -> list[str]:
-    """The names, those that are taken with `predicted_` before them."""
-    found = []
+def _prefixed(names: Sequence[str], used: Sequence[str]) -> list[str]:
+    """The names, used ones with `predicted_` before them."""
+    distinct = []
     for name in names:
-        while name in taken:
+        while name in used:
             name = f"predicted_{name}"
-        found.append(name)
-    return found
+        distinct.append(name)
+    return distinct
 
 
 def _placed(one: Prediction, columns: Sequence[str]) -> str:
-    """Why there is no answer, with the input's name where no column has it."""
+    """The error, with the input's name where no column has it."""
     return f"{_text(one.name)}: {one.error}" if list(columns) != ["input"] else str(one.error)
 
 
@@ -273,5 +273,5 @@ def _listed(value: Any) -> Any:
 
 
 def _text(name: str) -> str:
-    """A file's name as UTF-8; bytes that are none become the replacement character."""
+    """A file's name as UTF-8; invalid bytes become the replacement character."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,6 +1,6 @@
 """Answers for many inputs in bounded memory: read and decoded in parallel, answered in batches, in the order given.
 
-An input that cannot be read or decoded is an answer with its error; the rest is answered.
+An input that cannot be read or decoded gets its error as the answer.
 """
 
 import os
@@ -50,7 +50,7 @@ class Predictor:
             batch: examples answered at a time; default: the task's.
             workers: chunks read and decoded at the same time; default: one for each processor.
         """
-        # a chunk is large enough to hide the cost of a call, and small enough to be tried one by one when one in it is broken
+        # large enough to hide the cost of a call, small enough to retry one by one when one is broken
         self.chunk, usual = run.task.read_at_once
         self.run, self.batch = run, batch or usual
         self.workers = workers or _processors()
@@ -66,8 +66,8 @@ class Predictor:
         self.classes = class_names(run.task, vector.shape[1]) if vector is not None and vector.shape[1] else None
 
     def predict(self, inputs: list[str]) -> Iterator[Prediction]:
-        """Answers in the order of the inputs; reads ahead a little, and holds no more than that."""
-        # Task.read goes on in this thread, decoding and answering in the pool
+        """Answers in the order of the inputs; reads ahead only a little."""
+        # Task.read runs in this thread, decoding and answering in the pool
         with ThreadPoolExecutor(self.workers) as pool:
             source = iter(self.run.task.read(inputs))
             chunks = iter(lambda: list(islice(source, self.chunk)), [])
@@ -76,18 +76,18 @@ class Predictor:
                 yield from answers
 
     def together(self, read: list[Read]) -> list[Prediction]:
-        """Answers what was read, in one batch."""
+        """Answers examples in one batch."""
         return self._answer([self._decode(read)]) if read else []
 
     def warm_up(self) -> None:
-        """Answers an example alone and in a full batch, so that what TensorFlow prepares at a first call is there for the first input."""
+        """Answers an example alone and in a full batch, so that TensorFlow is ready for the first input."""
         sample = ("warm-up", self.run.task.sample())
-        with suppress(tf.errors.OpError, TypeError, ValueError):  # then the first input pays for it, or has the same error
+        with suppress(tf.errors.OpError, TypeError, ValueError):  # then the first input takes longer, or gets the same error
             for count in (1, self.batch):
                 self.together([sample] * count)
 
     def follow(self, inputs: list[str]) -> Iterator[Prediction]:
-        """Answers inputs that come slowly: each as soon as it is there; as many together as wait already."""
+        """Answers inputs that come slowly: each as soon as it arrives, with those that already wait."""
         came: Queue[Read | BaseException | None] = Queue(2 * self.batch)
 
         def read() -> None:
@@ -151,17 +151,17 @@ class Predictor:
         if full:
             examples = {name: joined([chunk.examples[name] for chunk in full]) for name in full[0].examples}
             answers = self._answers(examples)
-        made, row = [], 0
+        predictions, row = [], 0
         for chunk in chunks:
             for place, (name, fields) in enumerate(zip(chunk.names, chunk.fields)):
                 if place in chunk.errors:
-                    made.append(Prediction(name, error=chunk.errors[place], fields=fields))
+                    predictions.append(Prediction(name, error=chunk.errors[place], fields=fields))
                 else:
                     values = {key: plain(value[row]) for key, value in answers.items()}
                     values = first(values, self.run.task.ranked, values.get("count", 0))
-                    made.append(Prediction(name, trimmed(values, self.run.task.details), fields=fields))
+                    predictions.append(Prediction(name, trimmed(values, self.run.task.details), fields=fields))
                     row += 1
-        return made
+        return predictions
 
     def _answers(self, examples: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Where lengths differ, examples of similar length are answered together, so that little of it is padding."""
@@ -175,14 +175,14 @@ class Predictor:
             some = order[start:start + SIMILAR]
             longest = -(-max(1, int(lengths[some].max())) // rule.unit) * rule.unit
             batch = {name: value[some, :longest] if name in self.free else value[some] for name, value in examples.items()}
-            for name, found in self._respond(batch).items():
-                parts.setdefault(name, []).append(found.numpy())
+            for name, values in self._respond(batch).items():
+                parts.setdefault(name, []).append(values.numpy())
         back = np.argsort(order)
-        return {name: joined(found)[back] for name, found in parts.items()}
+        return {name: joined(values)[back] for name, values in parts.items()}
 
 
 def in_order(pool: ThreadPoolExecutor, work: Callable[[In], Out], items: Iterable[In], *, ahead: int) -> Iterator[Out]:
-    """work(item) of each, in their order; at most `ahead` of them are under way or wait to be taken."""
+    """work(item) of each, in their order; at most `ahead` of them run or wait."""
     source = iter(items)
     waiting: deque[Future[Out]] = deque()
     try:
@@ -202,7 +202,7 @@ def _processors() -> int:
 
 
 def trimmed(values: dict[str, Any], details: Sequence[str]) -> dict[str, Any]:
-    """An answer without what fills its details up to the longest of their batch: they end with their last text that is not empty."""
+    """An answer without the padding of its details: they end with their last text that is not empty."""
     there = [name for name in details if name in values]
     texts = [values[name] for name in there if isinstance(values[name], np.ndarray) and values[name].dtype == object]
     ends = [np.flatnonzero(text.astype(bool))[-1:] + 1 for text in texts]

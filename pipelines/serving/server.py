@@ -1,11 +1,11 @@
-"""A run behind HTTP: what many clients send at a time is answered together, with the same functions as `predict`.
+"""A run behind HTTP: concurrent requests are answered in batches, with the same functions as `predict`.
 
-    GET  /          what the run is, what it takes and gives
+    GET  /          the run, its inputs and outputs
     GET  /health    200 once it answers
     POST /predict   one file as the body, several as multipart/form-data, or {"inputs": [...]} as JSON
 
-One thread computes. Whatever came while it did so is the next batch, so a lone request waits for nobody, and a crowd fills the device.
-An input that cannot be read has its error in the place of an answer. A client never names a file or an address of the server's.
+One thread computes. Requests that arrive meanwhile are the next batch, so a lone one never waits, and many fill the device.
+An input that cannot be read gets its error as the answer. A client never names a file or an address of the server's.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 MEBI = 1 << 20
 BACKLOG = 2048  # connections that may wait to be accepted, as uvicorn has it
-WAITING = 16  # batches that may wait; more is refused, so that a crowd cannot fill the memory
+WAITING = 16  # batches that may wait; more are refused, to bound memory
 
 
 class Busy(Exception):
@@ -42,7 +42,7 @@ class Busy(Exception):
 
 @dataclass(frozen=True)
 class Sent:
-    """One input as it waits for its answer."""
+    """An input that waits for its answer."""
 
     name: str
     raw: dict[str, Any]
@@ -50,7 +50,7 @@ class Sent:
 
 
 class Answering:
-    """Answers inputs from any thread, those that wait together in one batch."""
+    """Answers inputs from any thread, waiting ones together in a batch."""
 
     def __init__(self, predictor: Predictor):
         self.predictor = predictor
@@ -59,7 +59,7 @@ class Answering:
         Thread(target=self._work, daemon=True).start()
 
     def submit(self, name: str, raw: dict[str, Any]) -> "Future[Prediction]":
-        """The answer to come. Raises Busy where too many wait."""
+        """A future answer. Raises Busy where too many wait."""
         sent = Sent(name, raw, Future())
         try:
             self._waiting.put_nowait(sent)
@@ -79,15 +79,15 @@ class Answering:
 
     def _answer(self, batch: list[Sent]) -> None:
         try:
-            found = self.predictor.together([(one.name, one.raw) for one in batch])
-        except Exception as error:  # its client must hear of it, the others be answered
+            predictions = self.predictor.together([(one.name, one.raw) for one in batch])
+        except Exception as error:  # its client gets the error, the others their answers
             if len(batch) == 1:
                 batch[0].answer.set_exception(error)
                 return
             for sent in batch:
                 self._answer([sent])
             return
-        for sent, prediction in zip(batch, found, strict=True):
+        for sent, prediction in zip(batch, predictions, strict=True):
             sent.answer.set_result(prediction)
 
 
@@ -143,15 +143,15 @@ def make_app(predictor: Predictor, *, limit: int = 64 * MEBI) -> "Starlette":
                 if isinstance(one, Future):
                     one.cancel()
             return JSONResponse({"error": "too many requests wait; try again in a second"}, status_code=503, headers={"Retry-After": "1"})
-        found = [await asyncio.wrap_future(one) if isinstance(one, Future) else one for one in answers]
-        return JSONResponse({"answers": [as_object(one, shown) for one in found]})
+        done = [await asyncio.wrap_future(one) if isinstance(one, Future) else one for one in answers]
+        return JSONResponse({"answers": [as_object(one, shown) for one in done]})
 
     routes = [Route("/", about), Route("/health", health), Route("/predict", predict, methods=["POST"])]
     return Starlette(routes=routes)
 
 
 def described(predictor: Predictor) -> dict[str, Any]:
-    """The run as clients need to know it."""
+    """The description of the run for clients."""
     run = predictor.run
     meanings = run.task.meanings
     return {
@@ -162,7 +162,7 @@ def described(predictor: Predictor) -> dict[str, Any]:
 
 
 class _TooLarge(DataError):
-    """A request of more bytes than are taken."""
+    """A request over the limit of bytes."""
 
 
 async def _inputs(request: "Request", limit: int) -> list[tuple[str, Any]]:
@@ -180,12 +180,12 @@ async def _inputs(request: "Request", limit: int) -> list[tuple[str, Any]]:
             raise DataError('the request is empty: send a file as its body, or {"inputs": [...]} as application/json')
         return [("input", bytes(body))]
     try:
-        found = json.loads(bytes(body))
+        content = json.loads(bytes(body))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise DataError(f"the request is no JSON: {error}") from None
-    if not isinstance(found, dict) or not isinstance(found.get("inputs"), list) or not found["inputs"]:
+        raise DataError(f"the request is not JSON: {error}") from None
+    if not isinstance(content, dict) or not isinstance(content.get("inputs"), list) or not content["inputs"]:
         raise DataError('the request has no inputs: {"inputs": [...]}, a value for each')
-    return [(f"input {number}", _plain(value)) for number, value in enumerate(found["inputs"], 1)]
+    return [(f"input {number}", _plain(value)) for number, value in enumerate(content["inputs"], 1)]
 
 
 async def _parts(request: "Request", body: bytes) -> list[tuple[str, Any]]:
@@ -236,7 +236,7 @@ def bind(host: str, port: int) -> socket.socket:
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)[0]
     bound = socket.socket(family, kind, protocol)
     try:
-        if os.name == "posix":  # on Windows it would let two servers have one port
+        if os.name == "posix":  # on Windows it would let two servers share a port
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -249,10 +249,10 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def serve(predictor: Predictor, *, host: str, port: int, limit: int, say: Any) -> None:
-    """Answers until a signal comes. `say` is told the address once requests are answered, the first as fast as the next; port 0 takes any.
+    """Answers until a signal comes. `say` gets the address once the server is warm; port 0 takes any.
 
     Raises:
-        ConfigError: the port is taken, the address is none of this machine, or the extra `serve` is not installed.
+        ConfigError: the port is in use, the address is not of this machine, or the extra `serve` is not installed.
     """
     app = make_app(predictor, limit=limit)
     import uvicorn

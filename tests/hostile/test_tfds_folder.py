@@ -142,7 +142,7 @@ def test_numbers_that_the_files_cannot_hold(folder):
 def test_json_of_absurd_size_or_depth(folder):
     features = folder / "features.json"
     text = features.read_text()
-    for content, words in (("[" * 100_000, "nested too deep"), ("[" * 500 + "]" * 500, "deeper than 200"), ("{", "no JSON"),
+    for content, words in (("[" * 100_000, "nested too deep"), ("[" * 500 + "]" * 500, "deeper than 200"), ("{", "not readable JSON"),
                            (" " * (17 << 20) + text, "more than 16,777,216 bytes")):
         features.write_text(content)
         refused(words)

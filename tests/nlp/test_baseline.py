@@ -12,10 +12,10 @@ def texts(*rows: tuple[str, int]) -> ArraySource:
 
 def test_it_learns_words_and_leaves_out_texts_of_no_class():
     train = texts(*[("a good film", 1), ("a bad film", 0)] * 10, ("weather", 2))
-    cheap = baseline.fitted(train, 2, many=False)
+    cheap = baseline.fit_classifier(train, 2, many=False)
     assert cheap is not None
     np.testing.assert_array_equal(cheap.score(texts(("so bad", 0), ("so good", 1), ("good", 0))), [1.0, 1.0, 0.0])
 
 
 def test_texts_without_a_word_have_no_baseline():
-    assert baseline.fitted(texts((" ", 0), ("", 1)), 2, many=False) is None
+    assert baseline.fit_classifier(texts((" ", 0), ("", 1)), 2, many=False) is None

@@ -122,7 +122,7 @@ def test_all_bad_rows_are_counted_and_the_first_named(tmp_path):
 
 
 def test_reasons_are_found_in_one_pass(tmp_path, monkeypatch):
-    import pipelines.data.tables as tables
+    import pipelines.data.table_formats as tables
 
     passes = []
     monkeypatch.setattr(tables, "_records", lambda *given, plain=tables._records: passes.append(1) or plain(*given))

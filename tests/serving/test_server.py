@@ -98,7 +98,7 @@ def test_many_clients_get_each_their_own_answers(server, judged):
 @needs_extra
 @pytest.mark.parametrize("body, kind, status, part", [
     (b"", "application/octet-stream", 400, "the request is empty"),
-    (b"{", "application/json", 400, "is no JSON"),
+    (b"{", "application/json", 400, "is not JSON"),
     (b'{"inputs": "a"}', "application/json", 400, "has no inputs"),
     (b'{"inputs": [{"b64": "?"}]}', "application/json", 400, "b64"),
     (b"nothing", "multipart/form-data", 400, "multipart"),
