@@ -1,1 +1,1 @@
-"""Watching a run: metrics.jsonl, TensorBoard events, the meter of where time goes, the progress bar."""
+"""Watching a run: metrics.jsonl, TensorBoard events, the progress bar."""

@@ -1,9 +1,9 @@
 """How well a training uses its device: arithmetic of the model's step against what a matrix product reaches here.
 
-The forward pass is counted in the model's graph, and a step is taken as three of it (one forward, and two of its size back for the
+The forward pass is counted in the model's graph, and a step counts as three of it (one forward, and two of its size back for the
 gradients of weights and of inputs). Augmentation, loss and optimizer are left out: they are a few percent of a network worth
 speeding up. The matrix product is timed in the first runs on a machine, and the best is kept in the user's cache folder: a machine that
-was busy with other work is never called a slow one for good.
+was once busy with other work does not stay rated slow.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ def forward_operations(model: keras.Model, inputs: Any) -> float | None:
         inputs: a batch as the model takes it.
 
     Returns:
-        The count over the whole batch; None where the graph has loops (recurrent layers), whose turns are not counted.
+        The count over the whole batch; None where the graph has loops (recurrent layers), whose iterations are not counted.
     """
     specs = tf.nest.map_structure(lambda value: tf.TensorSpec(value.shape, value.dtype), inputs)
     graph = tf.function(lambda value: model(value, training=False), autograph=False).get_concrete_function(specs).graph
@@ -62,13 +62,13 @@ def matrix_rate(device: str, precision: str, *, cache: Path | None = None) -> fl
     rate, times = _known(file, key)
     if times < _TIMES:
         rate, times = max(rate, _measure(device, precision)), times + 1
-        with contextlib.suppress(OSError):  # then it is measured anew the next time
+        with contextlib.suppress(OSError):  # then it is measured again next time
             write_json(file, {**_read(file), key: {"rate": rate, "times": times}})
     return rate
 
 
 def arithmetic(model: keras.Model, inputs: Any, examples: int, examples_per_second: float, machine: Any) -> dict[str, Any] | None:
-    """What is said about a run: operations an example and a second, and the share of what its devices reach in a matrix product.
+    """Operations an example and a second, and their share of what the devices reach in a matrix product.
 
     Args:
         inputs: a batch of `examples` as the model takes it.
@@ -107,7 +107,7 @@ def _measure(device: str, precision: str) -> float:
 
 
 def _name(device: str) -> str:
-    """What the cached figure holds for: the processor with the cores and threads that this process may use, or the GPU."""
+    """The machine of the cached figure: the processor with the cores and threads that this process may use, or the GPU."""
     kind, _, number = device.partition(":")
     if kind == "GPU":
         gpu = tf.config.list_physical_devices("GPU")[int(number)]
@@ -121,16 +121,16 @@ def _name(device: str) -> str:
 
 def _known(file: Path, key: str) -> tuple[float, int]:
     """(the best so far, how often it was measured)."""
-    found: Any = _read(file).get(key)
+    entry: Any = _read(file).get(key)
     try:
-        return float(found["rate"]), int(found["times"])
+        return float(entry["rate"]), int(entry["times"])
     except (KeyError, TypeError, ValueError):
         return 0.0, 0
 
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}

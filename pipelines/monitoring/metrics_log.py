@@ -1,4 +1,4 @@
-"""metrics.jsonl: one line of JSON for each logging point of a run, that a kill at any moment leaves readable.
+"""metrics.jsonl: one line of JSON for each logging point of a run, readable after a kill at any moment.
 
 Each line has `step`, `epoch`, `time_s` and whatever was measured there: `train/loss`, `validation/accuracy`, `learning_rate`.
 """
@@ -24,10 +24,10 @@ class MetricsLog:
     def __init__(self, path: Path | str, *, resume_step: int | None = None, unjudged: bool = False):
         """
         Args:
-            path: the file; its folder is made.
-            resume_step: the run goes on from here: lines with a later step, and a torn last line, are removed (the
+            path: the file; its folder is created.
+            resume_step: the run resumes from here: lines with a later step, and a torn last line, are removed (the
                 file is rewritten whole). None for a new run, which begins an empty file.
-            unjudged: the epoch that ended at `resume_step` is judged again, so that its line goes, too.
+            unjudged: the epoch that ended at `resume_step` is judged again, so that its line is removed, too.
         """
         self.path = Path(path)
         if resume_step is None or not self.path.exists():
@@ -70,16 +70,16 @@ def read_rows(path: Path | str) -> list[dict[str, Any]]:
     """The lines of a metrics.jsonl as dicts, in order; empty where there is no file. A torn last line is left out.
 
     Raises:
-        ConfigError: a line before the last is none of metrics: the file is damaged; names file and line.
+        ConfigError: a line before the last is not one of metrics: the file is damaged; names file and line.
     """
     path = Path(path)
     return _rows(path)[0] if path.exists() else []
 
 
 def _rows(path: Path) -> tuple[list[dict[str, Any]], bool]:
-    """The rows, and whether nothing but them stands in the file."""
+    """The rows, and whether the file holds nothing else."""
     text = stored.read_bytes(path).decode("utf-8", errors="replace")
-    # A crash of the machine can leave zeros where a line was to be.
+    # A crash of the machine can leave zeros in place of a line.
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip("\0 \r")]
     rows: list[dict[str, Any]] = []
     for number, line in lines:

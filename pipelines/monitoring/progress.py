@@ -1,4 +1,4 @@
-"""How a training goes, on the terminal: a bar with rate, time left and metrics, or plain lines where there is no terminal."""
+"""Progress of a training on the terminal: a bar with rate, time left and metrics, or plain lines where there is no terminal."""
 
 import time
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from pipelines.base import formatting
 from pipelines.base.screen import Screen
 
 _LINE_SECONDS = 10.0  # between plain lines within an epoch
-_SURE_SECONDS = 5.0  # of steps from which the time left is told
+_SURE_SECONDS = 5.0  # of steps after which the time left is shown
 _NARROWEST = 12  # of the bar, with the space after it, columns
 
 
@@ -51,7 +51,7 @@ class Progress(Screen):
 
 
 class _State:
-    """The bar's line. Of what does not fit the terminal the least important is left out."""
+    """The bar's line. The least important parts are dropped where the terminal is narrow."""
 
     def __init__(self, total_steps: int, steps_per_epoch: int):
         self.total_steps, self.steps_per_epoch = max(total_steps, 1), steps_per_epoch
@@ -69,7 +69,7 @@ class _State:
         return time.monotonic() - self._began
 
     def left(self) -> float | None:
-        """Seconds to go at the mean pace since the first update, evaluation and all included; None while too little has been seen."""
+        """Seconds to go at the mean pace since the first update, evaluation and all included; None while it is too early."""
         if self._first is None or self.step <= self._first[1]:
             return None
         since, start = self._first
@@ -87,10 +87,10 @@ class _State:
         """Time left, loss and metrics, rate; in order of importance."""
         left = self.left()
         measured = [f"{name} {formatting.number(float(value), name)}" for name, value in self.metrics.items()]
-        # until an epoch is over nothing was evaluated, so that the rest will take longer than what was seen
+        # before the first evaluation the pace is too optimistic
         whole = self._first is not None and self.step // self.steps_per_epoch > self._first[1] // self.steps_per_epoch
-        going = [f"{'' if whole else 'over '}{formatting.duration(left)} left"] if left and left >= 0.5 else []
-        return [*going, *measured[:1], f"{self.rate:,.0f} examples/s", *measured[1:]]
+        remaining = [f"{'' if whole else 'over '}{formatting.duration(left)} left"] if left and left >= 0.5 else []
+        return [*remaining, *measured[:1], f"{self.rate:,.0f} examples/s", *measured[1:]]
 
     def line(self) -> str:
         return "  ".join([self.place(), *self.facts()])

@@ -2,7 +2,7 @@
 
 One Writer writes one TensorBoard run (a folder): `tensorboard/train`, `tensorboard/validation`, and the folder
 `tensorboard/` itself for HParams and layout. Writing runs no TensorFlow operation and starts no thread; a failure to
-write never stops a training: it is said once, and nothing more is written.
+write never stops a training: it is reported once, and nothing more is written.
 
 Records go through TensorFlow's TFRecordWriter, not through tensorboard's EventFileWriter: that one computes its
 checksums in Python, 83 ms for each MiB of image against 2 ms, while it holds the interpreter's lock.
@@ -34,15 +34,15 @@ _serial = count()
 class Writer:
     """Writes events into a folder.
 
-    Every method takes its tag as TensorBoard groups it: what stands before the first slash is the section.
+    Every method takes its tag as TensorBoard groups it: the part before the first slash is the section.
     """
 
     def __init__(self, folder: Path | str, resume_step: int | None = None, *, on_failure: Callable[[str], None] | None = None):
         """
         Args:
-            folder: of the events; made if needed. Events of an earlier process stay in their files.
-            resume_step: the run goes on after this step: TensorBoard then drops what was written for later steps.
-            on_failure: told once, in a sentence, when events cannot be written; default: a log warning.
+            folder: of the events; created if missing. Events of an earlier process stay in their files.
+            resume_step: the run resumes after this step: TensorBoard then drops events of later steps.
+            on_failure: called once, with a sentence, when events cannot be written; default: a log warning.
         """
         self.folder = Path(folder)
         self._on_failure = on_failure or logging.getLogger(__name__).warning
@@ -66,7 +66,7 @@ class Writer:
             captions: one for each. TensorBoard keeps a text beside images only for the first step, hence the figure.
 
         Raises:
-            ValueError: shape or type is another.
+            ValueError: another shape or type.
         """
         images = np.asarray(images)
         if images.ndim != 4 or images.shape[-1] not in (1, 3, 4) or images.dtype != np.uint8:
@@ -117,7 +117,7 @@ class Writer:
             self.text(f"{tag} captions", "\n".join(f"{number}. {escaped(caption)}" for number, caption in enumerate(captions, 1)), step)
 
     def projector(self, name: str, vectors: np.ndarray, labels: Sequence[str] | Mapping[str, Sequence[str]]) -> None:
-        """Vectors for TensorBoard's projector, in files beside the events. A later call of the same name writes over the earlier.
+        """Vectors for TensorBoard's projector, in files beside the events. A later call of the same name overwrites the earlier.
 
         Args:
             name: a plain word, the name of the files.
@@ -141,7 +141,7 @@ class Writer:
         self._guard(write)
 
     def histogram(self, tag: str, values: np.ndarray, step: int, *, bins: int = 30) -> None:
-        """How values of any shape are distributed. Those that are not finite are left out."""
+        """How values of any shape are distributed. Values that are not finite are left out."""
         from tensorboard.compat.proto import summary_pb2
         from tensorboard.plugins.histogram import metadata
         from tensorboard.util import tensor_util
@@ -263,7 +263,7 @@ class Writer:
         except (OSError, tf.errors.OpError) as error:
             self._records = None
             reason = error.message if isinstance(error, tf.errors.OpError) else str(error)
-            self._on_failure(f"TensorBoard events are no longer written to {self.folder}: {reason}. Training goes on.")
+            self._on_failure(f"TensorBoard events are no longer written to {self.folder}: {reason}. Training continues.")
 
 
 def _png(image: np.ndarray) -> bytes:

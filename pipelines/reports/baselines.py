@@ -1,6 +1,6 @@
-"""A cheap model beside every score: what anybody has in seconds, fitted on train and judged on the same examples.
+"""A cheap model beside every score: fitted on train in seconds, and judged on the same examples.
 
-A model that does not beat it by more than chance is worth nothing to its owner, and the report says so.
+A model that does not beat it by more than chance is worth nothing, and the report says so.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ RIDGES = (1e-3, 1e-2, 1e-1, 1.0)  # of which leave-one-out within train chooses
 
 
 def fitting_part(train: Source, most: int = MOST) -> Source:
-    """The training examples that a baseline is fitted on: all, or `most` drawn at random, always the same."""
+    """The training examples that a baseline is fitted on: all, or `most` drawn at random from a fixed seed."""
     if len(train) <= most:
         return train
     return Subset(train, np.sort(np.random.default_rng(0).choice(len(train), most, replace=False)).astype(np.int64))
@@ -29,7 +29,7 @@ def fitting_part(train: Source, most: int = MOST) -> Source:
 def kernel_ridge(features: np.ndarray, labels: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """A classifier with an RBF kernel, by Nystroem's approximation and least squares (Williams and Seeger 2001).
 
-    As strong as an RBF-SVM on such features to within a point or two, and 20,000 examples take seconds.
+    Within a point or two of an RBF-SVM on such features; 20,000 examples take seconds.
 
     Args:
         features: [n, d].
@@ -52,7 +52,7 @@ def kernel_ridge(features: np.ndarray, labels: np.ndarray) -> Callable[[np.ndarr
 
 
 def largest_share(counts: Sequence[int] | None) -> tuple[str, float] | None:
-    """What accuracy comes to without a model: the share of the largest class, of the examples of each; None where they are not known."""
+    """The accuracy without a model: the share of the largest class, of the examples of each; None where they are not known."""
     return ("accuracy", max(counts) / sum(counts)) if counts and sum(counts) else None
 
 
@@ -78,7 +78,7 @@ def verdict(metric: str, baseline: str, own: Metric, other: Metric, gain: Metric
     """What a reader must know of a model that does not beat the baseline, whose name that is; None where it does.
 
     Args:
-        gain: by how much the model is better, whichever way the metric goes.
+        gain: of the model over the baseline, positive where it is better, whatever the metric's direction.
     """
     if gain.value > 0 and (gain.low is None or gain.low > 0):
         return None

@@ -18,7 +18,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Plain text; the `lead` is the sentence that a reader in a hurry takes away."""
+    """Plain text; the `lead` is the sentence for a reader in a hurry."""
 
     text: str
     lead: bool = False
@@ -40,7 +40,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure: `name` of its file without folder, its bytes, and what it shows for those who cannot see it."""
+    """A figure: `name` of its file without folder, its bytes, and a description for those who cannot see it."""
 
     name: str
     png: bytes

@@ -1,6 +1,6 @@
-"""A model card (Mitchell et al. 2019): what a model is for, what it learned from, how well it does, and where not to trust it.
+"""A model card (Mitchell et al. 2019): a model's purpose, training data, quality and limits.
 
-Only what the run knows is said; what a person has to add is left as questions.
+It states only what the run knows, and leaves the rest as questions to a person.
 """
 
 from collections.abc import Mapping
@@ -36,10 +36,10 @@ def card(content: Mapping[str, Any], run: str) -> list[Block]:
     blocks.append(Bullets(_data(content["settings"].get("data") or {}, data)))
     blocks += [Heading("Results"), *_results(content["metrics"])]
     blocks += [Heading("Limits"), Bullets([*content["notes"][:_SHOWN], *_limits(content)])]
-    blocks += [Heading("To be said by whoever hands it on"), Bullets([
+    blocks += [Heading("To be answered by whoever shares it"), Bullets([
         "What is it for, and what must it not be used for?",
         "Whom may its mistakes hurt, and which mistakes are worse than others?",
-        "May the data be used so, and do they stand for those on whom it will be used?"])]
+        "May the data be used so, and do they represent those on whom it will be used?"])]
     return [*blocks, Heading("Use"), Code(f"quartet predict {run} INPUT...\nquartet export {run}")]
 
 
@@ -74,16 +74,16 @@ def _results(metrics: Mapping[str, Mapping[str, Any]]) -> list[Block]:
 
 
 def _limits(content: Mapping[str, Any]) -> list[str]:
-    """What follows from the numbers themselves."""
-    said = []
+    """Limits that follow from the numbers."""
+    lines = []
     per_class = next((rows for name, rows in content["tables"].items() if name.endswith("/per_class") and name.startswith("test/")), None)
     if per_class and all("recall" in row and "class" in row for row in per_class):
         known = [row for row in per_class if isinstance(row["recall"], (int, float))]
         if known:
             worst = min(known, key=lambda row: row["recall"])
             recall = formatting.number(float(worst["recall"]), "recall")
-            said.append(f"Weakest class on test: {worst['class']}, of which {recall} are found.")
+            lines.append(f"Weakest class on test: {worst['class']}, of which {recall} are found.")
     if content["skipped"]:
-        said.append(f"{formatting.counted(len(content['skipped']) + content['more_skipped'], 'unreadable example')} left out of the data.")
-    said.append("The figures hold for data like those that it was judged on; how it does on others is not known.")
-    return said
+        lines.append(f"{formatting.counted(len(content['skipped']) + content['more_skipped'], 'unreadable example')} left out of the data.")
+    lines.append("The figures hold for data like those that it was judged on; its quality on others is unknown.")
+    return lines

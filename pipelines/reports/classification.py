@@ -1,8 +1,8 @@
-"""How a classifier did: metrics with intervals, tables and mistakes, from class probabilities and labels alone.
+"""Results of a classifier: metrics with intervals, tables and mistakes, from class probabilities and labels alone.
 
-Knows nothing of what was classified: images, sounds and texts are judged alike. Definitions stand with each
+Knows nothing of what was classified: images, sounds and texts are judged alike. Definitions are in each
 function, agree with scikit-learn where it has them, and every metric is resampled on the same units.
-Of an answer only what is needed here is kept (`condensed`, batch by batch), so that memory grows with the examples and
+Answers are condensed batch by batch (`condensed`), so that memory grows with the examples and
 not with the examples x classes; confusions are counted by pairs that occur.
 """
 
@@ -50,10 +50,10 @@ class Classified:
         predicted: [n] int64, the most probable class, the first of equals.
         confidence: [n] float64, its probability.
         probability: [n] float64, of the true class.
-        ranks: [n] int64, of the true class, 0 for the first; of equal probabilities the lower class number goes first.
+        ranks: [n] int64, of the true class, 0 for the first; of equal probabilities the lower class number comes first.
         losses: [n] float64, log loss in nats: -log p(true), p no smaller than float32's epsilon (1.2e-7, so at most 15.9).
         classes: names.
-        columns: class number -> [n] its probabilities, of the classes that were asked for.
+        columns: class number -> [n] its probabilities, of the requested classes.
     """
 
     labels: np.ndarray
@@ -72,11 +72,11 @@ class Classified:
 
 
 def condensed(probabilities: np.ndarray, labels: np.ndarray, columns: Sequence[int] = ()) -> dict[str, np.ndarray]:
-    """What is kept of a batch of answers: name -> [batch] or [batch, columns].
+    """The part of a batch of answers that is kept: name -> [batch] or [batch, columns].
 
     Args:
         probabilities: [batch, classes], from a softmax.
-        labels: [batch]; of a label that is none of the classes, `probability` is 0.
+        labels: [batch]; `probability` is 0 for a label outside the classes.
         columns: classes whose probabilities are kept for every example.
 
     Raises:
@@ -174,12 +174,12 @@ def metrics(answers: Classified, *, resamples: int = 1000, seed: int = 0, units:
     values, statistics = _table(answers)
     drawn = resampled(values, statistics, resamples=resamples, seed=seed, units=units)
     once = np.asarray(values.sum(axis=0), np.float64).reshape(1, -1)
-    found = {}
+    with_intervals = {}
     for name, statistic in statistics.items():
         kind: Any = "basic" if name == "calibration_error" else "percentile"
         metric = measured(float(statistic(once)[0]), drawn[name], n, units, kind=kind)
-        found[name] = certain(metric) if name in ("accuracy", "top5_accuracy") else metric
-    return found
+        with_intervals[name] = certain(metric) if name in ("accuracy", "top5_accuracy") else metric
+    return with_intervals
 
 
 def _table(answers: Classified) -> tuple[Any, dict[str, Callable[[np.ndarray], np.ndarray]]]:
@@ -190,7 +190,7 @@ def _table(answers: Classified) -> tuple[Any, dict[str, Callable[[np.ndarray], n
     hits = answers.hits.astype(np.float64)
     bins = bin_numbers(answers.confidence)
     rows = np.arange(n)
-    # classes that are neither true nor predicted anywhere take no part
+    # classes that are neither true nor predicted anywhere are left out
     seen, numbers = np.unique(np.concatenate([answers.labels, answers.predicted]), return_inverse=True)
     labels, predicted, count = numbers[:n], numbers[n:], len(seen)
 
@@ -200,7 +200,7 @@ def _table(answers: Classified) -> tuple[Any, dict[str, Callable[[np.ndarray], n
     parts = {
         "hit": csc_matrix(hits[:, None]), "loss": csc_matrix(answers.losses[:, None]), "one": csc_matrix(np.ones((n, 1))),
         "gap": placed(bins, BINS, hits - answers.confidence),
-        "right": placed(labels, count, hits), "true": placed(labels, count), "said": placed(predicted, count),
+        "right": placed(labels, count, hits), "true": placed(labels, count), "predicted": placed(predicted, count),
     }
     if several:
         parts["top"] = csc_matrix((answers.ranks < TOP).astype(np.float64)[:, None])
@@ -216,7 +216,7 @@ def _table(answers: Classified) -> tuple[Any, dict[str, Callable[[np.ndarray], n
         return np.abs(sums[:, where["gap"]]).sum(axis=1) / sums[:, where["one"]][:, 0]
 
     def macro_f1(sums: np.ndarray) -> np.ndarray:
-        seen = sums[:, where["true"]] + sums[:, where["said"]]
+        seen = sums[:, where["true"]] + sums[:, where["predicted"]]
         return (2 * sums[:, where["right"]] / np.maximum(seen, 1)).sum(axis=1) / (seen > 0).sum(axis=1)
 
     statistics = {"accuracy": mean_of("hit")}
@@ -259,7 +259,7 @@ def reliability(answers: Classified, bins: int = BINS) -> list[dict[str, Any]]:
 
 
 def worst_mistakes(answers: Classified, limit: int) -> list[Mistake]:
-    """The wrong answers with the highest loss, worst first; of equals the lower number first."""
+    """The wrong answers with the highest loss, worst first; the lower number first of equals."""
     wrong = np.flatnonzero(~answers.hits)
     # The loss is cut off at float32's epsilon; the confidence in the wrong class orders those beyond it.
     order = np.lexsort((wrong, -answers.confidence[wrong], -answers.losses[wrong]))[:limit]
@@ -275,7 +275,7 @@ def mistakes_table(answers: Classified, limit: int, name: Callable[[int], str] |
 
 
 def baseline_note(answers: Classified) -> str:
-    """What always answering the commonest class of these examples would score, as a sentence."""
+    """The score of always answering the commonest class of these examples, as a sentence."""
     counts = np.bincount(answers.labels, minlength=len(answers.classes))
     top = int(counts.argmax())
     share = f"{100 * counts[top] / counts.sum():.1f} %"

@@ -19,11 +19,11 @@ _DRAWN = 1000  # classes up to which there is a matrix at all
 
 
 def confusion(matrix: Any, classes: Sequence[str], *, title: str = "Confusion matrix", listed: int = 20) -> "Figure":
-    """Where each true class (row) was put (column), as shares of the row.
+    """The predictions (columns) for each true class (row), as shares of the row.
 
     Up to 20 classes every cell has its share in percent; beyond, colours are stretched so that single confusions show, and
     the most frequent confusions are listed beside the matrix. Above 250 classes neighbouring cells are drawn as one, by
-    their largest share; above 1,000 there is the list alone.
+    their largest share; above 1,000 there is only the list.
 
     Args:
         matrix: [classes, classes] counts, rows true, columns predicted; sparse or dense.
@@ -73,10 +73,11 @@ def reliability(rows: Sequence[dict[str, Any]], *, error: float | None = None, t
             place = {"width": row["high"] - row["low"], "align": "edge", "edgecolor": "white", "linewidth": 0.8}
             upper.bar(row["low"], row["accuracy"], color=SKY, alpha=0.55, **place)
             lower.bar(row["low"], row["count"] / total, color=SKY, alpha=0.9, **place)
-        said, right = ([row[key] for row in filled] for key in ("confidence", "accuracy"))
-        upper.vlines(said, said, right, color=RED, linewidth=5, alpha=0.65, label="gap")
+        confidence, right = ([row[key] for row in filled] for key in ("confidence", "accuracy"))
+        upper.vlines(confidence, confidence, right, color=RED, linewidth=5, alpha=0.65, label="gap")
         arms = [[abs(row["accuracy"] - row[end]) for row in filled] for end in ("accuracy_low", "accuracy_high")]
-        upper.errorbar(said, right, arms, color=BLUE, linewidth=1.1, capsize=2.5, fmt="o", markersize=4.5, label="accuracy, 95 % interval")
+        upper.errorbar(confidence, right, arms, color=BLUE, linewidth=1.1, capsize=2.5, fmt="o", markersize=4.5,
+                       label="accuracy, 95 % interval")
         upper.legend(loc="upper left")
         upper.set(xlim=(0, 1), ylim=(0, 1.02), ylabel="accuracy")
         upper.set_title(title if error is None else f"{title}: calibration error {100 * error:.1f} %")

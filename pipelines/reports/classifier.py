@@ -1,4 +1,4 @@
-"""What every report on a classifier says, whatever was classified: one place, so that images, sounds and texts are judged alike."""
+"""The judgement of any classifier, so that images, sounds and texts are judged alike."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,10 +28,10 @@ def judgement(answers: Classified, settings: Evaluate, units: Units, name: Calla
     """Metrics with intervals, classes, confusions, calibration and the worst mistakes.
 
     Args:
-        units: what intervals draw.
-        name: what a person calls an example, by its number.
+        units: what intervals resample.
+        name: the name of an example, by its number.
     """
-    made = Judgement(
+    result = Judgement(
         metrics=classification.metrics(answers, resamples=settings.bootstrap, units=units),
         tables={
             "per_class": per_class(answers, resamples=settings.bootstrap, units=units),
@@ -42,7 +42,7 @@ def judgement(answers: Classified, settings: Evaluate, units: Units, name: Calla
         predictions=predictions(answers, name),
         notes=[classification.baseline_note(answers), *units.notes(), *left_out(answers)],
     )
-    made.figures["confusion"] = classification_figures.confusion(classification.confusions(answers), answers.classes)
+    result.figures["confusion"] = classification_figures.confusion(classification.confusions(answers), answers.classes)
     bins = classification.reliability(answers)
-    made.figures["reliability"] = classification_figures.reliability(bins, error=made.metrics["calibration_error"].value)
-    return made
+    result.figures["reliability"] = classification_figures.reliability(bins, error=result.metrics["calibration_error"].value)
+    return result

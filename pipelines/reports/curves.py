@@ -64,8 +64,8 @@ def figure(lines: Mapping[str, tuple[np.ndarray, np.ndarray]], *, kind: str, tit
         kind: "roc" or "precision_recall".
     """
     with style():
-        made = new_figure(5.2, 5.0)
-        axis = made.subplots()
+        drawn = new_figure(5.2, 5.0)
+        axis = drawn.subplots()
         for (name, (x, y)), colour in zip(lines.items(), (BLUE, ORANGE, GREEN, RED, PURPLE, SKY)):
             step = max(1, len(x) // POINTS)
             keep = np.unique(np.append(np.arange(0, len(x), step), len(x) - 1))
@@ -78,7 +78,7 @@ def figure(lines: Mapping[str, tuple[np.ndarray, np.ndarray]], *, kind: str, tit
         axis.set(xlim=(0, 1), ylim=(0, 1.02))
         axis.set_title(title or ("ROC" if kind == "roc" else "Precision and recall"))
         axis.legend(loc="lower right" if kind == "roc" else "lower left")
-    return made
+    return drawn
 
 
 def _grouped(scores: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

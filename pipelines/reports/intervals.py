@@ -28,7 +28,7 @@ def resample_counts(n: int, *, resamples: int, seed: int = 0, columns: int = 1, 
     """How often each of `n` examples occurs in each resample: blocks [some, n] float64.
 
     Args:
-        columns: widest array that will be made per resample beside the counts, to keep blocks small.
+        columns: widest array per resample beside the counts, to keep blocks small.
         units: what is drawn, as many as there are; where they are groups, all examples of one occur as often as it does.
     """
     for counts in _unit_counts(units.count(n), resamples=resamples, seed=seed, columns=max(n, columns)):
@@ -102,7 +102,7 @@ def interval(values: Any, statistic: Statistic, *, resamples: int = 1000, seed: 
     Args:
         values: [examples] or [examples, k], dense or sparse, as `resampled_sums` takes them.
         statistic: sums [m, k] -> metric [m]; called with m = 1 for the value and more for the interval.
-        units: what is drawn. The examples of the resamples may then be more or fewer than there are, so that a mean must be a ratio.
+        units: what is drawn. Resamples may then have more or fewer examples, so that a mean must be a ratio.
         kind: see `bounds`.
 
     Returns:
@@ -123,7 +123,7 @@ def interval(values: Any, statistic: Statistic, *, resamples: int = 1000, seed: 
 
 def measured(value: float, drawn: np.ndarray, n: int, units: Units = EXAMPLES, *, level: float = LEVEL, kind: Kind = "percentile",
              ) -> Metric:
-    """A metric of `n` examples with the interval that its values on resamples tell."""
+    """A metric of `n` examples with the interval of its values on resamples."""
     low, high = bounds(drawn, value, level=level, kind=kind)
     return Metric(value, low, high, n, units.name, None if units.of is None else units.count(n), drawn)
 
@@ -166,7 +166,7 @@ def resampled_by_counts(statistic: Callable[[np.ndarray], np.ndarray], n: int, *
 
 
 def bounds(drawn: np.ndarray, value: float, *, level: float = LEVEL, kind: Kind = "percentile") -> tuple[float | None, float | None]:
-    """The interval that bootstrap values tell; values where the metric is undefined (NaN) are left out.
+    """The interval from bootstrap values; values where the metric is undefined (NaN) are left out.
 
     Args:
         drawn: [resamples], the metric on each resample.
@@ -177,7 +177,7 @@ def bounds(drawn: np.ndarray, value: float, *, level: float = LEVEL, kind: Kind 
             and, where the metric is not negative, to start at 0.
 
     Returns:
-        low and high, or None for both if the resamples show no spread (one example, or all alike) and so say nothing.
+        low and high, or None for both if the resamples show no spread (one example, or all alike).
     """
     drawn = np.asarray(drawn, np.float64)
     drawn = drawn[np.isfinite(drawn)]
@@ -193,19 +193,19 @@ def bounds(drawn: np.ndarray, value: float, *, level: float = LEVEL, kind: Kind 
 
 def bounds_of_columns(drawn: np.ndarray, *, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:
     """Percentile intervals of many metrics at once: [resamples, k] -> low and high [k]; NaN where `bounds` gives None."""
-    ordered = np.sort(drawn, axis=0)  # NaN goes last
+    ordered = np.sort(drawn, axis=0)  # NaN comes last
     known = np.isfinite(ordered).sum(axis=0)
     columns = np.arange(drawn.shape[1])
     spread = ordered[0] != ordered[np.maximum(known - 1, 0), columns]
-    found = []
+    quantiles = []
     for tail in ((1 - level) / 2, (1 + level) / 2):
         place = tail * np.maximum(known - 1, 0)
         below = np.floor(place).astype(np.int64)
         above = np.minimum(below + 1, np.maximum(known - 1, 0))
         first = ordered[below, columns]
         value = first + (place - below) * (ordered[above, columns] - first)
-        found.append(np.where((known > 0) & spread, value, np.nan))
-    return found[0], found[1]
+        quantiles.append(np.where((known > 0) & spread, value, np.nan))
+    return quantiles[0], quantiles[1]
 
 
 def wilson(successes: Any, n: Any, *, level: float = LEVEL) -> tuple[Any, Any]:
@@ -239,7 +239,7 @@ def spread(values: Any) -> tuple[float, float]:
 
 
 def by_unit(table: Any, numbers: np.ndarray) -> Any:
-    """Rows summed by unit: [examples, k] -> [units, k], dense or sparse as they are given."""
+    """Rows summed by unit: [examples, k] -> [units, k], dense or sparse as given."""
     from scipy.sparse import csr_matrix
 
     membership = csr_matrix((np.ones(len(numbers)), (numbers, np.arange(len(numbers)))))

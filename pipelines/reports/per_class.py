@@ -50,7 +50,7 @@ def per_class(answers: Classified, *, resamples: int = 1000, units: Units = EXAM
 
 
 def left_out(answers: Classified, limit: int = ROWS) -> list[str]:
-    """What is to be said where `per_class` does not hold every class."""
+    """A note where `per_class` does not hold every class; None otherwise."""
     count = len(answers.classes)
     return [f"Of {count:,} classes the table has the {limit:,} with the lowest F1 among those that occur."] if count > limit else []
 
@@ -90,7 +90,7 @@ def _by_units(answers: Classified, shown: np.ndarray, units: Units, resamples: i
     tables = {"right": by_class(answers.labels[answers.hits], every[answers.hits]), "true": by_class(answers.labels, every),
               "predicted": by_class(answers.predicted, every)}
     tables["both"] = tables["true"] + tables["predicted"]
-    found: dict[str, Bounds] = {}
+    intervals: dict[str, Bounds] = {}
     for measure, (times, of) in {"precision": (1, "predicted"), "recall": (1, "true"), "f1": (2, "both")}.items():
 
         def drawn(columns: np.ndarray, times: int = times, of: str = of) -> np.ndarray:
@@ -105,8 +105,8 @@ def _by_units(answers: Classified, shown: np.ndarray, units: Units, resamples: i
         behind = np.asarray((tables[of] > 0).sum(axis=0)).ravel()  # groups
         certain = (share == 0) | (share == 1)
         bound = wilson(np.nan_to_num(share) * behind, behind)
-        found[measure] = np.where(certain, bound[0], low), np.where(certain, bound[1], high)
-    return found
+        intervals[measure] = np.where(certain, bound[0], low), np.where(certain, bound[1], high)
+    return intervals
 
 
 def _in_parts(drawn: Callable[[np.ndarray], np.ndarray], items: np.ndarray, resamples: int) -> Bounds:
@@ -119,5 +119,5 @@ def _in_parts(drawn: Callable[[np.ndarray], np.ndarray], items: np.ndarray, resa
 
 
 def _ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
-    """NaN where there is nothing to divide by."""
+    """NaN where the divisor is 0."""
     return np.where(bottom > 0, top / np.maximum(bottom, 1), np.nan)

@@ -1,4 +1,4 @@
-"""What a model answered to each example that it was judged on, as a table: so that another model can be compared example by example."""
+"""A model's answer to each judged example, as a table, to compare models example by example."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,17 +13,17 @@ FILE = "predictions.parquet"
 
 
 def writable(path: Path) -> None:
-    """Raises ConfigError where the ending is of no format that is written."""
+    """Raises ConfigError for an ending of another format."""
     if path.suffix.lower() not in ENDINGS:
         raise ConfigError(f"--output: {path}: give a name that ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
 
 
 def write(path: Path, columns: Columns) -> None:
-    """Writes the table, whole, in the format of the ending; in CSV lists stand as JSON.
+    """Writes the table, whole, in the format of the ending; in CSV lists are JSON.
 
     Raises:
         ConfigError: another ending.
-        WriteError: the system does not take it.
+        WriteError: the system refuses.
     """
     import pyarrow as pa
 
@@ -51,7 +51,7 @@ def write(path: Path, columns: Columns) -> None:
 
 
 def _array(values: Any) -> Any:
-    """A column; the name of a file that is not UTF-8 stands in it escaped, as in the other files of a report."""
+    """A column; file names that are not UTF-8 are escaped, as in the other files of a report."""
     import pyarrow as pa
 
     try:

@@ -1,6 +1,6 @@
-"""What a run came to: report.md for reading, report.html to hand on, report.json for programs, the model card, and the figures.
+"""The report of a run: report.md for reading, report.html to share, report.json for programs, the model card, and the figures.
 
-report.json is written last: where it stands, the report is whole. Its text comes from `story.py`.
+report.json is written last: where it exists, the report is whole. Its text comes from `run_report.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from pipelines.reports.intervals import spread
 from pipelines.reports.predictions import FILE as PREDICTIONS
 from pipelines.reports.predictions import write as write_predictions
 from pipelines.reports.resamples import write_resamples
-from pipelines.reports.run_report import CURVES, Story
+from pipelines.reports.run_report import CURVES, RunReport
 from pipelines.reports.settings import changed_settings
 from pipelines.task.contract import Splits
 from pipelines.task.results import Judgement
@@ -37,7 +37,7 @@ def write_report(
     """Writes report.md, report.html, model_card.md, figures/*.png, resamples.npz and, last, report.json; each file whole.
 
     Args:
-        folder: where the report goes.
+        folder: of the report.
         task: `vision.classification`.
         experiment: `vision/cifar10_cnn`.
         run: the run's name.
@@ -48,15 +48,15 @@ def write_report(
         splits: sizes, facts, notes and skipped examples of the data.
         settings: the experiment; what differs from the defaults is listed.
         environment: versions, devices, precision, source revision, data fingerprint.
-        notes: what a reader should know.
+        notes: for the reader.
         seeds: where several were trained, for each {"seed": 0, "run": name of its run beside this one, "metrics":
             {"test/accuracy": 0.73, ...}}; the commands then name the first of those runs.
         run_folder: the run, for the commands that the report ends with; default: the parent of `folder`.
-        fingerprints: of the examples of each split judged, so that it can be told whether two runs were judged on the same.
+        fingerprints: of the examples of each split judged, to tell whether two runs were judged on the same.
         lead: the metric that the report leads with, without split; default: the first of the judgement.
 
     Returns:
-        What report.json holds.
+        The content of report.json.
 
     Raises:
         OSError: as the system gives it.
@@ -67,13 +67,13 @@ def write_report(
     drawn = {**({CURVES: curves} if curves else {}), **judged.figures}
     pictures = {name: png(figure) for name, figure in drawn.items()}
     metrics = {f"{name}/{metric}": value for name, one in judgements.items() for metric, value in one.metrics.items()}
-    said = [*notes, *(splits.notes if splits else ()), *_judged_notes(judgements, split)]
+    remarks = [*notes, *(splits.notes if splits else ()), *_judged_notes(judgements, split)]
     content: dict[str, Any] = finite({
         "task": task, "experiment": experiment, "run": run,
         "metrics": {name: metric.as_json() for name, metric in metrics.items()},
         "judged": {name: {"fingerprint": fingerprint} for name, fingerprint in (fingerprints or {}).items()},
         "timing": dict(timing), "time": dict(meter or {}),
-        "data": _data(splits), "notes": list(dict.fromkeys(said)), "skipped": list(splits.skipped) if splits else [],
+        "data": _data(splits), "notes": list(dict.fromkeys(remarks)), "skipped": list(splits.skipped) if splits else [],
         "more_skipped": splits.more_skipped if splits else 0,
         "seeds": [dict(seed) for seed in seeds], "spread": _spread(seeds),
         "changed": [asdict(change) for change in changed_settings(settings, leave_out=("tune",))] if settings else [],
@@ -81,7 +81,7 @@ def write_report(
         "tables": {f"{name}/{table}": rows for name, one in judgements.items() for table, rows in one.tables.items()},
         "figures": [f"figures/{name}.png" for name in pictures],
     })
-    blocks = Story(content, run_folder or folder.parent, split, lead, metrics, judged, pictures).blocks()
+    blocks = RunReport(content, run_folder or folder.parent, split, lead, metrics, judged, pictures).blocks()
     for name, image in pictures.items():
         write_whole(folder / "figures" / f"{name}.png", image)
     write_whole(folder / "report.html", page(blocks, title=f"{experiment}: {run}"))
@@ -95,7 +95,7 @@ def write_report(
 
 
 def _judged_notes(judgements: Mapping[str, Judgement], leading: str) -> list[str]:
-    """The leading split's notes first; what is not said of every split names its own."""
+    """The leading split's notes first; notes that not every split has name theirs."""
     order = sorted(judgements, key=lambda split: split != leading)
     everywhere = [note for note in judgements[leading].notes if all(note in one.notes for one in judgements.values())] if leading else []
     return everywhere + [f"{split.capitalize()}: {note}" for split in order for note in judgements[split].notes if note not in everywhere]
@@ -103,12 +103,12 @@ def _judged_notes(judgements: Mapping[str, Judgement], leading: str) -> list[str
 
 def _spread(seeds: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Of each metric over the seeds: mean, standard deviation, number."""
-    found = {}
+    by_metric = {}
     for name in dict.fromkeys(name for seed in seeds for name in seed["metrics"]):
         values = [seed["metrics"][name] for seed in seeds if seed["metrics"].get(name) is not None]
         mean, std = spread(values) if values else (float("nan"), float("nan"))
-        found[name] = {"mean": mean, "std": std, "n": len(values)}
-    return found
+        by_metric[name] = {"mean": mean, "std": std, "n": len(values)}
+    return by_metric
 
 
 def _data(splits: Splits | None) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def _data(splits: Splits | None) -> dict[str, Any]:
 
 
 def _abridged(value: Any, most: int = 100) -> Any:
-    """Facts for the report: a vocabulary or catalogue is cut to its beginning; it stands whole with the model."""
+    """Facts for the report: a vocabulary or catalogue is cut to its beginning; the model has it whole."""
     value = finite(value)
     if isinstance(value, (list, dict)) and len(value) > most:
         return {"count": len(value), "first": value[:10] if isinstance(value, list) else dict(list(value.items())[:10])}

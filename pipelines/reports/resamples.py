@@ -1,4 +1,4 @@
-"""What each metric was on each bootstrap resample, kept beside a report, so that runs judged on the same examples can be compared in pairs.
+"""Each metric on each bootstrap resample, stored beside a report, so that runs judged on the same examples can be compared in pairs.
 
 The same seed draws the same units: the resamples of two runs are of the same examples, one by one, and so are their differences.
 """
@@ -17,14 +17,14 @@ _MOST = 64 << 20  # bytes that are read; 1,000 resamples of 20 metrics take 80 k
 
 
 def write_resamples(folder: Path, metrics: Mapping[str, Metric]) -> None:
-    """Writes those that metrics by `split/name` have, as float32; no file where none has."""
+    """Writes the resamples of metrics, by `split/name`, as float32; no file where there are none."""
     drawn = {name: np.asarray(metric.drawn, np.float32) for name, metric in metrics.items() if metric.drawn is not None}
     if drawn:
         write_whole(folder / NAME, lambda file: np.savez(file, allow_pickle=False, **drawn))
 
 
 def read_resamples(folder: Path) -> dict[str, np.ndarray]:
-    """`split/name` -> [resamples] float32; empty where there is no such file, or none that is whole."""
+    """`split/name` -> [resamples] float32; empty where the file is missing or not whole."""
     try:
         with npz.opened(folder / NAME) as stored:
             headers = {name: stored.header(name) for name in sorted(stored.names)}

@@ -22,11 +22,11 @@ _SECTIONS = {
 
 
 @dataclass(frozen=True)
-class Story:
-    """What is told about a run.
+class RunReport:
+    """The content of a run's report.
 
     Attributes:
-        content: what report.json holds.
+        content: of report.json.
         run: the run's folder, for the commands.
         split: that the report leads with, or empty.
         lead: the metric that it leads with, without split; None for the first.
@@ -87,14 +87,14 @@ class Story:
         return f"{text}."
 
     def _brackets(self) -> str:
-        """What the intervals are, and what they were drawn by."""
+        """A note on the kind of the intervals, and the units they were drawn by."""
         by: dict[str, dict[str, None]] = {}  # split -> what was drawn
         for name, metric in self.metrics.items():
             if metric.low is not None:
                 by.setdefault(formatting.split_name(name)[0], {})[metric.drawn_by()] = None
-        said = {split: " and ".join(units) for split, units in by.items()}
-        each = [f"{split} by {units}" for split, units in sorted(said.items(), key=lambda item: item[0] != self.split)]
-        how = f"by {next(iter(said.values()))}" if len(set(said.values())) == 1 else ", ".join(each) or "by examples"
+        units_of = {split: " and ".join(units) for split, units in by.items()}
+        each = [f"{split} by {units}" for split, units in sorted(units_of.items(), key=lambda item: item[0] != self.split)]
+        how = f"by {next(iter(units_of.values()))}" if len(set(units_of.values())) == 1 else ", ".join(each) or "by examples"
         return f"In brackets: 95 % intervals of the bootstrap, drawn {how}; Wilson's for a share of 0 or 100 %."
 
     def _metrics(self) -> Table:
@@ -147,8 +147,8 @@ class Story:
             parts = sorted(shares, key=lambda part: -shares[part])
             rows = [[part, formatting.duration(seconds[part]), f"{100 * shares[part]:.1f} %"] for part in parts]
             blocks.append(Table(("part", "time", "share"), rows, (False, True, True)))
-        said = formatting.used(self.content["time"])
-        return [*blocks, Paragraph(f"{said[:1].upper()}{said[1:]}.")] if said else blocks
+        use = formatting.used(self.content["time"])
+        return [*blocks, Paragraph(f"{use[:1].upper()}{use[1:]}.")] if use else blocks
 
     def _data(self) -> list[Block]:
         data, skipped = self.content["data"], self.content["skipped"]

@@ -25,7 +25,7 @@ def changed_settings(section: BaseModel, *, leave_out: tuple[str, ...] = ()) -> 
         leave_out: sections at the top that do not count, such as `tune`.
     """
     names = [name for name in type(section).model_fields if name not in leave_out]
-    return [found for name in names for found in _differing(section, name, _default(section, name), "")]
+    return [change for name in names for change in _differing(section, name, _default(section, name), "")]
 
 
 def _differing(section: BaseModel, name: str, default: Any, prefix: str) -> list[Changed]:
@@ -35,10 +35,10 @@ def _differing(section: BaseModel, name: str, default: Any, prefix: str) -> list
         same = value == default and type(value) is type(default)
         return [] if same else [Changed(dotted, value, None if required else default, required)]
     same_kind = type(default) is type(value)
-    found = []
+    changes = []
     for inner in type(value).model_fields:
-        found += _differing(value, inner, getattr(default, inner) if same_kind else _default(value, inner), f"{dotted}.")
-    return found
+        changes += _differing(value, inner, getattr(default, inner) if same_kind else _default(value, inner), f"{dotted}.")
+    return changes
 
 
 def _default(section: BaseModel, name: str) -> Any:

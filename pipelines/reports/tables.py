@@ -17,7 +17,7 @@ def records_table(records: Sequence[Mapping[str, Any]], *, whole: str = "", most
     those with the lowest.
 
     Args:
-        whole: where all rows stand, for the line under a table that was cut.
+        whole: the place of all rows, for the line under a table that was cut.
     """
     if not records:
         return [Paragraph("None.")]
@@ -67,7 +67,7 @@ def _flat(facts: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
 
 
 def _is_count(value: Mapping[str, Any]) -> bool:
-    """Numbers by name, such as examples by class: they go on one line."""
+    """Numbers by name, such as examples by class: they share one line."""
     return len(value) > 3 and all(_is_number(item) for item in value.values())
 
 

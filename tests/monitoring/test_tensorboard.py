@@ -173,7 +173,7 @@ def test_a_folder_that_cannot_be_written_is_said_once_and_stops_nothing(tmp_path
     writer.scalars({"loss": 1.0}, 1)
     writer.flush()
     writer.close()
-    assert len(said) == 1 and str(tmp_path / "file") in said[0] and "Training goes on." in said[0]
+    assert len(said) == 1 and str(tmp_path / "file") in said[0] and "Training continues." in said[0]
 
 
 def test_a_disk_that_fills_up_is_said_once_and_stops_nothing(tmp_path):
@@ -206,7 +206,7 @@ def test_vectors_that_cannot_be_written_are_said_once_and_stop_nothing(tmp_path)
     writer.projector("items", np.eye(2), ["a", "b"])
     writer.scalars({"loss": 1.0}, 1)
     writer.close()
-    assert len(said) == 1 and "Training goes on." in said[0]
+    assert len(said) == 1 and "Training continues." in said[0]
 
 
 def test_writing_starts_no_thread_and_is_quick(tmp_path):

@@ -87,7 +87,7 @@ def test_several_labels():
     assert {"roc", "precision_recall"} <= set(found.figures) and found.tables["per_class"][3]["auroc"] is None
     assert found.notes == [f"A label is given from probability {threshold:.3f} on (chosen on validation)."]
     without = judge_many(probabilities, true, list("abcd"), Named(), SETTINGS, None)
-    assert without.notes == ["A label is given from probability 0.500 on (there is no validation split to choose by)."]
+    assert without.notes == ["A label is given from probability 0.500 on (there is no validation split to choose it on)."]
     assert without.metrics["micro_f1"].value == pytest.approx(f1_score(true, probabilities >= 0.5, average="micro"))
 
 

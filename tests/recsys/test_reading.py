@@ -159,7 +159,7 @@ def test_bad_json_lines_are_left_out_and_counted_when_asked(tmp_path):
     assert len(log) == 11 and log.left_out == 3
     reasons = [line.partition("events.jsonl:")[2] for line in log.skipped]
     assert reasons[0] == "1: rating is text here and a number elsewhere" and reasons[1].startswith("7: a list where an object")
-    assert reasons[2].startswith("15: no JSON")
+    assert reasons[2].startswith("15: not JSON")
     assert log.name(4).endswith("events.jsonl:8")
     assert len(read_log(experiment(table(tmp_path, "\n".join(lines), "good.jsonl")).data)) == 11
 
