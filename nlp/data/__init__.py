@@ -1,1 +1,1 @@
-"""From texts on disk to examples: opened, divided, decoded, and looked at."""
+"""From texts on disk to examples: opened, divided, decoded and inspected."""

@@ -84,15 +84,15 @@ def examine(texts: tf.Tensor, cutter: Tokenizer, progress: Callable[[int, int], 
 
 
 def _measures(part: tf.Tensor, cutter: Tokenizer) -> tuple[tf.Tensor, ...]:
-    found = words(part, html=True)
-    single, double = (one[0] for one in word_ngrams(found, 2))
-    alone = found.row_lengths() == 1
-    lone = tf.RaggedTensor.from_row_lengths(tf.boolean_mask(single.flat_values, tf.repeat(alone, found.row_lengths())),
+    tokens = words(part, html=True)
+    single, double = (one[0] for one in word_ngrams(tokens, 2))
+    alone = tokens.row_lengths() == 1
+    lone = tf.RaggedTensor.from_row_lengths(tf.boolean_mask(single.flat_values, tf.repeat(alone, tokens.row_lengths())),
                                             tf.cast(alone, tf.int64))
     shingles = joined([[lone], [double]])[0]
     prints = tf.raw_ops.Fingerprint(data=tf.strings.strip(part)[:, None], method="farmhash64")
     return (tf.cast(tf.strings.length(part, unit="UTF8_CHAR"), tf.int64), cutter.cut(part).ids.row_lengths(),
-            tf.bitcast(prints, tf.uint64), tf.reduce_all(found == "", 1),
+            tf.bitcast(prints, tf.uint64), tf.reduce_all(tokens == "", 1),
             tf.strings.regex_full_match(part, f"(?s).*{TAG}.*"), shingles.flat_values, shingles.row_lengths())
 
 

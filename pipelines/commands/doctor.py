@@ -1,4 +1,4 @@
-"""`quartet doctor`: what this machine can do and what to mend. Imports no TensorFlow: that is tried in a process of its own.
+"""`quartet doctor`: what this machine can do and what to fix. Imports no TensorFlow: that is tried in a process of its own.
 
 Facts are gathered in pipelines.machine.hardware; what they mean is decided here, apart from that, so that every verdict can be tested.
 """
@@ -54,7 +54,7 @@ def text(findings: Iterable[Finding]) -> str:
     counts = {state: sum(one.state == state for one in found) for state in ("broken", "warning")}
     lines.append("")
     if not any(counts.values()):
-        lines.append("Nothing to mend.")
+        lines.append("Nothing to fix.")
     else:
         lines.append(f"{counts['broken']} broken, {counts['warning']} doubtful.")
     return "\n".join(lines)
@@ -218,7 +218,7 @@ def _room(machine: Machine) -> list[Finding]:
                              "close other programs, or set data.cache: disk and a smaller train.batch_size" if little else ""))
     for what, (place, free) in machine.disks.items():
         if free is None:
-            found.append(Finding(what, "broken", f"{place}: cannot be written", f"mend its permissions, or choose another: {_other(what)}"))
+            found.append(Finding(what, "broken", f"{place}: cannot be written", f"fix its permissions, or choose another: {_other(what)}"))
         else:
             little = free < LOW_DISK
             found.append(Finding(what, "warning" if little else "ok", f"{place}: {free / 2**30:.1f} GiB free",

@@ -38,7 +38,7 @@ Name = Annotated[
 ]
 Fresh = Annotated[
     bool,
-    typer.Option("--fresh/--resume", show_default="resume", help="Begin anew (what was there is moved aside), or go on with it."),
+    typer.Option("--fresh/--resume", show_default="resume", help="Begin anew (an existing run is moved aside), or resume."),
 ]
 Column = Annotated[str | None, typer.Option(metavar="COLUMN", show_default="guessed", help="The column of a table that holds it.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and the result.")]
@@ -53,7 +53,7 @@ def train(
     fresh: Fresh = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train, judge and report an experiment; the same command goes on with an interrupted run."""
+    """Train, judge and report an experiment; the same command resumes an interrupted run."""
     from pipelines.config.load import load, resolved_yaml
     from pipelines.runs.folder import run_folder
 
@@ -95,7 +95,7 @@ def tune(
     fresh: Fresh = False,
     quiet: Quiet = False,
 ) -> None:
-    """Search the settings in the experiment's tune section; the same command goes on with an interrupted search."""
+    """Search the settings in the experiment's tune section; the same command resumes an interrupted search."""
     from pipelines.config.load import load, resolved_yaml
     from pipelines.runs.folder import name_of, run_folder
     from pipelines.tuning.search_folder import SearchFolder
@@ -235,7 +235,7 @@ def doctor(
     runs: Runs = RUNS,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
-    """Say what this machine can do, and what to mend. Exit status 1 only where something is broken."""
+    """Report what this machine can do, and what to fix. Exit status 1 only where something is broken."""
     from pipelines.commands import doctor as diagnosing
 
     findings = diagnosing.examine(runs)

@@ -238,7 +238,7 @@ def report(
     search = next((one for one in (SearchFolder(Path(names[0])), SearchFolder(runs / names[0])) if one.begun), None)
     if search is not None:
         if not search.finished:
-            raise ConfigError(f"{search.path}: the search is not finished; the command that began it goes on")
+            raise ConfigError(f"{search.path}: the search is not finished; the command that began it resumes it")
         from pipelines.commands.search_summary import closing
 
         echo(closing(search, search.read_report()), end=False)

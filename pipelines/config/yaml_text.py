@@ -1,7 +1,7 @@
 """YAML text into plain values, each with the line it stands in. Reads data only: no tags, no objects.
 
 Scalars are those of YAML 1.2: `1e-3` is a number, `yes`, `no`, `on` and `off` are text. Keys are always text, and a key
-given twice is an error that names both lines. Every syntax error names file and line and says how to mend it.
+given twice is an error that names both lines. Every syntax error names file and line and says how to fix it.
 """
 
 import re
@@ -244,7 +244,7 @@ def _explain(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[int, str]:
     if found := re.search(r"but found '([]}])'", what):
         return at + 1, f"{found[1]} closes a bracket that was not opened"
     if "but found '<scalar>'" in what:
-        return at + 1, "text goes on after the closing quotation mark; put all of it in quotes"
+        return at + 1, "text continues after the closing quotation mark; put all of it in quotes"
     if "<block end>" in what or "<document start>" in what:
         return at + 1, "the indentation fits no line above; settings of one section begin in the same column"
     if "sequence entries are not allowed" in what:

@@ -187,7 +187,7 @@ def _unreadable(parts: dict[str, Source], reads: dict[str, Read], skip: bool, lo
 
 def _classes(parts: dict[str, Source], reads: dict[str, Read], classes: Sequence[str]) -> list[Finding]:
     every = {name: reads[name].counts(source, len(classes)) for name, source in parts.items()}
-    counts = {name: found for name, found in every.items() if found is not None}
+    counts = {name: sizes for name, sizes in every.items() if sizes is not None}
     if "train" not in counts:
         return []
     train = counts["train"]
@@ -245,19 +245,19 @@ def shared_groups(names: Mapping[str, Sequence[str]], labels: Mapping[str, Seque
     """
     every = [name for own in names.values() for name in own]
     known = [label for own in labels.values() for label in own or ()]
-    found = suspected_groups(every, known if len(known) == len(every) else None)
-    if found is None:
+    pattern = suspected_groups(every, known if len(known) == len(every) else None)
+    if pattern is None:
         return []
-    groups = {part: set(groups_in_names(own, found.pattern)) for part, own in names.items()}
+    groups = {part: set(groups_in_names(own, pattern.pattern)) for part, own in names.items()}
     findings = []
     for part, own in groups.items():
         both = own & groups.get("train", set())
         if part != "train" and both:
             which = f"all {len(own):,}" if both == own else f"{len(both):,} of {len(own):,}"
             findings.append(Finding("warning", (
-                f"{part}: the files' names hold what seems to be a person, a scene or a device (such as {', '.join(found.values[:3])}), "
+                f"{part}: the files' names hold what seems to be a person, a scene or a device (such as {', '.join(pattern.values[:3])}), "
                 f"and {which} of them {'are' if len(own) > 1 else 'is'} in train, too: expect lower scores for new ones. "
-                f"{remedy(found.pattern)} keeps them apart")))
+                f"{remedy(pattern.pattern)} keeps them apart")))
     return findings
 
 
@@ -303,8 +303,8 @@ def _identical(parts: dict[str, Source], reads: dict[str, Read], classes: Sequen
             f"seen before, so figures for {listed(names[1:], 'and')} are too good"), tuple(across)))
     if conflicts:
         findings.append(Finding("warning", f"{meaning} with different labels, {len(conflicts):,} times", tuple(conflicts)))
-    for name, found in within.items():
-        if found:
+    for name, details in within.items():
+        if details:
             text = f"{meaning} within {name}: {splits[name]['identical']:,} examples repeat another one"
-            findings.append(Finding("note", text, tuple(found)))
+            findings.append(Finding("note", text, tuple(details)))
     return findings

@@ -185,13 +185,13 @@ def facts_of(values: Sequence[Any]) -> Facts:
 
 
 def _numbers(values: Collection[Any]) -> list[float] | None:
-    found = []
+    numbers = []
     for value in values:
         number = number_of(value)
         if number is None:
             return None
-        found.append(number)
-    return found
+        numbers.append(number)
+    return numbers
 
 
 def number_of(value: Any) -> float | None:

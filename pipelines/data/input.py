@@ -177,9 +177,9 @@ def first_bad(feed: Feed, start: int, stop: int) -> DataError | None:
     for step in range(start, stop):
         numbers = feed.numbers(step)[0]
         keys = feed.keys(step, numbers) if feed.shuffle else None
-        found = bad_example(feed.source, feed.decode, numbers.numpy().tolist(), keys)
-        if found is not None:
-            return found
+        error = bad_example(feed.source, feed.decode, numbers.numpy().tolist(), keys)
+        if error is not None:
+            return error
     return None
 
 

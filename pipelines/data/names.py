@@ -146,7 +146,7 @@ def _crosses(values: Sequence[str], labels: Sequence[str]) -> bool:
     classes = defaultdict(set)
     for value, label in zip(values, labels):
         classes[value].add(label)
-    return sum(len(found) > 1 for found in classes.values()) >= ACROSS * len(classes)
+    return sum(len(labels) > 1 for labels in classes.values()) >= ACROSS * len(classes)
 
 
 def _counts_on(values: Sequence[str], others: Sequence[Sequence[str]], labels: Sequence[str]) -> bool:
@@ -155,5 +155,5 @@ def _counts_on(values: Sequence[str], others: Sequence[Sequence[str]], labels: S
     takes = defaultdict(list)
     for number, value in enumerate(values):
         takes[(labels[number], *(other[number] for other in shared))].append(int(re.sub(r"\D", "", value)))
-    counting = [sorted(found) == list(range(min(found), min(found) + len(found))) and min(found) <= 1 for found in takes.values()]
+    counting = [sorted(own) == list(range(min(own), min(own) + len(own))) and min(own) <= 1 for own in takes.values()]
     return sum(counting) >= 0.5 * len(counting)

@@ -114,15 +114,15 @@ def _python_path() -> str:
 
 
 def _nvidia_on_bus() -> list[str]:
-    found = []
+    devices = []
     for device in glob.glob("/sys/bus/pci/devices/*"):
         try:
             vendor, kind = ((Path(device) / name).read_text(encoding="ascii").strip() for name in ("vendor", "class"))
         except OSError:
             continue
         if vendor == "0x10de" and kind.startswith("0x03"):  # NVIDIA, display controllers
-            found.append(device)
-    return found
+            devices.append(device)
+    return devices
 
 
 def _module() -> str | None:
@@ -136,15 +136,15 @@ def _module() -> str | None:
 
 def _missing() -> dict[str, str]:
     """Libraries that neither the system nor the packages of the `gpu` extra have."""
-    found = {}
+    missing = {}
     for name, number in LIBRARIES.items():
         file = f"lib{name}.so.{number}"
         try:
             ctypes.CDLL(file)
         except OSError as error:
             if not glob.glob(os.path.join(sysconfig.get_path("purelib"), "nvidia", "*", "lib", file)):
-                found[file] = str(error)
-    return found
+                missing[file] = str(error)
+    return missing
 
 
 def _run(command: list[str]) -> tuple[int, str] | None:

@@ -73,14 +73,14 @@ class RunFolder:
 
     @property
     def trained(self) -> bool:
-        """Whether there is anything of a training that another experiment would not go on with."""
+        """Whether it holds parts of a training, which another experiment could not resume."""
         return self.finished or self.metrics.exists() or (self.checkpoints / "resume.npz").exists()
 
     def read_report(self) -> dict[str, Any]:
         """report.json; ConfigError where the run has none, or one that is not what a run writes."""
         refuse_links(self.path)
         if not self.finished:
-            raise ConfigError(f"{self.path}: the run is not finished (it has no report); the command that began it goes on")
+            raise ConfigError(f"{self.path}: the run is not finished (it has no report); the command that began it resumes it")
         return stored.read(self.report / "report.json", stored.Report).model_dump()
 
     def read_settings(self) -> dict[str, Any]:

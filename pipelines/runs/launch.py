@@ -13,7 +13,7 @@ from pipelines.task.contract import Task
 
 
 def launch(experiment: Experiment, folder: RunFolder, name: str, *, fresh: bool = False, quiet: bool = False) -> dict[str, Any]:
-    """Trains, or goes on with, a run or the runs of several seeds. Returns the report.
+    """Trains or resumes a run or the runs of several seeds. Returns the report.
 
     Args:
         name: the experiment's, such as vision/cifar10_cnn.

@@ -270,7 +270,7 @@ def require_model(folder: RunFolder) -> None:
         raise ConfigError(f"{folder.path}: the run is finished, and its model/ is gone")
     if found.state == "damaged":
         raise ConfigError(f"{folder.path}: the run has no model, and is damaged: {found.progress}")
-    how = {"running": "is still training", "interrupted": "was interrupted; the command that began it goes on"}[found.state]
+    how = {"running": "is still training", "interrupted": "was interrupted; the command that began it resumes it"}[found.state]
     raise ConfigError(f"{folder.path}: the run has no model: it {how} ({found.progress or 'nothing is saved yet'})")
 
 

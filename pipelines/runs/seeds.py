@@ -1,6 +1,6 @@
 """Several seeds of one experiment: a run for each, and a joint report with mean and spread.
 
-An interrupted command, given again, goes on with the seed that is not finished.
+An interrupted command, given again, resumes with the unfinished seed.
 """
 
 import gc

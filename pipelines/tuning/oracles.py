@@ -19,7 +19,7 @@ with warnings.catch_warnings():
     import keras_tuner
     from keras_tuner import oracles
 
-_FACTOR = 3  # Hyperband's: one in three goes on
+_FACTOR = 3  # Hyperband's: one in three continues
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class Oracle:
 
 
 def first_drawn(settings: int, trials: int) -> int:
-    """Trials that a Bayesian search of so many settings and trials draws at random before it fits. A search that goes on with more
+    """Trials that a Bayesian search of so many settings and trials draws at random before it fits. A search that resumes with more
     trials keeps the number that it began with: its later trials came of it."""
     return min(max(3 * settings, 3), max(3, trials // 3))
 

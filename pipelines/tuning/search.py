@@ -1,4 +1,4 @@
-"""A search: asks the oracle for trials, runs each in a process of its own, and keeps a journal from which it goes on.
+"""A search: asks the oracle for trials, runs each in a process of its own, and keeps a journal from which it resumes.
 
 Promises: what the journal says happened is not done again, and what it does not say is; so a search killed at any moment and
 started again has the same trials. Random and grid search ask for the same trials whatever their results and the number of
@@ -37,7 +37,7 @@ _LATE_SECONDS = 30.0  # that a network's file system may take to show what anoth
 
 def search(experiment: Experiment, folder: SearchFolder, name: str, *, workers: int = 1, fresh: bool = False, quiet: bool = False,
            ) -> dict[str, Any]:
-    """Searches, or goes on with, the space in the experiment's tune section. Returns the report.
+    """Searches, or resumes searching, the space in the experiment's tune section. Returns the report.
 
     Args:
         name: the experiment's, such as vision/cifar10_cnn.
@@ -168,7 +168,7 @@ class _Search:
             self.progress.note(f"A sweep of hyperband over {self.experiment.train.epochs} epochs is {len(self.plan)} trials; with "
                                f"tune.trials: {self.tune.trials} the last is cut short.")
         self.pending = self._replay()
-        self.folder.claim(resolved_yaml(self.experiment))  # not before: what cannot go on stays as it was
+        self.folder.claim(resolved_yaml(self.experiment))  # not before: a search that cannot resume stays unchanged
         if self.trials:
             done = sum(trial.result is not None for trial in self.trials.values())
             with_workers = "".join(f", {trial.number} with {worker}" for worker, trial in self.held.items())
@@ -287,7 +287,7 @@ class _Search:
         """Writes a trial's order; False where it has ended already."""
         before = self.trials[trial.setting]
         if before is not trial and before.result is not None and before.value is None:
-            reason = f"the trial that it goes on from failed: {before.result['reason']}"
+            reason = f"the trial that it continues failed: {before.result['reason']}"
             self._end(trial, {"status": "failed", "reason": reason, "seconds": 0.0})
             return False
         if self._result_file(trial).exists():  # it had ended, and the search was killed before it could say so

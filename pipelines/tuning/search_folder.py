@@ -26,7 +26,7 @@ from pipelines.config.yaml_text import parse
 from pipelines.runs.folder import Locked, RunFolder, changes, shown_changes
 from pipelines.tuning.stored import SearchReport
 
-# What may change when a search goes on: how far it goes and what is made of it, not what a trial is.
+# What may change when a search resumes: its extent and its report, not its trials.
 _MAY_CHANGE = {"tune.trials", "tune.minutes", "tune.seeds", "tune.compare"}
 
 
@@ -75,7 +75,7 @@ class SearchFolder:
     def compared(self, resolved: str) -> bool:
         """Whether what stands here is the search that is asked for, to the last setting; changes nothing.
 
-        False where there is none yet, or where it goes on with other tune.trials, minutes, seeds or compare.
+        False where there is none yet, or where it resumes with other tune.trials, minutes, seeds or compare.
 
         Raises:
             ConfigError: another search stands there, or a run, or one that has begun more trials than it shall have.
@@ -98,7 +98,7 @@ class SearchFolder:
         return not differing
 
     def claim(self, resolved: str) -> None:
-        """Writes the experiment, new or with what may change as a search goes on; then its old report goes. Under the lock.
+        """Writes the experiment, new or with what may change as a search resumes; then its old report is removed. Under the lock.
 
         Raises:
             ConfigError: as `compared`.

@@ -118,7 +118,7 @@ def trial(order: Mapping[str, Any]) -> dict[str, Any]:
     if not np.isfinite(value):
         raise QuartetError(f"validation/{order['objective']} is not a finite number")
     stopped = next((note for note in report.get("notes", ()) if note.startswith("Training ended after")), None)
-    if folder.finished:  # it will not go on
+    if folder.finished:  # it will not continue
         with contextlib.suppress(OSError):
             for file in folder.checkpoints.glob("*.npz"):
                 file.unlink()

@@ -1,1 +1,1 @@
-"""From recordings on disk to examples: opened, divided, decoded, and looked at."""
+"""From recordings on disk to examples: opened, divided, decoded and inspected."""

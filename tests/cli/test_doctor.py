@@ -36,7 +36,7 @@ def test_nothing_to_mend():
     found = diagnose(healthy())
     assert {one.state for one in found} <= {"ok", "note"}
     assert of(found, "gpu").text == "no NVIDIA GPU: training is on the CPU"
-    assert text(found).endswith("Nothing to mend.")
+    assert text(found).endswith("Nothing to fix.")
 
 
 def test_a_working_gpu():

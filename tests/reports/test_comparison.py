@@ -50,4 +50,4 @@ def test_wrong_calls(tmp_path):
     (tmp_path / "search").mkdir()
     (tmp_path / "search" / "search.yaml").write_text("tune: {}\n")
     unfinished = quartet("report", str(tmp_path / "search"))
-    assert unfinished.returncode == 2 and "the search is not finished; the command that began it goes on" in unfinished.stderr
+    assert unfinished.returncode == 2 and "the search is not finished; the command that began it resumes it" in unfinished.stderr

@@ -53,7 +53,7 @@ def test_yaml_that_asks_for_code_is_refused(tmp_path):
     (lambda run: (run / "experiment.yaml").write_text((run / "experiment.yaml").read_text().replace("hidden: 128", "hidden: 64")),
      "does not hold the weights"),
     (lambda run: [(run / "model/model.keras").unlink(), (run / "report/report.json").unlink()],
-     "was interrupted; the command that began it goes on"),
+     "was interrupted; the command that began it resumes it"),
 ])
 def test_damaged_and_unfinished_runs(tmp_path, break_it, message):
     folder = finished_run.copy(tmp_path)
