@@ -55,7 +55,8 @@ class Nursery:
                 break
             data = os.read(self._server.stdout.fileno(), 1 << 16)
             if not data:
-                raise TrainingError(f"the process that starts trials has ended with status {self._server.wait()}; the same command resumes the search")
+                raise TrainingError(f"the process that starts trials has ended with status {self._server.wait()}; "
+                                    "the same command resumes the search")
             *lines, self._rest = (self._rest + data).split(b"\n")
             found += [(event["ended"], event["status"]) for event in map(json.loads, lines)]
         return found
