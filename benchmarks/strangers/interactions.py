@@ -86,7 +86,7 @@ def _svd(judged: Judged) -> Iterator[Baseline]:
     from recsys.data.protocol import TEST, TRAIN, VALIDATION
     from recsys.data.splits import load
 
-    catalogue, _ = load(judged.task.experiment.data, pairs_once=True)
+    catalogue, _ = load(judged.task.experiment.data)
     log: Any = catalogue.log
     mine = [TRAIN, VALIDATION] if judged.split == "test" else [TRAIN]
     known, held = np.flatnonzero(np.isin(catalogue.parts, mine)), np.flatnonzero(
