@@ -8,7 +8,7 @@ from nlp.models.parts import UNKNOWN, Mask, MeanPool, assembled, embedding, enco
 from nlp.settings import Transformer
 
 
-class Positions(keras.layers.Layer):
+class Places(keras.layers.Layer):
     """Adds a learned vector for each place, which starts as sine waves of 0.02 height, to [batch, time, width].
 
     Texts have at most `limit` tokens, but batches are padded to a multiple of the task's length_unit: positions beyond are padding,
@@ -33,7 +33,7 @@ def build(settings: Transformer, *, size: int, classes: int, limit: int) -> kera
     layers = keras.layers
     vectors, ids = encoder_inputs(settings.width)
     mask = Mask(keys=True, name="mask")(ids)
-    x = Positions(limit, name="places")(vectors)
+    x = Places(limit, name="places")(vectors)
     if settings.dropout:
         x = layers.Dropout(settings.dropout, name="dropout_vectors")(x)
     for number in range(1, settings.depth + 1):
