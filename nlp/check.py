@@ -9,7 +9,7 @@ from nlp import tokens
 from nlp.data.scan import Examined, examine
 from nlp.data.sources import OUTSIDE, Loaded, open_data
 from nlp.data.splits import NO_VALIDATION, class_numbers, of_known_classes
-from nlp.settings import Pretrained, TextClassification
+from nlp.settings import Hashed, Pretrained, TextClassification, Words
 from pipelines.base.errors import DataError
 from pipelines.config.messages import listed
 from pipelines.data.check import Check, Finding, Read, check
@@ -81,12 +81,12 @@ def _of_classes(source: Source) -> Source:
 def _cutter(experiment: TextClassification, train: Source) -> tuple[tokens.Tokenizer, int]:
     """The tokenizer without a limit, and the limit."""
     if isinstance(experiment.model, Pretrained):
-        return tokens.make(tokens.Words(name="words", limit=NO_LIMIT), {"vocabulary": []}), experiment.model.limit
+        return tokens.make(Words(name="words", limit=NO_LIMIT), {"vocabulary": []}), experiment.model.limit
     settings = experiment.cutting
     whole = texts(train)
     facts = tokens.learn(settings, (whole[start:start + 1024] for start in range(0, len(whole), 1024)))
-    if isinstance(settings, tokens.Hashed):  # the limit counts words; n-grams come in addition
-        return tokens.make(tokens.Words(name="words", lower=settings.lower, html=settings.html, limit=NO_LIMIT), {"vocabulary": []}
+    if isinstance(settings, Hashed):  # the limit counts words; n-grams come in addition
+        return tokens.make(Words(name="words", lower=settings.lower, html=settings.html, limit=NO_LIMIT), {"vocabulary": []}
                            ), settings.limit
     return tokens.make(settings.model_copy(update={"limit": NO_LIMIT}), facts), settings.limit
 

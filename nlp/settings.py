@@ -1,11 +1,13 @@
 """The settings of text classification: data sources, tokens, models. Imports no TensorFlow."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from pipelines.base.metric_kinds import MetricKind, declare
+from pipelines.config.registry import register_task
 from pipelines.config.schema import ClassificationLoss, Evaluate, Experiment, Section, Share, TableData, setting
+from pipelines.config.variants import Variants
 
 declare({
     "out_of_scope_auroc": MetricKind("max", True, "Out-of-scope AUROC"),
@@ -13,6 +15,7 @@ declare({
 })
 
 Count = Annotated[int, Field(ge=1)]
+MODELS, TOKENS = Variants(), Variants(what="way of cutting")
 Column = str | Annotated[int, Field(ge=0)]
 
 
@@ -50,6 +53,7 @@ class Tokens(Section):
     limit: int = setting(1000, "words (subwords) of a text that are used; what comes after is cut", unit="tokens", ge=1)
 
 
+@TOKENS.register("nlp.tokens.words")
 class Words(Tokens):
     """Words and punctuation marks, each a row of the embedding."""
 
@@ -58,6 +62,7 @@ class Words(Tokens):
     least: int = setting(2, "occurrences in train below which a word is unknown", ge=1)
 
 
+@TOKENS.register("nlp.tokens.hashed")
 class Hashed(Tokens):
     """Words, word n-grams and character n-grams, each a row by its hash: nothing is learned, no word is unknown."""
 
@@ -72,6 +77,7 @@ class Hashed(Tokens):
         "null: both share `buckets`", ge=1)
 
 
+@TOKENS.register("nlp.tokens.subwords")
 class Subwords(Tokens):
     """Pieces of words, learned from train by sentencepiece; each word is cut into the longest pieces from its beginning."""
 
@@ -80,9 +86,7 @@ class Subwords(Tokens):
     algorithm: Literal["bpe", "unigram"] = setting("bpe", "how pieces are learned: byte-pair merges, or the unigram language model")
 
 
-TokenSettings = Annotated[Words | Hashed | Subwords, Field(discriminator="name")]
-
-
+@MODELS.register("nlp.models.bag:build")
 class Bag(Section):
     """The mean of the tokens' vectors, whatever their order (fastText: Joulin et al. 2017, arXiv:1607.01759)."""
 
@@ -105,6 +109,7 @@ class Bag(Section):
         False, "instead of vectors, one trained weight a token times its naive Bayes log-count ratios from train (Wang and Manning 2012)")
 
 
+@MODELS.register("nlp.models.cnn:build")
 class Cnn(Section):
     """Convolutions of several widths, each pooled to its maximum (Kim 2014, arXiv:1408.5882)."""
 
@@ -116,6 +121,7 @@ class Cnn(Section):
     dropout: Share = setting(0.5, "dropout before the last layer", unit="share")
 
 
+@MODELS.register("nlp.models.lstm:build")
 class Lstm(Section):
     """A recurrent network over the text in both directions, pooled to mean and maximum."""
 
@@ -127,6 +133,7 @@ class Lstm(Section):
     dropout: Share = setting(0.3, "dropout of vectors and before the last layer", unit="share")
 
 
+@MODELS.register("nlp.models.transformer:build")
 class Transformer(Section):
     """A small transformer encoder from scratch (Vaswani et al. 2017, with the norms first), pooled to the mean."""
 
@@ -139,6 +146,7 @@ class Transformer(Section):
     dropout: Share = setting(0.1, "dropout", unit="share")
 
 
+@MODELS.register("nlp.models.pretrained:build")
 class Pretrained(Section):
     """An encoder of keras-hub with its own tokens; needs the extra `pretrained`."""
 
@@ -147,9 +155,6 @@ class Pretrained(Section):
     weights: Literal["preset"] | None = setting("preset", "preset: start from its weights; null: from scratch")
     limit: int = setting(128, "tokens of a text that are used, with the preset's own marks", unit="tokens", ge=4)
     dropout: Share = setting(0.1, "dropout before the last layer", unit="share")
-
-
-Model = Annotated[Bag | Cnn | Lstm | Transformer | Pretrained, Field(discriminator="name")]
 
 
 class Reject(Section):
@@ -171,13 +176,14 @@ class TextEvaluate(Evaluate):
     words: int = setting(6, "words shown for each of the worst mistakes, those that mattered most", ge=0, le=50)
 
 
+@register_task("nlp.tasks.classification:Classification")
 class TextClassification(Experiment):
     """One label per text, or several, or none."""
 
     task: Literal["nlp.classification"]
     data: TextData
-    tokens: TokenSettings | None = setting(None, "how texts are cut; default: hashed for bag, words for cnn, lstm and transformer")
-    model: Model
+    tokens: Annotated[Any, TOKENS] | None = setting(None, "how texts are cut; default: hashed for bag, words for cnn, lstm and transformer")
+    model: Annotated[Any, MODELS]
     reject: Reject | None = setting(
         None, "rejection of texts that fit no class, which needs a validation split; null: every text gets a class")
     loss: ClassificationLoss = setting(ClassificationLoss, "the loss")
@@ -239,5 +245,4 @@ def text_keys(data: TextData) -> list[Column]:
     return list(data.text_key) if isinstance(data.text_key, list) else [data.text_key]
 
 
-EXPERIMENTS = {"nlp.classification": TextClassification}
 QUICK_START = "nlp/quickstart"

@@ -5,7 +5,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from pipelines.base.metric_kinds import HIGH_SHARE, MetricKind, declare
+from pipelines.config.registry import register_task
 from pipelines.config.schema import Evaluate, Experiment, Section, Share, TableData, setting
+from pipelines.config.variants import Variants
 
 declare({
     "ndcg": MetricKind("max", True, "NDCG"), "map": MetricKind("max", True, "MAP"), "mrr": MetricKind("max", True, "MRR"),
@@ -103,6 +105,10 @@ class SampledSoftmax(Section):
     power: float = setting(0.5, "sampled: items are drawn by their frequency in train to this power; 0: uniformly", ge=0.0, le=1.0)
 
 
+SEQUENTIAL_MODELS, RETRIEVAL_MODELS, RANKING_MODELS = Variants(), Variants(), Variants()
+
+
+@SEQUENTIAL_MODELS.register("recsys.models.sequential:SasrecModel")
 class Sasrec(Section):
     """Self-attention over the history, after Kang and McAuley 2018 (arXiv:1808.09781)."""
 
@@ -115,6 +121,7 @@ class Sasrec(Section):
     taste: bool = setting(False, TASTE)
 
 
+@SEQUENTIAL_MODELS.register("recsys.models.sequential:GruModel")
 class Gru(Section):
     """A gated recurrent network over the history, after Hidasi et al. 2016 (arXiv:1511.06939)."""
 
@@ -126,6 +133,7 @@ class Gru(Section):
     taste: bool = setting(False, TASTE)
 
 
+@RETRIEVAL_MODELS.register("recsys.models.towers:TowersModel")
 class Towers(Section):
     """Two towers, one for users and one for items, whose dot product is the score."""
 
@@ -140,6 +148,7 @@ class Towers(Section):
     popularity: bool = setting(True, "a bias for each item, which learns how popular it is")
 
 
+@RETRIEVAL_MODELS.register("recsys.models.ease:EaseModel")
 class Ease(Section):
     """A linear model of items on items in closed form (Steck 2019, arXiv:1905.03375), which knows a user by the whole history alone.
 
@@ -168,6 +177,7 @@ class RetrievalLoss(Section):
     hard: int = setting(0, "keep only this many hardest negatives of each example (keras-rs HardNegativeMining); 0: all", ge=0)
 
 
+@RANKING_MODELS.register("recsys.models.ranking:DcnModel")
 class Dcn(Section):
     """Deep and cross network (DCN-v2, Wang et al. 2021, arXiv:2008.13535), with keras-rs' FeatureCross."""
 
@@ -180,6 +190,7 @@ class Dcn(Section):
     history: int = setting(0, "attend to this many earlier ratings of the user (needs user, item and rating); 0: none", unit="items", ge=0)
 
 
+@RANKING_MODELS.register("recsys.models.ranking:DlrmModel")
 class Dlrm(Section):
     """Deep learning recommendation model (Naumov et al. 2019, arXiv:1906.00091), with keras-rs' DotInteraction."""
 
@@ -242,11 +253,12 @@ class _Lists(Experiment):
         return found
 
 
+@register_task("recsys.tasks.sequential:SequentialTask")
 class Sequential(_Lists):
     """Which item next, from the history."""
 
     task: Literal["recsys.sequential"]
-    model: Annotated[Sasrec | Gru, Field(discriminator="name")]
+    model: Annotated[Any, SEQUENTIAL_MODELS]
     loss: SampledSoftmax = setting(SampledSoftmax, "the loss")
 
     def problems(self) -> list[tuple[str, str]]:
@@ -260,11 +272,12 @@ class Sequential(_Lists):
         return found
 
 
+@register_task("recsys.tasks.retrieval:RetrievalTask")
 class Retrieval(_Lists):
     """Which items for this user."""
 
     task: Literal["recsys.retrieval"]
-    model: Annotated[Towers | Ease, Field(discriminator="name")]
+    model: Annotated[Any, RETRIEVAL_MODELS]
     loss: RetrievalLoss = setting(RetrievalLoss, "the loss of the towers")
 
     def problems(self) -> list[tuple[str, str]]:
@@ -275,12 +288,13 @@ class Retrieval(_Lists):
         return found
 
 
+@register_task("recsys.tasks.ranking:RankingTask")
 class Ranking(Experiment):
     """How much, or whether: ratings and clicks."""
 
     task: Literal["recsys.ranking"]
     data: RatedData
-    model: Annotated[Dcn | Dlrm, Field(discriminator="name")]
+    model: Annotated[Any, RANKING_MODELS]
     loss: RankingLoss = setting(RankingLoss, "what is predicted")
 
     def problems(self) -> list[tuple[str, str]]:
@@ -288,10 +302,9 @@ class Ranking(Experiment):
         found = super().problems() + _data_problems(data)
         if data.rating_key is None and data.source == "table":
             found.append(("data.rating_key", "ranking needs the column of the rating or click"))
-        if self.model.history and (self.loss.name == "click" or not data.user_key or not data.item_key):
+        if getattr(self.model, "history", 0) and (self.loss.name == "click" or not data.user_key or not data.item_key):
             found.append(("model.history", "earlier ratings need data.user_key, data.item_key and loss: {name: rating}"))
         return found
 
 
-EXPERIMENTS = {"recsys.ranking": Ranking, "recsys.retrieval": Retrieval, "recsys.sequential": Sequential}
 QUICK_START = "recsys/quickstart"

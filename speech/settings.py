@@ -1,12 +1,14 @@
 """The settings of speech: where recordings lie, the front end, models, augmentation. Imports no TensorFlow."""
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from pipelines.base.metric_kinds import LOW, LOW_SHARE, MetricKind, declare
+from pipelines.config.registry import register_task
 from pipelines.config.schema import ClassificationLoss, Evaluate, Experiment, FileData, Section, Share, pattern_problem, setting
+from pipelines.config.variants import Variants
 
 declare({
     "wer": MetricKind("min", True, "Word error rate"), "cer": MetricKind("min", True, "Character error rate"),
@@ -152,6 +154,10 @@ class Augment(Section):
     stretch: float = setting(0.1, "copies: largest change of tempo, as a share", unit="share", ge=0.0, lt=0.5)
 
 
+COMMAND_MODELS, TRANSCRIPT_MODELS = Variants(), Variants()
+
+
+@COMMAND_MODELS.register("speech.models.ds_cnn:build")
 class DsCnn(Section):
     """Depthwise separable convolutions, after Zhang et al. 2017, "Hello Edge" (arXiv:1711.07128)."""
 
@@ -161,6 +167,7 @@ class DsCnn(Section):
     dropout: Share = setting(0.2, "dropout before the last layer", unit="share")
 
 
+@COMMAND_MODELS.register("speech.models.broadcast:build")
 class Broadcast(Section):
     """Broadcasted residual learning, after Kim et al. 2021 (arXiv:2106.04140): convolutions over bands, residuals over time."""
 
@@ -170,6 +177,7 @@ class Broadcast(Section):
     dropout: Share = setting(0.1, "dropout in the blocks", unit="share")
 
 
+@TRANSCRIPT_MODELS.register("speech.models.quartz:build")
 class Quartz(Section):
     """Separable convolutions over time with residuals, after QuartzNet (Kriman et al. 2019, arXiv:1910.10261)."""
 
@@ -182,6 +190,7 @@ class Quartz(Section):
     dropout: Share = setting(0.1, "dropout in the blocks", unit="share")
 
 
+@TRANSCRIPT_MODELS.register("speech.models.conformer:build")
 class Conformer(Section):
     """Attention and convolution, after Gulati et al. 2020 (arXiv:2005.08100); four frames become one step."""
 
@@ -190,11 +199,8 @@ class Conformer(Section):
     depth: int = setting(4, "blocks", ge=1, le=40)
     heads: int = setting(4, "attention heads", ge=1)
     kernel: int = setting(15, "length of the convolution, odd", unit="steps", ge=3)
+    stride: ClassVar[int] = 4
     dropout: Share = setting(0.1, "dropout in the blocks", unit="share")
-
-
-CommandModel = Annotated[DsCnn | Broadcast, Field(discriminator="name")]
-TranscriptModel = Annotated[Quartz | Conformer, Field(discriminator="name")]
 
 
 class CommandEvaluate(Evaluate):
@@ -253,22 +259,24 @@ class SpeechExperiment(Experiment):
         return found
 
 
+@register_task("speech.tasks.commands:CommandTask")
 class Commands(SpeechExperiment):
     """One label per recording."""
 
     task: Literal["speech.commands"]
     data: CommandData
-    model: CommandModel
+    model: Annotated[Any, COMMAND_MODELS]
     loss: ClassificationLoss = setting(ClassificationLoss, "the loss")
     evaluate: CommandEvaluate = setting(CommandEvaluate, "judging")
 
 
+@register_task("speech.tasks.transcription:TranscriptionTask")
 class Transcription(SpeechExperiment):
     """Text per recording."""
 
     task: Literal["speech.transcription"]
     data: TranscriptData
-    model: TranscriptModel
+    model: Annotated[Any, TRANSCRIPT_MODELS]
     tokens: Tokens = setting(Tokens, "what the model writes")
     evaluate: Decode = setting(Decode, "judging")
 
@@ -284,10 +292,9 @@ class Transcription(SpeechExperiment):
             low, high = getattr(data, name)
             if low > high or (name == "gap" and low < 0):
                 found.append((f"data.{name}", f"[{low:g}, {high:g}] is not [lowest, highest]"))
-        lengths = model.kernels if model.name == "quartz" else [model.kernel]
-        for length in lengths:
-            if length % 2 == 0:
-                found.append((f"model.{'kernels' if model.name == 'quartz' else 'kernel'}", f"{length} is not odd"))
+        lengths = {"quartz": ("kernels", getattr(model, "kernels", [])), "conformer": ("kernel", [getattr(model, "kernel", 1)])}
+        name, kernels = lengths.get(model.name, ("", []))
+        found += [(f"model.{name}", f"{length} is not odd") for length in kernels if length % 2 == 0]
         if model.name == "conformer" and model.width % model.heads:
             found.append(("model.width", f"{model.width} is not a multiple of model.heads = {model.heads}"))
         if self.augment.copies:
@@ -295,5 +302,4 @@ class Transcription(SpeechExperiment):
         return found
 
 
-EXPERIMENTS = {"speech.commands": Commands, "speech.transcription": Transcription}
 QUICK_START = "speech/quickstart"

@@ -63,11 +63,12 @@ def shipped() -> set[str]:
 def registered() -> set[str]:
     """task/model of every model that an experiment may name."""
     from pipelines.config.registry import experiment_class
+    from pipelines.config.tree import find
 
     found = set()
     for task in tasks():
-        models = experiment_class(task).model_fields["model"].annotation
-        found |= {f"{task}/{get_args(model.model_fields['name'].annotation)[0]}" for model in get_args(models) or (models,)}
+        (model,) = find(experiment_class(task), "model")
+        found |= {f"{task}/{get_args(section.model_fields['name'].annotation)[0]}" for section in model.shape.sections}
     return found
 
 

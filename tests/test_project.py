@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from pipelines.commands.main import app
-from pipelines.config.registry import DOMAINS
+from pipelines.config.registry import SHIPPED as DOMAINS
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -1,10 +1,12 @@
 """The settings of image classification: data sources, models, augmentation. Imports no TensorFlow."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from pipelines.config.registry import register_task
 from pipelines.config.schema import ClassificationLoss, Evaluate, Experiment, FileData, Section, Share, setting
+from pipelines.config.variants import Variants
 
 Count = Annotated[int, Field(ge=1)]
 MAX_PIXELS = 64_000_000  # holds what cameras of 60 megapixels take; a decoding call then takes some 0.4 GB for JPEG
@@ -36,7 +38,10 @@ class ImageData(FileData):
         MAX_PIXELS, "an image with more pixels by its header is refused before decoding, in training, evaluation and serving alike: each "
         "image being decoded takes 6 bytes of memory per pixel, with transparency 20", unit="px", ge=1)
 
+MODELS = Variants()
 
+
+@MODELS.register("vision.models.cnn:build")
 class Cnn(Section):
     """Two convolutions, pooling, one hidden layer: the classic CIFAR-10 teaching network."""
 
@@ -48,6 +53,7 @@ class Cnn(Section):
     batch_norm: bool = setting(False, "batch normalisation after each convolution")
 
 
+@MODELS.register("vision.models.residual:build")
 class Residual(Section):
     """A residual network for 28 to 64 px, after He et al. 2016 with pre-activation."""
 
@@ -57,6 +63,7 @@ class Residual(Section):
     dropout: Share = setting(0.0, "dropout before the last layer", unit="share")
 
 
+@MODELS.register("vision.models.fast:build")
 class Fast(Section):
     """A small network in the manner of the CIFAR speed records: whitened first layer, few wide convolutions."""
 
@@ -67,6 +74,7 @@ class Fast(Section):
     scale: float = setting(1.0 / 9.0, "factor on the logits", gt=0.0)
 
 
+@MODELS.register("vision.models.vit:build")
 class Vit(Section):
     """A small vision transformer for 28 to 64 px, after Dosovitskiy et al. 2021."""
 
@@ -78,6 +86,7 @@ class Vit(Section):
     dropout: Share = setting(0.0, "dropout in the blocks", unit="share")
 
 
+@MODELS.register("vision.models.application:build")
 class Application(Section):
     """Any network of keras.applications."""
 
@@ -87,9 +96,6 @@ class Application(Section):
     weights: Literal["imagenet"] | str | None = setting(
         None, "null: from scratch; imagenet: downloaded by Keras; or a path to a weights file", path=True)
     dropout: Share = setting(0.0, "dropout before the last layer", unit="share")
-
-
-Model = Annotated[Cnn | Residual | Fast | Vit | Application, Field(discriminator="name")]
 
 
 class RandAugment(Section):
@@ -121,12 +127,13 @@ class ImageEvaluate(Evaluate):
     shift: int = setting(0, "also average over shifts of this many pixels (airbench's test-time crops)", unit="px", ge=0)
 
 
+@register_task("vision.tasks.classification:Classification")
 class ImageClassification(Experiment):
     """One label per image."""
 
     task: Literal["vision.classification"]
     data: ImageData
-    model: Model
+    model: Annotated[Any, MODELS]
     augment: Augment = setting(Augment, "training augmentation")
     loss: ClassificationLoss = setting(ClassificationLoss, "the loss")
     evaluate: ImageEvaluate = setting(ImageEvaluate, "judging")
@@ -153,5 +160,4 @@ class ImageClassification(Experiment):
         return found
 
 
-EXPERIMENTS = {"vision.classification": ImageClassification}
 QUICK_START = "vision/digits"

@@ -94,7 +94,7 @@ def tokenizer(settings: Pretrained, facts: dict[str, Any]) -> Tokenizer:
     return Tokenizer(int(preset.vocabulary_size()) + 1, words, cut)
 
 
-def build(settings: Pretrained, facts: dict[str, Any], *, classes: int) -> keras.Model:
+def build(settings: Pretrained, *, facts: dict[str, Any], classes: int) -> keras.Model:
     """From token numbers (the preset's plus 1) to logits; with the preset's weights where settings.weights says so."""
     if settings.weights == "preset":
         backbone = hub().models.Backbone.from_preset(settings.preset)

@@ -126,13 +126,8 @@ class Classification(Task):
         return examples["tokens"], targets
 
     def model(self) -> keras.Model:
-        settings = self.experiment.model
-        if isinstance(settings, Pretrained):
-            from nlp.models import pretrained
-
-            return pretrained.build(settings, self.facts, classes=len(self.classes))
-        return models.build(settings, size=self.tokenizer.size, classes=len(self.classes), limit=self.experiment.cutting.limit,
-                            letters=self.tokenizer.letters)
+        return models.build(self.experiment.model, size=self.tokenizer.size, classes=len(self.classes), facts=self.facts,
+                            limit=self.experiment.cutting.limit, letters=self.tokenizer.letters)
 
     def initialise(self, model: keras.Model, batches: Iterator[tuple[Any, Any]]) -> None:
         settings = self.experiment.model

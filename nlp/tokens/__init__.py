@@ -9,24 +9,17 @@ from typing import Any
 
 import tensorflow as tf
 
-from nlp.settings import Hashed, Subwords, Words
-from nlp.tokens import hashed, subwords, words
+from nlp.settings import TOKENS
 from nlp.tokens.base import Tokenizer
+from pipelines.config.schema import Section
 
 
-def learn(settings: Words | Hashed | Subwords, batches: Iterable[tf.Tensor]) -> dict[str, Any]:
+def learn(settings: Section, batches: Iterable[tf.Tensor]) -> dict[str, Any]:
     """What is learned from the texts of train ([n] string each): the facts that `make` needs. Nothing for hashed tokens."""
-    if isinstance(settings, Words):
-        return {"vocabulary": words.learn(settings, batches)}
-    if isinstance(settings, Subwords):
-        return {"vocabulary": subwords.learn(settings, batches)}
-    return {}
+    cutter = TOKENS.builder(settings)
+    return {"vocabulary": cutter.learn(settings, batches)} if hasattr(cutter, "learn") else {}
 
 
-def make(settings: Words | Hashed | Subwords, facts: dict[str, Any]) -> Tokenizer:
+def make(settings: Section, facts: dict[str, Any]) -> Tokenizer:
     """The tokenizer of these settings; `facts` as `learn` gave them."""
-    if isinstance(settings, Words):
-        return words.make(settings, facts["vocabulary"])
-    if isinstance(settings, Subwords):
-        return subwords.make(settings, facts["vocabulary"])
-    return hashed.make(settings)
+    return TOKENS.builder(settings).make(settings, facts.get("vocabulary", []))

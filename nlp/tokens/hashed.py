@@ -1,5 +1,7 @@
 """Word n-grams and character n-grams by hash, in a fixed number of rows (Weinberger et al. 2009, arXiv:0902.2206)."""
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from nlp.settings import Hashed
@@ -13,7 +15,7 @@ GOLDEN, MIX1, MIX2 = (value - (1 << 64) for value in (0x9E3779B97F4A7C15, 0xBF58
 LETTERS = 0x2545F4914F6CDD1D  # begins the hash of a character n-gram, so that it differs from a word's
 
 
-def make(settings: Hashed) -> Tokenizer:
+def make(settings: Hashed, vocabulary: Sequence[str] = ()) -> Tokenizer:
     """Numbers are 1 + hash modulo (buckets - 1); the words first, then the pairs, ..., then the character n-grams.
 
     With `character_buckets` these have the numbers from `buckets` on.

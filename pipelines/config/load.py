@@ -19,7 +19,7 @@ from pipelines.config.dump import resolved_yaml
 from pipelines.config.messages import did_you_mean, listed, nearest, show
 from pipelines.config.overrides import Override, apply_overrides, parse_overrides
 from pipelines.config.problems import ExperimentError, Place, Problem
-from pipelines.config.registry import DOMAINS, quick_start, tasks
+from pipelines.config.registry import quick_start, tasks
 from pipelines.config.schema import Experiment
 from pipelines.config.space import laid_over
 from pipelines.config.space_check import problems as space_problems
@@ -130,7 +130,7 @@ def _class(document: Document, overrides: Sequence[Override], domain: str | None
     given = [(value, place) for name, value, place in overrides if name == "task"]
     task, place = given[-1] if given else (document.values.get("task"), document.place(("task",)))
     if isinstance(task, str):
-        found = tasks(task.partition(".")[0]) if task.partition(".")[0] in DOMAINS else {}
+        found = tasks(task.partition(".")[0])
         if task in found:
             if domain and task.partition(".")[0] != domain:
                 raise _wrong_task(place, f"{task!r} is not a task of {domain}, whose tasks are {listed(tasks(domain), 'and')}")

@@ -1,21 +1,85 @@
-"""The domains by name, found when they are asked for, so that the command line starts without any of them.
+"""The domains and tasks by name, imported when they are asked for, so that the command line starts without any of them.
 
-A domain is a package with a `settings` module: EXPERIMENTS (task name -> Experiment class) and QUICK_START (the name of
-a shipped experiment). A domain whose package is not there is absent. Imports no TensorFlow.
+A domain is a package with a `settings` module, which registers its tasks (`register_task`) and has QUICK_START, the name of a shipped
+experiment. Those that ship with Quartet come in the same way as an installed package's (entry-point group `quartet.domains`) and those
+of a file (`register_domain`). A task of one's own needs no domain. Imports no TensorFlow.
 """
 
 import importlib
+import importlib.metadata
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 from types import ModuleType
+from typing import Any, TypeVar, get_args
 
 from pipelines.base.errors import ConfigError
+from pipelines.config import variants
 from pipelines.config.messages import did_you_mean, listed
+from pipelines.config.origin import Origin, origin_of, ships
 from pipelines.config.schema import Experiment
+from pipelines.config.variants import Builder, Variants, resolved
 
-DOMAINS = ("vision", "speech", "nlp", "recsys")
+SHIPPED = ("vision", "speech", "nlp", "recsys")  # packages of a plain checkout, in which no entry point may be installed
+GROUP = "quartet.domains"
+ExperimentClass = TypeVar("ExperimentClass", bound=type[Experiment])
+
+
+@dataclass(frozen=True)
+class RegisteredTask:
+    """A task: its settings, its class or the place of it as "module:name", and where it comes from (None: Quartet itself)."""
+
+    experiment: type[Experiment]
+    task: Builder
+    origin: Origin | None
+
+
+_domains: dict[str, None] = {}
+_tasks: dict[str, RegisteredTask] = {}
+
+
+def register_domain(package: str) -> None:
+    """Adds a domain by the name of its package, which must be importable."""
+    _domains[package] = None
+
+
+for _name in SHIPPED:
+    ships(_name)
+    register_domain(_name)
+
+
+def register_task(task: Builder) -> Callable[[ExperimentClass], ExperimentClass]:
+    """A decorator for the class of a task's experiments, whose `task` is a Literal; `task` is the Task class or its place "module:name".
+
+    Raises:
+        ConfigError: the class says no name, or another extension has taken it.
+    """
+
+    def add(experiment: ExperimentClass) -> ExperimentClass:
+        add_task(experiment, task)
+        return experiment
+
+    return add
+
+
+def add_task(experiment: type[Experiment], task: Builder) -> None:
+    """As `register_task`, called plainly."""
+    names = get_args(experiment.model_fields["task"].annotation)
+    if not names or not all("." in name for name in names):
+        raise ConfigError(f'{experiment.__name__}: needs its task\'s name, domain.task, such as task: Literal["mine.regression"]')
+    origin = origin_of(task)
+    for name in names:
+        before = _tasks.get(name)
+        if before is not None and (before.origin is None or origin is None or before.origin.name != origin.name):
+            raise ConfigError(f"{experiment.__name__}: there is a task {name!r} already, from {before.origin or 'Quartet itself'}")
+        _tasks[name] = RegisteredTask(experiment, task, origin)
 
 
 def part(domain: str, module: str) -> ModuleType | None:
-    """Module `<domain>.<module>`, or None where the package or the module is not there."""
+    """Module `<domain>.<module>`, or None where there is no such domain, package or module."""
+    if domain not in _known():
+        return None
     name = f"{domain}.{module}"
     try:
         return importlib.import_module(name)
@@ -26,8 +90,8 @@ def part(domain: str, module: str) -> ModuleType | None:
 
 
 def domains() -> tuple[str, ...]:
-    """The domains that are there, in their usual order."""
-    return tuple(domain for domain in DOMAINS if part(domain, "settings") is not None)
+    """The domains that are there, those of Quartet first."""
+    return tuple(domain for domain in _known() if part(domain, "settings") is not None)
 
 
 def quick_start(domain: str) -> str:
@@ -36,25 +100,61 @@ def quick_start(domain: str) -> str:
 
 
 def tasks(domain: str | None = None) -> dict[str, type[Experiment]]:
-    """Task name -> Experiment class, of one domain or of all that are there."""
-    found: dict[str, type[Experiment]] = {}
-    for each in (domain,) if domain else DOMAINS:
-        settings = part(each, "settings")
-        found.update(settings.EXPERIMENTS if settings else {})
-    return found
+    """Task name -> Experiment class, of one domain or of all that are there, with every section that is registered."""
+    for each in (domain,) if domain else _known():
+        part(each, "settings")
+    _rebuild()
+    order = {name: number for number, name in enumerate(_known())}
+    found = {name: one.experiment for name, one in _tasks.items() if domain in (None, name.partition(".")[0])}
+    return dict(sorted(found.items(), key=lambda item: (order.get(item[0].partition(".")[0], len(order)), item[0])))
 
 
 def experiment_class(task: str) -> type[Experiment]:
     """The Experiment class of a task such as `vision.classification`. Raises ConfigError that lists the tasks there are."""
-    domain = task.partition(".")[0]
-    found = tasks(domain).get(task) if domain in DOMAINS else None
+    found = tasks(task.partition(".")[0]).get(task)
     if found is None:
         raise ConfigError(f"{task!r} is no task{did_you_mean(task, tasks())}; the tasks are {listed(tasks(), 'and')}")
     return found
 
 
+def task_origin(task: str) -> Origin | None:
+    """Where a task comes from; None for Quartet's own."""
+    return _tasks[task].origin if task in _tasks else None
+
+
+def task_class(task: str) -> Any:
+    """The class of a task such as vision.classification; imports its module, and so TensorFlow.
+
+    Raises:
+        ConfigError: there is no such task.
+    """
+    experiment_class(task)
+    return resolved(_tasks[task].task)
+
+
+def _known() -> dict[str, None]:
+    for package in _installed():
+        _domains.setdefault(package, None)
+    return _domains
+
+
+@cache
+def _installed() -> tuple[str, ...]:
+    """The domains of installed packages; of those that were removed, an entry point may be left."""
+    packages = [entry.value for entry in importlib.metadata.entry_points(group=GROUP)]
+    return tuple(package for package in packages if importlib.util.find_spec(package.partition(".")[0]) is not None)
+
+
+def _rebuild() -> None:
+    """Classes that were built before a section was registered take it from now on."""
+    if Variants.stale:
+        for one in _tasks.values():
+            variants.rebuild(one.experiment)
+        Variants.stale = False
+
+
 def _settings(domain: str) -> ModuleType:
-    settings = part(domain, "settings") if domain in DOMAINS else None
+    settings = part(domain, "settings")
     if settings is None:
         raise ConfigError(f"{domain!r} is no domain{did_you_mean(domain, domains())}; the domains are {listed(domains(), 'and')}")
     return settings

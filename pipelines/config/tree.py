@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from pipelines.config.problems import Route
 from pipelines.config.schema import Section
+from pipelines.config.variants import Variants, variants_of
 
 LIMITS = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern")
 
@@ -73,6 +74,9 @@ def shape(annotation: Any, metadata: tuple[Any, ...] = ()) -> Shape:
     if origin is Annotated:
         base, *more = get_args(annotation)
         return shape(base, (*metadata, *more))
+    variants = variants_of(metadata)
+    if variants is not None:
+        return shape(variants.annotation())
     limits, tag = _metadata(metadata)
     if origin in (Union, types.UnionType):
         parts = [shape(part, metadata) for part in get_args(annotation)]
@@ -138,9 +142,13 @@ class Setting:
         return all(_at(values, route) == tag for route, tag in self.variants)
 
 
-@cache
 def settings(cls: type[Section]) -> tuple[Setting, ...]:
     """Every setting of an experiment class, sections before what they hold, in the order of declaration."""
+    return _settings(cls, Variants.changes)
+
+
+@cache
+def _settings(cls: type[Section], changes: int) -> tuple[Setting, ...]:
     return tuple(_walk(cls, (), ()))
 
 

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from pipelines.base.errors import ConfigError
-from pipelines.config.registry import part
+from pipelines.config import registry
 from pipelines.config.schema import Experiment
 from pipelines.machine import environment
 from pipelines.runs.folder import RunFolder
@@ -26,13 +25,6 @@ def launch(experiment: Experiment, folder: RunFolder, name: str, *, fresh: bool 
 
 
 def task_class(task: str) -> type[Task]:
-    """The class of a task such as vision.classification; imports its domain, and so TensorFlow.
-
-    Raises:
-        ConfigError: the domain has no such task.
-    """
-    tasks = part(task.partition(".")[0], "tasks")
-    found = getattr(tasks, "TASKS", {}).get(task)
-    if found is None:
-        raise ConfigError(f"{task!r} is no task of this installation")
+    """The class of a task such as vision.classification; imports its module, and so TensorFlow. Raises ConfigError for no such task."""
+    found: type[Task] = registry.task_class(task)
     return found

@@ -128,8 +128,12 @@ def _import(domain: str) -> None:
     start_tensorflow(devices=False)
     import importlib
 
-    for name in ("pipelines.runs.launch", "pipelines.tuning.trial", "matplotlib.figure", "sklearn.metrics", f"{domain}.tasks"):
+    from pipelines.config.registry import task_class, tasks
+
+    for name in ("pipelines.runs.launch", "pipelines.tuning.trial", "matplotlib.figure", "sklearn.metrics"):
         importlib.import_module(name)
+    for task in tasks(domain):
+        task_class(task)
 
 
 def _over(running: Mapping[int, tuple[str, Any]]) -> list[tuple[int, int]]:

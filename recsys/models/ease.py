@@ -1,5 +1,6 @@
 """The model of `recsys.tasks.closed_form`: a product of the sum of the history's vectors and each candidate's. No step trains it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ SLICE = 64  # items of the histories looked up at a time, for bounded memory
 class EaseModel(ListModel):
     """See `ListModel`; histories are [batch, any], in any order. It answers with what `put` sets."""
 
-    def __init__(self, settings: Ease, *, users: int, items: int, **options: Any):
+    def __init__(self, settings: Ease, *, users: int, items: int, features: Sequence[Any] = (), **options: Any):
         super().__init__(length=1, name=settings.name, users=users, items=items, **options)
         rank = min(settings.rank, users, items)
         plain: dict[str, Any] = {"shape": (items + 1, rank), "initializer": "zeros", "trainable": False, "autocast": False}

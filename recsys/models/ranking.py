@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from recsys.data.known import ALL, AROUND, BEFORE
 from recsys.models.store import FeatureStore, FeatureVectors, HistoryStore, by_number, feature_spec, small
-from recsys.settings import Dcn, Dlrm
 
 HISTORY_VALUES = {"residual": "float32", "time": "int64"}
 LAG = 3.0  # scale of the logarithm of a rating's age, s, in the plain mean of recent ratings
@@ -37,7 +36,7 @@ class RankingModel(keras.Model):
 
     def __init__(
         self,
-        settings: Dcn | Dlrm,
+        settings: Any,
         *,
         users: int,
         items: int,
@@ -76,15 +75,7 @@ class RankingModel(keras.Model):
             )
             self.age = self.add_weight(shape=(), initializer=keras.initializers.Constant(-0.1), name="age", autocast=False)
         self.dropout = keras.layers.Dropout(settings.dropout)
-        if isinstance(settings, Dcn):
-            self.cross = [
-                keras_rs.layers.FeatureCross(projection_dim=settings.rank, name=f"cross_{number}") for number in range(settings.cross)
-            ]
-        else:
-            self.bottom = [
-                keras.layers.Dense(units, "relu", name=f"bottom_{number}") for number, units in enumerate([*settings.bottom, width])
-            ]
-            self.dots = keras_rs.layers.DotInteraction(name="dots")
+        self.interaction_layers()
         self.deep = [keras.layers.Dense(units, "relu", name=f"deep_{number}") for number, units in enumerate(settings.hidden)]
         self.last = keras.layers.Dense(1, kernel_initializer=small(0.01), dtype="float32", name="last")
 
@@ -109,27 +100,17 @@ class RankingModel(keras.Model):
             vectors.append(attended)
             numbers += sums
         vectors = [self.dropout(vector, training=training) for vector in vectors]
-        x = self._crossed(vectors, numbers, training)
-        return tf.cast(self.mean, tf.float32) + self.scale * (total + self.last(x)[:, 0])
-
-    def _crossed(self, vectors: list[tf.Tensor], numbers: list[tf.Tensor], training: bool) -> tf.Tensor:
         plain = tf.concat([tf.cast(number, self.compute_dtype) for number in numbers], -1) if numbers else None
-        if isinstance(self.settings, Dcn):
-            x0 = tf.concat([*vectors, *([plain] if plain is not None else [])], -1)
-            crossed = x0
-            for layer in self.cross:
-                crossed = layer(x0, crossed)
-            deep = x0
-            for layer in self.deep:
-                deep = self.dropout(layer(deep), training=training)
-            return tf.concat([crossed, deep], -1)
-        dense = plain if plain is not None else tf.ones_like(vectors[0][:, :1])
-        for layer in self.bottom:
-            dense = layer(dense)
-        x = tf.concat([dense, self.dots([dense, *vectors])], -1)
-        for layer in self.deep:
-            x = self.dropout(layer(x), training=training)
-        return x
+        network = self.last(self.interactions(vectors, plain, training))[:, 0]
+        return tf.cast(self.mean, tf.float32) + self.scale * (total + network)
+
+    def interaction_layers(self) -> None:
+        """Makes the layers that `interactions` needs beside `deep`."""
+        raise NotImplementedError
+
+    def interactions(self, vectors: list[tf.Tensor], numbers: tf.Tensor | None, training: bool) -> tf.Tensor:
+        """What vectors [batch, width] each and numbers [batch, any], None where there are none, say together: [batch, any]."""
+        raise NotImplementedError
 
     def _history(self, inputs: dict[str, tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Attention of the item to the user's earlier ratings, each as what it was above or below its biases.
@@ -169,6 +150,42 @@ class RankingModel(keras.Model):
     def _features_of(self, layer: FeatureVectors, items: tf.Tensor) -> Any:
         vectors, _ = layer(self.stores["item"](items)) if layer.facts else ([], [])
         return tf.add_n(vectors) if vectors else 0.0
+
+
+class DcnModel(RankingModel):
+    """Cross layers beside a deep network."""
+
+    def interaction_layers(self) -> None:
+        rank, count = self.settings.rank, self.settings.cross
+        self.cross = [keras_rs.layers.FeatureCross(projection_dim=rank, name=f"cross_{number}") for number in range(count)]
+
+    def interactions(self, vectors: list[tf.Tensor], numbers: tf.Tensor | None, training: bool) -> tf.Tensor:
+        x0 = tf.concat([*vectors, *([numbers] if numbers is not None else [])], -1)
+        crossed = x0
+        for layer in self.cross:
+            crossed = layer(x0, crossed)
+        deep = x0
+        for layer in self.deep:
+            deep = self.dropout(layer(deep), training=training)
+        return tf.concat([crossed, deep], -1)
+
+
+class DlrmModel(RankingModel):
+    """Dot products of all pairs of vectors, under a deep network."""
+
+    def interaction_layers(self) -> None:
+        units = [*self.settings.bottom, self.settings.width]
+        self.bottom = [keras.layers.Dense(count, "relu", name=f"bottom_{number}") for number, count in enumerate(units)]
+        self.dots = keras_rs.layers.DotInteraction(name="dots")
+
+    def interactions(self, vectors: list[tf.Tensor], numbers: tf.Tensor | None, training: bool) -> tf.Tensor:
+        dense = numbers if numbers is not None else tf.ones_like(vectors[0][:, :1])
+        for layer in self.bottom:
+            dense = layer(dense)
+        x = tf.concat([dense, self.dots([dense, *vectors])], -1)
+        for layer in self.deep:
+            x = self.dropout(layer(x), training=training)
+        return x
 
 
 def _ids(count: int, width: int, name: str) -> tuple[Any, Any]:

@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from recsys.models.base import ListModel
 from recsys.models.store import all_rows, by_number, small
-from recsys.settings import Gru, Sasrec
 
 
 class SequentialModel(ListModel):
@@ -21,44 +20,34 @@ class SequentialModel(ListModel):
         sampled: the loss looks at some items only, so that a large catalogue may be held in a table.
     """
 
-    def __init__(self, settings: Sasrec | Gru, *, sampled: bool, **options: Any):
+    deviation = 0.05  # of the items' vectors at first
+
+    def __init__(self, settings: Any, *, sampled: bool, **options: Any):
         super().__init__(length=settings.length, name=settings.name, **options)
         self.settings, width = settings, settings.width
-        scale = 0.02 if settings.name == "sasrec" else 0.05
-        self.vectors = by_number(self.items + 1, width, "item_vectors", initializer=small(scale), sparse=sampled)
+        self.vectors = by_number(self.items + 1, width, "item_vectors", initializer=small(self.deviation), sparse=sampled)
         self.bias = by_number(self.items + 1, 1, "item_bias", initializer="zeros", sparse=sampled)
         self.dropout = keras.layers.Dropout(settings.dropout)
-        if isinstance(settings, Sasrec):
-            self.positions = self.add_weight(shape=(settings.length, width), initializer=small(0.02), name="positions")
-            self.blocks: list[Any] = [
-                Block(width, settings.heads, settings.dropout, name=f"block_{number}") for number in range(settings.depth)
-            ]
-        else:
-            self.blocks = [keras.layers.GRU(width, return_sequences=True, name=f"gru_{number}") for number in range(settings.depth)]
+        self.network_layers()
         self.norm = keras.layers.LayerNormalization(epsilon=1e-6, name="norm")
         if settings.taste:
             self.taste_norm = keras.layers.LayerNormalization(epsilon=1e-6, name="taste_norm")
             self.taste = keras.layers.Dense(width, use_bias=False, name="taste")
+
+    def network_layers(self) -> None:
+        """Makes the layers that `network` needs."""
+        raise NotImplementedError
+
+    def network(self, x: tf.Tensor, there: tf.Tensor, training: bool) -> tf.Tensor:
+        """[batch, length, width] of the items' vectors, of which `there` [batch, length] bool are of items."""
+        raise NotImplementedError
 
     def hidden(self, history: tf.Tensor, training: bool = False) -> tf.Tensor:
         """[batch, length, width]: after each item of the history, what comes next looks like."""
         there = history > 0
         vectors = tf.cast(self.vectors(history), self.compute_dtype)
         x = vectors = vectors * tf.cast(there, vectors.dtype)[..., None]
-        if isinstance(self.settings, Sasrec):
-            x = x * float(self.settings.width) ** 0.5 + tf.cast(self.positions, x.dtype)
-            length = self.settings.length
-            causal = tf.linalg.band_part(tf.ones([length, length], tf.bool), -1, 0)
-            # every place may look at itself, so that no row of the attention is empty
-            mask = causal & (there[:, None, :] | tf.eye(length, dtype=tf.bool))
-            x = self.dropout(x, training=training)
-            for block in self.blocks:
-                x = block(x, mask, training=training)
-        else:
-            x = self.dropout(x, training=training)
-            for block in self.blocks:
-                x = block(x, training=training)
-        x = self.norm(x)
+        x = self.norm(self.network(x, there, training))
         if self.settings.taste:
             # a sum is as good as a mean before the norm; float32, since it runs over the whole history
             until = tf.cumsum(tf.cast(self.dropout(vectors, training=training), tf.float32), 1)
@@ -81,6 +70,42 @@ class SequentialModel(ListModel):
 
     def catalogue(self) -> tuple[tf.Tensor, tf.Tensor]:
         return all_rows(self.vectors), all_rows(self.bias)[:, 0]
+
+
+class SasrecModel(SequentialModel):
+    """Self-attention, in which an item sees those before it."""
+
+    deviation = 0.02
+
+    def network_layers(self) -> None:
+        settings = self.settings
+        self.positions = self.add_weight(shape=(settings.length, settings.width), initializer=small(0.02), name="positions")
+        self.blocks = [Block(settings.width, settings.heads, settings.dropout, name=f"block_{number}") for number in range(settings.depth)]
+
+    def network(self, x: tf.Tensor, there: tf.Tensor, training: bool) -> tf.Tensor:
+        x = x * float(self.settings.width) ** 0.5 + tf.cast(self.positions, x.dtype)
+        length = self.settings.length
+        causal = tf.linalg.band_part(tf.ones([length, length], tf.bool), -1, 0)
+        # every place may look at itself, so that no row of the attention is empty
+        mask = causal & (there[:, None, :] | tf.eye(length, dtype=tf.bool))
+        x = self.dropout(x, training=training)
+        for block in self.blocks:
+            x = block(x, mask, training=training)
+        return x
+
+
+class GruModel(SequentialModel):
+    """Recurrent layers."""
+
+    def network_layers(self) -> None:
+        width, depth = self.settings.width, self.settings.depth
+        self.blocks = [keras.layers.GRU(width, return_sequences=True, name=f"gru_{number}") for number in range(depth)]
+
+    def network(self, x: tf.Tensor, there: tf.Tensor, training: bool) -> tf.Tensor:
+        x = self.dropout(x, training=training)
+        for block in self.blocks:
+            x = block(x, training=training)
+        return x
 
 
 class Block(keras.layers.Layer):

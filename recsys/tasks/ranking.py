@@ -22,6 +22,7 @@ from recsys.metrics import rating_metrics
 from recsys.models import biases
 from recsys.models.lookup import finder, id_dtype, missing
 from recsys.models.ranking import RankingModel
+from recsys.settings import RANKING_MODELS
 from recsys.settings import Ranking as Experiment
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ class RankingTask(Task):
         facts = self.facts
         label = facts["label"]["mean"]
         mean = float(np.log(label / (1 - label))) if self.clicks and 0 < label < 1 else label
-        model = RankingModel(
+        model: RankingModel = RANKING_MODELS.build(
             self.experiment.model,
             users=len(facts.get("user_ids", ())),
             items=len(facts.get("item_ids", ())),

@@ -21,8 +21,7 @@ from recsys.metrics.users import train_users
 from recsys.models.base import ListModel
 from recsys.models.ease import EaseModel
 from recsys.models.sampling import Sampler
-from recsys.models.towers import TowersModel
-from recsys.settings import Ease, Retrieval
+from recsys.settings import RETRIEVAL_MODELS, Ease, Retrieval
 from recsys.tasks.base import ListTask
 from recsys.tasks.closed_form import CHOOSING, fit
 from recsys.tasks.sequential import NO_SEED
@@ -62,9 +61,9 @@ class RetrievalTask(ListTask):
         return unused(made.features)
 
     def build(self, options: dict[str, Any]) -> ListModel:
-        if isinstance(self.experiment.model, Ease):
-            return EaseModel(self.experiment.model, **options)
-        model = TowersModel(self.experiment.model, features=list(self.facts["features"].values()), **options)
+        model: ListModel = RETRIEVAL_MODELS.build(self.experiment.model, features=list(self.facts["features"].values()), **options)
+        if isinstance(model, EaseModel):
+            return model
         nothing = tf.zeros([1], tf.int32)
         model({"user": nothing, "positive": nothing, "at": tf.zeros([1], tf.int64), "negatives": nothing})
         return model

@@ -12,7 +12,7 @@ from recsys.data.facts import WindowFacts
 from recsys.data.protocol import TRAIN
 from recsys.models.sampling import Sampler
 from recsys.models.sequential import SequentialModel
-from recsys.settings import Sequential
+from recsys.settings import SEQUENTIAL_MODELS, Sequential
 from recsys.tasks.base import ListTask
 
 NO_SEED = (0, 0)  # for negatives where a batch is looked at outside of training
@@ -88,7 +88,7 @@ class SequentialTask(ListTask):
         return source, {"targets_per_window": source.targets / max(1, len(source))}
 
     def build(self, options: dict[str, Any]) -> SequentialModel:
-        model = SequentialModel(self.experiment.model, sampled=self.experiment.loss.name == "sampled", **options)
+        model: SequentialModel = SEQUENTIAL_MODELS.build(self.experiment.model, sampled=self.experiment.loss.name == "sampled", **options)
         nothing = tf.zeros([1, self.history_length], tf.int32)
         model({"history": nothing, "positive": nothing, "negatives": nothing[0]})
         return model

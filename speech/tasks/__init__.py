@@ -1,6 +1,1 @@
-"""The tasks of this domain, by name."""
-
-from speech.tasks.commands import CommandTask
-from speech.tasks.transcription import TranscriptionTask
-
-TASKS = {"speech.commands": CommandTask, "speech.transcription": TranscriptionTask}
+"""The tasks of this domain, one a module; `settings.py` registers them."""

@@ -3,16 +3,15 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from pydantic import TypeAdapter
 
 from recsys.models.sequential import SequentialModel
-from recsys.settings import Gru, Sasrec
+from recsys.settings import SEQUENTIAL_MODELS, Gru, Sasrec
 
 
 def made(name: str, taste: bool) -> SequentialModel:
     tf.random.set_seed(1)
-    settings = TypeAdapter(Sasrec | Gru).validate_python({"name": name, "length": 6, "width": 8, "taste": taste})
-    model = SequentialModel(settings, sampled=False, users=3, items=20, events=9, k=5, chunk=64)
+    settings = {"sasrec": Sasrec, "gru": Gru}[name].model_validate({"name": name, "length": 6, "width": 8, "taste": taste})
+    model = SEQUENTIAL_MODELS.build(settings, sampled=False, users=3, items=20, events=9, k=5, chunk=64)
     nothing = tf.zeros([1, 6], tf.int32)
     model({"history": nothing, "positive": nothing, "negatives": nothing[0]})
     for weight in model.trainable_weights:  # small ones would make what is looked for here small, too

@@ -16,7 +16,7 @@ from pipelines.training.evaluation import Evaluator
 from recsys.data.catalogue import Histories
 from recsys.data.known import ALL, AROUND, BEFORE, visible, whole
 from recsys.data.splits import load
-from recsys.models.ranking import RankingModel
+from recsys.models.ranking import DcnModel
 from recsys.models.store import HistoryStore
 from recsys.settings import Dcn
 from recsys.tasks import TASKS
@@ -111,7 +111,7 @@ def test_events_held_out_at_random_are_judged_with_all_ratings_of_their_users(tm
 
 def test_the_ratings_nearest_in_time_are_taken():
     """As many before as after; towards the ends what there is."""
-    model = RankingModel(Dcn(name="dcn", width=4, hidden=[8], history=4), users=1, items=6, events=10, features=[], mean=3.0)
+    model = DcnModel(Dcn(name="dcn", width=4, hidden=[8], history=4), users=1, items=6, events=10, features=[], mean=3.0)
     nothing, times = np.zeros(10, np.float32), np.arange(10) * 10
     items = np.arange(10, dtype=np.int32) % 6 + 1
     model.history.fill(Histories(np.array([0, 0, 10]), items, nothing, times.astype(np.float64)), residual=nothing, time=times)

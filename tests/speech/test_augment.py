@@ -95,12 +95,12 @@ def test_noise_from_a_folder(tmp_path, monkeypatch):
 
 def test_a_training_reads_its_noise_when_it_begins_and_a_finished_run_needs_none(tmp_path):
     from pipelines.config.load import from_text
-    from speech.tasks import TASKS
+    from pipelines.runs.launch import task_class
 
     class_folders(tmp_path / "words", {"go": 6, "stop": 6})
     for name, text in (("speech.commands", "model: {name: ds_cnn}"), ("speech.transcription", "model: {name: quartz}")):
         data = "source: synthetic, limit: 12" if "trans" in name else f"source: folder, path: {tmp_path / 'words'}"
-        task = TASKS[name]
+        task = task_class(name)
         experiment = from_text(f"task: {name}\n{text}\ndata: {{{data}, rate: 8000, validation: 0, test: 0.4}}\n"
                                f"augment: {{noise: 1.0, noise_folder: {tmp_path / 'gone'}}}\n", check_paths=False).experiment
         with pytest.raises(DataError, match="gone holds no recordings"):

@@ -23,12 +23,12 @@ import sys
 import numpy as np
 from pipelines.config.load import load
 from pipelines.training.session import assemble
-from speech.tasks import TASKS
+from pipelines.runs.launch import task_class
 
 found = []
 for name, settings in json.loads(sys.argv[2]):
     experiment = load(name, settings).experiment
-    session = assemble(experiment, TASKS[experiment.task])
+    session = assemble(experiment, task_class(experiment.task))
     step, carry = session.step(session.feed.iterator(0, session.steps), 0, session.steps, session.step.fresh())
     assert step == session.steps and bool(carry.finite)
     found += [np.asarray(weight.value).ravel() for weight in session.weights]

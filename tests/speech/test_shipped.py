@@ -45,15 +45,15 @@ def test_a_shipped_experiment(name):
 def test_those_for_larger_data_train_on_made_data_of_their_form(tmp_path, name, overrides):
     """From the prepared TFDS data to the report; the scores mean nothing."""
     from pipelines.runs.folder import RunFolder
+    from pipelines.runs.launch import task_class
     from pipelines.runs.run import Call, train
-    from speech.tasks import TASKS
 
     data = name.partition("_conformer")[0]
     prepared(tmp_path, data)
     settings = [f"data.data_dir={tmp_path}", "train.epochs=1", "train.devices=cpu", "train.precision=float32", "evaluate.bootstrap=100",
                 "monitor.samples=2", *overrides]
     known = load(f"speech/{name}", settings)
-    report = train(known.experiment, RunFolder(tmp_path / "run"), Call(known.name, TASKS[known.experiment.task], quiet=True))
+    report = train(known.experiment, RunFolder(tmp_path / "run"), Call(known.name, task_class(known.experiment.task), quiet=True))
     counts = {"speech_commands": [16, 8, 8], "librispeech": [12, 4, 4]}[data]
     assert list(report["data"]["examples"].values()) == counts
     assert {"accuracy", "wer"} & {metric.partition("/")[2] for metric in report["metrics"]}
@@ -62,8 +62,8 @@ def test_those_for_larger_data_train_on_made_data_of_their_form(tmp_path, name, 
 
 def test_the_header_of_speech_commands_holds_for_the_folder_of_the_original_archive(tmp_path):
     """The overrides as printed, on a folder in the archive's form."""
+    from pipelines.runs.launch import task_class
     from speech.data.recordings import facts_of
-    from speech.tasks import TASKS
 
     head = [line.removeprefix("#") for line in (FOLDER / "speech_commands.yaml").read_text(encoding="utf-8").splitlines()
             if line.startswith("#")]
@@ -75,7 +75,7 @@ def test_the_header_of_speech_commands_holds_for_the_folder_of_the_original_arch
             write(tmp_path / word / f"{0xab0c + number:08x}_nohash_{place % 2}.wav", tone(0.4, 16_000, 300 + 40 * place), 16_000)
     write(tmp_path / "_background_noise_" / "white_noise.wav", np.random.default_rng(0).normal(0, 0.1, 16_000 * 20), 16_000)
     experiment = load("speech/speech_commands", [text.replace("PATH", str(tmp_path)) for text in words], check_paths=False).experiment
-    made = TASKS[experiment.task](experiment).splits()
+    made = task_class(experiment.task)(experiment).splits()
     assert set(made.facts["classes"]) == {*keywords, "_unknown_", "_silence_"}
     voices = [{name for name in facts_of(part).speakers if "noise" not in name} for part in (made.train, made.validation, made.test)]
     assert all(voices) and sum(map(len, voices)) == len(set().union(*voices)) == 10

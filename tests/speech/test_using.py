@@ -11,12 +11,12 @@ import tensorflow as tf
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.load import from_text
 from pipelines.reports.report import write_report
+from pipelines.runs.launch import task_class
 from pipelines.serving import predict
 from pipelines.serving.output import WRITERS, Shown
 from speech.data.files import find_recordings
 from speech.data.manifests import BadRow
 from speech.data.recordings import Facts, Recordings
-from speech.tasks import TASKS
 from speech.tasks.transcription import BLANK
 from tests.speech.made import class_folders, tone, write
 
@@ -26,7 +26,7 @@ FACTS = {"unit": "words", "tokens": ["one", "two"], "most_tokens": 3, "mean": [0
 
 def transcription(data: str = "source: synthetic", facts: dict | None = None):
     experiment = from_text(f"{TEXTS}data: {{rate: 8000, {data}}}\n", check_paths=False).experiment
-    return TASKS[experiment.task](experiment, FACTS if facts is None else facts)
+    return task_class(experiment.task)(experiment, FACTS if facts is None else facts)
 
 
 # what predict is given
@@ -117,7 +117,7 @@ def test_what_cannot_be_answered_is_said_in_the_answer(tmp_path):
     write(tmp_path / "c.wav", tone(2.0))
     experiment = from_text("task: speech.commands\nmodel: {name: ds_cnn, width: 4, depth: 1}\nfrontend: {mels: 16}\n"
                            "data: {source: synthetic, rate: 8000, seconds: 0.6}\n").experiment
-    commands = TASKS[experiment.task](experiment, {"classes": ["no", "yes"], "mean": [0.0] * 16, "std": [1.0] * 16})
+    commands = task_class(experiment.task)(experiment, {"classes": ["no", "yes"], "mean": [0.0] * 16, "std": [1.0] * 16})
     doubts = {}
     for name, run in (("commands", SimpleNamespace(task=commands, model=commands.model())), ("text", counting(transcription()))):
         predictor = predict.Predictor(run)
@@ -186,7 +186,7 @@ def test_a_keyword_that_is_no_class_is_found_before_training(tmp_path):
     text = ("task: speech.commands\nmodel: {name: ds_cnn}\nevaluate: {keyword: KEYWORD}\n"
             f"data: {{source: folder, path: {tmp_path}, rate: 8000, test: null, validation: 0}}\n")
     wrong, right = (from_text(text.replace("KEYWORD", word), check_paths=False).experiment for word in ("stopp", "stop"))
-    task = TASKS["speech.commands"]
+    task = task_class("speech.commands")
     with pytest.raises(ConfigError, match=r"evaluate\.keyword: the data have no class 'stopp'; there are go and stop; did you mean stop\?"):
         task(wrong).splits()
     facts = task(right).splits().facts

@@ -5,19 +5,17 @@ gives [batch, classes] float32 logits whatever the precision. `build` is the one
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from vision.settings import Application, Cnn, Fast, Residual, Vit
+from pipelines.config.schema import Section
+from vision.settings import MODELS
 
 if TYPE_CHECKING:
     import keras
     import numpy as np
 
-ModelSettings = Cnn | Residual | Fast | Vit | Application
-
-
 def build(
-    settings: ModelSettings, *, image_size: tuple[int, int], channels: int, classes: int, mean: Sequence[float], std: Sequence[float],
+    settings: Section, *, image_size: tuple[int, int], channels: int, classes: int, mean: Sequence[float], std: Sequence[float],
 ) -> "keras.Model":
     """A new model under the current Keras precision policy, with fresh weights drawn from Keras' global seed.
 
@@ -35,18 +33,7 @@ def build(
     Raises:
         ConfigError: the images are too small for the network, or its pretrained weights cannot be had.
     """
-    from vision.models import application, cnn, fast, residual, vit
-
-    shape: dict[str, Any] = {"image_size": image_size, "channels": channels, "classes": classes, "mean": mean, "std": std}
-    if isinstance(settings, Application):
-        return application.build(settings, **shape)
-    if isinstance(settings, Cnn):
-        return cnn.build(settings, **shape)
-    if isinstance(settings, Residual):
-        return residual.build(settings, **shape)
-    if isinstance(settings, Vit):
-        return vit.build(settings, **shape)
-    return fast.build(settings, **shape)
+    return MODELS.build(settings, image_size=image_size, channels=channels, classes=classes, mean=mean, std=std)
 
 
 def initialise(model: "keras.Model", images: "np.ndarray") -> None:

@@ -1,0 +1,169 @@
+"""Settings that choose one of several sections by a key, open to more: each section is registered with what is built from it.
+
+    MODELS = Variants()
+
+    @MODELS.register("vision.models.cnn:build")      # ours: the builder by name, so that the settings import no TensorFlow
+    class Cnn(Section):
+        name: Literal["cnn"]
+
+    class ImageClassification(Experiment):
+        model: Annotated[Any, MODELS]
+
+A class of settings that was built before a section was registered is built anew by `rebuild`.
+"""
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any, TypeVar, get_args
+
+from pydantic import Field
+from pydantic_core import core_schema
+
+from pipelines.base.errors import ConfigError
+from pipelines.config.origin import Origin, origin_of
+from pipelines.config.schema import Section
+
+SectionClass = TypeVar("SectionClass", bound=type[Section])
+Builder = str | Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A section and what is built from it: a function or class, or its place as "module:name"; `origin` is None for Quartet's own."""
+
+    section: type[Section]
+    builder: Builder
+    origin: Origin | None
+
+
+_EVERY: dict[type[Section], Registered] = {}
+
+
+class Variants:
+    """The sections among which a setting chooses. It stands in an annotation: `model: Annotated[Any, MODELS]`.
+
+    Args:
+        key: the setting by whose value one is chosen; each section declares it as a Literal.
+        what: what one of them is called in messages.
+    """
+
+    changes = 0  # of all: how often a section was registered
+    stale = False  # whether some class of settings was built before a section that it should take was registered
+
+    def __init__(self, key: str = "name", what: str = "model"):
+        self.key, self.what = key, what
+        self._known: dict[str, Registered] = {}
+        self._in_use = False
+
+    def register(self, builder: Builder) -> Callable[[SectionClass], SectionClass]:
+        """A decorator for the section's class. Raises ConfigError where the class is no such section, or the name is taken."""
+
+        def add(section: SectionClass) -> SectionClass:
+            self.add(section, builder)
+            return section
+
+        return add
+
+    def add(self, section: type[Section], builder: Builder) -> None:
+        """As `register`, called plainly."""
+        names = self._names(section)
+        origin = origin_of(builder if isinstance(builder, str) else inspect.unwrap(builder))
+        for name in names:
+            before = self._known.get(name)
+            if before is not None and (before.origin is None or origin is None or before.origin.name != origin.name):
+                raise ConfigError(f"{section.__name__}: there is a {self.what} {name!r} already, from {before.origin or 'Quartet itself'}; "
+                                  "choose another name")
+        entry = Registered(section, builder, origin)
+        self._known.update(dict.fromkeys(names, entry))
+        _EVERY[section] = entry
+        Variants.changes += 1
+        Variants.stale |= self._in_use
+
+    def sections(self) -> tuple[type[Section], ...]:
+        """In the order in which they were registered."""
+        return tuple(dict.fromkeys(entry.section for entry in self._known.values()))
+
+    def annotation(self) -> Any:
+        """What the setting may be, as pydantic takes it."""
+        sections = self.sections()
+        if len(sections) < 2:
+            return sections[0] if sections else None
+        return Annotated[reduce(or_, sections), Field(discriminator=self.key)]  # type: ignore[arg-type]
+
+    def builder(self, settings: Section) -> Any:
+        """The function, class or module that was registered with these settings."""
+        return resolved(_EVERY[type(settings)].builder)
+
+    def build(self, settings: Section, **given: Any) -> Any:
+        """What the builder of these settings makes; of `given` it is handed those that it names."""
+        builder = self.builder(settings)
+        parameters = inspect.signature(builder).parameters
+        if not any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+            given = {name: value for name, value in given.items() if name in parameters}
+        return builder(settings, **given)
+
+    def _names(self, section: type[Section]) -> tuple[str, ...]:
+        if not (isinstance(section, type) and issubclass(section, Section)):
+            raise ConfigError(f"{section!r} is no class of settings; derive it from quartet.Section")
+        field = section.model_fields.get(self.key)
+        names = get_args(field.annotation) if field else ()
+        if not names or not all(isinstance(name, str) for name in names):
+            raise ConfigError(f'{section.__name__}: needs the {self.key} by which it is chosen, such as {self.key}: Literal["mine"]')
+        bare = next((name for name, one in section.model_fields.items() if name != self.key and not one.description), None)
+        if bare or not section.__doc__:
+            what = f"{bare} has no meaning: {bare}: ... = quartet.setting(default, 'what it does')" if bare else "it has no docstring"
+            raise ConfigError(f"{section.__name__} cannot be documented: {what}")
+        return names
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        self._in_use = True
+        annotation = self.annotation()
+        return core_schema.none_schema() if annotation is None else handler.generate_schema(annotation)
+
+
+def registered(section: type[Section]) -> Registered | None:
+    """How a section was registered; None for one that was not."""
+    return _EVERY.get(section)
+
+
+def resolved(builder: Builder) -> Any:
+    """The function or class that a builder is, imported where it is given as "module:name"; of "module" alone the module."""
+    if not isinstance(builder, str):
+        return builder
+    module, _, name = builder.partition(":")
+    found = importlib.import_module(module)
+    return getattr(found, name) if name else found
+
+
+def variants_of(metadata: tuple[Any, ...]) -> Variants | None:
+    """The Variants among what stands beside a type in Annotated."""
+    return next((one for one in metadata if isinstance(one, Variants)), None)
+
+
+def rebuild(cls: type[Section]) -> bool:
+    """Builds a class of settings and the sections in it anew, so that they take what was registered since; whether there was need to."""
+    stale = False
+    for field in cls.model_fields.values():
+        stale = stale or variants_of(tuple(field.metadata)) is not None or bool(_inner_variants(field.annotation))
+        for inner in _sections_in(field.annotation):
+            stale = rebuild(inner) or stale
+    if stale:
+        cls.model_rebuild(force=True)
+    return stale
+
+
+def _sections_in(annotation: Any) -> Iterator[type[Section]]:
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _sections_in(part)
+
+
+def _inner_variants(annotation: Any) -> list[Variants]:
+    """Those within an annotation such as list[Annotated[Any, ...]]."""
+    own = [one for one in getattr(annotation, "__metadata__", ()) if isinstance(one, Variants)]
+    return own + [one for part in get_args(annotation) for one in _inner_variants(part)]
