@@ -15,15 +15,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pipelines.base.errors import ConfigError, DataError, QuartetError, TrainingError
+    from pipelines.config.schema import Section, setting
+    from quartet.extend import register_domain, register_model, register_task
 
 _EXPORTS = {  # name -> the module that has it, imported when it is first asked for
     "ConfigError": "pipelines.base.errors",
     "DataError": "pipelines.base.errors",
     "QuartetError": "pipelines.base.errors",
     "TrainingError": "pipelines.base.errors",
+    "Section": "pipelines.config.schema",
+    "setting": "pipelines.config.schema",
+    "register_domain": "quartet.extend",
+    "register_model": "quartet.extend",
+    "register_task": "quartet.extend",
 }
 
-__all__ = ["ConfigError", "DataError", "QuartetError", "TrainingError"]
+__all__ = ["ConfigError", "DataError", "QuartetError", "Section", "TrainingError", "register_domain", "register_model", "register_task",
+           "setting"]
 
 
 def __getattr__(name: str) -> Any:

@@ -114,6 +114,15 @@ class Revision(Record):
     changed: bool | None = None
 
 
+class UsedExtension(Record):
+    """Somebody's own file or package that a run used. No path stands here: a run does not say where code lies."""
+
+    name: Name
+    version: Text | None = None
+    sha256: Text | None = None
+    registers: list[Text] = []
+
+
 class Environment(Record):
     """environment.json."""
 
@@ -122,6 +131,7 @@ class Environment(Record):
     fingerprints: Count = 1  # version of those of `data` (pipelines.data.fingerprint)
     devices: list[Text] = []
     source: Revision | None = None
+    extensions: list[UsedExtension] = []
 
 
 class Row(Record):

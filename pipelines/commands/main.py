@@ -14,7 +14,7 @@ import typer
 from pipelines.base.errors import ConfigError, QuartetError
 from pipelines.base.terminal import json_text
 from pipelines.commands import runs
-from pipelines.commands.shell import RUNS, Runs, echo, quoted, reported, say, shown, tool
+from pipelines.commands.shell import RUNS, Runs, echo, extensible, quoted, reported, say, shown, tool
 from pipelines.machine.startup import current_folder_last
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and th
 
 
 @reported
+@extensible()
 def train(
     context: typer.Context,
     arguments: Call = None,
@@ -84,6 +85,7 @@ def train(
 
 
 @reported
+@extensible(devices=False)
 def tune(
     context: typer.Context,
     arguments: Call = None,
@@ -117,7 +119,7 @@ def tune(
         from pipelines.tuning.distributed import work
 
         start(devices=False)
-        return work(folder, loaded.experiment.task.partition(".")[0], say)
+        return work(folder, loaded.experiment, say)
     if not fresh and folder.compared(resolved_yaml(loaded.experiment)) and folder.finished:
         echo(closing(folder, folder.read_report()), end=False)
         return
@@ -131,6 +133,7 @@ def tune(
 
 
 @reported
+@extensible()
 def check(
     arguments: Call = None,
     runs: Runs = RUNS,
@@ -163,6 +166,7 @@ def check(
 
 
 @reported
+@extensible()
 def new(
     domain: Annotated[str, typer.Argument(metavar="DOMAIN", show_default=False, help="vision, speech, nlp or recsys.")],
     data: Annotated[Path, typer.Option(metavar="PATH", show_default=False, help="Your data: a folder or a file.")],
@@ -212,6 +216,7 @@ def _say_estimate(path: Path) -> None:
 
 
 @reported
+@extensible()
 def schema(
     task: Annotated[
         str | None, typer.Argument(metavar="[TASK]", show_default=False, help="Such as vision.classification; default: all.")

@@ -12,7 +12,7 @@ import typer
 from pipelines.base import stored
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.terminal import Shielded, json_text
-from pipelines.commands.shell import RUNS, Run, Runs, Settings, echo, fail, quoted, reported, say, shown, tool
+from pipelines.commands.shell import RUNS, Run, Runs, Settings, echo, extensible, fail, quoted, reported, say, shown, tool
 from pipelines.tuning.search_folder import SearchFolder
 
 Batch = Annotated[int | None, typer.Option(min=1, metavar="N", show_default="the task's", help="Inputs answered at a time.")]
@@ -48,6 +48,7 @@ class Precision(str, Enum):
 
 
 @reported
+@extensible()
 def evaluate(
     run: Run, settings: Settings = None, runs: Runs = RUNS,
     split: Annotated[str | None, typer.Option(
@@ -96,6 +97,7 @@ def evaluate(
 
 
 @reported
+@extensible()
 def predict(
     run: Run, inputs: Annotated[list[str], typer.Argument(
         metavar="INPUT...", show_default=False,
@@ -159,6 +161,7 @@ def predict(
 
 
 @reported
+@extensible()
 def serve(
     run: Run, runs: Runs = RUNS,
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0: everywhere, to everybody.")] = "127.0.0.1",
@@ -183,6 +186,7 @@ def serve(
 
 
 @reported
+@extensible()
 def export(
     run: Run, runs: Runs = RUNS,
     to: Annotated[Path | None, typer.Option(metavar="DIR", show_default="RUN/export", help="Where the model is written.")] = None,

@@ -1,6 +1,7 @@
 """What all commands share: how expected failures end, the options, and how installed tools are called from here. Imports no TensorFlow."""
 
 import functools
+import inspect
 import os
 import shlex
 import shutil
@@ -19,6 +20,9 @@ Runs = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Folder of all
 Run = Annotated[str, typer.Argument(
     metavar="RUN", show_default=False, help="A run: its folder, or its name below --runs, such as vision/digits/default.")]
 Settings = Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", show_default=False, help="Settings to change.")]
+Use = Annotated[list[str] | None, typer.Option(
+    "--use", metavar="FILE", show_default=False,
+    help="A Python file (or installed module) with models, sources or tasks of your own; several times for several.")]
 
 _MODULES = {"quartet": "quartet", "tensorboard": "tensorboard.main"}
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -39,6 +43,33 @@ def reported(command: Command) -> Command:
             raise typer.Exit(130) from None
 
     return run  # type: ignore[return-value]
+
+
+def extensible(*, devices: bool = True) -> Callable[[Command], Command]:
+    """A command with the option --use: the files or modules named there are imported before it begins.
+
+    Args:
+        devices: as `start_tensorflow` takes it; most such files import Keras, so that TensorFlow is started first.
+    """
+
+    def wrap(command: Command) -> Command:
+        @functools.wraps(command)
+        def run(*args: Any, use: list[str] | None = None, **kwargs: Any) -> None:
+            if use:
+                from pipelines.config import extensions
+                from pipelines.machine.startup import start_tensorflow
+
+                start_tensorflow(devices=devices)
+                extensions.use(use)
+            command(*args, **kwargs)
+
+        parameters = list(inspect.signature(command).parameters.values())
+        option = inspect.Parameter("use", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Use)
+        run.__signature__ = inspect.Signature([*parameters, option])  # type: ignore[attr-defined]
+        run.__annotations__ = {**command.__annotations__, "use": Use}
+        return run  # type: ignore[return-value]
+
+    return wrap
 
 
 def fail(message: str) -> None:

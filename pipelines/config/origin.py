@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-OURS = "quartet"  # the distribution's entry-point groups begin with it, and so does its public package
+INSTALLED = ("site-packages", "dist-packages")
 
 
 @dataclass(frozen=True)
@@ -18,23 +18,25 @@ class Origin:
     Attributes:
         name: the distribution, or the file's name.
         version: the distribution's; None of a plain file.
-        sha256: of the module's file; None where it has none, as in a notebook whose source cannot be had.
-        file: where the module lies here; what a run keeps does not say it.
-        package: its importable name where a new process can import it by that, such as "sample_extension".
+        sha256: of the module's file; None where it has none that can be read, as in some notebooks.
+        module: its name here.
+        file: where it lies here.
+        entry_point: it is imported wherever the distribution is installed.
     """
 
     name: str
-    version: str | None = None
-    sha256: str | None = None
+    version: str | None
+    sha256: str | None
+    module: str = field(compare=False)
     file: Path | None = field(default=None, compare=False)
-    package: str | None = field(default=None, compare=False)
+    entry_point: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         return f"{self.name} {self.version}" if self.version else self.name
 
 
-_SHIPPED: set[str] = {"pipelines", OURS}
-_LOADED: dict[str, Origin] = {}  # module -> origin, of what was loaded by file or entry point
+_SHIPPED: set[str] = {"pipelines", "quartet"}
+_LOADED: dict[str, Origin] = {}  # by module, of what is imported as an extension
 
 
 def ships(package: str) -> None:
@@ -42,9 +44,21 @@ def ships(package: str) -> None:
     _SHIPPED.add(package)
 
 
-def remember(module: str, origin: Origin) -> None:
+def remember(origin: Origin) -> None:
     """Says where a module that is about to be executed comes from."""
-    _LOADED[module] = origin
+    _LOADED[origin.module] = origin
+
+
+def forget(name: str) -> None:
+    """Extensions of that name are no longer in use; their modules can be imported anew."""
+    for module in [module for module, origin in _LOADED.items() if origin.name == name]:
+        del _LOADED[module]
+        sys.modules.pop(module, None)
+
+
+def remembered(file: Path) -> bool:
+    """Whether that file is an extension in use."""
+    return any(origin.file == file for origin in _LOADED.values())
 
 
 def origin_of(thing: Any) -> Origin | None:
@@ -52,23 +66,22 @@ def origin_of(thing: Any) -> Origin | None:
     module = thing.partition(":")[0] if isinstance(thing, str) else thing.__module__
     if module.partition(".")[0] in _SHIPPED:
         return None
-    if module in _LOADED:
-        return _LOADED[module]
-    loaded = sys.modules.get(module)
-    path = getattr(loaded, "__file__", None)
+    known = next((origin for name, origin in _LOADED.items() if module == name or module.startswith(f"{name}.")), None)
+    if known is not None:
+        return known
+    path = getattr(sys.modules.get(module), "__file__", None)
     if path is None or not Path(path).is_file():
-        return Origin(module, None, _hash_of_source(thing))
+        return Origin(module, None, _hash_of_source(thing), module)
     return of_file(Path(path), module)
 
 
 def of_file(path: Path, module: str) -> Origin:
     """The origin of an imported module: its distribution where it was installed from one, else its file."""
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    top = module.partition(".")[0]
-    if "site-packages" in path.parts or "dist-packages" in path.parts:
-        for name in importlib.metadata.packages_distributions().get(top, ()):
-            return Origin(name, importlib.metadata.version(name), digest, path, module)
-    return Origin(path.name, None, digest, path)
+    if set(INSTALLED) & set(path.parts):
+        for name in importlib.metadata.packages_distributions().get(module.partition(".")[0], ()):
+            return Origin(name, importlib.metadata.version(name), digest, module, path)
+    return Origin(path.name, None, digest, module, path)
 
 
 def _hash_of_source(thing: Any) -> str | None:

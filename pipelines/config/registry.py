@@ -8,21 +8,23 @@ of a file (`register_domain`). A task of one's own needs no domain. Imports no T
 import importlib
 import importlib.metadata
 import importlib.util
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, get_args
 
 from pipelines.base.errors import ConfigError
 from pipelines.config import variants
 from pipelines.config.messages import did_you_mean, listed
-from pipelines.config.origin import Origin, origin_of, ships
+from pipelines.config.origin import Origin, of_file, origin_of, remember, ships
 from pipelines.config.schema import Experiment
 from pipelines.config.variants import Builder, Variants, resolved
 
 SHIPPED = ("vision", "speech", "nlp", "recsys")  # packages of a plain checkout, in which no entry point may be installed
-GROUP = "quartet.domains"
+GROUP, EXTENSIONS = "quartet.domains", "quartet.extensions"
 ExperimentClass = TypeVar("ExperimentClass", bound=type[Experiment])
 
 
@@ -37,6 +39,7 @@ class RegisteredTask:
 
 _domains: dict[str, None] = {}
 _tasks: dict[str, RegisteredTask] = {}
+_imported = False  # the extensions of installed packages
 
 
 def register_domain(package: str) -> None:
@@ -103,6 +106,7 @@ def tasks(domain: str | None = None) -> dict[str, type[Experiment]]:
     """Task name -> Experiment class, of one domain or of all that are there, with every section that is registered."""
     for each in (domain,) if domain else _known():
         part(each, "settings")
+    _import_extensions()
     _rebuild()
     order = {name: number for number, name in enumerate(_known())}
     found = {name: one.experiment for name, one in _tasks.items() if domain in (None, name.partition(".")[0])}
@@ -115,6 +119,35 @@ def experiment_class(task: str) -> type[Experiment]:
     if found is None:
         raise ConfigError(f"{task!r} is no task{did_you_mean(task, tasks())}; the tasks are {listed(tasks(), 'and')}")
     return found
+
+
+def variants_at(task: str, setting: str) -> Variants:
+    """The sections that a task's setting chooses among, such as the models of vision.classification.
+
+    Raises:
+        ConfigError: there is no such task, or it has no such choice.
+    """
+    part(task.partition(".")[0], "settings")
+    if task not in _tasks:
+        raise ConfigError(f"{task!r} is no task{did_you_mean(task, tasks())}; the tasks are {listed(tasks(), 'and')}")
+    fields = {name: variants.within(field) for name, field in _tasks[task].experiment.model_fields.items()}
+    found = fields.get(setting)
+    if found is None:
+        raise ConfigError(f"{task}: {setting} takes nothing of one's own; {listed([name for name in fields if fields[name]], 'and')} can")
+    return found
+
+
+def origins() -> set[Origin]:
+    """Of every section and task in use that does not ship with Quartet."""
+    tasks()
+    return variants.origins() | {one.origin for one in _tasks.values() if one.origin is not None}
+
+
+def forget(name: str) -> None:
+    """Takes back the sections and tasks of an extension."""
+    variants.forget(name)
+    for task in [task for task, one in _tasks.items() if one.origin is not None and one.origin.name == name]:
+        del _tasks[task]
 
 
 def task_origin(task: str) -> Origin | None:
@@ -130,6 +163,27 @@ def task_class(task: str) -> Any:
     """
     experiment_class(task)
     return resolved(_tasks[task].task)
+
+
+def _import_extensions() -> None:
+    """Imports the extensions of installed packages, once: entry-point group `quartet.extensions`."""
+    global _imported
+    if _imported:
+        return
+    _imported = True  # before: an extension asks for tasks, too
+    for entry in importlib.metadata.entry_points(group=EXTENSIONS):
+        name = entry.dist.name if entry.dist else entry.name
+        spec = importlib.util.find_spec(entry.module.partition(".")[0])
+        file = importlib.util.find_spec(entry.module).origin if spec else None  # type: ignore[union-attr]
+        if file is None:
+            continue  # it was removed, and its entry point left
+        known = of_file(Path(file), entry.module)
+        remember(Origin(name, entry.dist.version if entry.dist else None, known.sha256, entry.module, known.file, entry_point=True))
+        try:
+            entry.load()
+        except Exception as error:  # one broken package must not end every command
+            warnings.warn(f"the extension {name} cannot be imported ({type(error).__name__}: {error}); what it registers is not there",
+                          stacklevel=2)
 
 
 def _known() -> dict[str, None]:

@@ -21,6 +21,7 @@ from operator import or_
 from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import Field
+from pydantic.fields import FieldInfo
 from pydantic_core import core_schema
 
 from pipelines.base.errors import ConfigError
@@ -38,9 +39,12 @@ class Registered:
     section: type[Section]
     builder: Builder
     origin: Origin | None
+    key: str
+    what: str
 
 
 _EVERY: dict[type[Section], Registered] = {}
+_ALL: "list[Variants]" = []
 
 
 class Variants:
@@ -58,6 +62,7 @@ class Variants:
         self.key, self.what = key, what
         self._known: dict[str, Registered] = {}
         self._in_use = False
+        _ALL.append(self)
 
     def register(self, builder: Builder) -> Callable[[SectionClass], SectionClass]:
         """A decorator for the section's class. Raises ConfigError where the class is no such section, or the name is taken."""
@@ -77,7 +82,7 @@ class Variants:
             if before is not None and (before.origin is None or origin is None or before.origin.name != origin.name):
                 raise ConfigError(f"{section.__name__}: there is a {self.what} {name!r} already, from {before.origin or 'Quartet itself'}; "
                                   "choose another name")
-        entry = Registered(section, builder, origin)
+        entry = Registered(section, builder, origin, self.key, self.what)
         self._known.update(dict.fromkeys(names, entry))
         _EVERY[section] = entry
         Variants.changes += 1
@@ -130,6 +135,23 @@ def registered(section: type[Section]) -> Registered | None:
     return _EVERY.get(section)
 
 
+def forget(name: str) -> None:
+    """Takes back all that an extension has registered."""
+    for each in _ALL:
+        kept = {key: entry for key, entry in each._known.items() if entry.origin is None or entry.origin.name != name}
+        if len(kept) < len(each._known):
+            each._known = kept
+            Variants.changes += 1
+            Variants.stale = True
+    for section in [section for section, entry in _EVERY.items() if entry.origin is not None and entry.origin.name == name]:
+        del _EVERY[section]
+
+
+def origins() -> set[Origin]:
+    """Of all that is registered and does not ship with Quartet."""
+    return {entry.origin for entry in _EVERY.values() if entry.origin is not None}
+
+
 def resolved(builder: Builder) -> Any:
     """The function or class that a builder is, imported where it is given as "module:name"; of "module" alone the module."""
     if not isinstance(builder, str):
@@ -144,13 +166,17 @@ def variants_of(metadata: tuple[Any, ...]) -> Variants | None:
     return next((one for one in metadata if isinstance(one, Variants)), None)
 
 
+def within(field: FieldInfo) -> Variants | None:
+    """The Variants of a field: of itself, of an optional one, or of a list's items."""
+    return variants_of(tuple(field.metadata)) or next(iter(_inner_variants(field.annotation)), None)
+
+
 def rebuild(cls: type[Section]) -> bool:
     """Builds a class of settings and the sections in it anew, so that they take what was registered since; whether there was need to."""
     stale = False
     for field in cls.model_fields.values():
-        stale = stale or variants_of(tuple(field.metadata)) is not None or bool(_inner_variants(field.annotation))
-        for inner in _sections_in(field.annotation):
-            stale = rebuild(inner) or stale
+        inner = [rebuild(section) for section in _sections_in(field.annotation)]
+        stale = stale or within(field) is not None or any(inner)
     if stale:
         cls.model_rebuild(force=True)
     return stale

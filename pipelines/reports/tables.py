@@ -83,6 +83,8 @@ def _fact(name: str, value: Any) -> str:
         if _is_count(value):
             shown = ", ".join(f"{key}: {formatting.number(item)}" for key, item in list(value.items())[:LIST_SHOWN])
             return f"{shown}, … ({len(value):,} in all)" if len(value) > LIST_SHOWN else shown
+        if "first" not in value:
+            return ", ".join(f"{_label(key)}: {_fact(key, item)}" for key, item in value.items() if item is not None)
         first = value["first"]
         inside = [f"{key}: {formatting.number(item)}" for key, item in first.items()] if isinstance(first, Mapping) else (
             map(formatting.number, first))

@@ -11,6 +11,7 @@ import numpy as np
 from pipelines.base import figures
 from pipelines.base.errors import TrainingError
 from pipelines.base.files import whole_folder, write_json
+from pipelines.config import extensions
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment
 from pipelines.data.divide import Warned
@@ -104,6 +105,8 @@ class _Run:
     def go(self) -> dict[str, Any]:
         checkpoint = self.folder.checkpoints / "resume.npz"
         identity = state.peek(checkpoint, state.Identity) if checkpoint.exists() else None
+        if identity and self.folder.environment.exists():
+            extensions.match(self.folder.read_environment()["extensions"], self.experiment, str(self.folder.path))
         trial = self.call.trial
         with self.meter.part("setup"):
             before = time.perf_counter() - self.began
@@ -130,7 +133,7 @@ class _Run:
                 if isinstance(note, Warned) and not trial:
                     progress.warning(note)
             self.environment = {**(self.call.environment or {}), **devices.describe(session.machine), "data": fingerprint,
-                                "fingerprints": VERSION}
+                                "fingerprints": VERSION, "extensions": extensions.used_by(self.experiment)}
             write_json(self.folder.environment, self.environment)
             loop_hooks, best, log = self._hooks(session, evaluator, progress)
             saver = hooks.Checkpoint(

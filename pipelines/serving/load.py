@@ -13,6 +13,7 @@ import keras
 from pipelines.base.errors import ConfigError
 from pipelines.base.inside import refuse_links
 from pipelines.base.stored import read
+from pipelines.config import extensions
 from pipelines.config.load import load
 from pipelines.config.schema import Experiment
 from pipelines.machine import devices
@@ -59,14 +60,18 @@ def load_run(folder: RunFolder, *, where: Literal["auto", "cpu"] | int = "auto",
         precision: compute precision; None for the one that the run was judged in.
 
     Raises:
-        ConfigError: not a run, not finished, damaged, of another version, or with links that lead out of its folder.
+        ConfigError: not a run, not finished, damaged, of another version, with links that lead out of its folder, or trained with
+            an extension that is not in use.
     """
     refuse_links(folder.path)
     require_model(folder)
+    environment = folder.read_environment()
+    extensions.require(environment["extensions"], str(folder.path))
     experiment = load(folder.experiment, check_paths=False).experiment
+    extensions.match(environment["extensions"], experiment, str(folder.path))
     kind = task_class(experiment.task)
     facts = read(folder.facts, kind.kept).model_dump(exclude_unset=True, by_alias=True)
-    judged = folder.read_environment()["precision"]
+    judged = environment["precision"]
     if judged is None:
         raise ConfigError(f"{folder.environment}: says no precision that the run was judged in")
     machine = devices.prepare(experiment.train.model_copy(update={"devices": where}), precision=precision or judged)

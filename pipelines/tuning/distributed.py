@@ -18,6 +18,7 @@ from typing import Any
 from pipelines.base.errors import ConfigError, TrainingError
 from pipelines.base.files import write_json
 from pipelines.base.inside import refuse_links
+from pipelines.config.schema import Experiment
 from pipelines.tuning.search_folder import SearchFolder
 from pipelines.tuning.trial_processes import Nursery
 
@@ -145,7 +146,7 @@ class _Line:
         self.channel.close()
 
 
-def work(folder: SearchFolder, domain: str, say: Any) -> None:
+def work(folder: SearchFolder, experiment: Experiment, say: Any) -> None:
     """A worker: trains what the chief asks for, until the chief has no more.
 
     Raises:
@@ -165,7 +166,7 @@ def work(folder: SearchFolder, domain: str, say: Any) -> None:
     previous = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     line = _Line(os.environ["KERASTUNER_TUNER_ID"], stopped)
     try:
-        with Nursery(domain) as nursery:
+        with Nursery(experiment) as nursery:
             alone_since: float | None = None
             while not stopped:
                 try:

@@ -102,7 +102,7 @@ class _Search:
     def run(self) -> dict[str, Any]:
         previous = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
-            with Nursery(self.experiment.task.partition(".")[0]) as nursery:
+            with Nursery(self.experiment) as nursery:
                 self.nursery = nursery
                 begin = self._begin()
                 self.objective, self.direction, self.precision = begin["objective"], begin["direction"], begin["precision"]

@@ -205,9 +205,11 @@ class MedianRule(Hook):
 
 
 if __name__ == "__main__":
+    from pipelines.config.extensions import use_environment
     from pipelines.machine.startup import current_folder_last, start_tensorflow
 
     current_folder_last()
     start_tensorflow()
+    use_environment()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     os._exit(main(sys.argv[1:]))

@@ -19,6 +19,8 @@ from typing import Any
 
 from pipelines.base.errors import TrainingError
 from pipelines.base.files import open_to_append
+from pipelines.config import extensions
+from pipelines.config.schema import Experiment
 
 FORKS = sys.platform == "linux"
 _POLL_SECONDS = 0.05
@@ -27,10 +29,12 @@ _POLL_SECONDS = 0.05
 class Nursery:
     """The search's end: starts processes and says which have ended."""
 
-    def __init__(self, domain: str):
-        """`domain`: whose tasks are imported before the first fork."""
+    def __init__(self, experiment: Experiment):
+        """`experiment`: the tasks of its domain are imported before the first fork."""
+        domain = experiment.task.partition(".")[0]
         self._server = subprocess.Popen([sys.executable, "-m", "pipelines.tuning.trial_processes", domain], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, start_new_session=True)  # a Ctrl-C is the search's to handle
+                                        stdout=subprocess.PIPE, start_new_session=True,
+                                        env={**os.environ, **extensions.environment(experiment)})  # a Ctrl-C is the search's to handle
         self._rest = b""
 
     def start(self, key: str, arguments: list[str], *, log: str, environment: Mapping[str, str] | None = None) -> None:
@@ -128,7 +132,10 @@ def _import(domain: str) -> None:
     start_tensorflow(devices=False)
     import importlib
 
+    from pipelines.config.extensions import use_environment
     from pipelines.config.registry import task_class, tasks
+
+    use_environment()
 
     for name in ("pipelines.runs.launch", "pipelines.tuning.trial", "matplotlib.figure", "sklearn.metrics"):
         importlib.import_module(name)

@@ -1,0 +1,66 @@
+"""Registration of one's own models and tasks: each a function or class, and beside it the class of its settings.
+
+    class Tiny(quartet.Section):
+        \"\"\"One convolution.\"\"\"
+        name: Literal["tiny"]
+        filters: int = quartet.setting(16, "filters of the convolution", ge=1)
+
+    @quartet.register_model("vision.classification", Tiny)
+    def tiny(settings, *, image_size, channels, classes): ...
+
+The settings are then checked, documented, searched and in the JSON Schema as ours are. docs/extending.md shows each from nothing.
+Imports no TensorFlow.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from pipelines.config import registry
+from pipelines.config.schema import Experiment, Section
+
+Builder = TypeVar("Builder", bound=Callable[..., Any])
+
+
+def register_model(task: str, settings: type[Section]) -> Callable[[Builder], Builder]:
+    """A decorator for what builds a model: `(settings, **given) -> keras.Model`, where it is handed those of `given` that it names.
+
+    Args:
+        task: whose `model.name` may choose it, such as "vision.classification".
+        settings: its section, with `name: Literal["..."]`, a docstring, and a meaning for each setting.
+
+    Raises:
+        ConfigError: no such task, settings that cannot be documented, or a name that is taken.
+    """
+    return _adding(task, "model", settings)
+
+
+def register_task(experiment: type[Experiment]) -> Callable[[Builder], Builder]:
+    """A decorator for a Task class.
+
+    Args:
+        experiment: the settings of its experiments, with `task: Literal["mine.regression"]`.
+
+    Raises:
+        ConfigError: no name of the form domain.task, or one that is taken.
+    """
+
+    def add(task: Builder) -> Builder:
+        registry.add_task(experiment, task)
+        return task
+
+    return add
+
+
+def register_domain(package: str) -> None:
+    """Adds a domain: an importable package with a `settings` module, such as those of Quartet."""
+    registry.register_domain(package)
+
+
+def _adding(task: str, setting: str, settings: type[Section]) -> Callable[[Builder], Builder]:
+    variants = registry.variants_at(task, setting)
+
+    def add(builder: Builder) -> Builder:
+        variants.add(settings, builder)
+        return builder
+
+    return add
