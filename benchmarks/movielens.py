@@ -19,7 +19,7 @@ from scipy import sparse
 
 from benchmarks.product import machine, train
 from pipelines.config.load import load
-from pipelines.reports.intervals import mean
+from pipelines.task.intervals import mean
 from recsys.data.protocol import TEST
 from recsys.data.splits import load as read
 from recsys.metrics.baselines import USERS, top

@@ -50,8 +50,8 @@ def session(
     import pyarrow.parquet
 
     from pipelines.config.load import from_dict
+    from pipelines.runs.launch import task_class
     from pipelines.training.session import assemble
-    from recsys.tasks import TASKS
 
     who, what = events(items, users, count)
     if alike:
@@ -68,7 +68,7 @@ def session(
         [],
         check_paths=False,
     )
-    return assemble(experiment, TASKS["recsys.retrieval"])
+    return assemble(experiment, task_class("recsys.retrieval"))
 
 
 def rates(one: Any, rounds: int, steps: int, batch: int = BATCH) -> tuple[list[float], list[float]]:

@@ -13,8 +13,8 @@ from typing import Any
 
 from pipelines.config.load import load
 from pipelines.runs.folder import RunFolder
+from pipelines.runs.launch import task_class
 from pipelines.runs.run import Call, train
-from speech.tasks import TASKS
 
 SPEAKERS = ("george", "jackson", "nicolas", "theo", "yweweler")
 WITHOUT = "augment={}"
@@ -25,7 +25,7 @@ def accuracy(speaker: str, further: list[str]) -> dict[str, Any]:
     settings = [f"data.test_names=_{speaker}_", "monitor.tensorboard=false", "evaluate.worst=0", *further]
     known = load("speech/spoken_digit_new_speaker", settings)
     with tempfile.TemporaryDirectory() as folder:
-        report = train(known.experiment, RunFolder(Path(folder) / "run"), Call(known.name, TASKS[known.experiment.task], quiet=True))
+        report = train(known.experiment, RunFolder(Path(folder) / "run"), Call(known.name, task_class(known.experiment.task), quiet=True))
     return report["metrics"]["test/accuracy"]
 
 

@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix, hstack
 
 from pipelines.data.source import Source
 from pipelines.reports import classification, classifier, curves
-from pipelines.reports.intervals import interval, mean, share
+from pipelines.task.intervals import interval, mean, share
 from pipelines.task.results import Judgement, Metric
 from pipelines.task.units import EXAMPLES, Units
 

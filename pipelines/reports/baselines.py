@@ -10,7 +10,7 @@ import numpy as np
 
 from pipelines.base import formatting
 from pipelines.data.source import Source, Subset
-from pipelines.reports import intervals
+from pipelines.task import intervals
 from pipelines.task.results import Baseline, Judgement, Metric
 from pipelines.task.units import EXAMPLES
 

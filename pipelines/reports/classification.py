@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.base.errors import TrainingError
-from pipelines.reports.intervals import certain, measured, resampled, wilson
+from pipelines.task.intervals import certain, measured, resampled, wilson
 from pipelines.task.results import Metric
 from pipelines.task.units import EXAMPLES, Units
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipelines.base.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, new_figure, style
-from pipelines.reports.intervals import resampled_by_counts
+from pipelines.task.intervals import resampled_by_counts
 from pipelines.task.results import Metric
 from pipelines.task.units import EXAMPLES, Units
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.reports.classification import Classified
-from pipelines.reports.intervals import bounds_of_columns, by_unit, resample_counts, wilson
+from pipelines.task.intervals import bounds_of_columns, by_unit, resample_counts, wilson
 from pipelines.task.units import EXAMPLES, Units
 
 ROWS = 2000  # most classes in the table; of more, those with the lowest F1

@@ -15,13 +15,13 @@ from pipelines.base.files import finite, write_json, write_whole
 from pipelines.reports.blocks import markdown
 from pipelines.reports.card import card
 from pipelines.reports.html import page
-from pipelines.reports.intervals import spread
 from pipelines.reports.predictions import FILE as PREDICTIONS
 from pipelines.reports.predictions import write as write_predictions
 from pipelines.reports.resamples import write_resamples
 from pipelines.reports.run_report import CURVES, RunReport
 from pipelines.reports.settings import changed_settings
 from pipelines.task.contract import Splits
+from pipelines.task.intervals import spread
 from pipelines.task.results import Judgement
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipelines.reports.intervals import mean as mean_of
-from pipelines.reports.intervals import resampled_sums, share
+from pipelines.task.intervals import mean as mean_of
+from pipelines.task.intervals import resampled_sums, share
 from pipelines.task.results import Judgement, Metric
 from pipelines.task.units import Units
 from recsys.metrics import baselines, per_user

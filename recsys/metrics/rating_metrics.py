@@ -8,8 +8,8 @@ import numpy as np
 
 from pipelines.base import formatting
 from pipelines.reports.baselines import verdict as cheap_verdict
-from pipelines.reports.intervals import interval, resampled_sums
-from pipelines.reports.intervals import mean as mean_of
+from pipelines.task.intervals import interval, resampled_sums
+from pipelines.task.intervals import mean as mean_of
 from pipelines.task.results import Judgement, Metric
 from pipelines.task.units import EXAMPLES, Units, grouped
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.data.source import Source
-from pipelines.reports.intervals import wilson
+from pipelines.task.intervals import wilson
 from pipelines.task.units import Units, grouped, units_of
 
 

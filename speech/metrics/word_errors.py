@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.reports.intervals import interval, wilson
+from pipelines.task.intervals import interval, wilson
 from pipelines.task.results import Metric
 from pipelines.task.units import EXAMPLES, Units
 

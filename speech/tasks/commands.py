@@ -14,9 +14,9 @@ from pipelines.config.messages import did_you_mean, listed
 from pipelines.data.source import Source, Tensors
 from pipelines.reports import classification, classifier
 from pipelines.reports.baselines import largest_share
-from pipelines.reports.intervals import resampled_by_counts
 from pipelines.serving.output import WARNING
 from pipelines.task.contract import Condensed, Features, Splits
+from pipelines.task.intervals import resampled_by_counts
 from pipelines.task.labels import class_weights, cross_entropy
 from pipelines.task.results import Baseline, Judgement
 from pipelines.task.units import Units

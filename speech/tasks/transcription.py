@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from pipelines.data.lengths import Lengths, stacked
 from pipelines.data.source import Source, Tensors
-from pipelines.reports import intervals
 from pipelines.serving.output import WARNING
+from pipelines.task import intervals
 from pipelines.task.contract import Features, Splits
 from pipelines.task.results import Baseline, Judgement, Metric
 from speech.data import audio

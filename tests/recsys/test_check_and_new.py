@@ -49,11 +49,11 @@ def test_few_events_times_cold_items_and_leaks(tmp_path):
 @pytest.mark.parametrize(("loss", "events"), [("rating", 60), ("click", 120)])
 def test_events_are_divided_as_in_training(tmp_path, loss, events):
     """Of repeated pairs the last counts where ratings are foretold, all where clicks are; in check as in training."""
-    from recsys.tasks import TASKS
+    from pipelines.runs.launch import task_class
 
     text = "user,item,rating,time,mood\n" + "".join(f"{n % 3},{n % 20},{n % 2},{n},x\n" for n in range(120))
     settings = experiment(table(tmp_path, text), "recsys.ranking", {"test": 0.25, "validation": 0.25}, loss={"name": loss})
-    splits = TASKS["recsys.ranking"](settings).splits()
+    splits = task_class("recsys.ranking")(settings).splits()
     found = {name: part["examples"] for name, part in check_interactions(settings).splits.items()}
     assert found == {"train": events / 2, "validation": events / 4, "test": events / 4}
     assert found == {name: len(getattr(splits, name)) for name in found}
@@ -69,9 +69,9 @@ def test_features_that_a_task_does_not_take_are_said(tmp_path):
     experiment(path, data={"items": str(path), "title_key": "mood"})
     found = findings(path, "recsys.retrieval", categories=["mood"])
     assert some(found, "Column mood is not used: it differs between events of one item") == "warning"
-    from recsys.tasks import TASKS
+    from pipelines.runs.launch import task_class
 
-    notes = TASKS["recsys.retrieval"](experiment(path, "recsys.retrieval", {"categories": ["mood"]})).splits().notes
+    notes = task_class("recsys.retrieval")(experiment(path, "recsys.retrieval", {"categories": ["mood"]})).splits().notes
     assert any("Column mood is not used" in note for note in notes)
 
 

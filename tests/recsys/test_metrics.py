@@ -136,7 +136,7 @@ def test_hit_rate_is_scikit_learns(case, k):
 
 def test_auc_by_users_is_what_drawing_users_gives():
     """Users who click more or less than others: drawn whole, they spread more than their events would."""
-    from pipelines.reports.intervals import resample_counts
+    from pipelines.task.intervals import resample_counts
 
     rng = np.random.default_rng(0)
     users = np.repeat(np.arange(60), 25)

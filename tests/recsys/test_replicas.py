@@ -43,14 +43,14 @@ import numpy as np
 from pipelines.config.load import from_dict
 from pipelines.training.session import assemble
 import recsys.models.store as store
-from recsys.tasks import TASKS
+from pipelines.runs.launch import task_class
 out, replicas, cases = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
 found = {}
 for name, values in cases.items():
     values["train"]["devices"] = replicas
     store.SPARSE_FROM = 10 if name.endswith("in tables") else 50_000
     experiment = from_dict(values, [], check_paths=False)
-    one = assemble(experiment, TASKS[experiment.task])
+    one = assemble(experiment, task_class(experiment.task))
     _, carry = one.step(one.feed.iterator(0, one.steps), 0, one.steps, one.step.fresh())
     assert bool(carry.finite)
     tables = [table.variable for table in one.tables.tables]

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.runs.folder import RunFolder
+from pipelines.runs.launch import task_class
 from pipelines.runs.run import Call, train
 from pipelines.serving.evaluate import evaluate
 from pipelines.serving.load import load_run
@@ -19,7 +20,6 @@ from recsys.data.splits import load
 from recsys.models.ranking import DcnModel
 from recsys.models.store import HistoryStore
 from recsys.settings import Dcn
-from recsys.tasks import TASKS
 from tests.recsys.made import ROWS, experiment, table
 from tests.recsys.test_tasks import MADE, predicted, trained
 
@@ -101,7 +101,7 @@ def test_events_held_out_at_random_are_judged_with_all_ratings_of_their_users(tm
         keys = {"validation": 0.2, "test": 0.2, "time_key": "time" if times else None, **data}
         model = {"name": "dcn", "width": 4, "hidden": [8], "history": 4}
         settings = experiment(table(tmp_path), "recsys.ranking", keys, model=model)
-        return getattr(TASKS["recsys.ranking"](settings).splits(), part).arrays["at"]
+        return getattr(task_class("recsys.ranking")(settings).splits(), part).arrays["at"]
 
     assert set(at("test").tolist()) == {AROUND} and set(at("validation").tolist()) == {AROUND}
     assert set(at("test", times=False).tolist()) == {ALL}
@@ -203,7 +203,7 @@ def test_other_data_need_what_the_model_needs_and_no_more(tmp_path):
         table(tmp_path), "recsys.ranking", data, train=short, monitor={"tensorboard": False}, evaluate={"bootstrap": 100}
     )
     folder = RunFolder(tmp_path / "runs" / "small")
-    train(settings, folder, Call("recsys/small", TASKS["recsys.ranking"], quiet=True))
+    train(settings, folder, Call("recsys/small", task_class("recsys.ranking"), quiet=True))
     run = load_run(folder, where="cpu")
     found = evaluate(run, data=table(tmp_path, ROWS, "other.csv"), overrides=["data.items=null"])
     assert found.judgement.metrics["rmse"].n == 11

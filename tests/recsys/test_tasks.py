@@ -10,10 +10,10 @@ import tensorflow as tf
 
 from pipelines.config.load import load
 from pipelines.runs.folder import RunFolder
+from pipelines.runs.launch import task_class
 from pipelines.runs.run import Call, train
 from recsys.models.store import HistoryStore
 from recsys.models.towers import TowersModel
-from recsys.tasks import TASKS
 from recsys.tasks.sequential import WindowSource
 from tests.data.prepared import need
 from tests.recsys.made import experiment
@@ -33,7 +33,7 @@ def trained(folder, config: str, *overrides: str) -> tuple[Any, dict[str, Any]]:
 
     known = load(config, [*QUICK, *overrides])
     run = RunFolder(folder / "runs" / known.name / "small")
-    report = train(known.experiment, run, Call(known.name, TASKS[known.experiment.task], quiet=True))
+    report = train(known.experiment, run, Call(known.name, task_class(known.experiment.task), quiet=True))
     return load_run(run, where="cpu"), report
 
 
@@ -236,7 +236,7 @@ def test_numbers_as_ids_survive_the_round_trip(tmp_path):
     from pipelines.serving.load import load_run
 
     folder = RunFolder(tmp_path / "runs" / "numbers" / "small")
-    train(settings, folder, Call("recsys/numbers", TASKS["recsys.sequential"], quiet=True))
+    train(settings, folder, Call("recsys/numbers", task_class("recsys.sequential"), quiet=True))
     run = load_run(folder, where="cpu")
     one, history = predicted(run, "7", '{"history": [0, 11]}')
     assert one.values["items"].dtype == np.int64 and all(item % 11 == 0 for item in one.values["items"].tolist())
@@ -354,5 +354,5 @@ def small(folder, settings: Any) -> Any:
     from pipelines.serving.load import load_run
 
     run = RunFolder(folder / "runs" / "small")
-    train(settings, run, Call("recsys/small", TASKS[settings.task], quiet=True))
+    train(settings, run, Call("recsys/small", task_class(settings.task), quiet=True))
     return load_run(run, where="cpu")

@@ -6,8 +6,8 @@ from sklearn import metrics as sk
 
 from pipelines.base.errors import TrainingError
 from pipelines.reports import classification
-from pipelines.reports.intervals import wilson
 from pipelines.reports.per_class import per_class
+from pipelines.task.intervals import wilson
 
 
 def made(n, count, *, seed=0, strength=2.0, absent=()):

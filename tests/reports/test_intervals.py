@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csr_matrix
 from scipy.stats import binom, norm
 
-from pipelines.reports import intervals
+from pipelines.task import intervals
 from pipelines.task.results import Metric
 from pipelines.task.units import grouped
 

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.load import from_text
+from pipelines.runs.launch import task_class
 from speech.data.recordings import facts_of, waveform
-from speech.tasks import TASKS
 from tests.data.prepared import need
 from tests.speech.made import class_folders, tone, write
 
@@ -21,7 +21,7 @@ TEXTS = "task: speech.transcription\nmodel: {name: quartz, width: 8, kernels: [5
 
 def splits(start: str, lines: str):
     experiment = from_text(start + "".join(f"  {line}\n" for line in lines.split("; ")), check_paths=False).experiment
-    return TASKS[experiment.task](experiment).splits()
+    return task_class(experiment.task)(experiment).splits()
 
 
 def test_folder_per_class_with_speakers_apart(tmp_path):

@@ -76,8 +76,8 @@ def run(tmp_path_factory):
     """A trained run of two pitches and noise, whose folder of noise is gone."""
     from pipelines.config.load import from_text
     from pipelines.runs.folder import RunFolder
+    from pipelines.runs.launch import task_class
     from pipelines.runs.run import Call, train
-    from speech.tasks import TASKS
 
     place, rng = tmp_path_factory.mktemp("listen"), np.random.default_rng(0)
     for name, hertz in (("low", 500.0), ("high", 2000.0)):
@@ -92,7 +92,7 @@ def run(tmp_path_factory):
         f"augment: {{noise: 0.5, shift: 0.2, noise_folder: {place / 'noise'}}}\n"
         "train: {epochs: 100, batch_size: 16, devices: cpu, precision: float32, learning_rate: {peak: 0.01}, validate_every: 100}\n"
         "evaluate: {bootstrap: 100}\nmonitor: {tensorboard: false}\n").experiment
-    train(experiment, RunFolder(place / "run"), Call("pitches", TASKS[experiment.task], quiet=True))
+    train(experiment, RunFolder(place / "run"), Call("pitches", task_class(experiment.task), quiet=True))
     shutil.rmtree(place / "noise")
     return place / "run"
 
