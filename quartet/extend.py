@@ -15,6 +15,8 @@ Imports no TensorFlow.
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from pipelines.base.errors import ConfigError
+from pipelines.base.metric_kinds import MetricKind, declare
 from pipelines.config import registry
 from pipelines.config.schema import Experiment, Section
 
@@ -49,6 +51,20 @@ def register_task(experiment: type[Experiment]) -> Callable[[Builder], Builder]:
         return task
 
     return add
+
+
+def declare_metrics(**kinds: MetricKind) -> None:
+    """Says what metrics of one's own are, by name: `declare_metrics(dice=quartet.MetricKind("max", share=True))`.
+
+    A name that ends in a known one needs no declaration: `absolute_error` is an `error`, of which less is better.
+
+    Raises:
+        ConfigError: a name that means something else already.
+    """
+    try:
+        declare(kinds)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
 
 def register_domain(package: str) -> None:

@@ -10,6 +10,9 @@ from typing import Any
 import tensorflow as tf
 
 from nlp.settings import TOKENS
+from nlp.tokens.base import FIRST as FIRST
+from nlp.tokens.base import PAD as PAD
+from nlp.tokens.base import UNKNOWN as UNKNOWN
 from nlp.tokens.base import Tokenizer
 from pipelines.config.schema import Section
 

@@ -1,0 +1,125 @@
+"""What a task says of answering: the saved model's inputs and outputs, and how a person's or a client's input is read."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from pipelines.base.errors import DataError
+from pipelines.base.regular import check_regular
+from pipelines.config.schema import Experiment
+from pipelines.data.source import Tensors
+from pipelines.task.facts import Facts
+from pipelines.task.judging import Judging
+
+if TYPE_CHECKING:
+    import keras
+
+# what `Task.read` gives of an input
+Read = tuple[str, dict[str, Any] | Exception] | tuple[str, dict[str, Any] | Exception, dict[str, Any]]
+
+
+class Answering(Judging):
+    """The part of a task that answers new inputs. By default inputs are JSON, and answers the model's outputs."""
+
+    meanings: ClassVar[dict[str, str]] = {}  # what each input and output of the saved model is, for its README
+    examples: ClassVar[dict[str, str]] = {}  # of an input of the saved model, Python that makes a batch of one, for its README
+    needs: Sequence[str] = ()  # modules beside TensorFlow that hold operations of the saved model
+    read_at_once: ClassVar[tuple[int, int]] = (16, 64)  # inputs of `predict` decoded in one call, and answered in one
+    sends: ClassVar[str] = "an object with a value of each input; of a single input, its value"  # what a client of `quartet serve` sends
+    ranked: ClassVar[tuple[str, ...]] = ()  # lists, best first, of which an answer has the first `count` alone, which is an output too
+    details: ClassVar[tuple[str, ...]] = ()  # lists too long for a table, of one length: `predict` writes them as JSON lines only
+    fills: Mapping[str, Any] = {}  # raw inputs whose free length is filled up, in a batch, with something other than 0 or the empty text
+    kept: ClassVar[type[Facts]] = Facts  # what the facts must be to be taken from a file
+
+    def __init__(self, experiment: Experiment, facts: dict[str, Any] | None = None):
+        super().__init__(experiment, facts)
+        self.read_notes: list[str] = []  # what `read` has to say besides its inputs, such as how many files of a folder are none
+
+    def unfit(self) -> str | None:
+        """Why facts that are sound by themselves (`kept`) do not belong to this experiment; None where they do."""
+        return None
+
+    def freeze(self, model: "keras.Model") -> None:
+        """Called once a run is loaded: its weights are final, and what follows from them alone may be computed once and kept."""
+
+    def receive(self, raw: Tensors) -> Tensors:
+        """A batch of raw input into examples as `decode` gives them: name -> [batch, ...]; in graph. As they are, by default.
+
+        An entry `warning`, [batch] string, says of an input why its answer means little ("silence"), empty where nothing does: it stands
+        beside the answer.
+        """
+        return dict(raw)
+
+    def read(self, inputs: list[str]) -> Iterator[Read]:
+        """What `predict` was given (paths, globs, texts) as (name, one raw example, or why it cannot be read).
+
+        A third entry holds the columns of the row it came from, which are written beside the answer in place of the name; for a row that
+        cannot be read their names, with None. By default each input is JSON as `take` has it, or a .json or .jsonl file of such.
+        """
+        for given in inputs:
+            try:
+                texts = _texts(given)
+            except (OSError, UnicodeDecodeError, DataError) as error:
+                yield given, error
+                continue
+            for name, text in texts:
+                try:
+                    yield name, self.take(json.loads(text))
+                except DataError as error:
+                    yield name, error
+                except ValueError as error:
+                    yield name, DataError(f"is no JSON: {error}")
+
+    def take(self, sent: Any) -> dict[str, Any]:
+        """What a client of `quartet serve` sent for one input, the bytes of a file or a JSON value, as one raw example.
+
+        Opens no file and no address that `sent` names. Raises DataError for what it is not.
+        """
+        spec = self.raw_spec()
+        values = sent if isinstance(sent, dict) and (len(spec) > 1 or set(sent) == set(spec)) else {next(iter(spec)): sent}
+        if set(values) != set(spec):
+            raise DataError(f"send an object with {', '.join(spec)}")
+        return {name: _as_array(name, values[name], one) for name, one in spec.items()}
+
+    def sample(self) -> dict[str, Any]:
+        """One raw example of no meaning, to answer before the first that counts: zeros, and empty texts."""
+        row = {}
+        for name, spec in self.raw_spec().items():
+            kind = object if spec.dtype.name == "string" else spec.dtype.as_numpy_dtype
+            row[name] = np.full([1 if size is None else size for size in spec.shape[1:]], b"" if kind is object else 0, kind)[()]
+        return row
+
+    def respond(self, answers: Tensors) -> Tensors:
+        """Answers in the user's words, for the saved model: {"label": [batch] string, "probabilities": ...}; in graph.
+
+        As they are, by default.
+        """
+        return dict(answers)
+
+
+def _texts(given: str) -> list[tuple[str, str]]:
+    """(name, JSON) of what a person named: a file of one or, with a line each, of many; or the JSON itself."""
+    path = Path(given)
+    if path.suffix not in (".json", ".jsonl"):
+        return [(given, given)]
+    check_regular(path)
+    content = path.read_text(encoding="utf-8")
+    lines = [content] if path.suffix == ".json" else content.splitlines()
+    return [(given if len(lines) == 1 else f"{given}:{number}", line) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def _as_array(name: str, value: Any, spec: Any) -> Any:
+    if spec.dtype.name == "string":
+        if not isinstance(value, str):
+            raise DataError(f"{name}: {value!r} is no text")
+        return value.encode()
+    try:
+        array = np.asarray(value, spec.dtype.as_numpy_dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DataError(f"{name}: {value!r:.100} is not of type {spec.dtype.name}") from error
+    if not spec.shape[1:].is_compatible_with(array.shape):
+        raise DataError(f"{name}: has the shape {list(array.shape)}; {list(spec.shape[1:])} is asked for")
+    return array
