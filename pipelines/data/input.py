@@ -51,13 +51,19 @@ class Feed:
         """The global batch of a step: (numbers [batch] int64, weights [batch] float32, 1 or 0)."""
         return order.batch_numbers(self.plan, self.seed, tf.cast(step, tf.int64), shuffle=self.shuffle, lengths=self.lengths)
 
+    def batch(self, step: tf.Tensor, replica: int, fetched: Any) -> tuple[tf.Tensor, tf.Tensor, Any]:
+        """A replica's part of the batch of a step, in graph: (numbers [local] int64, weights [local] float32, examples).
+
+        Args:
+            fetched: what the iterator gave this replica; None where there is none.
+        """
+        rows = slice(replica * self.plan.local, (replica + 1) * self.plan.local)
+        numbers, weights = self.numbers(step)
+        return numbers[rows], weights[rows], fetched
+
     def keys(self, step: int, numbers: tf.Tensor) -> tf.Tensor:
         """The key of each example in the epoch of `step`, int32 [n, 2]."""
         return order.example_keys(self.seed, tf.constant(step // self.plan.steps_per_epoch), numbers)
-
-    def gather(self, numbers: tf.Tensor, replica: int) -> Tensors:
-        """Examples by number from the device's own copy: name -> [batch, ...]."""
-        raise RuntimeError("this feed has an iterator")
 
     def iterator(self, start: int, stop: int) -> Any:
         """Each replica's part of steps start .. stop - 1 as a distributed iterator."""
@@ -126,6 +132,10 @@ class DeviceFeed(Feed):
             memory.hold(self, kept.nbytes * len(devices))
         self.summary = f"{len(kept):,} examples ({readable(kept.nbytes)}) held on the device"
 
+    def batch(self, step: tf.Tensor, replica: int, fetched: Any) -> tuple[tf.Tensor, tf.Tensor, Any]:
+        numbers, weights, _ = super().batch(step, replica, fetched)
+        return numbers, weights, self.gather(numbers, replica)
+
     def gather(self, numbers: tf.Tensor, replica: int) -> Tensors:
         return self._kept.pick(self._copies[replica], numbers)
 
@@ -192,7 +202,7 @@ class StreamFeed(Feed):
 
     by_epoch = True
     source: StreamSource
-    NUMBERS, WEIGHTS = "stream/numbers", "stream/weights"  # entries beside the examples, for the step
+    NUMBERS, WEIGHTS = "stream/numbers", "stream/weights"  # entries beside the examples
 
     def __init__(self, *, strategy: tf.distribute.Strategy, workers: int | None, **options: Any):
         super().__init__(**options)
@@ -201,6 +211,10 @@ class StreamFeed(Feed):
 
     def numbers(self, step: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return order.batch_numbers(self.plan, self.seed, tf.cast(step, tf.int64), shuffle=False)
+
+    def batch(self, step: tf.Tensor, replica: int, fetched: Any) -> tuple[tf.Tensor, tf.Tensor, Any]:
+        examples = dict(fetched)
+        return examples.pop(self.NUMBERS), examples.pop(self.WEIGHTS), examples
 
     def records(self, step: int) -> tf.data.Dataset:
         """(number, raw example) from the batch of `step` to the end of its epoch."""

@@ -90,6 +90,11 @@ class Lookups:
         self.tape = tape
         self.made: list[tuple[Table, tf.Tensor, tf.Tensor]] = []
 
+    @property
+    def vectors(self) -> list[tf.Tensor]:
+        """What each lookup gave, by which the loss is differentiated."""
+        return [vectors for _, _, vectors in self.made]
+
     def add(self, table: Table, ids: tf.Tensor, vectors: tf.Tensor) -> None:
         self.tape.watch(vectors)
         self.made.append((table, ids, vectors))
@@ -121,6 +126,11 @@ def summed(parts: list[tuple[tf.Tensor, tf.Tensor]]) -> tuple[tf.Tensor, tf.Tens
     gradients = tf.concat([gradient for _, gradient in parts], 0)
     rows, places = tf.unique(ids)
     return rows, tf.math.unsorted_segment_sum(gradients, places, tf.size(rows))
+
+
+def brought_together(lookups: list, strategy: tf.distribute.Strategy) -> list[tuple[tf.Tensor, tf.Tensor]]:
+    """Lookups of all replicas, summed by row; in cross-replica context: collectives take no number that differs from step to step."""
+    return [summed(list(zip(*(strategy.experimental_local_results(part) for part in one)))) for one in lookups]
 
 
 class TableOptimizer:

@@ -135,11 +135,8 @@ class Evaluator:
         return None if self.feed.on_device else next(iterator)
 
     def _examples(self, step: tf.Tensor, examples: Any) -> Any:
-        if not self.feed.on_device:
-            return examples
         replica = int(tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group))
-        numbers, _ = self.feed.numbers(step)
-        return self.feed.gather(numbers[replica * self.plan.local:(replica + 1) * self.plan.local], replica)
+        return self.feed.batch(step, replica, examples)[2]
 
     def _averaged(self, inputs: Any) -> Any:
         """The model's outputs, with the averages in the place of what they are averages of."""

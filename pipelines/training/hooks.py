@@ -15,11 +15,12 @@ from pipelines.base.files import why
 from pipelines.base.stored import Count, Record, Text, checked
 from pipelines.config.schema import Freeze, Train
 from pipelines.training import state
+from pipelines.training.carry import Carry
 from pipelines.training.embedding_tables import Table
 from pipelines.training.evaluation import Evaluator
-from pipelines.training.loop import Hook, Loop, Unjudged, means
+from pipelines.training.loop import Hook, Loop, Unjudged
 from pipelines.training.schedules import learning_rate
-from pipelines.training.step import Carry
+from pipelines.training.totals import means
 
 
 class StopWhenNotFinite(Hook):
@@ -421,7 +422,7 @@ class Checkpoint(Hook):
 def rate_at(loop: Loop, step: int) -> float:
     """The learning rate of a step: the schedule's, times the optimizer's own, which is 1 unless a callback changed it."""
     scheduled = learning_rate(loop.run_steps.train.learning_rate, loop.steps, tf.constant(step))
-    return float(scheduled) * float(loop.run_steps.optimizer.learning_rate.value.numpy())
+    return float(scheduled) * float(loop.run_steps.update.optimizer.learning_rate.value.numpy())
 
 
 def device_memory(devices: Sequence[str]) -> dict[str, int]:

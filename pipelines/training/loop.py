@@ -13,7 +13,9 @@ from pipelines.base.errors import QuartetError, TrainingError
 from pipelines.base.stored import Record
 from pipelines.data.order import Plan
 from pipelines.data.reasons import reason
-from pipelines.training.step import Carry, Step
+from pipelines.training.carry import Carry
+from pipelines.training.step import Step
+from pipelines.training.totals import means
 
 if TYPE_CHECKING:
     from pipelines.training.meter import Meter
@@ -192,12 +194,6 @@ class Loop:
         if self.interrupted is not None:  # asked twice: the person does not want to wait for the call to end
             raise KeyboardInterrupt
         self.interrupted = number
-
-
-def means(totals: Any, score_names: list[str]) -> dict[str, float]:
-    """Totals [2 + scores] (sum of loss, of weights, of each score) into their means."""
-    count = max(float(totals[1]), 1.0)
-    return {"loss": float(totals[0]) / count, **{name: float(value) / count for name, value in zip(score_names, totals[2:])}}
 
 
 def out_of_memory(error: tf.errors.OpError) -> TrainingError | None:

@@ -20,7 +20,10 @@ from pipelines.task.contract import Splits, Task
 from pipelines.training import optimizers
 from pipelines.training.embedding_tables import TableOptimizer, all_variables, tables_of
 from pipelines.training.hooks import Unfreeze
-from pipelines.training.step import Step, find_scores, statistics_of
+from pipelines.training.model_state import statistics_of
+from pipelines.training.step import Step
+from pipelines.training.totals import find_scores
+from pipelines.training.update import Update
 from pipelines.training.weight_limits import bounded
 
 
@@ -147,20 +150,9 @@ def assemble(experiment: Experiment, task_class: type[Task], *, precision: str |
         facts=task.facts,
         lengths=Lengths.of(task, few=machine.xla),
     )
-    step = Step(
-        task=task,
-        model=model,
-        optimizer=optimizer,
-        weights=weights,
-        averages=list(zip(averaged, averages)),
-        tables=tables,
-        machine=machine,
-        plan=plan,
-        feed=feed,
-        train=train,
-        steps=steps,
-        score_names=begun.score_names,
-    )
+    update = Update(model=model, optimizer=optimizer, weights=weights, averaged=list(zip(averaged, averages)), tables=tables, train=train,
+                    steps=steps, xla=machine.xla)
+    step = Step(task=task, model=model, update=update, machine=machine, plan=plan, feed=feed, train=train, score_names=begun.score_names)
     return Session(task, splits, machine, plan, steps, feed, model, optimizer, weights, averaged, averages, tables, step, begun.freezing,
                    begun.watch)
 

@@ -12,10 +12,10 @@ import tensorflow as tf
 
 from pipelines.config.schema import Clip
 from pipelines.data import order
+from pipelines.training.clipping import clip
 from pipelines.training.evaluation import Evaluator
 from pipelines.training.schedules import learning_rate
 from pipelines.training.session import Session, assemble
-from pipelines.training.step import clip
 from tests.training.toy import CLASSES, ToyTask, experiment
 
 SGD = {"optimizer": {"name": "sgd"}, "learning_rate": {"peak": 0.1, "schedule": "constant"}}
@@ -354,7 +354,7 @@ def test_a_float16_overflow_in_one_replica_passes_the_step_over_in_both():
 
 
 def test_the_loss_scale_grows_again(monkeypatch):
-    monkeypatch.setattr("pipelines.training.step.SCALE_PATIENCE", 3)
+    monkeypatch.setattr("pipelines.training.loss_scale.PATIENCE", 3)
     session = made(train={"precision": "float16"})
     _, carry = run(session, 2)
     assert (float(carry.loss_scale), int(carry.good_steps)) == (2.0**15, 2)

@@ -1,0 +1,34 @@
+"""The sums from which an epoch's metrics are computed: [2 + scores], of the loss, of weights (1 or 0), of each score."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from pipelines.task.contract import Task
+
+
+def find_scores(task: Task, model: keras.Model, spec: Mapping[str, tf.TensorSpec]) -> list[str]:
+    """The names of the task's scores, from a trace on symbols (nothing is computed).
+
+    Args:
+        spec: name -> spec of one decoded example.
+    """
+    def scores(examples: Any) -> dict:
+        inputs, targets = task.prepare(examples)
+        return task.scores(model(inputs, training=False), targets)
+
+    one = {key: tf.TensorSpec([1, *value.shape], value.dtype) for key, value in spec.items()}
+    return list(tf.function(scores, autograph=False).get_concrete_function(one).structured_outputs)
+
+
+def summed_scores(loss: tf.Tensor, mask: tf.Tensor, scores: Mapping[str, tf.Tensor], names: Sequence[str]) -> tf.Tensor:
+    """Totals of a micro-batch, float32: `loss` is a sum already, `scores` are [batch] by name, and `mask` [batch] is 1 or 0."""
+    return tf.stack([loss, tf.reduce_sum(mask), *(tf.reduce_sum(tf.cast(scores[name], tf.float32) * mask) for name in names)])
+
+
+def means(totals: Any, score_names: Sequence[str]) -> dict[str, float]:
+    """Totals into their means."""
+    count = max(float(totals[1]), 1.0)
+    return {"loss": float(totals[0]) / count, **{name: float(value) / count for name, value in zip(score_names, totals[2:])}}
