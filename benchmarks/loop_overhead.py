@@ -26,7 +26,9 @@ from pipelines.monitoring.metrics_log import MetricsLog
 from pipelines.monitoring.progress import Progress
 from pipelines.monitoring.tensorboard import Writer
 from pipelines.task.contract import Splits
-from pipelines.training import hooks
+from pipelines.training.hooks.checkpoint import Checkpoint
+from pipelines.training.hooks.log import Log
+from pipelines.training.hooks.validation import Validation
 from pipelines.training.loop import Loop
 from pipelines.training.meter import Meter
 from pipelines.training.session import assemble
@@ -97,11 +99,11 @@ def measure(precision: str, batch: int, seconds: float, rounds: int) -> None:
     with tempfile.TemporaryDirectory() as folder, Progress(session.steps, session.plan.steps_per_epoch, True) as progress:
         meter = Meter()
         every = max(1, session.plan.steps_per_epoch // 10)
-        log = hooks.Log(
+        log = Log(
             every=every, log=MetricsLog(Path(folder) / "metrics.jsonl"), writers={"train": Writer(Path(folder) / "tb")}, progress=progress
         )
-        saver = hooks.Checkpoint(Path(folder), session.state_groups, seconds=60.0, say=print, identity={}, meter=meter)
-        loop = Loop(session.step, plan=session.plan, steps=2, hooks=[hooks.Validation(None, 1), log, saver], meter=meter)
+        saver = Checkpoint(Path(folder), session.state_groups, seconds=60.0, say=print, identity={}, meter=meter)
+        loop = Loop(session.step, plan=session.plan, steps=2, hooks=[Validation(None, 1), log, saver], meter=meter)
         loop.train()  # compiles
         times: dict[str, list[float]] = {"bare": [], "loop": []}
         for _ in range(rounds):

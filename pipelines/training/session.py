@@ -19,7 +19,7 @@ from pipelines.machine import devices
 from pipelines.task.contract import Splits, Task
 from pipelines.training import optimizers
 from pipelines.training.embedding_tables import TableOptimizer, all_variables, tables_of
-from pipelines.training.hooks import Unfreeze
+from pipelines.training.hooks.freezing import Unfreeze
 from pipelines.training.model_state import statistics_of
 from pipelines.training.step import Step
 from pipelines.training.totals import find_scores

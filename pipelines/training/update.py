@@ -43,6 +43,11 @@ class Update:
         """Compiles anew, after layers were frozen or unfrozen."""
         self._apply = tf.function(self._applied, jit_compile=self.fuse, autograph=False)
 
+    def rate(self, step: int) -> float:
+        """The learning rate of a step: the schedule's, times the optimizer's own, which is 1 unless a callback changed it."""
+        scheduled = learning_rate(self.train.learning_rate, self.steps, tf.constant(step))
+        return float(scheduled) * float(self.optimizer.learning_rate.value.numpy())
+
     def __call__(self, replica: Replica, step: tf.Tensor, sums: Sums, rescale: tf.Tensor, norm: tf.Tensor, micro_batches: int) -> None:
         """Writes a replica's copies; in graph.
 

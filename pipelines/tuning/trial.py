@@ -26,7 +26,8 @@ from pipelines.monitoring.metrics_log import read_rows
 from pipelines.runs.folder import Locked, RunFolder
 from pipelines.runs.launch import launch, task_class
 from pipelines.runs.listing import metric_of
-from pipelines.runs.run import Call, Trial, train
+from pipelines.runs.policy import Policy
+from pipelines.runs.run import Call, train
 from pipelines.training.loop import Hook, Interrupted, Loop
 
 SURVEYED = 2000  # examples of validation that the survey judges
@@ -104,8 +105,8 @@ def trial(order: Mapping[str, Any]) -> dict[str, Any]:
     if order["peers"]:
         further = (MedianRule(order["objective"], order["direction"], [Path(peer) / "metrics.jsonl" for peer in order["peers"]]),)
     precision = order["precision"] if experiment.train.precision == "auto" else None  # a trial's own may be what is searched
-    how = Trial(order["values"], order["title"], precision=precision, epochs=order["epochs"], further=further)
-    call = Call(name=order["name"], task_class=task_class(experiment.task), quiet=True, environment=environment.facts(), trial=how)
+    policy = trial_policy(order["values"], order["title"], precision=precision, epochs=order["epochs"], hooks=further)
+    call = Call(name=order["name"], task_class=task_class(experiment.task), quiet=True, environment=environment.facts(), policy=policy)
     folder = RunFolder(Path(order["folder"]))
     report = train_when_free(experiment, folder, call)
     key = f"validation/{order['objective']}"
@@ -125,6 +126,21 @@ def trial(order: Mapping[str, Any]) -> dict[str, Any]:
     return {"value": value, "low": found.get("low"), "high": found.get("high"), "metrics": metrics, "stopped": stopped,
             "epochs": report["timing"]["epochs"], "train_seconds": report["timing"]["train_seconds"],
             "parts": report["time"]["seconds"], "seconds": time.perf_counter() - began}
+
+
+def trial_policy(values: dict[str, Any], title: str, *, precision: str | None = None, epochs: int | None = None,
+                 hooks: tuple[Hook, ...] = ()) -> Policy:
+    """How a trial is trained: as any run, but judged on validation alone, and reported in short.
+
+    Args:
+        values: the settings that the search chose, for TensorBoard's table.
+        title: the row's name there.
+        precision: that of the whole search, so that trials are compared in one.
+        epochs: after which the trial pauses with its state saved, to be resumed later; None: it trains to its end.
+        hooks: besides the usual ones.
+    """
+    return Policy(test=False, baseline=False, model=False, guidance=False, details=False, title=title, settings=values,
+                  precision=precision, epochs=epochs, hooks=hooks)
 
 
 def logged(folder: RunFolder, epoch: int | None, key: str) -> dict[str, dict[str, Any]]:

@@ -6,8 +6,8 @@ import pytest
 
 from pipelines.base.errors import ConfigError
 from pipelines.base.stored import checked
-from pipelines.training.diagnosis import Diagnosis
-from pipelines.training.hooks import Warnings
+from pipelines.training.hooks.diagnosis import Diagnosis
+from pipelines.training.hooks.remarks import Warnings
 
 
 def told(curve: list[tuple[float, float | None]], *, chance: float = 0.1, examples: int = 400, epochs: int | None = None,

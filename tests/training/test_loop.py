@@ -11,7 +11,7 @@ import tensorflow as tf
 from pipelines.base.errors import ConfigError
 from pipelines.config.schema import LearningRate, Train
 from pipelines.training.evaluation import Evaluator
-from pipelines.training.hooks import KeepBest
+from pipelines.training.hooks.best_weights import KeepBest
 from pipelines.training.loop import Interrupted
 from pipelines.training.meter import Meter
 from pipelines.training.schedules import learning_rate

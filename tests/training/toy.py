@@ -155,13 +155,13 @@ def experiment(**changes: Any) -> ToyExperiment:
 
 def final_weights(changes: dict[str, Any]) -> np.ndarray:
     """Trains, and returns all weights, moving statistics and averages, flat, and then the last epoch's loss and accuracy."""
-    from pipelines.training import hooks
+    from pipelines.training.hooks.validation import Validation
     from pipelines.training.loop import Loop
     from pipelines.training.meter import Meter
     from pipelines.training.session import assemble
 
     made = assemble(experiment(**changes), TableToyTask if "table" in changes.get("model", "") else ToyTask)
-    loop = Loop(made.step, plan=made.plan, steps=made.steps, hooks=[*made.freezing, hooks.Validation(None, 1)], meter=Meter())
+    loop = Loop(made.step, plan=made.plan, steps=made.steps, hooks=[*made.freezing, Validation(None, 1)], meter=Meter())
     loop.train()
     assert loop.step == made.steps, (loop.step, made.steps)
     learned = (*made.all_weights, *made.tables.variables, *made.averages)

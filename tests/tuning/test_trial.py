@@ -10,9 +10,9 @@ import pytest
 from pipelines.base.errors import ConfigError
 from pipelines.data.source import ArraySource
 from pipelines.runs.folder import RunFolder
-from pipelines.runs.run import Call, Trial, train
+from pipelines.runs.run import Call, train
 from pipelines.task.contract import Splits
-from pipelines.tuning.trial import MedianRule, train_when_free, trial
+from pipelines.tuning.trial import MedianRule, train_when_free, trial, trial_policy
 from tests.training.runs import checkpoint, rows
 from tests.training.toy import ToyTask, experiment
 
@@ -32,7 +32,7 @@ class PoisonedTask(ToyTask):
 
 def run(folder: Path, *, epochs=None, further=(), task=PoisonedTask, **changes):
     changes = {"monitor": {"tensorboard": False}, **changes}
-    call = Call("toy/toy", task, quiet=True, trial=Trial({"train.epochs": 4}, "01", epochs=epochs, further=tuple(further)))
+    call = Call("toy/toy", task, quiet=True, policy=trial_policy({"train.epochs": 4}, "01", epochs=epochs, hooks=tuple(further)))
     return train(experiment(**changes), RunFolder(folder), call)
 
 
@@ -80,7 +80,7 @@ def test_a_trial_waits_for_a_process_that_still_trains_in_its_folder(tmp_path, m
     other.start()
     begun.wait(60)
     threading.Timer(0.5, free.set).start()
-    call = Call("toy/toy", PoisonedTask, quiet=True, trial=Trial({}, "01"))
+    call = Call("toy/toy", PoisonedTask, quiet=True, policy=trial_policy({}, "01"))
     report = train_when_free(experiment(monitor={"tensorboard": False}), RunFolder(tmp_path), call)
     assert free.is_set() and "validation/accuracy" in report["metrics"]
     other.join()

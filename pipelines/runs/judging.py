@@ -1,0 +1,71 @@
+"""Judging a trained model: validation and test as the saved model answers, beside a cheap baseline."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from pipelines.config.schema import Experiment
+from pipelines.data.source import Source
+from pipelines.data.stream import StreamSource
+from pipelines.reports.baselines import put_beside
+from pipelines.runs.policy import Policy
+from pipelines.task.contract import Condensed
+from pipelines.task.results import Baseline, Judgement
+from pipelines.training.evaluation import Evaluator, batch_size
+from pipelines.training.session import Session
+
+
+def evaluator(session: Session, experiment: Experiment, source: Source) -> Evaluator:
+    """What answers a source with the session's model."""
+    return Evaluator(
+        session.task,
+        session.model,
+        source,
+        machine=session.machine,
+        data=experiment.data,
+        averages=zip(session.averaged, session.averages),
+        batch=batch_size(experiment.evaluate, experiment.train.batch_size),
+    )
+
+
+def judge(session: Session, experiment: Experiment, policy: Policy, validation: Evaluator | None, answered: Condensed | None,
+          warn: Callable[[str], None]) -> dict[str, Judgement]:
+    """Split -> judgement. The test split is read here and nowhere else.
+
+    Args:
+        validation: of the validation split, None where there is none.
+        answered: its answers by the weights that are judged.
+        warn: is given the verdict on scores that beat no baseline.
+    """
+    test = evaluator(session, experiment, session.splits.test) if policy.test and session.splits.test else None
+    evaluators = {"validation": validation, "test": test}
+    baseline = _fitted(session, experiment, evaluators) if policy.baseline and experiment.evaluate.baseline else None
+    judgements = {}
+    for split, one in evaluators.items():
+        if one is None:
+            continue
+        answers, targets = answered if one is validation and answered is not None else one.judged()
+        judgement = judgements[split] = session.task.judge(answers, targets, one.source)
+        if policy.details:
+            session.task.explain(session.model, judgement, answers, targets, one.source)
+        verdict = judgement.beaten
+        if baseline is not None:
+            own, other = session.task.each(answers, targets), baseline.score(one.source)
+            verdict = put_beside(judgement, baseline, own, other, experiment.evaluate.bootstrap)
+        if verdict and policy.guidance and (split == "test" or test is None):
+            warn(verdict)
+    return judgements
+
+
+def _fitted(session: Session, experiment: Experiment, evaluators: Mapping[str, Evaluator | None]) -> Baseline | None:
+    """The task's cheap model, fitted; None where there is none, or train cannot be read by number."""
+    train = session.splits.train
+    if isinstance(train, StreamSource) or not any(evaluators.values()):
+        return None
+
+    def features(source: Source, function: Callable[[Any], Any]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        known = next((one for one in evaluators.values() if one is not None and one.source is source), None)
+        return (known or evaluator(session, experiment, source)).features(function)
+
+    return session.task.baseline(train, features)

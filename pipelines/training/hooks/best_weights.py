@@ -1,0 +1,84 @@
+"""The weights of the best epoch, and early stopping."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from pipelines.base.files import why
+from pipelines.base.stored import Count, Record
+from pipelines.config.schema import Train
+from pipelines.training import state
+from pipelines.training.loop import Hook, Loop
+
+
+class KeepBest(Hook):
+    """Keeps the weights of the best epoch on the watched metric, and stops early when asked to."""
+
+    name = "best"
+
+    class Kept(Record):
+        best: float | None
+        epoch: Count
+        last_gain: Count
+        reference: float | None
+
+    def __init__(self, folder: Path, watch: str, direction: str, groups: dict[str, list[keras.Variable]], train: Train,
+                 say: Callable[[str], None]):
+        self.folder, self.watch, self.sign, self.groups, self.say = folder, watch, 1.0 if direction == "max" else -1.0, groups, say
+        self.early, self.keep = train.early_stopping, train.keep
+        self.best: float | None = None
+        self.epoch, self.last_gain = 0, 0
+        self.reference: float | None = None  # what early stopping compares with; moves only by min_delta or more
+
+    def state(self) -> dict[str, Any]:
+        return {"best": self.best, "epoch": self.epoch, "last_gain": self.last_gain, "reference": self.reference}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.best, self.epoch, self.last_gain, self.reference = (state[key] for key in ("best", "epoch", "last_gain", "reference"))
+
+    @property
+    def file(self) -> Path:
+        return self._file(self.epoch)
+
+    def _file(self, epoch: int) -> Path:
+        # named by epoch: a kill between this file and the next checkpoint must not spoil the one the checkpoint means
+        return self.folder / f"best-{epoch:05d}.npz"
+
+    def _keep(self, loop: Loop, value: float) -> bool:
+        """Saves the weights where they are wanted; False where the disk does not take them, and the best so far stays."""
+        if self.keep == "best":
+            try:
+                with loop.meter.part("checkpoint"):
+                    state.save(self._file(loop.epoch), self.groups, {}, {"epoch": loop.epoch, self.watch: value * self.sign})
+            except OSError as error:
+                before = f"the weights of epoch {self.epoch} stay the best that are kept" if self.best is not None else "none are kept yet"
+                self.say(f"{self._file(loop.epoch)}: the best weights so far, of epoch {loop.epoch}, could not be saved: "
+                         f"{why(error)}; {before}. Free some space")
+                return False
+        return True
+
+    def on_epoch(self, loop: Loop) -> None:
+        value = loop.epoch_metrics.get(self.watch)
+        if value is None:
+            return
+        value *= self.sign
+        finite = bool(np.isfinite(value))
+        # of equals, the later: it has trained longer
+        if finite and (self.best is None or value >= self.best) and self._keep(loop, value):
+            self.best, self.epoch = value, loop.epoch
+        if self.early is None:
+            return
+        if finite and (self.reference is None or value > self.reference + self.early.min_delta):
+            self.reference, self.last_gain = value, loop.epoch
+        if loop.epoch - self.last_gain >= self.early.patience:
+            loop.stopping = f"no gain in {self.watch} for {self.early.patience} epochs"
+
+    def restore_best(self) -> int | None:
+        """Puts the best epoch's weights back; returns that epoch, None where the last weights stay."""
+        if self.keep != "best" or self.best is None:
+            return None
+        state.load(self.file, self.groups)
+        return self.epoch

@@ -1,0 +1,39 @@
+"""Layers that stand still, for some epochs or the whole run."""
+
+import fnmatch
+
+import keras
+
+from pipelines.base.errors import ConfigError
+from pipelines.config.schema import Freeze
+from pipelines.training.embedding_tables import Table
+from pipelines.training.loop import Hook, Loop
+
+
+class Unfreeze(Hook):
+    """Freezes layers by name, and frees them after some epochs."""
+
+    def __init__(self, freeze: Freeze, model: keras.Model):
+        self.freeze = freeze
+        layers = [layer for layer in model._flatten_layers(include_self=False) if layer.weights or isinstance(layer, Table)]
+        self.layers = [layer for layer in layers if any(fnmatch.fnmatchcase(layer.name, pattern) for pattern in freeze.layers)]
+        unmatched = [p for p in freeze.layers if not any(fnmatch.fnmatchcase(layer.name, p) for layer in layers)]
+        if unmatched:
+            raise ConfigError(
+                f"train.freeze.layers: {unmatched[0]!r} matches no layer; the model has {', '.join(layer.name for layer in layers)}"
+            )
+        frozen = {id(weight) for layer in self.layers for weight in layer.trainable_weights}
+        if all(id(weight) in frozen for weight in model.trainable_weights):
+            raise ConfigError("train.freeze.layers: every layer with weights is frozen; nothing would train")
+
+    def on_start(self, loop: Loop) -> None:
+        self._set(loop, self.freeze.epochs is not None and loop.epoch >= self.freeze.epochs)
+
+    def on_epoch(self, loop: Loop) -> None:
+        if self.freeze.epochs is not None and loop.epoch == self.freeze.epochs:
+            self._set(loop, True)
+
+    def _set(self, loop: Loop, trainable: bool) -> None:
+        for layer in self.layers:
+            layer.trainable = trainable
+        loop.run_steps.retrace()
