@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from pipelines.commands import main
 from pipelines.commands.doctor import diagnose, text
-from pipelines.machine import devices, hardware
+from pipelines.machine import hardware, precision
 from pipelines.machine.hardware import Machine
 from pipelines.machine.precision import FASTER
 
@@ -91,9 +91,9 @@ def test_no_bfloat16_where_it_is_slower():
 
 @pytest.mark.parametrize("gain", [FASTER - 0.01, FASTER])
 def test_what_is_said_of_bfloat16_is_what_training_does(gain, monkeypatch):
-    monkeypatch.setattr(devices, "convolution_gain", lambda dtype: gain)
-    monkeypatch.setattr(devices.platform, "machine", lambda: "x86_64")
-    chosen, _ = devices._probe_precision(False, [])
+    monkeypatch.setattr(precision, "convolution_gain", lambda dtype: gain)
+    monkeypatch.setattr(precision.platform, "machine", lambda: "x86_64")
+    chosen, _ = precision.fastest(False, [])
     said = of(diagnose(healthy(probe={"build": CUDA, "gpus": [], "bfloat16_gain": gain})), "bfloat16").text
     assert ("is used for precision: auto" in said) == (chosen == "bfloat16") == (gain >= FASTER)
 

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from nlp import tokens
 from nlp.settings import Hashed, Subwords, Words
+from nlp.tokens import base
 from nlp.tokens.ragged import joined
 
 TEXTS = ["The cat sat on the mat.", "A dog barked!", "", "naïve café 東京 👍", "the the the the cat sat"]
@@ -33,7 +34,7 @@ def test_cutting_keeps_its_promises(settings):
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
     assert "Transpose" not in {node.op for node in nodes}  # of numbers: oneDNN would complain on the terminal
     for ids, first, last, own in zip(cut.ids.to_list(), cut.first.to_list(), cut.last.to_list(), words.to_list()):
-        assert len(ids) >= 1 and min(ids) > tokens.PAD and max(ids) < tokenizer.size
+        assert len(ids) >= 1 and min(ids) > base.PAD and max(ids) < tokenizer.size
         assert len(first) == len(last) == len(ids)
         assert all(0 <= a <= b < len(own) for a, b in zip(first, last))
 
@@ -42,7 +43,7 @@ def test_words_come_by_frequency_and_others_are_unknown():
     settings = Words(name="words", least=2)
     learned = tokens.learn(settings, [tf.constant(["b a a", "a b c"])])
     assert learned == {"vocabulary": ["a", "b"]}
-    assert tokens.make(settings, learned).ids(tf.constant(["a B c"])).to_list() == [[2, 3, tokens.UNKNOWN]]
+    assert tokens.make(settings, learned).ids(tf.constant(["a B c"])).to_list() == [[2, 3, base.UNKNOWN]]
 
 
 def test_limit_cuts_words():
@@ -102,11 +103,11 @@ def test_subwords_take_the_longest_piece_and_lose_no_letter():
     tokenizer = tokens.make(settings, learned)
     text = "walker talks walkings"
     ids = tokenizer.ids(tf.constant([text]))[0].numpy().tolist()
-    assert "".join(pieces[number - tokens.FIRST] for number in ids) == "".join("\u2581" + word for word in text.split())
+    assert "".join(pieces[number - base.FIRST] for number in ids) == "".join("\u2581" + word for word in text.split())
     rest = "\u2581walkings"
     for number in [number for number, word in zip(ids, tokenizer.cut(tf.constant([text])).first[0].numpy()) if word == 2]:
         longest = max((piece for piece in pieces if rest.startswith(piece)), key=len)
-        assert pieces[number - tokens.FIRST] == longest
+        assert pieces[number - base.FIRST] == longest
         rest = rest[len(longest):]
     assert not rest
 
@@ -114,4 +115,4 @@ def test_subwords_take_the_longest_piece_and_lose_no_letter():
 def test_unknown_letters_are_one_token_each():
     tokenizer = made(Subwords(name="subwords", vocabulary=40), ["aaa bbb"] * 4)
     ids = tokenizer.ids(tf.constant(["aaa жж"]))[0].numpy().tolist()
-    assert ids.count(tokens.UNKNOWN) == 2
+    assert ids.count(base.UNKNOWN) == 2
