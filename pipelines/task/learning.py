@@ -139,7 +139,7 @@ class Learning(ABC):
     def chance(self) -> tuple[str, float] | None:
         """One of the scores, larger is better and 1 at most, and its value without a model: ("accuracy", share of the largest class).
 
-        None where that is not known; with it a training that goes wrong is noticed while it runs (`training.diagnosis`).
+        None where that is not known; with it a training that goes wrong is noticed while it runs (`training.hooks.diagnosis`).
         """
         return None
 
