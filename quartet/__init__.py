@@ -14,40 +14,63 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipelines.base.errors import ConfigError, DataError, QuartetError, TrainingError
+    from pipelines.base.errors import ConfigError, DataError, Interrupted, QuartetError, TrainingError
     from pipelines.base.metric_kinds import MetricKind
     from pipelines.config.schema import Data, Experiment, Section, setting
+    from pipelines.data.memory import Recordings
     from pipelines.data.source import ArraySource, Source
     from pipelines.task.contract import Task
     from pipelines.task.learning import Splits
     from pipelines.task.results import Judgement, Metric
+    from quartet.drafts import Draft, new
     from quartet.extend import declare_metrics, register_domain, register_model, register_task
+    from quartet.run import Evaluation, Run, load, runs
+    from quartet.searching import Search, tune
+    from quartet.training import check, train
 
 _EXPORTS = {  # name -> the module that has it, imported when it is first asked for
+    # to train and to use runs
+    "check": "quartet.training",
+    "Draft": "quartet.drafts",
+    "Evaluation": "quartet.run",
+    "load": "quartet.run",
+    "new": "quartet.drafts",
+    "Recordings": "pipelines.data.memory",
+    "Run": "quartet.run",
+    "runs": "quartet.run",
+    "Search": "quartet.searching",
+    "train": "quartet.training",
+    "tune": "quartet.searching",
+    # what can go wrong
     "ConfigError": "pipelines.base.errors",
     "DataError": "pipelines.base.errors",
+    "Interrupted": "pipelines.base.errors",
     "QuartetError": "pipelines.base.errors",
     "TrainingError": "pipelines.base.errors",
     # for extensions
     "ArraySource": "pipelines.data.source",
     "Data": "pipelines.config.schema",
+    "declare_metrics": "quartet.extend",
     "Experiment": "pipelines.config.schema",
     "Judgement": "pipelines.task.results",
     "Metric": "pipelines.task.results",
     "MetricKind": "pipelines.base.metric_kinds",
-    "Section": "pipelines.config.schema",
-    "Source": "pipelines.data.source",
-    "Splits": "pipelines.task.learning",
-    "Task": "pipelines.task.contract",
-    "declare_metrics": "quartet.extend",
-    "setting": "pipelines.config.schema",
     "register_domain": "quartet.extend",
     "register_model": "quartet.extend",
     "register_task": "quartet.extend",
+    "Section": "pipelines.config.schema",
+    "setting": "pipelines.config.schema",
+    "Source": "pipelines.data.source",
+    "Splits": "pipelines.task.learning",
+    "Task": "pipelines.task.contract",
 }
 
-__all__ = ["ArraySource", "ConfigError", "Data", "DataError", "Experiment", "Judgement", "Metric", "MetricKind", "QuartetError", "Section",
-           "Source", "Splits", "Task", "TrainingError", "declare_metrics", "register_domain", "register_model", "register_task", "setting"]
+__all__ = [
+    "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Interrupted", "Judgement",
+    "Metric", "MetricKind", "QuartetError", "Recordings", "Run", "Search", "Section", "Source", "Splits", "Task",
+    "TrainingError", "check", "declare_metrics", "load", "new", "register_domain", "register_model", "register_task",
+    "runs", "setting", "train", "tune",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -23,3 +23,11 @@ class DataError(QuartetError):
 
 class TrainingError(QuartetError):
     """Training cannot continue, such as for a loss that is not finite; the last whole checkpoint is kept."""
+
+
+class Interrupted(QuartetError):
+    """SIGINT or SIGTERM came; the state is saved and the same command resumes."""
+
+    def __init__(self, number: int, message: str):
+        super().__init__(message)
+        self.exit_status = 128 + number

@@ -56,12 +56,13 @@ def train(
 ) -> None:
     """Train, judge and report an experiment; the same command resumes an interrupted run."""
     from pipelines.config.load import load, resolved_yaml
-    from pipelines.runs.folder import run_folder
+    from pipelines.runs.folder import run_folder, unfinished
 
     config, overrides = divided(arguments)
     loaded = load(config, overrides, domain=context.obj)
-    experiment = named(loaded)
-    folder = run_folder(runs, experiment, name, overrides)
+    begun = None if overrides or name or fresh else unfinished(config)
+    experiment = begun.experiment_name if begun else named(loaded)
+    folder = begun or run_folder(runs, experiment, name, overrides)
     from pipelines.commands.run_summary import closing
 
     if folder.trained and not fresh:

@@ -111,3 +111,44 @@ def _missing(path: Path, there: list[str], roles: dict[str, str], short: dict[st
     usual = f"{key}, {key}_train" + (f" or {brief}_train" if brief else "")
     return DataError(f"{path} has no array {key!r} ({settings[role]}); there are {listed(there, 'and')}{did_you_mean(key, there) or '.'} "
                      f"It may be called {usual}.")
+
+
+def to_uint8(images: np.ndarray, place: str) -> tuple[np.ndarray, str | None]:
+    """Stored pixels as uint8 [n, h, w, c], c 1 or 3, and a note on the conversion.
+
+    uint16 keeps its upper 8 bits, floats are read as 0..1 where none is above 1 and as 0..255 otherwise, and rounded.
+
+    Raises:
+        DataError: another shape, or values that are not pixels.
+    """
+    if images.ndim == 3:
+        images = images[..., None]
+    if images.ndim != 4 or images.shape[-1] not in (1, 3):
+        hint = "; it looks channels-first: transpose it to [n, h, w, c]" if images.ndim == 4 and images.shape[1] in (1, 3) else ""
+        raise DataError(f"{place} has shape {list(images.shape)}; images are [n, h, w] or [n, h, w, c] with c 1 or 3{hint}")
+    if not images.size:
+        raise DataError(f"{place} has shape {list(images.shape)}: no pixels")
+    kind = images.dtype.kind
+    if images.dtype == np.uint8:
+        return images, None
+    if images.dtype == bool:
+        return images.astype(np.uint8) * np.uint8(255), f"{place}: false and true read as 0 and 255"
+    if kind not in "iuf":
+        raise DataError(f"{place} is {images.dtype}; pixels are uint8, uint16 or floats")
+    low, high = images.min(), images.max()
+    if kind == "f":
+        if not (np.isfinite(low) and np.isfinite(high)):
+            raise DataError(f"{place} holds NaN or infinite values")
+        if low < 0 or high > 255:
+            raise DataError(f"{place} holds values from {low:g} to {high:g}; floats are read as 0..1 or 0..255. "
+                            "Store the pixels as they were before scaling")
+        factor = 255.0 if high <= 1 else 1.0
+        done = np.empty(images.shape, np.uint8)
+        for start in range(0, len(images), 4096):  # no float copy of the whole
+            done[start:start + 4096] = np.rint(images[start:start + 4096] * factor)
+        return done, f"{place}: floats read as {'0..1' if factor > 1 else '0..255'} and rounded to 8 bits"
+    if low >= 0 and high <= 255 and images.dtype != np.uint16:
+        return images.astype(np.uint8), None
+    if images.dtype == np.uint16:
+        return (images >> 8).astype(np.uint8), f"{place}: the upper 8 of 16 bits are used"
+    raise DataError(f"{place} holds whole numbers from {low} to {high}; pixels are 0..255, or uint16")

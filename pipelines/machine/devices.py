@@ -4,11 +4,14 @@ import dataclasses
 import functools
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
 import keras
 import tensorflow as tf
+from tensorflow.python.framework import config
 
 from pipelines.base.errors import ConfigError
 from pipelines.machine import compiling
@@ -46,25 +49,30 @@ class Machine:
 
 
 def prepare(train: Wanted, *, precision: str | None = None) -> Machine:
-    """Sets up devices, seeds, determinism and precision for this process; call it once, before any tensor is created.
+    """Sets up devices, seeds, determinism and precision for this process.
+
+    Called again, it changes what can change within a process: seeds, determinism, precision, and the choice among the devices that
+    TensorFlow has started with.
 
     Args:
         train: the settings.
         precision: the choice of an interrupted run, which resumes with the same.
 
     Raises:
-        ConfigError: devices that do not exist.
+        ConfigError: devices that do not exist, or that a process which has started with others cannot use.
     """
-    gpus = tf.config.list_physical_devices("GPU")
+    gpus = tf.config.get_visible_devices("GPU")  # those that this process has not hidden
     for gpu in gpus:
-        tf.config.experimental.set_memory_growth(gpu, True)
+        with suppress(RuntimeError):  # somebody has begun with the GPU before: it stays as they set it
+            tf.config.experimental.set_memory_growth(gpu, True)
     keras.utils.set_random_seed(train.seed)
-    if train.deterministic:
-        tf.config.experimental.enable_op_determinism()
+    determinism(train.deterministic)
     names = _device_names(train.devices, len(gpus))
     strategy = _strategy(names)
     on_gpu = names[0].startswith("GPU")
     notes = []
+    if train.devices == "auto" and not gpus and tf.config.list_physical_devices("GPU"):
+        notes.append("on the CPU: the GPUs were hidden earlier in this process")
     chosen = precision or train.precision
     if chosen == "auto":
         chosen, why = fastest(on_gpu, gpus)
@@ -105,7 +113,8 @@ def _device_names(wanted: str | int | list[str], gpus: int) -> tuple[str, ...]:
         return tuple(f"GPU:{i}" for i in range(gpus)) or ("CPU:0",)
     if wanted == "cpu":
         if gpus:
-            tf.config.set_visible_devices([], "GPU")
+            with _not_begun(wanted):
+                tf.config.set_visible_devices([], "GPU")
         return ("CPU:0",)
     if isinstance(wanted, int):
         if wanted < 1:
@@ -135,8 +144,27 @@ def _logical_cpus(names: tuple[str, ...]) -> tuple[str, ...]:
     count = max(int(name.partition(":")[2]) for name in names) + 1
     cpu = tf.config.list_physical_devices("CPU")[0]
     if count > 1 and len(tf.config.get_logical_device_configuration(cpu) or [None]) < count:
-        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
+        with _not_begun(", ".join(names)):
+            tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
     return names
+
+
+@contextmanager
+def _not_begun(wanted: object) -> Iterator[None]:
+    """Says what to do where TensorFlow refuses other devices, since this process has computed with those that it has."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise ConfigError(f"train.devices: {wanted}: TensorFlow has begun with other devices in this process, and cannot change them any "
+                          "more; start a new process (in a notebook restart the kernel), or leave train.devices as it was") from error
+
+
+def determinism(wanted: bool) -> None:
+    """Makes TensorFlow's operations deterministic, or as fast as they are without."""
+    if wanted:
+        tf.config.experimental.enable_op_determinism()
+    elif config.is_op_determinism_enabled():
+        config.disable_op_determinism()  # there is no public way back
 
 
 def describe(machine: Machine) -> dict:

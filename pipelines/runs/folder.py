@@ -63,6 +63,11 @@ class RunFolder:
         return self.path / "report"
 
     @property
+    def experiment_name(self) -> str:
+        """`vision/digits` of runs/vision/digits/default."""
+        return "/".join(self.path.absolute().parts[-3:-1])
+
+    @property
     def finished(self) -> bool:
         """The report stands: training and judging are over."""
         return (self.report / "report.json").exists()
@@ -201,6 +206,14 @@ def run_folder(runs: Path | str, experiment: str, name: str | None, overrides: S
     if name is not None and (not name or name != Path(name).name or name.startswith(".")):
         raise ConfigError(f"--name: {name!r} is not a plain folder name")
     return RunFolder(Path(runs) / experiment / (name or name_of(overrides)))
+
+
+def unfinished(config: Path | str | None) -> RunFolder | None:
+    """The run whose experiment.yaml this is, where it is begun and not finished: to train that file is to go on with the run."""
+    path = Path(config or "")
+    folder = RunFolder(path.parent)
+    own = path.name == "experiment.yaml" and folder.trained and not folder.finished and not any(path.parent.glob("*.order.json"))
+    return folder if own else None
 
 
 def name_of(overrides: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
-"""From a checked experiment to its report: the one way in for the command line, with one seed or several."""
+"""From a checked experiment to its report: the one way in for the command line and for Python, with one seed or several."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from pipelines.config import registry
 from pipelines.config.schema import Experiment
@@ -10,17 +11,23 @@ from pipelines.runs.run import Call, train
 from pipelines.runs.seeds import train_seeds
 from pipelines.task.contract import Task
 
+if TYPE_CHECKING:
+    import keras
 
-def launch(experiment: Experiment, folder: RunFolder, name: str, *, fresh: bool = False, quiet: bool = False) -> dict[str, Any]:
+
+def launch(experiment: Experiment, folder: RunFolder, name: str, *, fresh: bool = False, quiet: bool = False,
+           callbacks: Sequence["keras.callbacks.Callback"] = ()) -> dict[str, Any]:
     """Trains or resumes a run or the runs of several seeds. Returns the report.
 
     Args:
         name: the experiment's, such as vision/cifar10_cnn.
+        callbacks: of Keras; those of several seeds are called for one after the other.
 
     Raises:
         QuartetError: as `train` does.
     """
-    call = Call(name=name, task_class=task_class(experiment.task), fresh=fresh, quiet=quiet, environment=environment.facts())
+    call = Call(name=name, task_class=task_class(experiment.task), fresh=fresh, quiet=quiet, callbacks=tuple(callbacks),
+                environment=environment.facts())
     return train_seeds(experiment, folder, call) if experiment.seeds > 1 else train(experiment, folder, call)
 
 

@@ -67,9 +67,13 @@ class Predictor:
 
     def predict(self, inputs: list[str]) -> Iterator[Prediction]:
         """Answers in the order of the inputs; reads ahead only a little."""
-        # Task.read runs in this thread, decoding and answering in the pool
+        yield from self.answers(self.run.task.read(inputs))
+
+    def answers(self, inputs: Iterable[Read]) -> Iterator[Prediction]:
+        """As `predict`, of inputs that have been read."""
+        # the inputs are read in this thread, decoded and answered in the pool
         with ThreadPoolExecutor(self.workers) as pool:
-            source = iter(self.run.task.read(inputs))
+            source = iter(inputs)
             chunks = iter(lambda: list(islice(source, self.chunk)), [])
             decoded = in_order(pool, self._decode, chunks, ahead=2 * self.workers)
             for answers in in_order(pool, self._answer, self._grouped(decoded), ahead=2):

@@ -28,6 +28,7 @@ class Answering(Judging):
     examples: ClassVar[dict[str, str]] = {}  # of an input of the saved model, Python that makes a batch of one, for its README
     needs: Sequence[str] = ()  # modules beside TensorFlow that hold operations of the saved model
     read_at_once: ClassVar[tuple[int, int]] = (16, 64)  # inputs of `predict` decoded in one call, and answered in one
+    takes_files: ClassVar[bool] = False  # an input is a file, and a text given to `Run.predict` its path; False: the text is the input
     sends: ClassVar[str] = "an object with a value of each input; of a single input, its value"  # what a client of `quartet serve` sends
     ranked: ClassVar[tuple[str, ...]] = ()  # lists, best first, of which an answer has the first `count` alone, which is an output too
     details: ClassVar[tuple[str, ...]] = ()  # lists too long for a table, of one length: `predict` writes them as JSON lines only

@@ -1,7 +1,6 @@
 """The loop: runs steps between the points at which some hook wants to look, and knows no feature itself."""
 
 import contextlib
-import signal
 import time
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -9,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from pipelines.base.errors import QuartetError, TrainingError
+from pipelines.base.errors import Interrupted, TrainingError
+from pipelines.base.signals import handling
 from pipelines.base.stored import Record
 from pipelines.data.order import Plan
 from pipelines.data.reasons import reason
@@ -21,14 +21,6 @@ if TYPE_CHECKING:
     from pipelines.training.meter import Meter
 
 CALL_SECONDS = 1.0  # a call's aimed duration: logging and signals are served about so often
-
-
-class Interrupted(QuartetError):
-    """SIGINT or SIGTERM came; the state is saved and the same command goes on."""
-
-    def __init__(self, number: int, message: str):
-        super().__init__(message)
-        self.exit_status = 128 + number
 
 
 class Unjudged(Exception):
@@ -132,7 +124,12 @@ class Loop:
             Interrupted: after SIGINT or SIGTERM, when the hooks have saved.
         """
         self._started = time.perf_counter()
-        previous = {number: signal.signal(number, self._interrupt) for number in (signal.SIGINT, signal.SIGTERM)} if _main_thread() else {}
+        with handling(self._interrupt):
+            self._train()
+        if self.interrupted is not None:
+            raise Interrupted(self.interrupted, f"interrupted at step {self.step:,} of {self.steps:,}; the same command goes on from here")
+
+    def _train(self) -> None:
         try:
             for hook in self.hooks:
                 hook.on_start(self)
@@ -163,10 +160,6 @@ class Loop:
                     hook.on_end(self)
         finally:
             self.seconds_before, self._started = self.seconds, None
-            for number, handler in previous.items():
-                signal.signal(number, handler)
-        if self.interrupted is not None:
-            raise Interrupted(self.interrupted, f"interrupted at step {self.step:,} of {self.steps:,}; the same command goes on from here")
 
     def train_metrics(self) -> dict[str, float]:
         """Mean loss and scores over the epoch so far, as training saw them (augmented, with dropout)."""
@@ -216,9 +209,3 @@ class _Pace:
         if not self.first and steps:  # the first call compiles
             self.steps = max(1, min(int(CALL_SECONDS * steps / max(seconds, 1e-6)), 4 * self.steps + 4))
         self.first = False
-
-
-def _main_thread() -> bool:
-    import threading
-
-    return threading.current_thread() is threading.main_thread()

@@ -18,6 +18,7 @@ from typing import Any
 from pipelines.base.errors import ConfigError, TrainingError
 from pipelines.base.files import write_json
 from pipelines.base.inside import refuse_links
+from pipelines.base.signals import handling
 from pipelines.config.schema import Experiment
 from pipelines.tuning.search_folder import SearchFolder
 from pipelines.tuning.trial_processes import Nursery
@@ -163,10 +164,9 @@ def work(folder: SearchFolder, experiment: Experiment, say: Any) -> None:
             raise KeyboardInterrupt
         stopped.append(number)
 
-    previous = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     line = _Line(os.environ["KERASTUNER_TUNER_ID"], stopped)
     try:
-        with Nursery(experiment) as nursery:
+        with handling(on_signal), Nursery(experiment) as nursery:
             alone_since: float | None = None
             while not stopped:
                 try:
@@ -193,8 +193,6 @@ def work(folder: SearchFolder, experiment: Experiment, say: Any) -> None:
             raise Stopped(stopped[0])
     finally:
         line.close()
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _trained(nursery: Nursery, folder: SearchFolder, number: str, stopped: list[int]) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 from pipelines.base.errors import ConfigError, TrainingError
 from pipelines.base.files import write_json, write_whole
 from pipelines.base.metric_kinds import better
+from pipelines.base.signals import handling
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.messages import did_you_mean
 from pipelines.config.schema import Experiment, Tune
@@ -100,20 +101,15 @@ class _Search:
         return self.before + time.monotonic() - self.begun
 
     def run(self) -> dict[str, Any]:
-        previous = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            with Nursery(self.experiment) as nursery:
-                self.nursery = nursery
-                begin = self._begin()
-                self.objective, self.direction, self.precision = begin["objective"], begin["direction"], begin["precision"]
-                self.sign = 1.0 if self.direction == "max" else -1.0
-                with SearchProgress(self.objective, self.direction, self._total(), quiet=self.quiet) as progress:
-                    self.progress = progress
-                    self._search()
-                    return self._finish()
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+        with handling(self._on_signal), Nursery(self.experiment) as nursery:
+            self.nursery = nursery
+            begin = self._begin()
+            self.objective, self.direction, self.precision = begin["objective"], begin["direction"], begin["precision"]
+            self.sign = 1.0 if self.direction == "max" else -1.0
+            with SearchProgress(self.objective, self.direction, self._total(), quiet=self.quiet) as progress:
+                self.progress = progress
+                self._search()
+                return self._finish()
 
     # --- before the first trial
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.base.errors import ConfigError, QuartetError
+from pipelines.base.errors import ConfigError, Interrupted, QuartetError
 from pipelines.base.files import write_json
 from pipelines.base.stored import Record
 from pipelines.config.load import apply, from_text
@@ -28,7 +28,7 @@ from pipelines.runs.launch import launch, task_class
 from pipelines.runs.listing import metric_of
 from pipelines.runs.policy import Policy
 from pipelines.runs.run import Call, train
-from pipelines.training.loop import Hook, Interrupted, Loop
+from pipelines.training.loop import Hook, Loop
 
 SURVEYED = 2000  # examples of validation that the survey judges
 LOCKED_SECONDS = 1.0  # between looks at a folder in which another process trains

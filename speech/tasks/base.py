@@ -26,6 +26,7 @@ class SpeechTask(Task):
     """Holds the front end and the augmentation. Facts: `mean`, `std` of the features of train."""
 
     gives: ClassVar[dict[str, str]] = {}  # meaning of each output of the saved model
+    takes_files = True
     sends = 'the bytes of a sound file; in JSON {"b64": "..."}'
     longest: ClassVar[float] = 600.0  # s; of a recording in one request
     experiment: Commands | Transcription

@@ -6,11 +6,11 @@ import signal
 
 import pytest
 
+from pipelines.base.errors import Interrupted
 from pipelines.config.load import from_text
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.run import Call, train
 from pipelines.serving.load import load_run
-from pipelines.training.loop import Interrupted
 from recsys.tasks.retrieval import RetrievalTask
 
 TEXT = """

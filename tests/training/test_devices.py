@@ -12,13 +12,13 @@ from tests.training.runs import At, Killed, checkpoint, kill, run
 
 
 def test_the_chosen_precision_is_written_and_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(devices, "_probe_precision", lambda *_: ("bfloat16", "it is faster here"))
+    monkeypatch.setattr(devices, "fastest", lambda *_: ("bfloat16", "it is faster here"))
     with pytest.raises(Killed):
         run(tmp_path, callbacks=[At({4: kill})], train={"precision": "auto"})
     written = json.loads((tmp_path / "environment.json").read_text())
     assert written["precision"] == "bfloat16"
     assert written["notes"] == ["precision bfloat16: it is faster here"]
-    monkeypatch.setattr(devices, "_probe_precision", lambda *_: ("float32", "now this is"))
+    monkeypatch.setattr(devices, "fastest", lambda *_: ("float32", "now this is"))
     run(tmp_path, train={"precision": "auto"})
     written = json.loads((tmp_path / "environment.json").read_text())
     assert written["precision"] == "bfloat16"

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.base.errors import ConfigError
+from pipelines.base.errors import ConfigError, Interrupted
 from pipelines.config.schema import LearningRate, Train
 from pipelines.training.evaluation import Evaluator
 from pipelines.training.hooks.best_weights import KeepBest
-from pipelines.training.loop import Interrupted
 from pipelines.training.meter import Meter
 from pipelines.training.schedules import learning_rate
 from tests.training.runs import At, Killed, assert_same_outcome, checkpoint, interrupt, kill, killed, model_weights, rows, run, whole

@@ -3,8 +3,8 @@
 import keras
 import pytest
 
+from pipelines.base.errors import Interrupted
 from pipelines.training.evaluation import Evaluator
-from pipelines.training.loop import Interrupted
 from tests.training.runs import At, Killed, assert_same_outcome, checkpoint, interrupt, kill, rows, run, whole
 
 STEPS = 5  # an epoch of 200 examples in batches of 48

@@ -13,12 +13,13 @@ from PIL import Image
 from pipelines.base.errors import DataError
 from pipelines.base.files import finite
 from pipelines.config.load import load as shipped_experiment
+from pipelines.data.arrays import to_uint8
 from pipelines.data.files import FileSource
 from pipelines.data.stream import StreamSource
 from tests.data.prepared import need, prepare
 from tests.vision.made import encoded, folder, picture
 from vision.data.decode import decode_image
-from vision.data.sources import stored_header, to_uint8
+from vision.data.sources import stored_header
 from vision.data.splits import find_bad, load_images
 from vision.settings import ImageClassification
 

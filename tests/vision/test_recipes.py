@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from pipelines.base.errors import Interrupted
 from pipelines.config.load import load
 from pipelines.data.records import tfds_source
 from pipelines.runs.folder import RunFolder
@@ -15,7 +16,6 @@ from pipelines.runs.run import Call, train
 from pipelines.serving.export import export
 from pipelines.serving.load import load_run
 from pipelines.serving.predict import Predictor
-from pipelines.training.loop import Interrupted
 from tests.data.prepared import need, prepare
 from tests.training.runs import At
 from tests.vision.made import folder

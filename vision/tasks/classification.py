@@ -41,6 +41,7 @@ class Classification(Task):
         "confidence": "its probability",
         "probabilities": "of each class",
     }
+    takes_files = True
     sends = 'the bytes of an image file; in JSON {"b64": "..."}'
     examples = {"image": "tf.constant([open('example', 'rb').read()])"}
     kept = ImageFacts
