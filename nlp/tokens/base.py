@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import tensorflow as tf
 
@@ -38,6 +39,7 @@ class Tokenizer:
     cut: Callable[[tf.Tensor], Cut]
     letters: int | None = None
 
-    def ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """[n] string -> [n, None] int32."""
-        return self.cut(texts).ids
+    @cached_property
+    def ids(self) -> Callable[[tf.Tensor], tf.RaggedTensor]:
+        """[n] string -> [n, None] int32; traced once for all splits and datasets, since a trace of so many operations takes a second."""
+        return tf.function(lambda texts: self.cut(texts).ids, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)

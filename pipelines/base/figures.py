@@ -9,6 +9,7 @@ import functools
 import io
 import math
 import re
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -70,12 +71,18 @@ def new_figure(width: float, height: float) -> "Figure":
     return figure
 
 
+_DRAWN: "weakref.WeakKeyDictionary[Figure, dict[int, bytes]]" = weakref.WeakKeyDictionary()
+
+
 def png(figure: "Figure", *, dpi: int = 120) -> bytes:
-    """The figure as PNG bytes; the same figure gives the same bytes."""
-    buffer = io.BytesIO()
-    with style():
-        figure.savefig(buffer, format="png", dpi=dpi, bbox_inches="tight", pad_inches=0.12, metadata={"Software": None})
-    return buffer.getvalue()
+    """The figure as PNG bytes, drawn once for the report and for TensorBoard: do not change a figure afterwards."""
+    drawn = _DRAWN.setdefault(figure, {})
+    if dpi not in drawn:
+        buffer = io.BytesIO()
+        with style():
+            figure.savefig(buffer, format="png", dpi=dpi, bbox_inches="tight", pad_inches=0.12, metadata={"Software": None})
+        drawn[dpi] = buffer.getvalue()
+    return drawn[dpi]
 
 
 def learning_curves(rows: Sequence[dict[str, Any]], *, metrics: Sequence[str] | None = None, best_epoch: float | None = None) -> "Figure":
