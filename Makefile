@@ -4,8 +4,8 @@
 PYTHON ?= python3
 RUNS ?= runs
 ARGS ?=
-# A file's tests stay together: what they train is trained once. A process takes some 2 GB.
-ALL := --numprocesses=auto --maxprocesses=4 --dist=loadfile
+# A file's tests stay together: what they train is trained once. Slow files come first (tests/conftest.py). A process takes some 2 GB.
+ALL := --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 BIN := .venv/bin
 READY := .venv/ready
 IDENTITY := -c 'import os, sys; print(sys.version_info[:2], os.getcwd())'
@@ -14,11 +14,12 @@ ASKED := $(if $(filter file,$(origin PYTHON)),$(BIN)/python,$(PYTHON))
 # An environment of another Python than the one asked for, of a folder since moved, or only half made does not count as ready.
 $(shell exec 2>/dev/null; $(BIN)/python -c '' && [ "$$($(ASKED) $(IDENTITY))" = "$$(cat $(READY))" ] || rm -f $(READY))
 
-.PHONY: help setup demo test lint docs lock wheel clean
+.PHONY: help setup demo test test-fast lint docs lock wheel clean
 
 help:
 	@echo "make demo    trains on 1,797 handwritten digits, and says where the report is"
 	@echo "make test    runs all tests, a process for each core up to four; ARGS='-k resume' chooses, in one process"
+	@echo "make test-fast  the tests that train nothing and need no second process: less than two minutes"
 	@echo "make lint    style and types"
 	@echo "make docs    writes docs/settings/ and docs/experiments.md from the schema and configs/"
 	@echo "make lock    writes requirements.lock for pyproject.toml; UPGRADE=--upgrade takes the newest versions"
@@ -32,6 +33,10 @@ demo: $(READY)
 
 test: $(READY)
 	@$(BIN)/python -m pytest $(or $(ARGS),$(ALL))
+
+# What it shows as slow belongs among the tests marked `slow`.
+test-fast: $(READY)
+	@$(BIN)/python -m pytest $(or $(ARGS),$(ALL)) -m "not slow" --durations=5
 
 lint: $(READY)
 	@$(BIN)/python -m ruff check .

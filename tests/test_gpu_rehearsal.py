@@ -17,6 +17,8 @@ from tests.finished_run import ROOT, environment
 from tests.nlp.test_pretrained import PRESET
 from tests.test_contract import EASE, MADE
 
+pytestmark = pytest.mark.slow
+
 COMMANDS, TRANSCRIPTION = "speech/quickstart", "speech/yes_no_ctc"
 FEW, WORDS = ("data.limit=40",), "tokens={name: words}"
 SPOKEN = (*FEW, "data.source=synthetic", "data.name=null", "data.words=[]", "data.test_last=null", "data.test=0.2",
@@ -86,8 +88,10 @@ def rehearsed(tmp_path_factory) -> dict[str, dict]:
     else:
         del cases["nlp.classification/pretrained"]
     given = json.dumps(cases).replace("PRESET", str(folder))
+    # whether XLA takes a step is known before LLVM optimises the code for this processor, which takes longest
+    quick = {**environment(), "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"}
     done = subprocess.run([sys.executable, "-m", "tests.rehearsal"], input=given, capture_output=True, encoding="utf-8", cwd=ROOT,
-                          timeout=900, check=False, env=environment())
+                          timeout=900, check=False, env=quick)
     assert done.returncode == 0, done.stderr[-3000:]
     return {line["name"]: line for line in map(json.loads, done.stdout.splitlines())}
 

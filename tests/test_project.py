@@ -187,7 +187,7 @@ def test_commands_on_the_pages_exist_with_their_options() -> None:
 def test_modules_and_make_targets_on_the_pages_exist() -> None:
     makefile = text_of(ROOT / "Makefile")
     targets = set(re.search(r"^\.PHONY: (.*)", makefile, re.M)[1].split())  # type: ignore[index]
-    assert targets <= set(re.findall(r"^([a-z]+):", makefile, re.M))
+    assert targets <= set(re.findall(r"^([a-z-]+):", makefile, re.M))
     for page in PAGES:
         for words in called(page, "make"):
             assert {word for word in words if "=" not in word} <= targets, f"{page.name}: make {' '.join(words)}"
@@ -298,7 +298,8 @@ SET_UP = ["-m venv --clear .venv", "-m pip install --requirement requirements.lo
 
 def test_set_up_is_done_once_and_again_when_the_lock_has_changed(checkout: Path) -> None:
     assert make(checkout, "setup", "PYTHON=./python") == (0, SET_UP)
-    assert make(checkout, "test") == (0, ["-m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile"])
+    assert make(checkout, "test") == (0, ["-m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder"])
+    assert make(checkout, "test-fast", "ARGS=tests/data") == (0, ["-m pytest tests/data -m not slow --durations=5"])
     assert make(checkout, "demo") == (0, ["-m vision.train vision/digits --runs runs"])
     later = (checkout / ".venv" / "ready").stat().st_mtime + 5
     os.utime(checkout / "requirements.lock", (later, later))

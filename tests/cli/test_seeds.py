@@ -7,6 +7,8 @@ import pytest
 
 from tests.finished_run import quartet
 
+pytestmark = pytest.mark.slow
+
 CALL = ("train", "vision/digits", "seeds=2", "train.epochs=1", "train.seed=5", "train.precision=float32", "train.devices=cpu",
         "train.deterministic=true", "monitor.tensorboard=false", "evaluate.bootstrap=100", "--name", "two", "--quiet")
 

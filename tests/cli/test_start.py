@@ -16,6 +16,8 @@ from pipelines.commands.shell import reported
 from tests.finished_run import ROOT, environment, quartet
 from tests.vision.made import folder
 
+pytestmark = pytest.mark.slow
+
 ASK = """
 import json, runpy, sys
 sys.argv = ["quartet", *json.loads(sys.argv[1])]

@@ -11,6 +11,8 @@ import pytest
 
 from tests.finished_run import ROOT, SETTINGS, environment, finished, quartet, run
 
+pytestmark = pytest.mark.slow
+
 
 def test_it_ends_with_the_result_and_what_to_do_with_it():
     runs, done = finished()

@@ -16,6 +16,8 @@ from pipelines.data.stream import StreamSource
 from pipelines.data.tfds import TfdsSource, list_prepared
 from tests.data.prepared import need, prepare
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory):

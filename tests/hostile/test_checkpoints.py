@@ -11,6 +11,8 @@ from pipelines.base.errors import TrainingError
 from tests.hostile.records import with_
 from tests.training.runs import At, Killed, kill, run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory):

@@ -14,6 +14,8 @@ from pipelines.data.tfds import TfdsSource, prepared
 from tests.data.prepared import prepare
 from tests.hostile.files import endless, fifo, foreign_features, payload
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):

@@ -12,6 +12,8 @@ from nlp.settings import Bag, Cnn, Lstm, Transformer
 from pipelines.base.errors import ConfigError
 from pipelines.training.embedding_tables import all_variables, tables_of
 
+pytestmark = pytest.mark.slow
+
 MODELS = [Bag(name="bag", width=6), Bag(name="bag", width=6, hidden=5, pool="root", drop_tokens=0.3, dropout=0.2),
           Bag(name="bag", naive_bayes=True), Bag(name="bag", rarity=True, linear=True, drop_tokens=0.2),
           Cnn(name="cnn", width=8, filters=5, kernels=[1, 2, 3, 4]),

@@ -19,6 +19,8 @@ from pipelines.base.errors import ConfigError
 from pipelines.task.results import Judgement
 from tests.finished_run import ROOT, environment
 
+pytestmark = pytest.mark.slow
+
 HERE = all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text"))
 PRESET = """
 import sys

@@ -5,8 +5,11 @@ import sys
 import zipfile
 
 import numpy as np
+import pytest
 
 from tests.finished_run import ROOT, environment
+
+pytestmark = pytest.mark.slow
 
 SETTINGS = ("nlp/quickstart", "train.epochs=3", "train.batch_size=24", "train.precision=float32", "train.keep=last",
             "evaluate.bootstrap=100",

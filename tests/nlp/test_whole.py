@@ -23,6 +23,8 @@ from pipelines.training.evaluation import Evaluator
 from tests import alone
 from tests.finished_run import ROOT, environment, quartet
 
+pytestmark = pytest.mark.slow
+
 SHARED = ("train.precision=float32", "train.devices=cpu", "evaluate.bootstrap=100")
 
 USE = """

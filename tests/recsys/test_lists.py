@@ -9,6 +9,8 @@ from recsys.models.lists import recommend
 from recsys.models.lookup import NO_ID, finder, ids_of
 from recsys.models.sampling import PLACES, Sampler, stops
 
+pytestmark = pytest.mark.slow
+
 BATCH, ITEMS, WIDTH, K = 7, 53, 8, 6
 
 

@@ -8,6 +8,8 @@ import sys
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow
+
 MADE = {"source": "made", "user_key": "user", "item_key": "item", "time_key": "time", "rating_key": "rating", "limit": 1500}
 SGD = {
     "optimizer": {"name": "sgd"},

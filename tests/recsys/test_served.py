@@ -23,6 +23,8 @@ from recsys.settings import Dcn
 from tests.recsys.made import ROWS, experiment, table
 from tests.recsys.test_tasks import MADE, predicted, trained
 
+pytestmark = pytest.mark.slow
+
 
 def judged(run: Any, source: Any) -> dict[str, np.ndarray]:
     return Evaluator(run.task, run.model, source, machine=run.machine, batch=64, data=run.experiment.data).answers()[0]

@@ -18,6 +18,8 @@ from recsys.tasks.sequential import WindowSource
 from tests.data.prepared import need
 from tests.recsys.made import experiment
 
+pytestmark = pytest.mark.slow
+
 QUICK = (
     "train.epochs=1",
     "train.precision=float32",

@@ -12,6 +12,8 @@ from pipelines.config.schema import EarlyStopping
 from pipelines.serving.new_data import experiment_for
 from tests import finished_run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):

@@ -16,6 +16,8 @@ from pipelines.serving.load import LoadedRun, load_run
 from tests import alone, finished_run
 from vision.tasks.classification import Classification
 
+pytestmark = pytest.mark.slow
+
 USE = """
 import json
 import sys

@@ -12,6 +12,8 @@ from pipelines.runs.folder import RunFolder
 from pipelines.serving.load import load_run, without_pretrained
 from tests import finished_run
 
+pytestmark = pytest.mark.slow
+
 
 def test_answers_are_those_of_the_report(loaded, judged):
     _, labels, probabilities = judged

@@ -18,6 +18,8 @@ from pipelines.serving.predict import Predictor
 from tests import finished_run
 from tests.cli.test_start import asked
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def folder(judged, tmp_path_factory):

@@ -18,6 +18,8 @@ import pytest
 
 from tests import finished_run
 
+pytestmark = pytest.mark.slow
+
 HERE = all(importlib.util.find_spec(name) for name in ("starlette", "uvicorn", "python_multipart"))
 needs_extra = pytest.mark.skipif(not HERE and not os.environ.get("QUARTET_REQUIRE_EXTRAS"),
                                  reason="needs the extra `serve`: what it tests is not tested here")

@@ -15,6 +15,8 @@ from speech.listen import detect, main, stream
 from tests.finished_run import environment
 from tests.speech.made import tone, write
 
+pytestmark = pytest.mark.slow
+
 RATE, WINDOW = 8000, 4000
 
 

@@ -9,6 +9,8 @@ from speech.models import command_model, steps_of, transcript_model
 from speech.models.layers import MaskedNorm
 from speech.settings import Broadcast, Conformer, DsCnn, Quartz
 
+pytestmark = pytest.mark.slow
+
 RNG = np.random.default_rng(0)
 TRANSCRIBERS = [Quartz(name="quartz", width=16, kernels=[5, 7], stride=2), Quartz(name="quartz", width=16, kernels=[5], stride=3),
                 Conformer(name="conformer", width=16, depth=2, heads=2, kernel=5)]

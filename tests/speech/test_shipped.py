@@ -15,6 +15,8 @@ from tests.finished_run import environment
 from tests.speech.made import tone, write
 from tests.speech.test_data import prepared
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[2] / "configs" / "speech"
 SHIPPED = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 

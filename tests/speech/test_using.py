@@ -20,6 +20,8 @@ from speech.data.recordings import Facts, Recordings
 from speech.tasks.transcription import BLANK
 from tests.speech.made import class_folders, tone, write
 
+pytestmark = pytest.mark.slow
+
 TEXTS = "task: speech.transcription\nmodel: {name: quartz, width: 8, kernels: [5]}\nfrontend: {mels: 16}\ntokens: {unit: words}\n"
 FACTS = {"unit": "words", "tokens": ["one", "two"], "most_tokens": 3, "mean": [0.0] * 16, "std": [1.0] * 16, "speakers": []}
 

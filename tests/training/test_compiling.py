@@ -7,6 +7,8 @@ import tensorflow as tf
 from pipelines.config.schema import Train
 from pipelines.machine import compiling, devices
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("xla", [True, False])
 def test_a_function_knows_whether_xla_compiles_it(xla):

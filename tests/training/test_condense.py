@@ -7,6 +7,8 @@ from pipelines.training.evaluation import Evaluator
 from pipelines.training.session import assemble
 from tests.training.toy import ToyTask, experiment
 
+pytestmark = pytest.mark.slow
+
 
 class Condensing(ToyTask):
     rows: list[int]

@@ -10,6 +10,8 @@ from pipelines.machine import devices
 from pipelines.training.session import plan_batches
 from tests.training.runs import At, Killed, checkpoint, kill, run
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_chosen_precision_is_written_and_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(devices, "fastest", lambda *_: ("bfloat16", "it is faster here"))

@@ -9,6 +9,8 @@ from pipelines.base.stored import checked
 from pipelines.training.hooks.diagnosis import Diagnosis
 from pipelines.training.hooks.remarks import Warnings
 
+pytestmark = pytest.mark.slow
+
 
 def told(curve: list[tuple[float, float | None]], *, chance: float = 0.1, examples: int = 400, epochs: int | None = None,
          broken_after: int | None = None) -> list[str]:

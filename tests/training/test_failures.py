@@ -3,6 +3,7 @@
 import errno
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +25,8 @@ from pipelines.training.evaluation import Evaluator
 from pipelines.training.step import Step
 from tests.training.runs import At, Killed, assert_same_outcome, checkpoint, interrupt, kill, model_weights, rows, run, whole
 from tests.training.toy import ToyTask, experiment
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent.parent
 STEPS = 5  # an epoch of 200 examples in batches of 48
@@ -69,8 +72,9 @@ class Unreadable(ToyTask):
         return {**raw, "image": tf.debugging.check_numerics(raw["image"], "damaged image")}
 
 
-@pytest.mark.parametrize(("split", "name"), [("train", "toy1"), ("validation", "toy2"), ("test", "toy3")])
-@pytest.mark.parametrize("cache", ["memory", "disk", "none"])
+@pytest.mark.parametrize(("cache", "split", "name"), [
+    ("none", "train", "toy1"), ("none", "validation", "toy2"), ("none", "test", "toy3"),
+    ("memory", "train", "toy1"), ("memory", "test", "toy3"), ("disk", "validation", "toy2")])
 def test_a_broken_example_ends_the_run_with_its_name(tmp_path, monkeypatch, split, name, cache):
     monkeypatch.setattr(Unreadable, "where", split)
     with pytest.raises(DataError, match=rf"{name}\[31\]: cannot be read: damaged image"):
@@ -225,6 +229,20 @@ def test_a_real_limit_on_files_ends_nothing(tmp_path):
     assert_same_outcome(tmp_path / "whole", tmp_path / "run")
 
 
+@pytest.fixture(scope="module")
+def killed_at_7(tmp_path_factory):
+    """A run killed after its seventh step. Tests work on copies."""
+    folder = tmp_path_factory.mktemp("killed")
+    with pytest.raises(Killed):
+        run(folder, callbacks=[At({7: kill})])
+    return folder
+
+
+@pytest.fixture
+def interrupted(killed_at_7, tmp_path):
+    return Path(shutil.copytree(killed_at_7, tmp_path / "interrupted"))
+
+
 # ---- the run's folder ------------------------------------------------------------------------------------
 
 
@@ -267,16 +285,14 @@ def test_several_seeds_begun_anew_keep_their_lock(tmp_path, monkeypatch):
         pass
 
 
-def test_another_experiment_in_the_folder_is_refused(tmp_path):
-    with pytest.raises(Killed):
-        run(tmp_path, callbacks=[At({7: kill})])
-    before, _ = checkpoint(tmp_path)
+def test_another_experiment_in_the_folder_is_refused(interrupted):
+    before, _ = checkpoint(interrupted)
     with pytest.raises(ConfigError) as caught:
-        run(tmp_path, train={"epochs": 4, "ema": 0.9})
+        run(interrupted, train={"epochs": 4, "ema": 0.9})
     assert "begun with another experiment" in str(caught.value)
     assert "train.epochs: 3 there, 4 now" in str(caught.value)
     assert "train.ema: null there, 0.9 now" in str(caught.value)
-    after, _ = checkpoint(tmp_path)
+    after, _ = checkpoint(interrupted)
     assert all(np.array_equal(before[name], after[name]) for name in before)
 
 
@@ -309,12 +325,10 @@ class OtherData(ToyTask):
         return made
 
 
-def test_other_data_are_refused(tmp_path):
-    with pytest.raises(Killed):
-        run(tmp_path, callbacks=[At({7: kill})])
+def test_other_data_are_refused(interrupted):
     with pytest.raises(TrainingError, match=r"the data are not those that this run was begun with .* restore them, or .*--fresh"):
-        run(tmp_path, task=OtherData)
-    run(tmp_path, task=OtherData, fresh=True)
+        run(interrupted, task=OtherData)
+    run(interrupted, task=OtherData, fresh=True)
 
 
 def damaged(path, how: str) -> None:
@@ -346,24 +360,20 @@ def damaged(path, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["cut", "empty", "other bytes", "a flipped byte", "text for state", "no state", "no carry",
                                  "a weight missing", "a weight of another shape", "code"])
-def test_a_damaged_checkpoint_is_an_error_that_says_what_to_do(tmp_path, how):
-    with pytest.raises(Killed):
-        run(tmp_path, callbacks=[At({7: kill})])
-    damaged(tmp_path / "checkpoints" / "resume.npz", how)
+def test_a_damaged_checkpoint_is_an_error_that_says_what_to_do(interrupted, how):
+    damaged(interrupted / "checkpoints" / "resume.npz", how)
     with pytest.raises(TrainingError, match=r"resume\.npz: .*start anew with --fresh"):
-        run(tmp_path)
+        run(interrupted)
 
 
-def test_best_weights_that_are_gone_are_an_error(tmp_path):
-    with pytest.raises(Killed):
-        run(tmp_path, callbacks=[At({7: kill})])
-    for file in (tmp_path / "checkpoints").glob("best-*"):
+def test_best_weights_that_are_gone_are_an_error(interrupted):
+    for file in (interrupted / "checkpoints").glob("best-*"):
         file.unlink()
     values = iter([0.0, 0.0])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Evaluator, "scores", lambda self, *_: {"loss": 1.0, "accuracy": next(values)})
         with pytest.raises(TrainingError, match=r"best-00001\.npz: not a readable checkpoint \(No such file or directory\)"):
-            run(tmp_path)
+            run(interrupted)
 
 
 KILLED_WRITING = """
@@ -383,8 +393,16 @@ run(Path(sys.argv[1]), callbacks=[At()], train={"epochs": 1})
 """
 
 
+@pytest.fixture(scope="module")
+def one_epoch(tmp_path_factory):
+    """A run of one epoch that was never killed."""
+    folder = tmp_path_factory.mktemp("whole")
+    whole(folder, train={"epochs": 1})
+    return folder
+
+
 @pytest.mark.parametrize("name", ["resume.npz", "best-00001.npz", "model.keras", "report.json"])
-def test_nothing_half_is_left_by_kills_in_the_middle_of_a_write(tmp_path, name):
+def test_nothing_half_is_left_by_kills_in_the_middle_of_a_write(tmp_path, name, one_epoch):
     """A process of its own is killed when it has written the file and not yet flushed it; the next clears up after it."""
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run([sys.executable, "-c", KILLED_WRITING, str(tmp_path / "run"), name], check=False, env=environment, cwd=ROOT)
@@ -396,5 +414,4 @@ def test_nothing_half_is_left_by_kills_in_the_middle_of_a_write(tmp_path, name):
     assert len(parts()) == 1 and not (tmp_path / "run" / "report" / "report.json").exists()
     run(tmp_path / "run", callbacks=[At()], train={"epochs": 1})
     assert not parts()
-    whole(tmp_path / "whole", train={"epochs": 1})
-    assert_same_outcome(tmp_path / "whole", tmp_path / "run")
+    assert_same_outcome(one_epoch, tmp_path / "run")

@@ -20,6 +20,8 @@ from pipelines.data.input import DeviceFeed, Feed, PipelineFeed, make_feed
 from pipelines.data.source import ArraySource
 from pipelines.machine import memory
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES, SEED = 37, 5
 
 

@@ -17,6 +17,8 @@ from pipelines.training.schedules import learning_rate
 from tests.training.runs import At, Killed, assert_same_outcome, checkpoint, interrupt, kill, killed, model_weights, rows, run, whole
 from tests.training.toy import ToyTask
 
+pytestmark = pytest.mark.slow
+
 STEPS = 5  # an epoch of 200 examples in batches of 48
 
 
@@ -211,34 +213,43 @@ EVERYTHING = {
 }
 
 
+RARELY = {"train": {"checkpoint_seconds": 1e9}}
+
+
 def test_a_killed_run_ends_as_one_never_killed(tmp_path):
     whole(tmp_path / "whole", **EVERYTHING)
-    killed(tmp_path / "killed", [1, 2, 6, 7, 11, 12, 20], **EVERYTHING)
+    killed(tmp_path / "killed", [1, 2, 7, 11, 20], **EVERYTHING)
     assert_same_outcome(tmp_path / "whole", tmp_path / "killed")
 
 
-def test_a_kill_before_any_checkpoint_and_one_while_judging(tmp_path, monkeypatch):
-    changes = {"train": {"checkpoint_seconds": 1e9}}
-    whole(tmp_path / "whole", **changes)
+@pytest.fixture(scope="module")
+def seldom_saved(tmp_path_factory):
+    """A run with RARELY's settings that was never killed."""
+    folder = tmp_path_factory.mktemp("whole")
+    whole(folder, **RARELY)
+    return folder
+
+
+def test_a_kill_before_any_checkpoint_and_one_while_judging(tmp_path, monkeypatch, seldom_saved):
     with pytest.raises(Killed):
-        run(tmp_path / "killed", callbacks=[At({7: kill})], **changes)
+        run(tmp_path / "killed", callbacks=[At({7: kill})], **RARELY)
     assert not (tmp_path / "killed" / "checkpoints" / "resume.npz").exists()
     with monkeypatch.context() as patch:
         patch.setattr(ToyTask, "judge", lambda *_: kill())
         with pytest.raises(Killed):
-            run(tmp_path / "killed", callbacks=[At()], **changes)
+            run(tmp_path / "killed", callbacks=[At()], **RARELY)
     assert checkpoint(tmp_path / "killed")[1]["step"] == 15
-    run(tmp_path / "killed", callbacks=[At({1: kill})], **changes)  # only judged: no step is run again
-    assert_same_outcome(tmp_path / "whole", tmp_path / "killed")
+    run(tmp_path / "killed", callbacks=[At({1: kill})], **RARELY)  # only judged: no step is run again
+    assert_same_outcome(seldom_saved, tmp_path / "killed")
 
 
-@pytest.mark.parametrize("steps", [[4], [5, 6], [10, 11], [14], [15]])
-def test_the_best_weights_survive_a_kill(tmp_path, monkeypatch, steps):
+def test_the_best_weights_survive_a_kill(tmp_path, monkeypatch):
     """Also between the file of a new best and the checkpoint that means it: then the older best is still there."""
     scripted(monkeypatch, [0.6, 0.4, 0.5])
     whole(tmp_path / "whole")
-    killed(tmp_path / "killed", steps)
-    assert_same_outcome(tmp_path / "whole", tmp_path / "killed")
+    for number, steps in enumerate(([4, 10, 14], [5, 6, 11, 15])):
+        killed(tmp_path / f"killed{number}", steps)
+        assert_same_outcome(tmp_path / "whole", tmp_path / f"killed{number}")
 
 
 def test_early_stopping_survives_a_kill(tmp_path, monkeypatch):
@@ -257,21 +268,19 @@ def test_a_finished_run_is_not_trained_again(tmp_path):
 
 
 @pytest.mark.parametrize("number", [2, 15])
-def test_a_signal_saves_and_the_same_command_goes_on(tmp_path, number):
+def test_a_signal_saves_and_the_same_command_goes_on(tmp_path, number, seldom_saved):
     import os
     import signal
 
     known = {2: signal.SIGINT, 15: signal.SIGTERM}[number]
     before = signal.getsignal(known)
-    changes = {"train": {"checkpoint_seconds": 1e9}}
     with pytest.raises(Interrupted, match=r"interrupted at step 7 of 15; the same command goes on from here") as caught:
-        run(tmp_path / "run", callbacks=[At({7: lambda: os.kill(os.getpid(), known)})], **changes)
+        run(tmp_path / "run", callbacks=[At({7: lambda: os.kill(os.getpid(), known)})], **RARELY)
     assert caught.value.exit_status == 128 + number
     assert signal.getsignal(known) is before
     assert checkpoint(tmp_path / "run")[1]["step"] == 7
-    run(tmp_path / "run", callbacks=[At()], **changes)
-    whole(tmp_path / "whole", **changes)
-    assert_same_outcome(tmp_path / "whole", tmp_path / "run")
+    run(tmp_path / "run", callbacks=[At()], **RARELY)
+    assert_same_outcome(seldom_saved, tmp_path / "run")
 
 
 def test_a_second_signal_does_not_wait(tmp_path):

@@ -7,6 +7,8 @@ import tensorflow as tf
 
 from pipelines.training.batch_norm import FusedBatchNormalization
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("training", [True, False])
 def test_fused_normalisation_is_keras_own(training):

@@ -6,6 +6,8 @@ from pipelines.base.errors import ConfigError
 from pipelines.config.load import from_text
 from tests.training.runs import run
 
+pytestmark = pytest.mark.slow
+
 TRAIN = {"epochs": 2}
 
 

@@ -14,6 +14,8 @@ from pipelines.training.meter import Meter
 from tests.training.runs import run
 from tests.training.toy import ToyTask
 
+pytestmark = pytest.mark.slow
+
 
 def test_settings_wrong_for_all_data_are_found_before_they_are_decoded(tmp_path, monkeypatch):
     monkeypatch.setattr("pipelines.training.session.make_feed", lambda *_, **__: pytest.fail("decoded"))

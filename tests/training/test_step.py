@@ -18,6 +18,8 @@ from pipelines.training.schedules import learning_rate
 from pipelines.training.session import Session, assemble
 from tests.training.toy import CLASSES, ToyTask, experiment
 
+pytestmark = pytest.mark.slow
+
 SGD = {"optimizer": {"name": "sgd"}, "learning_rate": {"peak": 0.1, "schedule": "constant"}}
 
 

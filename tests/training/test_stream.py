@@ -20,6 +20,8 @@ from pipelines.data.stream import StreamSource
 from pipelines.machine.devices import prepare as prepare_devices
 from tests.data.prepared import prepare
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = 60
 

@@ -10,6 +10,8 @@ from pipelines.training.embedding_tables import Table, TableOptimizer, recorded,
 from pipelines.training.session import assemble
 from tests.training.toy import WORDS, TableToyTask, experiment
 
+pytestmark = pytest.mark.slow
+
 RNG = np.random.default_rng(0)
 
 

@@ -7,6 +7,8 @@ from pipelines.base.errors import Interrupted
 from pipelines.training.evaluation import Evaluator
 from tests.training.runs import At, Killed, assert_same_outcome, checkpoint, interrupt, kill, rows, run, whole
 
+pytestmark = pytest.mark.slow
+
 STEPS = 5  # an epoch of 200 examples in batches of 48
 EVERY = {"train": {"ema": 0.9, "log_every": 2}}
 SELDOM = {"train": {**EVERY["train"], "checkpoint_seconds": 3600.0}}

@@ -15,6 +15,8 @@ from pipelines.base.files import WriteError
 from pipelines.tuning.distributed import Chief, _Line, _trained
 from pipelines.tuning.search_folder import SearchFolder
 
+pytestmark = pytest.mark.slow
+
 
 class Search:
     """What a chief needs of a search, with trials that are numbers."""

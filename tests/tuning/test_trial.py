@@ -16,6 +16,8 @@ from pipelines.tuning.trial import MedianRule, train_when_free, trial, trial_pol
 from tests.training.runs import checkpoint, rows
 from tests.training.toy import ToyTask, experiment
 
+pytestmark = pytest.mark.slow
+
 
 class Poisoned(ArraySource):
     """A test split that must not be read."""

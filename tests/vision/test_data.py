@@ -23,6 +23,8 @@ from vision.data.sources import stored_header
 from vision.data.splits import find_bad, load_images
 from vision.settings import ImageClassification
 
+pytestmark = pytest.mark.slow
+
 
 def load(**data):
     return load_images(ImageClassification.model_validate({"task": "vision.classification", "data": data, "model": {"name": "cnn"}}))

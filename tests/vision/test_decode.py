@@ -10,6 +10,8 @@ from PIL import Image
 from tests.vision.made import encoded, picture
 from vision.data.decode import ASPECT, _random_crop, decode_image, pixels
 
+pytestmark = pytest.mark.slow
+
 RGB = Image.fromarray(picture())
 GREY = RGB.convert("L")
 ALPHA = RGB.copy()

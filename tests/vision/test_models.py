@@ -10,6 +10,8 @@ from vision import models
 from vision.models import application
 from vision.settings import Application, Cnn, Fast, Residual, Vit
 
+pytestmark = pytest.mark.slow
+
 MEAN, STD = [125.0, 123.0, 114.0], [63.0, 62.0, 67.0]
 SMALL = {
     "cnn": Cnn(name="cnn", widths=[8, 16], hidden=16, dropout=0.2),

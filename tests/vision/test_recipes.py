@@ -20,6 +20,8 @@ from tests.data.prepared import need, prepare
 from tests.training.runs import At
 from tests.vision.made import folder
 
+pytestmark = pytest.mark.slow
+
 SHORT = ["train.epochs=1", "train.precision=float32", "train.devices=cpu", "evaluate.bootstrap=100", "evaluate.worst=4",
          "monitor.tensorboard=false"]
 

@@ -8,6 +8,8 @@ from pipelines.base.errors import ConfigError
 from pipelines.config.load import load
 from vision import models
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[2] / "configs" / "vision"
 SHIPPED = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 SHAPES = {"cifar10": (32, 3, 10), "fashion_mnist": (28, 1, 10), "digits": (8, 1, 10), "imagenet": (224, 3, 1000), "folder": (128, 3, 5)}
