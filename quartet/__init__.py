@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pipelines.task.learning import Splits
     from pipelines.task.results import Judgement, Metric
     from quartet.drafts import Draft, new
-    from quartet.extend import declare_metrics, register_domain, register_model, register_task
+    from quartet.extend import declare_metrics, register_domain, register_model, register_source, register_task
     from quartet.run import Evaluation, Run, load, runs
     from quartet.searching import Search, tune
     from quartet.training import check, train
@@ -57,6 +57,7 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "MetricKind": "pipelines.base.metric_kinds",
     "register_domain": "quartet.extend",
     "register_model": "quartet.extend",
+    "register_source": "quartet.extend",
     "register_task": "quartet.extend",
     "Section": "pipelines.config.schema",
     "setting": "pipelines.config.schema",
@@ -68,8 +69,8 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
 __all__ = [
     "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Interrupted", "Judgement",
     "Metric", "MetricKind", "QuartetError", "Recordings", "Run", "Search", "Section", "Source", "Splits", "Task",
-    "TrainingError", "check", "declare_metrics", "load", "new", "register_domain", "register_model", "register_task",
-    "runs", "setting", "train", "tune",
+    "TrainingError", "check", "declare_metrics", "load", "new", "register_domain", "register_model", "register_source",
+    "register_task", "runs", "setting", "train", "tune",
 ]
 
 

@@ -36,6 +36,19 @@ def register_model(task: str, settings: type[Section]) -> Callable[[Builder], Bu
     return _adding(task, "model", settings)
 
 
+def register_source(task: str, settings: type[Section]) -> Callable[[Builder], Builder]:
+    """A decorator for what reads data: `(settings) -> {split: {"image": array, "label": array}}`; of one split `all`, shares are held out.
+
+    Args:
+        task: whose `data.source` may choose it: "vision.classification".
+        settings: derived from the task's own data section (`vision.settings.ImageData`), with `source: Literal["..."]`.
+
+    Raises:
+        ConfigError: as `register_model` does, or the task takes no sources of one's own.
+    """
+    return _adding(task, "data", settings)
+
+
 def register_task(experiment: type[Experiment]) -> Callable[[Builder], Builder]:
     """A decorator for a Task class.
 

@@ -13,6 +13,10 @@ MAX_PIXELS = 64_000_000  # holds what cameras of 60 megapixels take; a decoding 
 Pixels = Annotated[int, Field(ge=1, le=16_384)]
 
 
+SOURCES = Variants("source", "source")
+
+
+@SOURCES.register("vision.data.sources:open_shipped")
 class ImageData(FileData):
     """Where the images and labels come from, and the size the model sees."""
 
@@ -132,7 +136,7 @@ class ImageClassification(Experiment):
     """One label per image."""
 
     task: Literal["vision.classification"]
-    data: ImageData
+    data: Annotated[ImageData, SOURCES]
     model: Annotated[Any, MODELS]
     augment: Augment = setting(Augment, "training augmentation")
     loss: ClassificationLoss = setting(ClassificationLoss, "the loss")

@@ -1,7 +1,7 @@
 """Where images and labels lie - digits, TFDS, folders, tables, .npz - opened as the data's own splits, nothing divided yet."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from pipelines.base.errors import DataError
 from pipelines.base.regular import other_kind
+from pipelines.config.messages import listed
 from pipelines.data import arrays, folders
 from pipelines.data.digits import CLASSES, digits
 from pipelines.data.files import FileSource, TensorSource
@@ -23,7 +24,7 @@ from pipelines.machine import memory
 from vision.data.decode import pixels
 from vision.data.files import ENDINGS, is_image
 from vision.data.headers import image_header
-from vision.settings import ImageData
+from vision.settings import SOURCES, ImageData
 
 ARRAY_SHARE = 0.25  # of the free memory that decoded TFDS images may take
 CHUNK = 256  # images decoded in one call
@@ -50,9 +51,30 @@ class Opened:
 
 
 def open_data(data: ImageData) -> Opened:
-    """Raises DataError that names file, row or array and the remedy."""
+    """The data of any registered source. Raises DataError that names file, row or array and the remedy."""
+    opened = SOURCES.build(data)
+    return opened if isinstance(opened, Opened) else _own(opened, data)
+
+
+def open_shipped(data: ImageData) -> Opened:
+    """See `open_data`; of the sources that ship with Quartet."""
     opened = {"digits": _digits, "tfds": _tfds, "folder": _folder, "table": _table, "npz": _npz}[data.source](data)
     return opened
+
+
+def _own(splits: Mapping[str, Mapping[str, np.ndarray]], data: ImageData) -> Opened:
+    """A source of somebody's own: split -> {"image": [n, h, w] or [n, h, w, c], "label": [n], "group": [n] where data.group_by asks}."""
+    parts = {}
+    for split, values in splits.items():
+        wanted = ("image", "label", *(("group",) if data.group_by else ()))
+        missing = next((name for name in wanted if name not in values), None)
+        if missing:
+            raise DataError(f"source {data.source}: split {split} has no {missing!r}; there are {listed(values, 'and')}")
+        arrays_of = {name: np.asarray(values[name]) for name in wanted}
+        if len({len(value) for value in arrays_of.values()}) > 1:
+            raise DataError(f"source {data.source}: split {split}: {', '.join(f'{len(v):,} of {name}' for name, v in arrays_of.items())}")
+        parts[split] = arrays.Arrays(arrays_of, {name: name for name in wanted})
+    return _of_arrays(f"source {data.source}", parts, data)
 
 
 def _digits(data: ImageData) -> Opened:
@@ -155,25 +177,29 @@ def _npz(data: ImageData) -> Opened:
     path = Path(data.path or "")
     roles = {"image": data.image_key, "label": str(data.label_key), **({"group": data.group_by} if data.group_by else {})}
     settings = {"image": "data.image_key", "label": "data.label_key", "group": "data.group_by"}
-    arrays_of = arrays.read_npz(path, roles, {"image": "x", "label": "y"}, settings=settings)
-    named = {split: _names_of(part.values["label"], path, part.names["label"]) for split, part in arrays_of.items()}
+    found = arrays.read_npz(path, roles, {"image": "x", "label": "y"}, settings=settings)
+    return _of_arrays(str(path), found, data)
+
+
+def _of_arrays(place: str, found: Mapping[str, arrays.Arrays], data: ImageData) -> Opened:
+    named = {split: _names_of(part.values["label"], place, part.names["label"]) for split, part in found.items()}
     classes = class_names([label for labels in named.values() for label in set(labels)])
     numbers = {title: number for number, title in enumerate(classes)}
     notes: list[str] = []
 
     def load(split: str) -> Source:
-        part = arrays_of[split]
-        images, note = arrays.to_uint8(part.values["image"], f"{path}: array {part.names['image']!r}")
+        part = found[split]
+        images, note = arrays.to_uint8(part.values["image"], f"{place}: array {part.names['image']!r}")
         if note and note not in notes:
             notes.append(note)
         labels = np.array([numbers[label] for label in named[split]], np.int64)
         groups = part.values["group"].astype(str) if data.group_by else None
-        return ArraySource({"image": images, "label": labels}, title=f"{path}:{part.names['image']}", labels=labels, groups=groups)
+        return ArraySource({"image": images, "label": labels}, title=f"{place}:{part.names['image']}", labels=labels, groups=groups)
 
-    return Opened(str(path), sorted(arrays_of), load, classes, notes)
+    return Opened(place, sorted(found), load, classes, notes)
 
 
-def _names_of(labels: np.ndarray, path: Path, name: str) -> list[str]:
+def _names_of(labels: np.ndarray, path: str, name: str) -> list[str]:
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1:

@@ -1,0 +1,53 @@
+"""Every example of docs/extending.md, run as it stands there: files saved under the names that the page gives them, then its commands."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.finished_run import ROOT, environment
+
+PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+
+
+def blocks(kind: str) -> list[str]:
+    return re.findall(rf"```{kind}\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    """A folder with the files of the page."""
+    import tensorflow as tf
+
+    folder = tmp_path_factory.mktemp("page")
+    names = re.findall(r"[Ss]ave this as `(\w+\.py)`", PAGE)
+    for name, text in zip(names, blocks("python"), strict=True):
+        (folder / name).write_text(text, encoding="utf-8")
+    for text in blocks("yaml"):
+        (folder / text.splitlines()[0].removeprefix("# ")).write_text(text, encoding="utf-8")
+    (folder / "digit.png").write_bytes(tf.io.encode_png(np.zeros([8, 8, 1], np.uint8)).numpy())
+    return folder
+
+
+@pytest.mark.parametrize("commands", blocks("sh"), ids=lambda text: text.split()[2])
+def test_the_commands_of_the_page(place, commands):
+    for line in commands.splitlines():
+        program, *arguments = shlex.split(line)
+        assert program == "quartet"
+        done = subprocess.run([sys.executable, "-m", "quartet", *arguments], capture_output=True, encoding="utf-8", cwd=place, timeout=600,
+                              check=False, env=environment())
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+
+
+def test_a_model_takes_at_most_20_lines():
+    lines = [line for line in blocks("python")[0].splitlines() if line.strip()]
+    assert len(lines) <= 20
+
+
+def test_the_package_of_the_page_is_the_sample():
+    (text,) = blocks("toml")
+    assert text in (ROOT / "tests" / "sample_extension" / "pyproject.toml").read_text(encoding="utf-8")

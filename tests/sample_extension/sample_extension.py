@@ -1,0 +1,21 @@
+"""A linear model for images. Keras is imported by what builds it, so that a command that needs none stays quick."""
+
+from typing import Literal
+
+import quartet
+
+
+class Linear(quartet.Section):
+    """All pixels into each class."""
+
+    name: Literal["linear"]
+    scale: float = quartet.setting(16.0, "what pixels are divided by", gt=0.0)
+
+
+@quartet.register_model("vision.classification", Linear)
+def linear(settings, *, image_size, channels, classes):
+    import keras
+
+    images = keras.Input((*image_size, channels))
+    x = keras.layers.Flatten()(keras.layers.Rescaling(1 / settings.scale)(images))
+    return keras.Model(images, keras.layers.Dense(classes, dtype="float32")(x))
