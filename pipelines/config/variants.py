@@ -22,7 +22,6 @@ from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import Field
 from pydantic.fields import FieldInfo
-from pydantic_core import core_schema
 
 from pipelines.base.errors import ConfigError
 from pipelines.config.origin import Origin, origin_of
@@ -127,7 +126,7 @@ class Variants:
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         self._in_use = True
         annotation = self.annotation()
-        return core_schema.none_schema() if annotation is None else handler.generate_schema(annotation)
+        return handler.generate_schema(type(None) if annotation is None else annotation)
 
 
 def registered(section: type[Section]) -> Registered | None:
