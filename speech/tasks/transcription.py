@@ -155,7 +155,7 @@ class TranscriptionTask(SpeechTask):
         if worst:
             judgement.listings["worst_utterances"] = [
                 (f"{row['recording']}: {row['wrong']} of {row['words_said']} words wrong, confidence {100 * row['confidence']:.0f} %",
-                 f"{row['references']}\n{row['hypotheses']}") for row in judgement.tables["worst_utterances"]]
+                 f"{row['said']}\n{row['written']}") for row in judgement.tables["worst_utterances"]]
         judgement.tables = {name: rows for name, rows in judgement.tables.items() if rows}
         seconds = float(targets["length"].sum()) / self.experiment.data.rate
         errors = counted.table.sum(0)
