@@ -80,7 +80,7 @@ def train(
         report = launch(loaded.experiment, folder, experiment, fresh=fresh, quiet=quiet)
     except QuartetError as error:
         if fresh and error.exit_status > 128:
-            error.args = (f"{error}, without --fresh",)  # "the same command goes on from here" would begin anew with it
+            error.args = (f"{error}, without --fresh",)  # "the same command resumes from here" would begin anew with it
         raise
     echo(closing(folder, report))
 

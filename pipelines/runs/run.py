@@ -59,7 +59,7 @@ class Call:
 
 
 def train(experiment: Experiment, folder: RunFolder, call: Call) -> dict[str, Any]:
-    """Trains, or goes on with an interrupted run, and judges it. Returns the report as report.json holds it.
+    """Trains, or resumes an interrupted run, and evaluates it. Returns the report as report.json holds it.
 
     A run that pauses leaves no report.json, so that it can be resumed; what is returned then is what its report would hold.
 

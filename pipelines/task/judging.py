@@ -75,7 +75,7 @@ class Judging(Learning):
 
     def explain(self, model: "keras.Model", judgement: Judgement, answers: dict[str, np.ndarray],
                 targets: dict[str, np.ndarray], source: Source) -> None:
-        """Adds to a judgement what needs the model itself, such as which part of an input an answer hangs on."""
+        """Adds to a judgement what needs the model itself, such as which part of an input an answer depends on."""
 
     def baseline(self, train: Source, features: Features) -> Baseline | None:
         """A cheap model fitted on train within seconds, beside which the report puts this one; None where `judge` does that, or none fits.

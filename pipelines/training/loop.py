@@ -24,7 +24,7 @@ CALL_SECONDS = 1.0  # a call's aimed duration: logging and signals are served ab
 
 
 class Unjudged(Exception):
-    """A signal came while an epoch was judged: its training is saved, and its judging begins anew when the run goes on."""
+    """A signal came while an epoch was judged: its training is saved, and its evaluation starts again when the run resumes."""
 
 
 class Hook:
@@ -59,7 +59,7 @@ class Hook:
 
     def on_epoch(self, loop: "Loop") -> None:
         """After the last step of an epoch; `loop.epoch` epochs are done. Called again, from the first hook on, by the process that
-        goes on with a run which ended in the midst of this.
+        resumes a run that ended in the midst of this.
 
         Raises:
             Unjudged: a signal came, and what is left of the epoch can wait.
@@ -82,7 +82,7 @@ class Loop:
         epoch_metrics: `train/...` and `validation/...` of the epoch just ended.
         unjudged: the last step of an epoch is done, and what follows on it (validation, ...) is not.
         stopping: why training ends early, or None.
-        until: step at which this process pauses, or None; the schedule is that of all `steps`, and a later process goes on from there.
+        until: step at which this process pauses, or None; the schedule is that of all `steps`, and a later process resumes there.
     """
 
     def __init__(self, step: Step, *, plan: Plan, steps: int, hooks: list[Hook], meter: "Meter", until: int | None = None):
@@ -127,7 +127,7 @@ class Loop:
         with handling(self._interrupt):
             self._train()
         if self.interrupted is not None:
-            raise Interrupted(self.interrupted, f"interrupted at step {self.step:,} of {self.steps:,}; the same command goes on from here")
+            raise Interrupted(self.interrupted, f"interrupted at step {self.step:,} of {self.steps:,}; the same command resumes from here")
 
     def _train(self) -> None:
         try:

@@ -24,7 +24,7 @@ _DRAWN, _PLACES, _TREES = 400, 16, 200
 class Importance:
     """Attributes:
         shares: setting -> share of the variance that it explains by itself; what is missing to 1 is explained by several together.
-        fit: how well the forest foretells trials that it has not seen (R squared, among trainings of one length); below about 0.3 the
+        fit: how well the forest predicts trials that it has not seen (R squared, among trainings of one length); below about 0.3 the
             shares say little.
         trials: settings that they rest on.
         epochs: lengths of their trainings, where they are several.
@@ -76,13 +76,13 @@ def importance(dimensions: Sequence[Dimension], trials: Sequence[tuple[Mapping[s
         shares[dimension.name] = min(1.0, float(np.var(means)) / variance) if means and variance > 0.0 else 0.0
     most = max(1.0, sum(shares.values()))  # estimates from a sample: together they may come to a little over the whole
     shares = {name: share / most for name, share in shares.items()}
-    fit = float(forest.oob_score_) if len(levels) == 1 else _foretold(forest, seen, scores, of, lengths)
+    fit = float(forest.oob_score_) if len(levels) == 1 else _out_of_setting_fit(forest, seen, scores, of, lengths)
     return Importance(dict(sorted(shares.items(), key=lambda item: -item[1])), fit, len(set(of)),
                       [int(level) for level in levels] if len(levels) > 1 else [])
 
 
-def _foretold(forest: Any, rows: np.ndarray, scores: np.ndarray, of: np.ndarray, lengths: np.ndarray) -> float:
-    """R squared on settings left out with all their rounds, against the mean of each length: what the length alone foretells is nothing."""
+def _out_of_setting_fit(forest: Any, rows: np.ndarray, scores: np.ndarray, of: np.ndarray, lengths: np.ndarray) -> float:
+    """R squared on settings left out with all their rounds, against the mean of each length: what the length alone predicts is nothing."""
     from sklearn.model_selection import GroupKFold, cross_val_predict
 
     said = cross_val_predict(forest, rows, scores, groups=of, cv=GroupKFold(5))

@@ -31,7 +31,7 @@ class Asked:
         number: of the trial, from 1.
         places: setting -> the oracle's value (see points.py).
         epochs: to which it trains, over all its rounds; None for all.
-        goes_on: number of the trial whose state it goes on from, or None.
+        goes_on: number of the trial whose state it continues from, or None.
     """
 
     kind: str

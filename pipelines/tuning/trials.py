@@ -17,7 +17,7 @@ class Stopped(QuartetError):
     """A signal came; trials that ran have saved their state."""
 
     def __init__(self, number: int):
-        super().__init__("interrupted; the same command goes on from here")
+        super().__init__("interrupted; the same command resumes from here")
         self.exit_status = 128 + number
 
 
@@ -28,7 +28,7 @@ class Trial:
     Attributes:
         number: from 1, in the order in which they were asked for.
         values: setting -> value.
-        setting: number of the trial whose folder it trains in: its own, or with hyperband the one that it goes on from.
+        setting: number of the trial whose folder it trains in: its own, or with hyperband the one that it continues from.
         epochs: to which it trains, None for all.
         peers: trials that the median rule compares it with.
         result: what came of it, None while it runs.

@@ -1,4 +1,4 @@
-"""How foretold ratings and clicks did, beside baselines, with intervals by users where there are users."""
+"""How predicted ratings and clicks did, beside baselines, with intervals by users where there are users."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,28 +23,28 @@ EPSILON = float(np.finfo(np.float32).eps)
 
 
 @dataclass(frozen=True)
-class Foretold:
-    """What was said of n events, and what came.
+class Predicted:
+    """What was predicted for n events, and what came.
 
     Attributes:
-        said, true: [n].
+        values, true: [n], predicted and observed.
         baselines: name -> [n], what they say.
         users: [n], drawn whole for the intervals; None: every event by itself.
         groups: name -> [n] counts by which the events are divided into thirds ("user activity").
     """
 
-    said: np.ndarray
+    values: np.ndarray
     true: np.ndarray
     baselines: Mapping[str, np.ndarray]
     users: np.ndarray | None
     groups: Mapping[str, np.ndarray]
 
 
-def judge_ratings(foretold: Foretold, *, resamples: int = 1000) -> Judgement:
+def judge_ratings(predicted: Predicted, *, resamples: int = 1000) -> Judgement:
     """RMSE and MAE of ratings."""
-    said, true, baselines, users = foretold.said, foretold.true, foretold.baselines, foretold.users
+    predictions, true, baselines, users = predicted.values, predicted.true, predicted.baselines, predicted.users
     units = EXAMPLES if users is None else grouped(users, "user")
-    errors = {"model": said - true, **{name: value - true for name, value in baselines.items()}}
+    errors = {"model": predictions - true, **{name: value - true for name, value in baselines.items()}}
     made = Judgement()
     made.metrics["rmse"] = _rmse(errors["model"], units, resamples)
     made.metrics["mae"] = mean_of(np.abs(errors["model"]), units=units, resamples=resamples)
@@ -77,25 +77,25 @@ def judge_ratings(foretold: Foretold, *, resamples: int = 1000) -> Judgement:
             "rmse": float(np.sqrt(np.mean(errors["model"][mask] ** 2))),
             **{f"RMSE of {name}": float(np.sqrt(np.mean(errors[name][mask] ** 2))) for name in baselines},
         }
-        for label, mask in thirds(foretold.groups)
+        for label, mask in thirds(predicted.groups)
     ]
-    made.tables["calibration"] = calibration(said, true)
-    made.figures["calibration"] = _calibration_figure(made.tables["calibration"], "said rating", "true rating, mean")
+    made.tables["calibration"] = calibration(predictions, true)
+    made.figures["calibration"] = _calibration_figure(made.tables["calibration"], "predicted rating", "true rating, mean")
     return made
 
 
-def judge_clicks(foretold: Foretold, *, resamples: int = 1000) -> Judgement:
+def judge_clicks(predicted: Predicted, *, resamples: int = 1000) -> Judgement:
     """AUC, log loss and calibration of probabilities of clicks."""
-    said, true, baselines, users = foretold.said, foretold.true, foretold.baselines, foretold.users
+    predictions, true, baselines, users = predicted.values, predicted.true, predicted.baselines, predicted.users
     units = EXAMPLES if users is None else grouped(users, "user")
     made = Judgement()
-    answers = {"model": said, **baselines}
+    answers = {"model": predictions, **baselines}
     losses = {name: log_losses(value, true) for name, value in answers.items()}
-    low, value, high = auc(said, true, users)
+    low, value, high = auc(predictions, true, users)
     made.metrics["auc"] = Metric(value, low, high, len(true), units.name, None if units.of is None else units.count(len(true)))
     made.metrics["log_loss"] = mean_of(losses["model"], units=units, resamples=resamples)
-    rows = calibration(said, true)
-    off = sum(row["count"] * abs(row["said"] - row["true"]) for row in rows) / len(true)
+    rows = calibration(predictions, true)
+    off = sum(row["count"] * abs(row["predicted"] - row["true"]) for row in rows) / len(true)
     made.metrics["calibration_error"] = Metric(float(off), None, None, len(true))
     table = []
     for name, answer in answers.items():
@@ -113,13 +113,13 @@ def judge_clicks(foretold: Foretold, *, resamples: int = 1000) -> Judgement:
             "group": label,
             "events": int(mask.sum()),
             "clicks": float(true[mask].mean()),
-            "auc": auc(said[mask], true[mask])[1],
+            "auc": auc(predictions[mask], true[mask])[1],
             "log_loss": float(losses["model"][mask].mean()),
         }
-        for label, mask in thirds(foretold.groups)
+        for label, mask in thirds(predicted.groups)
     ]
     made.tables["calibration"] = rows
-    made.figures["calibration"] = _calibration_figure(rows, "said probability", "share of clicks")
+    made.figures["calibration"] = _calibration_figure(rows, "predicted probability", "share of clicks")
     return made
 
 
@@ -157,17 +157,17 @@ def auc(scores: np.ndarray, true: np.ndarray, users: np.ndarray | None = None) -
     return max(0.0, value - half), value, min(1.0, value + half)
 
 
-def log_losses(said: np.ndarray, true: np.ndarray) -> np.ndarray:
+def log_losses(predictions: np.ndarray, true: np.ndarray) -> np.ndarray:
     """[n] nats; probabilities no nearer to 0 and 1 than float32's epsilon."""
-    p = np.clip(np.asarray(said, np.float64), EPSILON, 1 - EPSILON)
+    p = np.clip(np.asarray(predictions, np.float64), EPSILON, 1 - EPSILON)
     return -np.where(true > 0.5, np.log(p), np.log(1 - p))
 
 
-def calibration(said: np.ndarray, true: np.ndarray, bins: int = BINS) -> list[dict[str, Any]]:
-    """Examples in order of what was said, in bins of equal count: count, mean said, mean true."""
-    order = np.argsort(said, kind="stable")
+def calibration(predictions: np.ndarray, true: np.ndarray, bins: int = BINS) -> list[dict[str, Any]]:
+    """Examples in order of prediction, in bins of equal count: count, mean prediction, mean truth."""
+    order = np.argsort(predictions, kind="stable")
     return [
-        {"count": len(part), "said": float(said[part].mean()), "true": float(true[part].mean())}
+        {"count": len(part), "predicted": float(predictions[part].mean()), "true": float(true[part].mean())}
         for part in np.array_split(order, min(bins, len(order)))
         if len(part)
     ]
@@ -206,10 +206,10 @@ def verdict(metric: str, value: float, best: str, theirs: float, drawn: np.ndarr
     better = high < 0 if lower else low > 0
     worse = low > 0 if lower else high < 0
     p = min(1.0, 2 * float(min(np.mean(drawn <= 0), np.mean(drawn >= 0))))
-    said = "beats" if better else "does NOT beat" if worse else "does NOT clearly beat"
+    outcome = "beats" if better else "does NOT beat" if worse else "does NOT clearly beat"
     shown = f"p {p:.3f}" if p >= 0.001 else "p < 0.001"
     return (
-        f"The model {said} the best baseline, {best}: {metric} {value:.4f} against {theirs:.4f}, difference {value - theirs:+.4f} "
+        f"The model {outcome} the best baseline, {best}: {metric} {value:.4f} against {theirs:.4f}, difference {value - theirs:+.4f} "
         f"[{low:+.4f}, {high:+.4f}] (paired bootstrap, {shown})"
     )
 
@@ -224,12 +224,12 @@ def _calibration_figure(rows: list[dict[str, Any]], x: str, y: str) -> "Figure":
 
     figure = Figure(figsize=(5, 4.5), layout="constrained")
     axes = figure.subplots()
-    said, true = [row["said"] for row in rows], [row["true"] for row in rows]
-    low, high = min(said + true), max(said + true)
+    predictions, true = [row["predicted"] for row in rows], [row["true"] for row in rows]
+    low, high = min(predictions + true), max(predictions + true)
     axes.plot([low, high], [low, high], color="0.7", lw=1, zorder=1)
-    axes.plot(said, true, "o-", color="#1f77b4", zorder=2)
+    axes.plot(predictions, true, "o-", color="#1f77b4", zorder=2)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
-    axes.set_title("Calibration: tenths of the examples by what was said")
+    axes.set_title("Calibration: tenths of the examples by prediction")
     axes.grid(alpha=0.3)
     return figure

@@ -247,16 +247,16 @@ class RankingTask(Task):
         """Clicks: log loss. Ratings: squared error of the answer (`mse`), whose root is RMSE."""
         if self.clicks:
             return {"log_loss": self.loss(outputs, targets, False)}
-        return {"mse": tf.square(self._said(outputs) - targets)}
+        return {"mse": tf.square(self._predicted(outputs) - targets)}
 
-    def _said(self, outputs: tf.Tensor) -> tf.Tensor:
+    def _predicted(self, outputs: tf.Tensor) -> tf.Tensor:
         outputs = tf.cast(outputs, tf.float32)
         return tf.sigmoid(outputs) if self.clicks else tf.clip_by_value(outputs, self.facts["label"]["low"], self.facts["label"]["high"])
 
     def answer(self, model: Callable[[Tensors], tf.Tensor], inputs: Tensors) -> Tensors:
         """prediction [batch] float32; known [batch] bool: user and item are known, where the data have them."""
         there = [inputs[name] > 0 for name in ("user", "item") if name in inputs]
-        prediction = self._said(model(inputs))
+        prediction = self._predicted(model(inputs))
         return {"prediction": prediction, "known": tf.reduce_all(tf.stack(there), 0) if there else tf.ones_like(prediction, tf.bool)}
 
     def targets(self, examples: Tensors) -> Tensors:
@@ -269,16 +269,16 @@ class RankingTask(Task):
         if not isinstance(base, RatedSource):
             raise TypeError("ranking judges its own sources")
         judge = rating_metrics.judge_clicks if self.clicks else rating_metrics.judge_ratings
-        foretold = rating_metrics.Foretold(
+        predicted = rating_metrics.Predicted(
             answers["prediction"].astype(np.float64),
             targets[LABEL].astype(np.float64),
             baselines={name: value[numbers] for name, value in base.baselines.items()},
             users=base.users[numbers] if base.users is not None else None,
             groups={name: value[numbers] for name, value in base.groups_of.items()},
         )
-        made = judge(foretold, resamples=self.experiment.evaluate.bootstrap)
-        made.predictions = {"event": [source.name(number) for number in range(len(source))], "label": foretold.true,
-                            "prediction": foretold.said}
+        made = judge(predicted, resamples=self.experiment.evaluate.bootstrap)
+        made.predictions = {"event": [source.name(number) for number in range(len(source))], "label": predicted.true,
+                            "prediction": predicted.values}
         made.notes.append(self.facts["divided"])
         if self.experiment.model.history:
             made.notes.append(known.judged_with(self.experiment.data))

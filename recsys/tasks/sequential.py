@@ -40,7 +40,7 @@ class WindowSource(Source):
 
     @property
     def targets(self) -> int:
-        """Items that are foretold, over all windows."""
+        """Items that are predicted, over all windows."""
         return int((self.stops - self.starts - 1).sum())
 
     def __len__(self) -> int:
@@ -95,7 +95,7 @@ class SequentialTask(ListTask):
 
     def learning(self, examples: Tensors, seed: tf.Tensor | None) -> tuple[Tensors, Tensors]:
         history, positive = examples["window"][:, :-1], examples["window"][:, 1:]
-        # the last item of a window is a target, and its first an input alone; where an input is missing nothing can be foretold
+        # the last item of a window is a target, and its first an input alone; where an input is missing nothing can be predicted
         positive = tf.where(history > 0, positive, 0)
         inputs, targets = {"history": history, "positive": positive}, {"positive": positive}
         if self.experiment.loss.name == "sampled":

@@ -65,7 +65,7 @@ class Interrupt(keras.callbacks.Callback):
 
 def test_an_interrupted_run_is_resumed_to_the_bit_by_the_command_line(run, data, runs):
     before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(quartet.Interrupted, match="goes on from here"):
+    with pytest.raises(quartet.Interrupted, match="resumes from here"):
         quartet.train("vision/digits", FAST, data=data, runs=runs, name="cut", quiet=True, callbacks=[Interrupt()])
     assert signal.getsignal(signal.SIGINT) is before
     cut = quartet.load("vision/digits/cut", runs=runs)

@@ -6,7 +6,7 @@ from scipy import sparse
 from sklearn.metrics import log_loss, ndcg_score, roc_auc_score
 
 from recsys.metrics import baselines, per_user
-from recsys.metrics.rating_metrics import Foretold, auc, judge_clicks, judge_ratings, log_losses
+from recsys.metrics.rating_metrics import Predicted, auc, judge_clicks, judge_ratings, log_losses
 
 USERS, ITEMS = 60, 40
 
@@ -73,13 +73,13 @@ def test_a_worse_model_is_said_to_be_worse():
     users = np.repeat(np.arange(40), 10)
     better, worse = true + rng.normal(0, 0.1, 400), true + rng.normal(0, 1.0, 400)
     groups = {"events": np.repeat(np.arange(40), 10)}
-    bad = judge_ratings(Foretold(worse, true, {"good": better}, users, groups), resamples=200)
+    bad = judge_ratings(Predicted(worse, true, {"good": better}, users, groups), resamples=200)
     assert any("does NOT beat the best baseline, good" in note for note in bad.notes)
-    good = judge_ratings(Foretold(better, true, {"bad": worse}, users, groups), resamples=200)
+    good = judge_ratings(Predicted(better, true, {"bad": worse}, users, groups), resamples=200)
     assert any("The model beats the best baseline, bad" in note for note in good.notes)
     assert good.metrics["rmse"].value == pytest.approx(np.sqrt(np.mean((better - true) ** 2)))
     half = np.full(400, 0.5)
-    clicks = judge_clicks(Foretold(half, (true > 3.5).astype(float), {"same": half}, None, groups), resamples=200)
+    clicks = judge_clicks(Predicted(half, (true > 3.5).astype(float), {"same": half}, None, groups), resamples=200)
     assert any("does NOT clearly beat" in note for note in clicks.notes)
 
 
@@ -196,7 +196,7 @@ def test_a_model_that_does_not_beat_the_best_baseline_says_so_first():
 
     def beaten(ours: float, theirs: float) -> str | None:
         said, other = true + ours * noise[0], true + theirs * noise[1]
-        return judge_ratings(Foretold(said, true, {"mean": other}, np.arange(400) % 50, {}), resamples=200).beaten
+        return judge_ratings(Predicted(said, true, {"mean": other}, np.arange(400) % 50, {}), resamples=200).beaten
 
     assert beaten(0.5, 1.0) is None
     assert str(beaten(1.0, 1.0)).startswith("No better than a cheap baseline")

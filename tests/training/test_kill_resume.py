@@ -46,7 +46,7 @@ def test_signals_save_and_end_with_their_status_and_the_same_command_goes_on(tmp
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 128 + number, errors
         assert time.monotonic() - sent < 30
-        assert "the same command goes on from here" in errors
+        assert "the same command resumes from here" in errors
         assert "Traceback" not in errors
         with np.load(run / "checkpoints" / "resume.npz", allow_pickle=False) as stored:
             steps.append(json.loads(stored["about"].tobytes())["step"])

@@ -274,7 +274,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(tmp_path, number, seldom_sa
 
     known = {2: signal.SIGINT, 15: signal.SIGTERM}[number]
     before = signal.getsignal(known)
-    with pytest.raises(Interrupted, match=r"interrupted at step 7 of 15; the same command goes on from here") as caught:
+    with pytest.raises(Interrupted, match=r"interrupted at step 7 of 15; the same command resumes from here") as caught:
         run(tmp_path / "run", callbacks=[At({7: lambda: os.kill(os.getpid(), known)})], **RARELY)
     assert caught.value.exit_status == 128 + number
     assert signal.getsignal(known) is before

@@ -138,7 +138,7 @@ def test_ended_at_random_moments_with_one_and_two_workers_it_has_the_same_trials
         while (left := [pid for pid in below if state(pid) not in ("", "Z")]) and time.monotonic() < limit:
             time.sleep(0.05)
         assert not left, f"still there: {left}"
-    assert process.returncode == 143 and "the same command goes on from here" in errors and "Traceback" not in errors
+    assert process.returncode == 143 and "the same command resumes from here" in errors and "Traceback" not in errors
     done = tune(folder, "--name", "killed", "--workers", "2")
     assert done.returncode == 0 and "going on:" in done.stderr, done.stderr
     assert outcome(search) == outcome(whole[0])

@@ -99,7 +99,7 @@ class Log(Hook):
             self.log.append(row)
         except OSError as error:
             if not self._failed:
-                self.progress.warning(f"{self.log.path}: a line could not be written: {why(error)}; training goes on, "
+                self.progress.warning(f"{self.log.path}: a line could not be written: {why(error)}; training continues, "
                                       "and its curves have a gap")
             self._failed = True
 

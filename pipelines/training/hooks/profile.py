@@ -10,7 +10,7 @@ from pipelines.training.loop import Hook, Loop
 
 
 class Profile(Hook):
-    """Records what processor and devices do from one step to another. A failure to record is said, and training goes on."""
+    """Records what processor and devices do from one step to another. A failure to record is said, and training continues."""
 
     def __init__(self, folder: Path, steps: Sequence[int], say: Callable[[str], None]):
         """
