@@ -69,12 +69,12 @@ CASES = {
     "recsys.retrieval": Case(RETRIEVAL, (), known_users),
     "recsys.retrieval/ease": Case(EASE, (), lambda folder, splits: ["u3", '{"history": ["i7", "i8", "i7"]}', "nobody"]),
     "recsys.sequential": Case("recsys/quickstart", ("model.width=8",), known_users),
-    "speech.commands": Case("speech/quickstart", ("data.limit=120", "model.width=8", "model.depth=1"), sound_files),
+    "speech.commands": Case("speech/quickstart", ("model.width=8", "model.depth=1"), sound_files),
     "speech.transcription": Case("speech/yes_no_ctc", (
         "data.source=synthetic", "data.name=null", "data.words=[]", "data.test_last=null", "data.test=0.1", "data.limit=64",
         "model.width=16", "model.kernels=[5]", "tokens.unit=subwords", "tokens.size=24", "train.batch_size=16",
         "train.validate_every=1"), sound_files),
-    "vision.classification": Case("vision/digits", ("data.limit=500", "model.widths=[8, 8]", "model.hidden=16"), digit_files),
+    "vision.classification": Case("vision/digits", ("model.widths=[8, 8]", "model.hidden=16"), digit_files),
 }
 COMMON = ("train.epochs=2", "train.precision=float32", "train.devices=cpu", "evaluate.bootstrap=100", "evaluate.worst=2",
           "monitor.samples=2")

@@ -1,5 +1,6 @@
 """Finished runs keep no state of their training, and what older ones kept can be freed; nothing else goes."""
 
+import pytest
 from typer.testing import CliRunner
 
 from pipelines.commands import main
@@ -50,6 +51,7 @@ def test_a_run_in_use_or_that_leads_out_of_its_folder_is_left(tmp_path):
     assert said.count("kept: ") == 2 and "a process works there" in said.replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_a_run_ends_without_the_state_of_its_training():
     folder = RunFolder(finished_run.run())
     assert folder.finished and (folder.model / "model.keras").is_file() and not folder.checkpoints.exists()

@@ -31,6 +31,7 @@ def test_a_number_that_is_none_of_a_tensor():
         load("vision/digits", ["data.image_size=1000000"])
 
 
+@pytest.mark.slow
 def test_a_run_that_asks_for_such_a_model_is_not_loaded(tmp_path):
     from pipelines.serving.load import load_run
 

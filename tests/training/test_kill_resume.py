@@ -21,7 +21,7 @@ def test_killed_three_times_it_ends_bit_identical(tmp_path):
 
 
 def start(runs: Path) -> subprocess.Popen:
-    settings = ["train.epochs=40", "train.precision=float32", "monitor.tensorboard=false", "evaluate.worst=0"]
+    settings = ["train.epochs=15", "train.precision=float32", "monitor.tensorboard=false", "evaluate.worst=0"]
     command = [sys.executable, "-m", "vision.train", "vision/digits", *settings, "--runs", str(runs), "--name", "run"]
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
