@@ -16,7 +16,7 @@ def facts() -> dict[str, Any]:
     """Versions, platform and source revision, as JSON values."""
     return {
         "python": platform.python_version(), **{name: version(name) for name in RECORDED}, "quartet": version(DISTRIBUTION),
-        "platform": platform.platform(), "command": sys.argv[1:], "source": revision(Path(__file__).resolve().parent.parent),
+        "platform": platform.platform(), "command": sys.argv[1:], "source": revision(Path(__file__).resolve().parents[2]),
     }
 
 

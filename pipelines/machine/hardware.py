@@ -81,7 +81,7 @@ def _requirements() -> list[str]:
     try:
         import tomllib  # Python 3.11
 
-        with open(Path(__file__).resolve().parent.parent / "pyproject.toml", "rb") as file:
+        with open(Path(__file__).resolve().parents[2] / "pyproject.toml", "rb") as file:
             return list(tomllib.load(file)["project"]["dependencies"])
     except (ImportError, OSError, KeyError, ValueError):
         return []
@@ -110,7 +110,7 @@ def _probe() -> dict[str, Any]:
 
 
 def _python_path() -> str:
-    return os.pathsep.join(filter(None, (str(Path(__file__).resolve().parent.parent), os.environ.get("PYTHONPATH"))))
+    return os.pathsep.join(filter(None, (str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH"))))
 
 
 def _nvidia_on_bus() -> list[str]:
