@@ -29,7 +29,7 @@ class Asked:
     Attributes:
         kind: "run", "wait" or "stop".
         number: of the trial, from 1.
-        places: setting -> the oracle's value (see points.py).
+        places: setting -> the oracle's value (see tuner_space.py).
         epochs: to which it trains, over all its rounds; None for all.
         goes_on: number of the trial whose state it continues from, or None.
     """
