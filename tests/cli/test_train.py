@@ -73,6 +73,6 @@ def test_a_signal_saves_and_ends_with_its_status(tmp_path, number, status):
     finally:
         process.kill()
     assert process.returncode == status, said
-    assert "the same command goes on" in said and "Traceback" not in said
+    assert "the same command resumes from here" in said and "Traceback" not in said
     found = json.loads(quartet("runs", "--runs", str(tmp_path), "--json").stdout)[0]
     assert found["state"] == "interrupted" and found["progress"].startswith("step ") and "of 10,500" in found["progress"]
