@@ -1,0 +1,90 @@
+"""From the name of a preset to its folder on this machine: a path, a name in the presets' folder, a filled cache, or a download."""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from pipelines.base.errors import ConfigError
+from pipelines.config.messages import did_you_mean
+
+WEIGHTS = ("model.weights.h5", "model.weights.json", "model.safetensors", "model.safetensors.index.json")
+_READ = ("*.json", "*.txt", "*.md", "*.safetensors", "*.h5", "*.model", "*.spm", "LICENSE*", "assets/**")  # of a repository: never a pickle
+_REPOSITORY = re.compile(r"hf://([\w.-]+/[\w.-]+)$")
+_KAGGLE = re.compile(r"kaggle://([\w.-]+/[\w.-]+/[\w.-]+/[\w.-]+(?:/\d+)?)$")
+
+
+def presets_folder() -> Path:
+    """Where presets lie that are named alone: $QUARTET_PRESETS, else `presets` in $KERAS_HOME or ~/.keras."""
+    own, home = os.environ.get("QUARTET_PRESETS"), os.environ.get("KERAS_HOME")
+    return Path(own).expanduser() if own else Path(home or "~/.keras").expanduser() / "presets"
+
+
+def locate(handle: str, key: str, builtin: dict[str, Any]) -> Path:
+    """The folder of a preset.
+
+    Args:
+        handle: a folder, a name in the presets' folder, hf://ORGANISATION/NAME, kaggle://..., or a name of KerasHub.
+        key: the setting, for messages.
+        builtin: KerasHub's own presets by name.
+
+    Raises:
+        ConfigError: there is none of that name, or it can neither be found on this machine nor be downloaded.
+    """
+    place = Path(handle).expanduser()
+    if "://" not in handle and place.exists():
+        if not place.is_dir():
+            raise ConfigError(f"{key}: {handle} is a file; name the folder of a preset")
+        return place
+    if "/" not in handle and (presets_folder() / handle).is_dir():
+        return presets_folder() / handle
+    kaggle = builtin[handle]["kaggle_handle"] if handle in builtin else handle
+    if match := _REPOSITORY.match(handle):
+        return _from_hugging_face(match[1], key)
+    if match := _KAGGLE.match(kaggle):
+        return _from_kaggle(match[1], handle, key)
+    own = sorted(path.name for path in presets_folder().iterdir() if path.is_dir()) if presets_folder().is_dir() else []
+    raise ConfigError(f"{key}: there is no preset {handle!r}: no such folder here or in {presets_folder()}, and KerasHub knows no such name"
+                      f"{did_you_mean(handle, [*own, *builtin])} (a handle of a hub is hf://ORGANISATION/NAME)")
+
+
+def _from_hugging_face(repository: str, key: str) -> Path:
+    import huggingface_hub
+
+    try:
+        cached = Path(huggingface_hub.snapshot_download(repository, local_files_only=True))
+        if _whole(cached):
+            return cached
+    except (OSError, ValueError):
+        pass
+    try:
+        return Path(huggingface_hub.snapshot_download(repository, allow_patterns=list(_READ)))
+    except Exception as error:  # no network, offline mode, no such repository, no access: each library has errors of its own
+        name = repository.rpartition("/")[2]
+        raise _absent(f"hf://{repository}", key, error, f"hf download {repository} --exclude '*.bin' '*.pt' --local-dir {name}",
+                      f"the folder {name}", name) from error
+
+
+def _from_kaggle(path: str, handle: str, key: str) -> Path:
+    import kagglehub
+    from kagglehub.config import get_cache_folder
+
+    cached = Path(get_cache_folder()) / "models" / path
+    if _whole(cached):
+        return cached
+    try:
+        return Path(kagglehub.model_download(path))
+    except Exception as error:  # as above
+        name = handle.rpartition("/")[2] if "://" in handle else handle
+        command = f'python -c "import kagglehub; print(kagglehub.model_download({path!r}))"'
+        raise _absent(handle, key, error, command, "the folder that it prints", name) from error
+
+
+def _whole(folder: Path) -> bool:
+    return (folder / "config.json").is_file() and any((folder / name).is_file() for name in WEIGHTS)
+
+
+def _absent(handle: str, key: str, error: Exception, command: str, what: str, name: str) -> ConfigError:
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    return ConfigError(f"{key}: {handle} is not on this machine and cannot be downloaded ({reason}). On a machine with a network run\n"
+                       f"  {command}\nand copy {what} to {presets_folder() / name} here; then set {key}: {name}")
