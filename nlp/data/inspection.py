@@ -8,11 +8,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from nlp.data import tables
-from nlp.data.tables import split_files
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked
 from pipelines.config.messages import listed
+from pipelines.data import text_rows
 from pipelines.data.columns import Facts, by_name, number_of, role_in, role_of
 from pipelines.data.dialect import ending, find_dialect, guessed_encoding
 from pipelines.data.frame import Frame, label_column, split_column
@@ -60,9 +59,9 @@ def look(path: Path, asked: Asked | None = None) -> Seen:
     """Raises DataError for anything but a table of texts and labels, a folder of tables, or a folder of class folders of .txt files."""
     asked = asked or Asked()
     if path.is_dir():
-        candidates = [child for child in sorted(path.iterdir()) if child.is_file() and ending(child) in tables.SUFFIXES]
+        candidates = [child for child in sorted(path.iterdir()) if child.is_file() and ending(child) in text_rows.SUFFIXES]
         if any(role_of(child.stem) == "train" for child in candidates):
-            files = split_files(path)
+            files = text_rows.split_files(path)
             train = next(file for name, file in files.items() if role_of(name) == "train")
             seen = _table(train, asked)
             names = {role_of(name): name for name in files}
@@ -74,7 +73,7 @@ def look(path: Path, asked: Asked | None = None) -> Seen:
             seen.path = alone[0]
             return seen
         return _folder(path)
-    if ending(path) in tables.SUFFIXES:
+    if ending(path) in text_rows.SUFFIXES:
         return _table(path, asked)
     raise DataError(f"{path}: not understood; give a table ({listed(('.csv', '.tsv', '.jsonl', '.parquet'))}), a folder with train.csv and "
                     "test.csv, or a folder with a folder of .txt files per class")
@@ -100,7 +99,7 @@ def _folder(path: Path) -> Seen:
     some = every[:: max(1, len(every) // SAMPLE)]
     encodings = {guessed_encoding(file) for file in some if b"\0" in (content := file.read_bytes()) or not content.isascii()}
     encoding = next(iter(encodings)) if len(encodings) == 1 else None
-    sample = [tables.text_of(file, encoding, lenient=True) for file in some]
+    sample = [text_rows.text_of(file, encoding, lenient=True) for file in some]
     return Seen("folder", Counter({name: len(paths) for name, paths in files.items()}), len(every), _lengths(sample),
                 {"encoding": encoding} if encoding else {},
                 validation=splits["validation"].name if "validation" in splits else None,
@@ -117,7 +116,7 @@ def _frame(path: Path) -> Frame:
     text = ending(path) not in (*PARQUET, *JSON_LINES)
     encoding = guessed_encoding(path) if ending(path) not in PARQUET else None
     header = not text or (how := find_dialect(path)).header or how.fasttext
-    records = tables.records(path, named=header, encoding=encoding)
+    records = text_rows.records(path, named=header, encoding=encoding)
     _, names = next(records)
     lost, rows = LeftOut(), []
     for line, record in records:
@@ -154,7 +153,7 @@ def _table(path: Path, asked: Asked) -> Seen:
     settings |= frame.settings | ({"labels": "many"} if many else {})
     settings |= {"label_separator": separator} if separator and separator != ";" else {}
     settings |= {"group_by": key(group)} if group else {}
-    unlabelled = isinstance(label, str) and not many and any(tables.title(columns[label][place]) is None for place in train)
+    unlabelled = isinstance(label, str) and not many and any(text_rows.title(columns[label][place]) is None for place in train)
     if frame.lost.count or unlabelled:
         settings["on_bad_example"] = "skip"
     sample = [" ".join(str(columns[name][place]) for name in text) for place in train[:: max(1, len(train) // SAMPLE)]]
@@ -173,7 +172,7 @@ def _labels(frame: Frame, label: str | list[str], train: list[int]) -> tuple[Cou
     counts: Counter[str] = Counter()
     for value in labels:
         parts = value if isinstance(value, (list, tuple)) else value.split(separator) if separator and isinstance(value, str) else [value]
-        counts.update(one for one in map(tables.title, parts) if one is not None)
+        counts.update(one for one in map(text_rows.title, parts) if one is not None)
     return counts, separator is not None or any(isinstance(value, (list, tuple)) for value in labels), separator
 
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nlp.data import tables
 from nlp.settings import TextData, text_keys
 from pipelines.base.errors import DataError
 from pipelines.base.regular import other_kind
 from pipelines.config.messages import listed
+from pipelines.data import text_rows
 from pipelines.data.dialect import ending, mark_of
 from pipelines.task.contract import Read
 
@@ -34,14 +34,14 @@ def read_texts(inputs: list[str], data: TextData) -> Iterator[Read]:
         if given == "-":
             yield from _lines(sys.stdin.buffer, "-", data.encoding)
         elif _is_file(path):
-            if ending(path) in tables.SUFFIXES and ending(path) != ".txt":
+            if ending(path) in text_rows.SUFFIXES and ending(path) != ".txt":
                 yield from _table(path, data)
             else:
                 with path.open("rb") as file:
                     yield from _lines(file, str(path), data.encoding)
         elif (kind := other_kind(path)) and kind != "a folder":
             yield given, DataError(f"is {kind}; only regular files are read, and - is standard input")
-        elif ending(path) in tables.SUFFIXES and " " not in given:
+        elif ending(path) in text_rows.SUFFIXES and " " not in given:
             yield given, FileNotFoundError(2, "No such file", given)
         else:
             yield _text(given, given)
@@ -65,7 +65,7 @@ def _lines(file: BinaryIO, name: str, encoding: str | None) -> Iterator[Read]:
     """A text a line, each as soon as it arrives."""
     first = file.readline()
     mark = mark_of(first)
-    wide = mark if mark and mark != "utf-8-sig" else encoding if encoding and tables.is_wide(encoding) and b"\0" in first else None
+    wide = mark if mark and mark != "utf-8-sig" else encoding if encoding and text_rows.is_wide(encoding) and b"\0" in first else None
     if wide:  # such files cannot be split into lines by their bytes
         try:
             lines = (first + file.read()).decode(wide).split("\n")
@@ -75,7 +75,7 @@ def _lines(file: BinaryIO, name: str, encoding: str | None) -> Iterator[Read]:
         for number, text in enumerate(lines[:-1] if not lines[-1] else lines, 1):
             yield _text(text.rstrip("\r"), f"{name}:{number}")
         return
-    codecs_ = ["utf-8", *([encoding] if encoding and not tables.is_wide(encoding) else [])]
+    codecs_ = ["utf-8", *([encoding] if encoding and not text_rows.is_wide(encoding) else [])]
     if encoding and codecs.lookup(encoding).name.startswith(SEVEN_BIT):
         codecs_.reverse()
     # readline, since iteration over a pipe reads ahead
@@ -108,14 +108,14 @@ def _decoded(line: bytes, names: Sequence[str]) -> str | Exception:
 def _table(path: Path, data: TextData) -> Iterator[Read]:
     keys = text_keys(data)
     named = data.header == "yes" or (data.header == "auto" and any(isinstance(key, str) for key in (*keys, data.label_key)))
-    encoding = None if data.encoding and tables.is_utf8(path) else data.encoding
+    encoding = None if data.encoding and text_rows.is_utf8(path) else data.encoding
 
     def opened(named: bool) -> tuple[list[str], Iterator[tuple[int, Any]]]:
-        records = iter(tables.records(path, named=named, delimiter=data.delimiter, encoding=encoding, lenient=True))
+        records = iter(text_rows.records(path, named=named, delimiter=data.delimiter, encoding=encoding, lenient=True))
         return next(records)[1], records
 
     names, records = opened(named)
-    delimited = ending(path) in tables.DELIMITED
+    delimited = ending(path) in text_rows.DELIMITED
     if named and data.header == "auto" and delimited and len(names) == 1 and names[0] not in ("text", *keys):
         names, records = opened(named=False)  # the one column's first line is a text like the others
     places = []

@@ -6,21 +6,22 @@ stops or is skipped as data.on_bad_example says.
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from nlp.data import quickstart, tables
+from nlp.data import quickstart
 from nlp.settings import Reject, TextData, text_keys
 from pipelines.base.errors import DataError
 from pipelines.config.messages import show
-from pipelines.data import folders
+from pipelines.data import folders, text_rows
 from pipelines.data.columns import number_of
 from pipelines.data.files import TensorSource
 from pipelines.data.fingerprint import of_files
+from pipelines.data.opened import Opened
 from pipelines.data.records import tfds_source
 from pipelines.data.source import Source, Tensors
 from pipelines.data.tables import class_names, one_hot, split_names
@@ -70,27 +71,6 @@ class Rows:
     fingerprint: str
 
 
-@dataclass
-class Opened:
-    """A data set before it is divided.
-
-    Attributes:
-        place: its name in messages.
-        names: its own splits.
-        load: gives one of them; its labels are numbers of `classes`, or OUTSIDE.
-        classes: filled by `load`: those of the split loaded first come first, sorted.
-        many: several labels a text; then `label_sets` of a loaded source holds tuples of numbers.
-        notes, skipped: for the report.
-    """
-
-    place: str
-    names: list[str]
-    load: Callable[[str], Source]
-    classes: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
-
-
 class Loaded(TextSource):
     """A split as loaded: `label_sets` [n] tuples of class numbers where texts have several labels."""
 
@@ -108,7 +88,6 @@ def open_data(data: TextData, reject: Reject | None = None, *, elsewhere: bool =
     apart = {name: pattern.format(split=name) for name in names if pattern.format(split=name) in names} if pattern else {}
     if pattern and not apart and not elsewhere:
         raise DataError(f"reject.splits: {pattern}: {place} has no such split beside {', '.join(sorted(names))}")
-    opened = Opened(place, [name for name in names if name not in apart.values()], lambda split: Source(), classes)  # type: ignore[abstract]
 
     def load(split: str) -> Source:
         kept = _usable(read(split, True), data, opened)
@@ -119,7 +98,7 @@ def open_data(data: TextData, reject: Reject | None = None, *, elsewhere: bool =
             marked += [True] * (len(kept.labels) - own)
         return _numbered(kept, marked, data, opened)
 
-    opened.load = load
+    opened = Opened(place, [name for name in names if name not in apart.values()], load, classes)
     return opened
 
 
@@ -253,7 +232,7 @@ def _folder(data: TextData, _: str | None) -> Read:
         keep = []
         for number, path in enumerate(source.paths):
             try:
-                texts.append(tables.text_of(Path(path), data.encoding))
+                texts.append(text_rows.text_of(Path(path), data.encoding))
                 keep.append(number)
             except OSError as error:
                 bad.append((path, error.strerror or str(error)))
@@ -269,7 +248,7 @@ def _folder(data: TextData, _: str | None) -> Read:
 def _table(data: TextData, beside: str | None) -> Read:
     path = Path(data.path or "")
     if path.is_dir():
-        files = tables.split_files(path, beside)
+        files = text_rows.split_files(path, beside)
         if data.split_key is not None:
             raise DataError(f"data.split_key: {path} has a file for each split already ({', '.join(file.name for file in files.values())})")
         return str(path), sorted(files), lambda split, labelled: _rows(files[split], data, labelled)[0], []
@@ -298,7 +277,7 @@ def _rows(path: Path, data: TextData, labelled: bool = True) -> tuple[Rows, list
         if key is not None:
             wanted.append(key)
             names.append(setting)
-    table = tables.read(path, wanted, settings=names, header=data.header, delimiter=data.delimiter, encoding=data.encoding,
+    table = text_rows.read(path, wanted, settings=names, header=data.header, delimiter=data.delimiter, encoding=data.encoding,
                         lenient=data.on_bad_example == "skip", names=data.columns)
     columns = table.values
     texts: list[Any] = columns[0]
@@ -313,9 +292,9 @@ def _rows(path: Path, data: TextData, labelled: bool = True) -> tuple[Rows, list
         labels = labels if data.labels == "many" else one_hot(stored, table.place)
     else:
         values = rest.pop(0) if labelled else [None] * len(texts)
-        labels = [_several(value, data) if data.labels == "many" else tables.title(value) for value in values]
-    splits = split_names([tables.title(value) or "" for value in rest.pop(0)], data) if data.split_key is not None else None
-    groups = [tables.title(value) or "" for value in rest.pop(0)] if data.group_by is not None else None
+        labels = [_several(value, data) if data.labels == "many" else text_rows.title(value) for value in values]
+    splits = split_names([text_rows.title(value) or "" for value in rest.pop(0)], data) if data.split_key is not None else None
+    groups = [text_rows.title(value) or "" for value in rest.pop(0)] if data.group_by is not None else None
     settings = f"{wanted} {data.join!r} {data.header} {data.delimiter} {data.encoding} {data.labels}"
     digest = hashlib.sha256(f"{of_files([path], path.parent, whole=True)} {settings}".encode()).hexdigest()[:16]
     bad = [(f"{path}:{line}", reason) for line, reason in table.bad]
@@ -327,4 +306,4 @@ def _rows(path: Path, data: TextData, labelled: bool = True) -> tuple[Rows, list
 def _several(value: Any, data: TextData) -> tuple[str, ...]:
     """The labels of a text, from a list or from one text."""
     parts = value if isinstance(value, (list, tuple)) else [] if value is None else str(value).split(data.label_separator)
-    return tuple(dict.fromkeys(title for title in map(tables.title, parts) if title))
+    return tuple(dict.fromkeys(title for title in map(text_rows.title, parts) if title))

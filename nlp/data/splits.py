@@ -7,10 +7,11 @@ import numpy as np
 import tensorflow as tf
 
 from nlp import tokens
-from nlp.data.sources import OUTSIDE, Loaded, Opened, TextSource, open_data
+from nlp.data.sources import OUTSIDE, Loaded, TextSource, open_data
 from nlp.settings import Pretrained, TextClassification
 from pipelines.base.errors import DataError
 from pipelines.data.divide import check_several, divide
+from pipelines.data.opened import Opened
 from pipelines.data.source import Source, origin
 from pipelines.data.split import describe
 from pipelines.task.contract import Splits

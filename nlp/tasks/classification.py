@@ -15,11 +15,11 @@ from nlp.settings import Bag, Hashed, Pretrained, TextClassification, Words
 from nlp.tokens.base import FIRST, PAD
 from pipelines.base.formatting import escaped
 from pipelines.data.source import Source, Tensors
-from pipelines.reports.baselines import largest_share
 from pipelines.serving.output import WARNING
-from pipelines.task.contract import Condensed, Features, Read, Splits, Task
-from pipelines.task.labels import class_weights, cross_entropy
+from pipelines.task.contract import Condensed, Features, Read, Splits
+from pipelines.task.labels import class_weights
 from pipelines.task.results import Baseline, Judgement
+from pipelines.task.single_label import SingleLabel
 from pipelines.task.units import units_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ SHOWN = 60  # words of a text in TensorBoard
 BLANK = r"[\s\pZ\pC]*"  # only separators and invisible characters
 
 
-class Classification(Task):
+class Classification(SingleLabel):
     """nlp.classification. Facts: `classes`, `class_counts`, `vocabulary` (see nlp.data.splits), and `threshold`, chosen on validation.
 
     Inputs of the model are token numbers [batch, time] int32; targets {"label", "weight"} (see nlp.data.splits).
@@ -65,10 +65,6 @@ class Classification(Task):
     @property
     def watch(self) -> tuple[str, str]:  # type: ignore[override]
         return ("example_f1", "max") if self.many else ("accuracy", "max")
-
-    @property
-    def classes(self) -> list[str]:
-        return self.facts["classes"]
 
     @property
     def many(self) -> bool:
@@ -150,12 +146,10 @@ class Classification(Task):
         count = len(self.classes)
         if not training:
             known = tf.minimum(label, count - 1)  # of texts of no class, whose weight is 0
-            return cross_entropy(logits, known) * targets["weight"]
-        smoothing = self.experiment.loss.label_smoothing
+            return super().loss(logits, known, training) * targets["weight"]
         if self.experiment.reject is None:
-            return cross_entropy(logits, label, smoothing=smoothing)
-        wanted = tf.where((label == count)[:, None], 1.0 / count, tf.one_hot(label, count))
-        return cross_entropy(logits, wanted, smoothing=smoothing)
+            return super().loss(logits, label, training)
+        return super().loss(logits, tf.where((label == count)[:, None], 1.0 / count, tf.one_hot(label, count)), training)
 
     def example_weights(self, targets: Any) -> tf.Tensor | None:
         weights = class_weights(self.experiment.loss.class_weights, self.classes, self.facts["class_counts"])
@@ -165,21 +159,17 @@ class Classification(Task):
         """One label: accuracy. Several: example_f1, 2 |given and true| / (|given| + |true|) of each text, at probability 0.5."""
         label = targets["label"]
         if not self.many:
-            return {"accuracy": tf.cast(tf.argmax(outputs, -1, tf.int32) == label, tf.float32) * targets["weight"]}
+            return {"accuracy": super().scores(outputs, label)["accuracy"] * targets["weight"]}
         given = tf.cast(tf.cast(outputs, tf.float32) >= 0.0, tf.float32)
         both, sizes = tf.reduce_sum(given * label, -1), tf.reduce_sum(given + label, -1)
         return {"example_f1": tf.where(sizes > 0, 2.0 * both / tf.maximum(sizes, 1.0), 1.0)}
 
     def answer(self, model: Callable[[tf.Tensor], tf.Tensor], inputs: tf.Tensor) -> Tensors:
         """Probabilities [batch, classes] float32: a softmax over the classes, or of each label by itself (many)."""
-        logits = tf.cast(model(inputs), tf.float32)
-        return {"probabilities": tf.nn.sigmoid(logits) if self.many else tf.nn.softmax(logits)}
-
-    def targets(self, examples: Tensors) -> Tensors:
-        return {"label": examples["label"]}
+        return {"probabilities": tf.nn.sigmoid(tf.cast(model(inputs), tf.float32))} if self.many else super().answer(model, inputs)
 
     def chance(self) -> tuple[str, float] | None:
-        return None if self.many else largest_share(self.facts["class_counts"])
+        return None if self.many else super().chance()
 
     def baseline(self, train: Source, features: Features) -> Baseline | None:
         return baseline.fit_classifier(train, len(self.classes), self.many)
@@ -303,8 +293,9 @@ class Classification(Task):
             chosen = tf.ragged.boolean_mask(tf.gather(names, order), given)
             separator = self.experiment.data.label_separator
             return {"labels": tf.strings.reduce_join(chosen, axis=1, separator=separator), "probabilities": probabilities}
-        label, confidence = tf.gather(names, tf.argmax(probabilities, -1)), tf.reduce_max(probabilities, -1)
+        response = super().respond(answers)
         threshold = self.facts.get("threshold") if self.experiment.reject else None
-        if threshold is not None:
-            label = tf.where(confidence >= tf.constant(threshold, tf.float32), label, self.outside)
-        return {"label": label, "confidence": confidence, "probabilities": probabilities}
+        if threshold is None:
+            return response
+        sure = response["confidence"] >= tf.constant(threshold, tf.float32)
+        return {**response, "label": tf.where(sure, response["label"], self.outside)}

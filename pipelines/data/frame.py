@@ -12,9 +12,10 @@ from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked
 from pipelines.config.messages import listed
 from pipelines.data import columns
-from pipelines.data.columns import Facts, by_name, fit, number_of, split_values
+from pipelines.data.columns import Facts, by_name, fit, number_of, role_of, split_values
 from pipelines.data.dialect import TEXT, ending, find_dialect
-from pipelines.data.tables import LeftOut, one_hot, read_table, row
+from pipelines.data.tables import LeftOut, is_table, one_hot, read_table, row
+from pipelines.data.walk import hidden
 
 COMMENTS = {  # to the settings that `new` writes
     "on_bad_example": "some rows cannot be used: `quartet check` lists them", "encoding": "guessed: see that accents come out right",
@@ -65,6 +66,11 @@ class Frame:
         names = [by_place.get(name, f"column{name}") for name in self.names]
         return {role: role for role in there}, names
 
+    def sample(self, names: Sequence[str]) -> dict[str, list[str]]:
+        """Some 50 values of each column as text, spread evenly."""
+        return {name: [str(value).strip() for value in self.values[name][:: max(1, self.rows // 50)] if value is not None]
+                for name in names}
+
     def passed_over(self) -> str | None:
         """A note on the number of unreadable rows, with a reason."""
         if not self.lost.count:
@@ -72,6 +78,12 @@ class Frame:
         reason = self.lost.reasons[0] if self.lost.reasons else ""
         hint = "; a value with the delimiter in it needs quotation marks" if "fields where" in reason and "quotation" not in reason else ""
         return f"Passed over: {self.lost.count:,} of {self.rows + self.lost.count:,} rows that cannot be read, such as {reason}{hint}."
+
+
+def tables_in(folder: Path) -> list[Path]:
+    """The tables in a folder, one of train first."""
+    tables = [entry for entry in sorted(folder.iterdir()) if entry.is_file() and is_table(entry) and not hidden(entry.name)]
+    return sorted(tables, key=lambda entry: role_of(entry.stem.partition("_")[0]) != "train")
 
 
 def open_frame(path: Path) -> Frame:

@@ -37,6 +37,11 @@ class Named:
     values: tuple[str, ...]
 
 
+def some(values: Sequence[str]) -> str:
+    """`a, b, c, d, e, ...: 12 in all`."""
+    return ", ".join(values[:5]) + (f", ...: {len(values):,} in all" if len(values) > 5 else "")
+
+
 def groups_in_names(names: Sequence[str], pattern: str, setting: str = "data.group_pattern") -> list[str]:
     """The first group of `pattern` in each name. Raises DataError for a name without a match."""
     matches = [re.search(pattern, name.replace("\\", "/")) for name in names]

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.base.errors import DataError
-from pipelines.base.regular import check_regular
+from pipelines.base.regular import check_regular, other_kind
 from pipelines.config.messages import did_you_mean, listed
 from pipelines.config.schema import TableData
 from pipelines.data.columns import number_of
@@ -152,6 +152,21 @@ def file_paths(values: Sequence[Any], path: Path, pattern: str | None, what: str
             file = Path(str(file).replace("\\", "/"))
         files.append(file)
     return files
+
+
+def absent_files(files: Sequence[Path], path: Path, *, skip: bool) -> dict[int, str]:
+    """The rows of a table whose file is not there: number -> what the report says of it.
+
+    Raises:
+        DataError: there are such rows, and `skip` is off; names the first and the remedy.
+    """
+    missing = [number for number, file in enumerate(files) if not file.is_file()]
+    if missing and not skip:
+        more = f" ({len(missing) - 1:,} more rows name missing files)" if len(missing) > 1 else ""
+        first = files[missing[0]]
+        raise DataError(f"{row(path, missing[0])}: {first} is {other_kind(first) or 'not there'}{more}; relative paths start at the "
+                        f"table's folder, {path.parent.resolve()}. Repair the row, or set data.on_bad_example: skip")
+    return {number: f"{files[number]}: {other_kind(files[number]) or 'not there'} ({path.name}, row {number + 1})" for number in missing}
 
 
 def class_names(labels: Sequence[str]) -> list[str]:

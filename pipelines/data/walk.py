@@ -4,16 +4,20 @@ Only regular files are given: reading a named pipe or a device might not end.
 """
 
 import os
+import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from pipelines.base.errors import DataError
 from pipelines.base.regular import other_kind
 
 FOLDERS = 50  # folders beside a table that are searched for its files
 TURNS = 64  # of a scan of many files that may end early
+MOST, SECONDS = 20_000, 2.0  # files that a sample holds, and the time after which no more are read
+Value = TypeVar("Value")
 
 
 @dataclass
@@ -139,6 +143,20 @@ def pattern_of_files(folder: Path, values: Sequence[str], endings: Sequence[str]
             if next(there, False) and sum(there) + 1 >= 0.9 * len(values):
                 return pattern
     return None
+
+
+def sampled(files: Sequence[Path], read: Callable[[Path], Value | None]) -> tuple[list[Value], bool]:
+    """(what `read` gives of the files, without None; whether of a sample only): at most 20,000 files, as many as are read in two seconds,
+    spread evenly."""
+    values, count, until = [], 0, time.monotonic() + SECONDS
+    for turn in spread(len(files), MOST):
+        for number in turn:
+            count += 1
+            if (value := read(files[number])) is not None:
+                values.append(value)
+        if time.monotonic() > until:
+            break
+    return values, count < len(files)
 
 
 def spread(count: int, most: int) -> list[list[int]]:

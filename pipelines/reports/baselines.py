@@ -3,7 +3,7 @@
 A model that does not beat it by more than chance is worth nothing, and the report says so.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -49,11 +49,6 @@ def kernel_ridge(features: np.ndarray, labels: np.ndarray) -> Callable[[np.ndarr
     kernel = Nystroem(gamma=1.0 / width, n_components=min(COMPONENTS, len(scaled)), random_state=0)
     model = make_pipeline(kernel, RidgeClassifierCV(alphas=RIDGES)).fit(scaled, labels)
     return lambda more: model.predict(scaler.transform(np.asarray(more, np.float64)))
-
-
-def largest_share(counts: Sequence[int] | None) -> tuple[str, float] | None:
-    """The accuracy without a model: the share of the largest class, of the examples of each; None where they are not known."""
-    return ("accuracy", max(counts) / sum(counts)) if counts and sum(counts) else None
 
 
 def put_beside(judgement: Judgement, baseline: Baseline, own: np.ndarray, other: np.ndarray, resamples: int) -> str | None:

@@ -1,4 +1,6 @@
-"""What tasks with one label per example share: the loss, and the weight of each class in it."""
+"""The cross-entropy of one label per example, the weight of each class in it, and the accuracy without a model."""
+
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -40,3 +42,8 @@ def class_weights(setting: str | dict[str, float], classes: list[str], counts: l
             raise ConfigError(f"loss.class_weights: the data have no class {unknown[0]!r} (there are: {', '.join(classes)})")
         return [setting.get(name, 1.0) for name in classes]
     return [sum(counts) / (len(classes) * count) if count else 0.0 for count in counts]
+
+
+def largest_share(counts: Sequence[int] | None) -> tuple[str, float] | None:
+    """The accuracy without a model: the share of the largest class, of the examples of each; None where they are not known."""
+    return ("accuracy", max(counts) / sum(counts)) if counts and sum(counts) else None

@@ -10,8 +10,9 @@ import numpy as np
 
 from pipelines.base.errors import DataError
 from pipelines.config.messages import did_you_mean, listed
+from pipelines.data.opened import Opened
 from pipelines.data.split import draws
-from speech.data.recordings import Facts, Opened, Recordings
+from speech.data.recordings import Facts, Recordings
 from speech.data.sources import open_data
 from speech.settings import TranscriptData
 
@@ -30,7 +31,7 @@ class String:
     seed: int
 
 
-def open_connected(data: TranscriptData) -> Opened:
+def open_connected(data: TranscriptData) -> Opened[Recordings]:
     """Train, validation and test strings of the digits of a tfds data set.
 
     The test split is of data.test_speakers alone. Train and validation are of the others; recordings used
@@ -78,7 +79,7 @@ def open_connected(data: TranscriptData) -> Opened:
     notes = [f"strings of {data.digits[0]} to {data.digits[1]} digits joined from recordings of {single.place}; the test split is of "
              f"{listed(data.test_speakers, 'and')}, who are not in train; validation strings are of train's speakers, made of "
              "recordings that no training string uses"]
-    return Opened(f"connected digits of {single.place}", ["train", "validation", "test"], load, notes)
+    return Opened(f"connected digits of {single.place}", ["train", "validation", "test"], load, notes=notes)
 
 
 def _held(share: float, spoken: np.ndarray, who: np.ndarray, seed: int) -> np.ndarray:

@@ -4,9 +4,7 @@ Files are listed and a sample of their headers is read. What is not understood i
 """
 
 import re
-import time
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,17 +14,16 @@ from pipelines.config.draft import Asked
 from pipelines.config.messages import listed
 from pipelines.data.columns import by_name, role_in, role_of
 from pipelines.data.dialect import ending
-from pipelines.data.frame import Frame, in_both, label_column, label_values, open_frame, split_column
-from pipelines.data.names import groups_in_names, suspected_folders, suspected_groups, suspected_labels
-from pipelines.data.tables import SUFFIXES, file_paths, is_table
-from pipelines.data.walk import PassedOver, files_of, folders_in, pattern_of_files, spread
+from pipelines.data.frame import Frame, in_both, label_column, label_values, open_frame, split_column, tables_in
+from pipelines.data.names import groups_in_names, some, suspected_folders, suspected_groups, suspected_labels
+from pipelines.data.tables import SUFFIXES, file_paths
+from pipelines.data.walk import PassedOver, files_of, folders_in, pattern_of_files, sampled
 from speech.data import audio
 from speech.data.ljspeech import is_lj
 from speech.settings import MAX_SECONDS
 
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # named in messages
 ROLES = ("file", "text", "label", "split", "group")
-MOST, SECONDS = 20_000, 2.0  # headers read, and the time after which no more are
 VOICES = 3  # speakers that names must suggest: fewer cannot be divided into train, validation and test, and are something else
 NOHASH = "/([0-9a-f]+)_nohash_"  # speakers in the names of Google's Speech Commands
 
@@ -95,7 +92,7 @@ def _folder(path: Path, asked: Asked) -> Seen:
     if not classes and (hint := suspected_labels(names)):
         labels = groups_in_names(names, hint.pattern)
         seen = Seen("folder", files, None, Counter(labels), {"label_pattern": hint.pattern}, own)
-        seen.notes.append(f"There are no class folders: the class is taken from the names ({_some(hint.values)}, such as in {names[0]}).")
+        seen.notes.append(f"There are no class folders: the class is taken from the names ({some(hint.values)}, such as in {names[0]}).")
         return _with_speakers(seen, names, labels)
     if len(classes) < 2 or loose:
         raise DataError(f"{path}: needs a folder of recordings for each class, or a .txt with the transcript beside each recording; tables "
@@ -121,21 +118,17 @@ def _with_speakers(seen: Seen, names: list[str], labels: list[str] | None) -> Se
         return seen
     if folders:
         seen.group = "folder"
-        seen.notes.append(f"Each class has the same folders in it ({_some(folders)}): they are taken for speakers or places.")
+        seen.notes.append(f"Each class has the same folders in it ({some(folders)}): they are taken for speakers or places.")
     elif hint:
         seen.speakers, seen.pattern = True, hint.pattern
-        seen.notes.append(f"The names hold what seems to be the speaker ({_some(hint.values)}, such as in {names[0]}).")
+        seen.notes.append(f"The names hold what seems to be the speaker ({some(hint.values)}, such as in {names[0]}).")
     return seen
-
-
-def _some(values: Sequence[str]) -> str:
-    return ", ".join(values[:5]) + (f", ...: {len(values):,} in all" if len(values) > 5 else "")
 
 
 def find_manifest(folder: Path, asked: Asked) -> Path | None:
     """A table in a folder that names recordings in it; None where there is none."""
-    tables = [entry for entry in sorted(folder.iterdir()) if entry.is_file() and is_table(entry) and not entry.name.startswith(".")]
-    for table in sorted(tables, key=lambda entry: role_of(entry.stem.partition("_")[0]) != "train"):
+    tables = tables_in(folder)
+    for table in tables:
         try:
             frame = open_frame(table)
             sound, pattern = _sound_column(frame, asked)
@@ -215,18 +208,17 @@ def _table(path: Path, asked: Asked) -> Seen:
 def _sound_column(frame: Frame, asked: Asked) -> tuple[str | None, str | None]:
     """(the column that names recordings, data.file_pattern where they lie in a folder beside the table or lack their ending)."""
     own = asked.column("file", frame.names, frame.path)
-    some = {name: [str(value).strip() for value in frame.values[name][:: max(1, frame.rows // 50)] if value is not None]
-            for name in ([own] if own else frame.names)}
+    values = frame.sample([own] if own else frame.names)
     endings = (*audio.SUFFIXES, *audio.UNREAD)
-    best = max(some, key=lambda name: sum(value.lower().endswith(endings) for value in some[name]), default=None)
+    best = max(values, key=lambda name: sum(value.lower().endswith(endings) for value in values[name]), default=None)
     if best is None:
         return None, None
-    known = sum(value.lower().endswith(endings) for value in some[best]) > 0.5 * len(some[best])
+    known = sum(value.lower().endswith(endings) for value in values[best]) > 0.5 * len(values[best])
     if not known and own is None:
         best = by_name(frame.names, ["file"]).get("file") or frame.names[0]
-    if known and sum((frame.path.parent / value.replace("\\", "/")).is_file() for value in some[best]) * 2 >= len(some[best]):
+    if known and sum((frame.path.parent / value.replace("\\", "/")).is_file() for value in values[best]) * 2 >= len(values[best]):
         return best, None
-    pattern = pattern_of_files(frame.path.parent, some[best], ("", *audio.SUFFIXES))
+    pattern = pattern_of_files(frame.path.parent, values[best], ("", *audio.SUFFIXES))
     named = by_name(frame.names, ["file"]).get("file")
     return (best, pattern) if pattern or known or own or best == named else (None, None)
 
@@ -235,20 +227,18 @@ def headers_of(files: list[Path]) -> tuple[list[audio.Header], bool]:
     """(headers, whether of a sample only: of at most 20,000 recordings, and as many as are read in two seconds, spread evenly).
 
     Raises DataError where not one can be read."""
-    headers = []
-    problem: DataError | None = None
-    read, until = 0, time.monotonic() + SECONDS
-    for turn in spread(len(files), MOST):
-        for number in turn:
-            read += 1
-            try:
-                header = audio.header(files[number])
-                audio.check_header(header, MAX_SECONDS)
-                headers.append(header)
-            except DataError as error:
-                problem = problem or DataError(f"{files[number]}: {error}")
-        if time.monotonic() > until:
-            break
+    problems: list[DataError] = []
+
+    def read(file: Path) -> audio.Header | None:
+        try:
+            header = audio.header(file)
+            audio.check_header(header, MAX_SECONDS)
+            return header
+        except DataError as error:
+            problems.append(DataError(f"{file}: {error}"))
+            return None
+
+    headers, partly = sampled(files, read)
     if not headers:
-        raise problem or DataError("no recordings")
-    return headers, read < len(files)
+        raise problems[0] if problems else DataError("no recordings")
+    return headers, partly

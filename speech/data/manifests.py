@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.base.errors import DataError
-from pipelines.base.regular import other_kind
 from pipelines.config.messages import listed
-from pipelines.data.tables import LeftOut, column, labels_of, read_table, row, split_names, values_of
+from pipelines.data.opened import Opened
+from pipelines.data.tables import LeftOut, absent_files, column, labels_of, read_table, row, split_names, values_of
 from speech.data import audio
 from speech.data.ljspeech import is_lj
 from speech.data.recording_files import Part, file_lengths, files_fingerprint, files_loader, files_stamp, recordings
-from speech.data.recordings import Facts, Opened, Recordings
+from speech.data.recordings import Facts, Recordings
 from speech.settings import SpeechData, TranscriptData
 
 AUDIO_COLUMNS = ("audio", "speech", "path", "file", "filename", "audio_filepath", "wav")
@@ -28,7 +28,7 @@ class BadRow:
     why: str
 
 
-def open_table(data: SpeechData, texts: bool) -> Opened:
+def open_table(data: SpeechData, texts: bool) -> Opened[Recordings]:
     """A table's rows as recordings, paths from the table's folder. Raises DataError that names the row."""
     path = Path(data.path or "")
     if texts and is_lj(path):
@@ -83,20 +83,11 @@ def named_parts(table: Any, path: Path, data: SpeechData) -> Iterator[Part | Bad
 
 
 def _named_files(path: Path, files: list[Part], values: list[str], splits: list[str], speakers: list[str] | None,
-                 data: SpeechData, texts: bool, lost: Sequence[str] = ()) -> Opened:
-    opened = Opened(str(path), sorted(set(splits)), lambda _: None)  # type: ignore[arg-type, return-value]
-    missing = [number for number, (file, _, _) in enumerate(files) if not file.is_file()]
-    if missing and data.on_bad_example == "stop":
-        more = f" ({len(missing) - 1:,} more rows name missing files)" if len(missing) > 1 else ""
-        reason = other_kind(files[missing[0]][0]) or "not there"
-        raise DataError(f"{row(path, missing[0])}: {files[missing[0]][0]} is {reason}{more}; relative paths start at the table's folder, "
-                        f"{path.parent.resolve()}. Repair the row, or set data.on_bad_example: skip")
-    opened.skipped = [*lost, *(f"{files[number][0]}: {other_kind(files[number][0]) or 'not there'} ({path.name}, row {number + 1})"
-                               for number in missing)]
-    gone = set(missing)
+                 data: SpeechData, texts: bool, lost: Sequence[str] = ()) -> Opened[Recordings]:
+    absent = absent_files([file for file, _, _ in files], path, skip=data.on_bad_example == "skip")
 
     def load(split: str) -> Recordings:
-        rows = [number for number, part in enumerate(splits) if part == split and number not in gone]
+        rows = [number for number, part in enumerate(splits) if part == split and number not in absent]
         own = [files[number] for number in rows]
         names = [str(file) + (f"#t={start:g}" + (f",{start + duration:g}" if duration else "") if start or duration else "")
                  for file, start, duration in own]
@@ -105,8 +96,7 @@ def _named_files(path: Path, files: list[Part], values: list[str], splits: list[
                       [speakers[number] for number in rows] if speakers else None, file_lengths(own, data))
         return recordings(files_loader(own, data), facts, files_fingerprint(own, path.parent, data), data, files_stamp(own))
 
-    opened.load = load
-    return opened
+    return Opened(str(path), sorted(set(splits)), load, skipped=[*lost, *absent.values()])
 
 
 def _seconds(value: Any, place: str) -> float | None:

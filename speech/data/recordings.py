@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -142,21 +142,3 @@ def waveform(source: Source, number: int) -> np.ndarray:
     """Samples of one example, int16 [samples]."""
     example = source.gather(tf.constant([number], tf.int64))
     return example["samples"][0, :int(example["length"][0])].numpy()
-
-
-@dataclass
-class Opened:
-    """A data set before it is divided.
-
-    Attributes:
-        place: its name in messages.
-        names: its own splits.
-        load: gives the source of one of them, with facts and, for classes, without labels: the task numbers them.
-        notes, skipped: for the report.
-    """
-
-    place: str
-    names: list[str]
-    load: Callable[[str], Recordings]
-    notes: list[str] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)

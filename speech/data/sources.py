@@ -11,6 +11,7 @@ import numpy as np
 from pipelines.base.errors import DataError
 from pipelines.config.messages import listed
 from pipelines.data.divide import ALIASES, find
+from pipelines.data.opened import Opened
 from pipelines.data.records import RecordSource, tfds_source
 from pipelines.data.tfds import features, prepared
 from pipelines.data.walk import files_of
@@ -27,14 +28,14 @@ from speech.data.recording_files import (
     recordings,
     with_speakers,
 )
-from speech.data.recordings import Facts, Opened, Recordings
+from speech.data.recordings import Facts, Recordings
 from speech.settings import SpeechData, TranscriptData
 
 STORED_RATES = {"spoken_digit": 8000, "yes_no": 8000, "speech_commands": 16_000, "librispeech": 16_000, "ljspeech": 22_050}  # Hz
 NOISE_FOLDER = "_background_noise_"  # of Google's Speech Commands: long recordings of noise beside the class folders
 
 
-def open_data(data: SpeechData, *, texts: bool) -> Opened:
+def open_data(data: SpeechData, *, texts: bool) -> Opened[Recordings]:
     """The data set, with transcripts where `texts`, else with class names. Raises DataError that names file or row and the remedy."""
     kind = {"synthetic": _synthetic, "tfds": _tfds, "folder": _folder, "table": open_table}[data.source]
     opened = kind(data, texts)
@@ -43,7 +44,7 @@ def open_data(data: SpeechData, *, texts: bool) -> Opened:
     return opened
 
 
-def _synthetic(data: SpeechData, texts: bool) -> Opened:
+def _synthetic(data: SpeechData, texts: bool) -> Opened[Recordings]:
     def load(_: str) -> Recordings:
         synthesised = quickstart.sentences() if texts else quickstart.commands()
         waves = [to_int16(audio.resampled(one.samples, quickstart.RATE, data.rate)) for one in synthesised]
@@ -56,7 +57,7 @@ def _synthetic(data: SpeechData, texts: bool) -> Opened:
     return Opened("the synthetic recordings", ["all"], load, notes=["The recordings are synthesised by this package: they are not voices"])
 
 
-def _tfds(data: SpeechData, texts: bool) -> Opened:
+def _tfds(data: SpeechData, texts: bool) -> Opened[Recordings]:
     name = data.name or ""
     builder = prepared(name, data.data_dir)
     known = features(builder)
@@ -168,7 +169,7 @@ def _text(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def _folder(data: SpeechData, texts: bool) -> Opened:
+def _folder(data: SpeechData, texts: bool) -> Opened[Recordings]:
     root = Path(data.path or "")
     if not root.is_dir():
         raise DataError(f"data.path: {root} is not a folder" if root.exists() else f"data.path: {root} does not exist")
@@ -202,7 +203,7 @@ def _folder(data: SpeechData, texts: bool) -> Opened:
         return Recordings(files_loader(files, data), facts, files_fingerprint(files, root, data), groups=groups_of(facts, data),
                           pieces=pieces, stamp=files_stamp(files))
 
-    return Opened(str(root), sorted(folders.splits), load, notes)
+    return Opened(str(root), sorted(folders.splits), load, notes=notes)
 
 
 def _pieces(folder: Path, seconds: float, longest: float) -> list[Part]:
@@ -219,7 +220,7 @@ def _pieces(folder: Path, seconds: float, longest: float) -> list[Part]:
     return pieces
 
 
-def _transcribed_folder(root: Path, data: SpeechData) -> Opened:
+def _transcribed_folder(root: Path, data: SpeechData) -> Opened[Recordings]:
     """Recordings with a .txt of the same name beside each; folders train, validation and test where there are any."""
     tops = sorted(path for path in root.iterdir() if path.is_dir() and any(path.name.lower() in names for names in ALIASES.values()))
     parts = {path.name: path for path in tops} if any(path.name.lower() in ALIASES["train"] for path in tops) else {"all": root}
@@ -245,7 +246,7 @@ def _transcribed_folder(root: Path, data: SpeechData) -> Opened:
     return Opened(str(root), sorted(parts), load)
 
 
-def _own_test(opened: Opened, data: SpeechData) -> Opened:
+def _own_test(opened: Opened[Recordings], data: SpeechData) -> Opened[Recordings]:
     """The data with a test split cut off by the recordings' names (data.test_names, data.test_last)."""
     pool = opened.names[0] if len(opened.names) == 1 else find("train", opened.names)
     if pool is None:
@@ -278,4 +279,4 @@ def _own_test(opened: Opened, data: SpeechData) -> Opened:
         return whole[0].subset(cut[split])
 
     others = [name for name in opened.names if name not in (pool, "test")]
-    return Opened(opened.place, ["train", "test", *others], load, opened.notes, opened.skipped)
+    return Opened(opened.place, ["train", "test", *others], load, notes=opened.notes, skipped=opened.skipped)

@@ -1,6 +1,6 @@
 """One label per recording: from samples to probabilities, and how they are judged."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +13,11 @@ from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.messages import did_you_mean, listed
 from pipelines.data.source import Source, Tensors
 from pipelines.reports import classification, classifier
-from pipelines.reports.baselines import largest_share
 from pipelines.serving.output import WARNING
 from pipelines.task.contract import Condensed, Features, Splits
 from pipelines.task.intervals import resampled_by_counts
-from pipelines.task.labels import class_weights, cross_entropy
 from pipelines.task.results import Baseline, Judgement
+from pipelines.task.single_label import SingleLabel
 from pipelines.task.units import Units
 from speech.data import audio
 from speech.data.facts import CommandFacts
@@ -39,27 +38,17 @@ LONGER = 1.5  # times the window from which too much of a recording is ignored
 SHOWN = 6  # recordings in TensorBoard each epoch
 
 
-class CommandTask(SpeechTask):
+class CommandTask(SpeechTask, SingleLabel):
     """speech.commands. Facts: `classes`, `class_counts`, `mean`, `std`, `speakers` of train (see speech.data.splits)."""
 
     kept = CommandFacts
-
-    watch = ("accuracy", "max")
-    gives = {
-        "label": "the most probable class",
-        "confidence": "its probability",
-        "probabilities": "of each class",
-    }
+    gives = SingleLabel.answers
     experiment: Commands
 
     def __init__(self, experiment: Commands, facts: dict[str, Any] | None = None):
         super().__init__(experiment, facts)
         self.window = max(self.front_end.hop, round(experiment.data.seconds * experiment.data.rate))
         self.frames = 1 + self.window // self.front_end.hop
-
-    @property
-    def classes(self) -> list[str]:
-        return self.facts["classes"]
 
     def splits(self) -> Splits:
         splits = load_commands(self.experiment, self.decode, judging=bool(self.facts))
@@ -92,24 +81,6 @@ class CommandTask(SpeechTask):
     def model(self) -> keras.Model:
         return command_model(self.experiment.model, frames=self.frames, width=self.front_end.width, classes=len(self.classes))
 
-    def loss(self, outputs: tf.Tensor, targets: tf.Tensor, training: bool) -> tf.Tensor:
-        """Cross-entropy in nats, [batch] float32; with label smoothing when training."""
-        return cross_entropy(outputs, targets, smoothing=self.experiment.loss.label_smoothing if training else 0.0)
-
-    def example_weights(self, targets: tf.Tensor) -> tf.Tensor | None:
-        weights = class_weights(self.experiment.loss.class_weights, self.classes, self.facts["class_counts"])
-        return None if weights is None else tf.gather(tf.constant(weights, tf.float32), targets)
-
-    def scores(self, outputs: tf.Tensor, targets: tf.Tensor) -> Tensors:
-        return {"accuracy": tf.cast(tf.argmax(outputs, -1, tf.int32) == targets, tf.float32)}
-
-    def answer(self, model: Callable[[tf.Tensor], tf.Tensor], inputs: tf.Tensor) -> Tensors:
-        """Probabilities [batch, classes] float32."""
-        return {"probabilities": tf.nn.softmax(tf.cast(model(inputs), tf.float32))}
-
-    def targets(self, examples: Tensors) -> Tensors:
-        return {"label": examples["label"]}
-
     @property
     def _columns(self) -> list[int]:
         """Classes whose probabilities are kept for every recording: all where they are few, else the keyword's."""
@@ -117,12 +88,6 @@ class CommandTask(SpeechTask):
             return list(range(len(self.classes)))
         chosen = self._chosen(self.classes)
         return [] if chosen is None else [self.classes.index(chosen)]
-
-    def chance(self) -> tuple[str, float] | None:
-        return largest_share(self.facts["class_counts"])
-
-    def each(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> np.ndarray:
-        return (answers["predicted"] == targets["label"]).astype(np.float64)
 
     def baseline(self, train: Source, features: Features) -> Baseline:
         mfcc = self.experiment.frontend.kind == "mfcc"
@@ -231,12 +196,6 @@ class CommandTask(SpeechTask):
             raise DataError(f"lasts over {self.longest:.0f} s; python -m speech.listen finds commands in long recordings")
         samples = audio.read(path, data.rate, channel=data.channel, start=start, duration=duration, longest=data.max_seconds)
         yield part_name(path, start, duration), {"samples": samples, "length": len(samples)}
-
-    def respond(self, answers: Tensors) -> Tensors:
-        """label [batch] string, confidence [batch] float32, probabilities [batch, classes] float32."""
-        best = tf.argmax(answers["probabilities"], -1)
-        return {"label": tf.gather(tf.constant(self.classes), best), "confidence": tf.reduce_max(answers["probabilities"], -1),
-                "probabilities": answers["probabilities"]}
 
 
 def _batch(samples: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:

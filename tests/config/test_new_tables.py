@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nlp.data import tables
 from pipelines.base.errors import DataError
 from pipelines.config.draft import new
 from pipelines.config.load import from_text
+from pipelines.data import text_rows
 from recsys.data.protocol import divided
 from recsys.data.sources import read_log
 
@@ -113,7 +113,7 @@ def test_texts_in_many_dialects(tmp_path, name, line, header):
     path.write_text("\n".join([*([header] if header else []), *(line.format(**row) for row in rows)]) + "\n", encoding="utf-8")
     data = drafted(path, "nlp").data
     key = data.label_key
-    found = tables.read(path, [data.text_key, *(key if isinstance(key, list) else [key])], header=data.header)
+    found = text_rows.read(path, [data.text_key, *(key if isinstance(key, list) else [key])], header=data.header)
     assert found.values[0] == [row["text"] for row in rows]
     if isinstance(key, list):
         assert key == ["a", "b", "c"]

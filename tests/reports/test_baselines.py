@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pipelines.reports.baselines import MOST, fitting_part, kernel_ridge, largest_share, put_beside
+from pipelines.reports.baselines import MOST, fitting_part, kernel_ridge, put_beside
+from pipelines.task.labels import largest_share
 from pipelines.task.results import Baseline, Judgement
 from pipelines.task.units import grouped
 

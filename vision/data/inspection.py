@@ -5,7 +5,6 @@ what to do instead.
 """
 
 import re
-import time
 import zipfile
 from collections import Counter
 from collections.abc import Sequence
@@ -20,10 +19,10 @@ from pipelines.config.messages import listed
 from pipelines.data.columns import by_name, role_in, role_of
 from pipelines.data.dialect import ending
 from pipelines.data.divide import ALIASES
-from pipelines.data.frame import Frame, in_both, label_column, label_values, open_frame, split_column
-from pipelines.data.names import groups_in_names, suspected_folders, suspected_groups, suspected_labels
+from pipelines.data.frame import Frame, in_both, label_column, label_values, open_frame, split_column, tables_in
+from pipelines.data.names import groups_in_names, some, suspected_folders, suspected_groups, suspected_labels
 from pipelines.data.tables import SUFFIXES, file_paths, is_table
-from pipelines.data.walk import PassedOver, folders_in, hidden, pattern_of_files, spread
+from pipelines.data.walk import PassedOver, folders_in, hidden, pattern_of_files, sampled
 from vision.data.files import ENDINGS, images_below, is_image_file
 from vision.data.headers import ENOUGH, Header, image_header
 from vision.data.headers import SUFFIXES as SUFFIXES_OF_IMAGES
@@ -34,7 +33,6 @@ _ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
 _ALIAS = "|".join(alias for names in ALIASES.values() for alias in names)
 _SPLIT_NAME = re.compile(f"(?:(?P<first>{_ALIAS})_(?P<after>.+)|(?P<before>.+)_(?P<last>{_ALIAS}))$")
 _START = 1 << 14  # bytes of a file that nearly always hold its size
-_MOST, _SECONDS = 20_000, 2.0  # images whose first bytes are read, and the time after which no more are
 
 
 @dataclass
@@ -125,15 +123,11 @@ def suggest_groups(seen: Seen, names: list[str], labels: list[str]) -> None:
     folders = () if seen.source == "table" else suspected_folders(names, labels)
     if folders:
         seen.group = "folder"
-        seen.notes.append(f"Each class has the same folders in it ({_some(folders)}): they are taken for people, scenes or devices.")
+        seen.notes.append(f"Each class has the same folders in it ({some(folders)}): they are taken for people, scenes or devices.")
     elif hint:
         seen.group = "name"
         seen.columns["group_pattern"] = hint.pattern
-        seen.notes.append(f"The names hold what seems to be a person, a scene or a device ({_some(hint.values)}, such as in {names[0]}).")
-
-
-def _some(values: Sequence[str]) -> str:
-    return ", ".join(values[:5]) + (f", ...: {len(values):,} in all" if len(values) > 5 else "")
+        seen.notes.append(f"The names hold what seems to be a person, a scene or a device ({some(hint.values)}, such as in {names[0]}).")
 
 
 def _by_names(path: Path, files: list[Path]) -> Seen | None:
@@ -144,7 +138,7 @@ def _by_names(path: Path, files: list[Path]) -> Seen | None:
         return None
     labels = groups_in_names(names, hint.pattern)
     seen = Seen("folder", Counter(labels), [], columns={"label_pattern": hint.pattern})
-    seen.notes.append(f"There are no class folders: the class is taken from the names ({_some(hint.values)}, such as in {names[0]}).")
+    seen.notes.append(f"There are no class folders: the class is taken from the names ({some(hint.values)}, such as in {names[0]}).")
     seen.headers, seen.sampled = headers_of(files)
     suggest_groups(seen, names, labels)
     return seen
@@ -152,8 +146,7 @@ def _by_names(path: Path, files: list[Path]) -> Seen | None:
 
 def find_manifest(folder: Path, asked: Asked) -> Path | None:
     """A table in a folder that names images in it, with the class of each; None where there is none."""
-    tables = [entry for entry in sorted(folder.iterdir()) if entry.is_file() and is_table(entry) and not hidden(entry.name)]
-    for table in sorted(tables, key=lambda entry: role_of(entry.stem.partition("_")[0]) != "train"):
+    for table in tables_in(folder):
         try:
             frame = open_frame(table)
             image, _ = _image_column(frame, asked)
@@ -203,27 +196,22 @@ def headers_of(paths: Sequence[Path]) -> tuple[list[Header], bool]:
     """(headers of the images, whether of a sample only: of at most 20,000, and as many as are read in two seconds, spread evenly).
 
     Raises DataError where not one can be read."""
-    headers: list[Header] = []
-    until, read = time.monotonic() + _SECONDS, 0
-    for turn in spread(len(paths), _MOST):
-        for number in turn:
-            read += 1
-            check_regular(paths[number])
-            try:
-                with paths[number].open("rb") as file:
-                    start = file.read(_START)
-                    header = image_header(start)
-                    if header is None and len(start) == _START:
-                        header = image_header(start + file.read(ENOUGH))
-            except OSError:  # named where it is decoded
-                continue
-            if header and header.width > 0 and header.height > 0:
-                headers.append(header)
-        if time.monotonic() > until:
-            break
+    def read(path: Path) -> Header | None:
+        check_regular(path)
+        try:
+            with path.open("rb") as file:
+                start = file.read(_START)
+                header = image_header(start)
+                if header is None and len(start) == _START:
+                    header = image_header(start + file.read(ENOUGH))
+        except OSError:  # named where it is decoded
+            return None
+        return header if header and header.width > 0 and header.height > 0 else None
+
+    headers, partly = sampled(paths, read)
     if not headers:
         raise DataError(f"{paths[0]}: is no JPEG, PNG, BMP, GIF or WebP, nor is any other file that was sampled")
-    return headers, read < len(paths)
+    return headers, partly
 
 
 def _table(path: Path, asked: Asked) -> Seen:
@@ -270,22 +258,21 @@ def _table(path: Path, asked: Asked) -> Seen:
 def _image_column(frame: Frame, asked: Asked) -> tuple[str | None, str | None]:
     """(the column that names images, data.file_pattern where they lie in a folder beside the table or lack their ending)."""
     own = asked.column("file", frame.names, frame.path)
-    some = {name: [str(value).strip() for value in frame.values[name][:: max(1, frame.rows // 50)] if value is not None]
-            for name in ([own] if own else frame.names)}
+    values = frame.sample([own] if own else frame.names)
 
     def share(name: str) -> float:
-        return sum(value.lower().endswith(ENDINGS) for value in some[name]) / max(1, len(some[name]))
+        return sum(value.lower().endswith(ENDINGS) for value in values[name]) / max(1, len(values[name]))
 
-    best = max(some, key=share, default=None)
+    best = max(values, key=share, default=None)
     if best is None:
         return None, None
     folder = frame.path.parent
     if own is None and share(best) < 0.9:  # values without an ending name files where such files are there
         named = by_name(frame.names, ["file"]).get("file") or frame.names[0]
-        return (named, pattern) if (pattern := pattern_of_files(folder, some[named], ("", *ENDINGS))) else (None, None)
-    if sum((folder / value.replace("\\", "/")).is_file() for value in some[best]) * 2 >= len(some[best]):
+        return (named, pattern) if (pattern := pattern_of_files(folder, values[named], ("", *ENDINGS))) else (None, None)
+    if sum((folder / value.replace("\\", "/")).is_file() for value in values[best]) * 2 >= len(values[best]):
         return best, None
-    return best, pattern_of_files(folder, some[best], ("", *ENDINGS))
+    return best, pattern_of_files(folder, values[best], ("", *ENDINGS))
 
 
 def _npz(path: Path) -> Seen:

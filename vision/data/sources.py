@@ -1,24 +1,23 @@
 """Where images and labels lie - digits, TFDS, folders, tables, .npz - opened as the data's own splits, nothing divided yet."""
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
 from pipelines.base.errors import DataError
-from pipelines.base.regular import other_kind
 from pipelines.config.messages import listed
 from pipelines.data import arrays, folders
 from pipelines.data.digits import CLASSES, digits
 from pipelines.data.files import FileSource, TensorSource
 from pipelines.data.fingerprint import of_files
 from pipelines.data.names import groups_in_names
+from pipelines.data.opened import Opened
 from pipelines.data.records import RecordSource, tfds_source
 from pipelines.data.source import ArraySource, Source
-from pipelines.data.tables import LeftOut, class_names, column, file_paths, labels_of, read_table, row, split_names, values_of
+from pipelines.data.tables import LeftOut, absent_files, class_names, column, file_paths, labels_of, read_table, row, split_names, values_of
 from pipelines.data.tfds import TfdsSource, features, prepared
 from pipelines.machine import memory
 from vision.data.decode import pixels
@@ -30,26 +29,6 @@ ARRAY_SHARE = 0.25  # of the free memory that decoded TFDS images may take
 CHUNK = 256  # images decoded in one call
 
 
-@dataclass
-class Opened:
-    """A data set before it is divided.
-
-    Attributes:
-        place: its name in messages.
-        names: its own splits.
-        load: gives the source of one of them.
-        classes: class names; filled by `load` at the latest.
-        notes, skipped: for the report.
-    """
-
-    place: str
-    names: list[str]
-    load: Callable[[str], Source]
-    classes: list[str]
-    notes: list[str] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
-
-
 def open_data(data: ImageData) -> Opened:
     """The data of any registered source. Raises DataError that names file, row or array and the remedy."""
     opened = SOURCES.build(data)
@@ -58,8 +37,7 @@ def open_data(data: ImageData) -> Opened:
 
 def open_shipped(data: ImageData) -> Opened:
     """See `open_data`; of the sources that ship with Quartet."""
-    opened = {"digits": _digits, "tfds": _tfds, "folder": _folder, "table": _table, "npz": _npz}[data.source](data)
-    return opened
+    return {"digits": _digits, "tfds": _tfds, "folder": _folder, "table": _table, "npz": _npz}[data.source](data)
 
 
 def _own(splits: Mapping[str, Mapping[str, np.ndarray]], data: ImageData) -> Opened:
@@ -86,8 +64,7 @@ def _digits(data: ImageData) -> Opened:
 def _tfds(data: ImageData) -> Opened:
     name, label_key = data.name or "", str(data.label_key)
     builder = prepared(name, data.data_dir)
-    known = features(builder)
-    opened = Opened(builder.info.full_name, sorted(builder.info.splits), lambda _: digits(), [])
+    known, classes = features(builder), list[str]()
 
     def load(split: str) -> Source:
         source = tfds_source(name, split, fields={"image": data.image_key, "label": label_key}, data_dir=data.data_dir, label="label",
@@ -97,13 +74,12 @@ def _tfds(data: ImageData) -> Opened:
             number = int(np.argmin(labels))
             raise DataError(f"{source.name(number)} has no label ({labels[number]}): split {split} of {builder.info.full_name} cannot be "
                             "evaluated; set data.test to another split, a share or null")
-        opened.classes[:] = source.class_names("label") or [str(label) for label in range(max(int(labels.max()) + 1, len(opened.classes)))]
+        classes[:] = source.class_names("label") or [str(label) for label in range(max(int(labels.max()) + 1, len(classes)))]
         return as_arrays(source, data.max_pixels)
 
     if label_key in known and known[label_key].shape != ():
         raise DataError(f"data.label_key: feature {label_key} of {name} is not one label for each example: {known[label_key]}")
-    opened.load = load
-    return opened
+    return Opened(builder.info.full_name, sorted(builder.info.splits), load, classes)
 
 
 def _folder(data: ImageData) -> Opened:
@@ -127,8 +103,7 @@ def _table(data: ImageData) -> Opened:
     classes = class_names(labels)
     numbers = {title: number for number, title in enumerate(classes)}
     codes, parts = np.array([numbers[label] for label in labels], np.int64), np.array(splits)
-    opened = Opened(str(path), sorted(set(splits)), lambda _: digits(), classes)
-
+    skipped: list[str] = []
     if all(isinstance(image, (bytes, dict)) for image in images):
         content = _contents(images, path)
 
@@ -140,15 +115,9 @@ def _table(data: ImageData) -> Opened:
                                 labels=codes[rows], groups=np.array(groups)[rows] if groups else None)
     else:
         files = file_paths(images, path, data.file_pattern, f"{data.image_key} (data.image_key)")
-        missing = [number for number, file in enumerate(files) if not file.is_file()]
-        if missing and data.on_bad_example == "stop":
-            more = f" ({len(missing) - 1:,} more rows name missing files)" if len(missing) > 1 else ""
-            what = other_kind(files[missing[0]]) or "not there"
-            raise DataError(f"{row(path, missing[0])}: {files[missing[0]]} is {what}{more}; relative paths start at the table's "
-                            f"folder, {path.parent.resolve()}. Repair the row, or set data.on_bad_example: skip")
-        opened.skipped = [*lost.reasons, *(f"{files[number]}: {other_kind(files[number]) or 'not there'} ({path.name}, row {number + 1})"
-                                           for number in missing)]
-        parts[missing] = ""
+        absent = absent_files(files, path, skip=data.on_bad_example == "skip")
+        skipped = [*lost.reasons, *absent.values()]
+        parts[list(absent)] = ""
         near = [file.parent.name for file in files] if by_folder else groups
         if by_name:
             near = groups_in_names([os.path.relpath(file, path.parent) for file in files], data.group_pattern or "")
@@ -158,8 +127,7 @@ def _table(data: ImageData) -> Opened:
             return FileSource([files[row] for row in rows], key="image", root=path.parent, labels=codes[rows],
                               groups=np.array(near)[rows] if near else None)
 
-    opened.load = load
-    return opened
+    return Opened(str(path), sorted(set(splits)), load, classes, skipped=skipped)
 
 
 def _contents(images: list, path: Path) -> list[bytes]:

@@ -14,10 +14,9 @@ from pipelines.base.errors import DataError
 from pipelines.base.regular import check_regular
 from pipelines.data.source import Source, Tensors
 from pipelines.reports import classification, classifier
-from pipelines.reports.baselines import largest_share
-from pipelines.task.contract import Condensed, Features, Splits, Task
-from pipelines.task.labels import class_weights, cross_entropy
+from pipelines.task.contract import Condensed, Features, Splits
 from pipelines.task.results import Baseline, Judgement
+from pipelines.task.single_label import SingleLabel
 from pipelines.task.units import units_of
 from vision import models
 from vision.data import augment, splits
@@ -31,25 +30,18 @@ if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
 
 
-class Classification(Task):
+class Classification(SingleLabel):
     """vision.classification. Facts: `classes`, `image_size`, `channels`, `mean`, `std`, `class_counts` (see vision.data.splits)."""
 
-    watch = ("accuracy", "max")
     meanings = {
         "image": "the bytes of a JPEG, PNG, BMP, GIF (its first frame) or still WebP file",
-        "label": "the most probable class",
-        "confidence": "its probability",
-        "probabilities": "of each class",
+        **SingleLabel.answers,
     }
     takes_files = True
     sends = 'the bytes of an image file; in JSON {"b64": "..."}'
     examples = {"image": "tf.constant([open('example', 'rb').read()])"}
     kept = ImageFacts
     experiment: ImageClassification
-
-    @property
-    def classes(self) -> list[str]:
-        return self.facts["classes"]
 
     @property
     def image_size(self) -> tuple[int, int]:
@@ -107,36 +99,11 @@ class Classification(Task):
                     break
             models.initialise(model, np.stack(images))
 
-    def loss(self, outputs: tf.Tensor, targets: tf.Tensor, training: bool) -> tf.Tensor:
-        """Cross-entropy in nats, [batch] float32; with label smoothing when training."""
-        return cross_entropy(outputs, targets, smoothing=self.experiment.loss.label_smoothing if training else 0.0)
-
-    def example_weights(self, targets: tf.Tensor) -> tf.Tensor | None:
-        weights = class_weights(self.experiment.loss.class_weights, self.classes, self.facts["class_counts"])
-        if weights is None:
-            return None
-        each = tf.constant(weights, tf.float32)
-        return tf.gather(each, targets) if targets.shape.rank == 1 else tf.linalg.matvec(targets, each)
-
-    def scores(self, outputs: tf.Tensor, targets: tf.Tensor) -> Tensors:
-        """Accuracy; with mixed targets, against the class that weighs most."""
-        labels = targets if targets.shape.rank == 1 else tf.argmax(targets, -1, tf.int32)
-        return {"accuracy": tf.cast(tf.argmax(outputs, -1, tf.int32) == labels, tf.float32)}
-
     def answer(self, model: Callable[[tf.Tensor], tf.Tensor], inputs: tf.Tensor) -> Tensors:
         """Probabilities [batch, classes] float32: the softmax of the mean logits over the test-time views."""
         views = test_time_views(inputs, flip=self.experiment.evaluate.flip, shift=self.experiment.evaluate.shift)
         logits = tf.add_n([tf.cast(model(view), tf.float32) * weight for view, weight in views])
         return {"probabilities": tf.nn.softmax(logits)}
-
-    def targets(self, examples: Tensors) -> Tensors:
-        return {"label": examples["label"]}
-
-    def chance(self) -> tuple[str, float] | None:
-        return largest_share(self.facts["class_counts"])
-
-    def each(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> np.ndarray:
-        return (answers["predicted"] == targets["label"]).astype(np.float64)
 
     def baseline(self, train: Source, features: Features) -> Baseline:
         return baseline.fit_classifier(train, lambda source: features(source, baseline.small_copies), self.image_size)
@@ -201,15 +168,6 @@ class Classification(Task):
 
     def sample(self) -> dict[str, Any]:
         return {"image": tf.io.encode_jpeg(tf.zeros([2 * size for size in self.image_size] + [3], tf.uint8)).numpy()}
-
-    def respond(self, answers: Tensors) -> Tensors:
-        """label [batch] string, confidence [batch] float32, probabilities [batch, classes] float32."""
-        best = tf.argmax(answers["probabilities"], -1)
-        return {
-            "label": tf.gather(tf.constant(self.classes), best),
-            "confidence": tf.reduce_max(answers["probabilities"], -1),
-            "probabilities": answers["probabilities"],
-        }
 
 
 def test_time_views(images: tf.Tensor, *, flip: bool, shift: int) -> list[tuple[tf.Tensor, float]]:

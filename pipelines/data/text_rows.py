@@ -15,7 +15,6 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from nlp.settings import Column
 from pipelines.base.errors import DataError
 from pipelines.base.regular import check_regular
 from pipelines.config.messages import did_you_mean, listed, show
@@ -23,6 +22,8 @@ from pipelines.data.dialect import FASTTEXT, TABS, content_of, ending, find_deli
 from pipelines.data.dialect import TEXT as DELIMITED
 from pipelines.data.divide import ALIASES
 from pipelines.data.tables import JSON_LINES, PARQUET, SUFFIXES
+
+Column = str | int  # by name, or by position from 0
 
 
 @dataclass
