@@ -15,10 +15,11 @@ declare({
 })
 
 Count = Annotated[int, Field(ge=1)]
-MODELS, TOKENS = Variants(), Variants(what="way of cutting")
+MODELS, TOKENS, SOURCES = Variants(), Variants(what="way of cutting"), Variants("source", "source")
 Column = str | Annotated[int, Field(ge=0)]
 
 
+@SOURCES.register("nlp.data.sources:read_shipped")
 class TextData(TableData):
     """Where texts and labels come from."""
 
@@ -181,7 +182,7 @@ class TextClassification(Experiment):
     """One label per text, or several, or none."""
 
     task: Literal["nlp.classification"]
-    data: TextData
+    data: Annotated[TextData, SOURCES]
     tokens: Annotated[Any, TOKENS] | None = setting(None, "how texts are cut; default: hashed for bag, words for cnn, lstm and transformer")
     model: Annotated[Any, MODELS]
     reject: Reject | None = setting(

@@ -37,15 +37,21 @@ def register_model(task: str, settings: type[Section]) -> Callable[[Builder], Bu
 
 
 def register_source(task: str, settings: type[Section]) -> Callable[[Builder], Builder]:
-    """A decorator for what reads data: `(settings) -> {split: {"image": array, "label": array}}`; of one split `all`, shares are held out.
+    """A decorator for what reads data: `(settings) -> {split: {column: values}}`; of one split `all`, shares are held out.
+
+    The columns are `image` and `label` (vision.classification), `text` and `label` (nlp.classification), `samples` and `label` or `text`
+    (speech); a source of interactions (recsys) returns one table. docs/extending.md has each in full.
 
     Args:
-        task: whose `data.source` may choose it: "vision.classification".
-        settings: derived from the task's own data section (`vision.settings.ImageData`), with `source: Literal["..."]`.
+        task: whose `data.source` may choose it.
+        settings: derived from the task's own data section (such as `vision.settings.ImageData`), with `source: Literal["..."]`.
 
     Raises:
         ConfigError: as `register_model` does, or the task takes no sources of one's own.
     """
+    base = registry.variants_at(task, "data").sections()[0]
+    if isinstance(settings, type) and not issubclass(settings, base):
+        raise ConfigError(f"{settings.__name__}: the settings of a source of {task} derive from {base.__module__}.{base.__name__}")
     return _adding(task, "data", settings)
 
 

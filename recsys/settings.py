@@ -21,6 +21,9 @@ TASTE = (
 )
 
 
+IMPLICIT_SOURCES, RATED_SOURCES = Variants("source", "source"), Variants("source", "source")
+
+
 class InteractionData(TableData):
     """Who did what with which item, and how the events are divided."""
 
@@ -62,6 +65,7 @@ class InteractionData(TableData):
     )
 
 
+@IMPLICIT_SOURCES.register("recsys.data.sources:read_shipped")
 class ImplicitData(InteractionData):
     """Interactions as positive feedback."""
 
@@ -70,6 +74,7 @@ class ImplicitData(InteractionData):
     )
 
 
+@RATED_SOURCES.register("recsys.data.sources:read_shipped")
 class RatedData(InteractionData):
     """Interactions with a rating or click to predict."""
 
@@ -235,7 +240,7 @@ def _data_problems(data: InteractionData) -> list[tuple[str, str]]:
 class _Lists(Experiment):
     """What both tasks that answer with a list of items have."""
 
-    data: ImplicitData
+    data: Annotated[ImplicitData, IMPLICIT_SOURCES]
     evaluate: RankedEvaluate = setting(RankedEvaluate, "judging")
 
     def problems(self) -> list[tuple[str, str]]:
@@ -293,7 +298,7 @@ class Ranking(Experiment):
     """How much, or whether: ratings and clicks."""
 
     task: Literal["recsys.ranking"]
-    data: RatedData
+    data: Annotated[RatedData, RATED_SOURCES]
     model: Annotated[Any, RANKING_MODELS]
     loss: RankingLoss = setting(RankingLoss, "what is predicted")
 

@@ -74,6 +74,10 @@ class SpeechData(FileData):
         return found
 
 
+COMMAND_SOURCES, TRANSCRIPT_SOURCES = Variants("source", "source"), Variants("source", "source")
+
+
+@COMMAND_SOURCES.register("speech.data.sources:open_shipped")
 class CommandData(SpeechData):
     """Recordings of one class each."""
 
@@ -90,6 +94,7 @@ class CommandData(SpeechData):
         1.0, "with keywords: recordings of _unknown_ kept in train, as a multiple of the mean keyword's", gt=0.0, search=True)
 
 
+@TRANSCRIPT_SOURCES.register("speech.data.sources:open_shipped")
 class TranscriptData(SpeechData):
     """Recordings with transcripts."""
 
@@ -264,7 +269,7 @@ class Commands(SpeechExperiment):
     """One label per recording."""
 
     task: Literal["speech.commands"]
-    data: CommandData
+    data: Annotated[CommandData, COMMAND_SOURCES]
     model: Annotated[Any, COMMAND_MODELS]
     loss: ClassificationLoss = setting(ClassificationLoss, "the loss")
     evaluate: CommandEvaluate = setting(CommandEvaluate, "judging")
@@ -275,7 +280,7 @@ class Transcription(SpeechExperiment):
     """Text per recording."""
 
     task: Literal["speech.transcription"]
-    data: TranscriptData
+    data: Annotated[TranscriptData, TRANSCRIPT_SOURCES]
     model: Annotated[Any, TRANSCRIPT_MODELS]
     tokens: Tokens = setting(Tokens, "what the model writes")
     evaluate: Decode = setting(Decode, "judging")

@@ -5,7 +5,8 @@ stops or is skipped as data.on_bad_example says.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,14 @@ import numpy as np
 import tensorflow as tf
 
 from nlp.data import quickstart
-from nlp.settings import Reject, TextData, text_keys
+from nlp.settings import SOURCES, Reject, TextData, text_keys
 from pipelines.base.errors import DataError
 from pipelines.config.messages import show
 from pipelines.data import folders, text_rows
 from pipelines.data.columns import number_of
 from pipelines.data.files import TensorSource
 from pipelines.data.fingerprint import of_files
-from pipelines.data.opened import Opened
+from pipelines.data.opened import Opened, check_columns
 from pipelines.data.records import tfds_source
 from pipelines.data.source import Source, Tensors
 from pipelines.data.tables import class_names, one_hot, split_names
@@ -84,7 +85,8 @@ def open_data(data: TextData, reject: Reject | None = None, *, elsewhere: bool =
         elsewhere: the data need not be those of the training, so they need not have the splits that `reject.splits` names.
     """
     pattern = reject.splits if reject else None
-    place, names, read, classes = {"quick": _quick, "tfds": _tfds, "table": _table, "folder": _folder}[data.source](data, pattern)
+    found = SOURCES.build(data, pattern=pattern)
+    place, names, read, classes = found if isinstance(found, tuple) else _own(found, data)
     apart = {name: pattern.format(split=name) for name in names if pattern.format(split=name) in names} if pattern else {}
     if pattern and not apart and not elsewhere:
         raise DataError(f"reject.splits: {pattern}: {place} has no such split beside {', '.join(sorted(names))}")
@@ -171,6 +173,30 @@ def _numbered(rows: Rows, marked: Sequence[bool], data: TextData, opened: Opened
 
 # place, splits, one of them (with labels, or of texts that need none), classes known from the start
 Read = tuple[str, list[str], Callable[[str, bool], Rows], list[str]]
+
+
+def read_shipped(data: TextData, pattern: str | None) -> Read:
+    """The data of the sources that ship with Quartet."""
+    return {"quick": _quick, "tfds": _tfds, "table": _table, "folder": _folder}[data.source](data, pattern)
+
+
+def _own(splits: Mapping[str, Mapping[str, Any]], data: TextData) -> Read:
+    """A registered source: split -> {"text": [n], "label": [n], "group": [n] where data.group_by asks}; with labels: many a label may be
+    a list."""
+    place, groups = f"source {data.source}", ("group",) if data.group_by else ()
+    check_columns(splits, ("text", *groups), data.source)
+
+    def read(split: str, labelled: bool) -> Rows:
+        columns = splits[split]
+        check_columns({split: columns}, ("text", *(("label",) if labelled else ()), *groups), data.source)
+        texts = [str(text) if isinstance(text, str) else text for text in columns["text"]]
+        stored = columns["label"] if labelled else [None] * len(texts)
+        labels = [_several(value, data) if data.labels == "many" else text_rows.title(value) for value in stored]
+        own = [str(group) for group in columns["group"]] if groups else None
+        digest = hashlib.sha256(json.dumps([texts, labels, own], default=str).encode()).hexdigest()[:16]
+        return Rows(texts, labels, lambda number: f"{place} {split}[{number}]", own, [], digest)
+
+    return place, sorted(splits), read, []
 
 
 def _quick(data: TextData, _: str | None) -> Read:

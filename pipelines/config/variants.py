@@ -91,6 +91,11 @@ class Variants:
         """In the order in which they were registered."""
         return tuple(dict.fromkeys(entry.section for entry in self._known.values()))
 
+    def section(self, name: str) -> type[Section] | None:
+        """The section that is chosen by that name; None where there is none."""
+        entry = self._known.get(name)
+        return entry.section if entry else None
+
     def annotation(self) -> Any:
         """What the setting may be, as pydantic takes it."""
         sections = self.sections()

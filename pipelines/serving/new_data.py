@@ -15,6 +15,7 @@ from pipelines.base.regular import check_regular
 from pipelines.config.load import from_dict
 from pipelines.config.messages import listed, nearest
 from pipelines.config.schema import Experiment
+from pipelines.config.variants import within
 from pipelines.data.divide import ALIASES
 from pipelines.data.source import Source, Tensors
 from pipelines.data.tables import SUFFIXES
@@ -69,10 +70,10 @@ def experiment_for(experiment: Experiment, facts: dict[str, Any], path: Path, sp
     if "source" in data:
         data["source"] = kind
         if before != kind:  # names of columns or arrays belong to the kind of data
-            default = type(experiment.data).model_fields if hasattr(experiment, "data") else {}
-            for name in data:
-                if name.endswith("_key"):
-                    data[name] = default[name].default
+            sources = within(type(experiment).model_fields["data"])
+            section = (sources.section(kind) if sources else None) or type(experiment.data)
+            data = values["data"] = {name: section.model_fields[name].default if name.endswith("_key") else value
+                                     for name, value in data.items() if name in section.model_fields}
     # "testing" means "test", except that no share is held out of data in one piece
     test = None if whole(split) else "testing" if split == "test" else split
     wanted: dict[str, Any] = {"streaming": False, "group_by": None, "limit": None, "validation": 0.0, "test": test,

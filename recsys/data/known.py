@@ -18,7 +18,7 @@ def all_known(data: InteractionData) -> bool:
     So it is where events are held out whatever their time: at random, or by the data's own splits where no times are known.
     """
     if data.split_key is not None:
-        return data.source == "table" and data.time_key is None
+        return data.source not in ("made", "tfds") and data.time_key is None
     return data.protocol == "random"
 
 

@@ -19,11 +19,12 @@ from pipelines.config.messages import did_you_mean, listed
 from pipelines.data.columns import number_of
 from pipelines.data.dialect import TEXT, ending
 from pipelines.data.fingerprint import of_files
+from pipelines.data.memory import arrow
 from pipelines.data.tables import NAMED, LeftOut, column, read_table, split_names
 from pipelines.data.times import MEANINGS, read_times
 from recsys.data.log import Ids, Log, row_names
 from recsys.data.quickstart import made_log
-from recsys.settings import InteractionData
+from recsys.settings import IMPLICIT_SOURCES, RATED_SOURCES, InteractionData, RatedData
 
 
 def read_log(data: InteractionData) -> Log:
@@ -33,6 +34,21 @@ def read_log(data: InteractionData) -> Log:
         DataError: names the file, the row, the column, the value and the remedy. Under on_bad_example: skip, bad rows are
             left out and counted instead.
     """
+    found = (RATED_SOURCES if isinstance(data, RatedData) else IMPLICIT_SOURCES).build(data)
+    return found if isinstance(found, Log) else _own(found, data)
+
+
+def _own(table: Any, data: InteractionData) -> Log:
+    """A registered source: a table of interactions (an Arrow table, a data frame or a mapping of columns), whose columns the settings
+    name."""
+    interactions, digest, place = arrow(table), hashlib.sha256(), f"source {data.source}"
+    for name in interactions.column_names:
+        digest.update(repr((name, interactions[name].to_pylist())).encode())
+    return _log(data, interactions, place=place, path=None, digest=digest.hexdigest()[:16])
+
+
+def read_shipped(data: InteractionData) -> Log:
+    """See `read_log`; of the sources that ship with Quartet."""
     if data.source == "made":
         return made_log()
     if data.source == "tfds":

@@ -1,7 +1,9 @@
 """Opens the data of an experiment - synthetic recordings, TFDS, a folder, a table - as the data's own splits, nothing divided yet."""
 
+import hashlib
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,8 @@ import numpy as np
 from pipelines.base.errors import DataError
 from pipelines.config.messages import listed
 from pipelines.data.divide import ALIASES, find
-from pipelines.data.opened import Opened
+from pipelines.data.memory import Recordings as InMemory
+from pipelines.data.opened import Opened, check_columns
 from pipelines.data.records import RecordSource, tfds_source
 from pipelines.data.tfds import features, prepared
 from pipelines.data.walk import files_of
@@ -29,7 +32,7 @@ from speech.data.recording_files import (
     with_speakers,
 )
 from speech.data.recordings import Facts, Recordings
-from speech.settings import SpeechData, TranscriptData
+from speech.settings import COMMAND_SOURCES, TRANSCRIPT_SOURCES, SpeechData, TranscriptData
 
 STORED_RATES = {"spoken_digit": 8000, "yes_no": 8000, "speech_commands": 16_000, "librispeech": 16_000, "ljspeech": 22_050}  # Hz
 NOISE_FOLDER = "_background_noise_"  # of Google's Speech Commands: long recordings of noise beside the class folders
@@ -37,11 +40,53 @@ NOISE_FOLDER = "_background_noise_"  # of Google's Speech Commands: long recordi
 
 def open_data(data: SpeechData, *, texts: bool) -> Opened[Recordings]:
     """The data set, with transcripts where `texts`, else with class names. Raises DataError that names file or row and the remedy."""
-    kind = {"synthetic": _synthetic, "tfds": _tfds, "folder": _folder, "table": open_table}[data.source]
-    opened = kind(data, texts)
+    found = (TRANSCRIPT_SOURCES if texts else COMMAND_SOURCES).build(data, texts=texts)
+    opened = found if isinstance(found, Opened) else _own(found, data, texts)
     if data.test_names is not None or data.test_last is not None:
         opened = _own_test(opened, data)
     return opened
+
+
+def open_shipped(data: SpeechData, texts: bool) -> Opened[Recordings]:
+    """See `open_data`; of the sources that ship with Quartet."""
+    return {"synthetic": _synthetic, "tfds": _tfds, "folder": _folder, "table": open_table}[data.source](data, texts)
+
+
+def _own(splits: Mapping[str, Mapping[str, Any]], data: SpeechData, texts: bool) -> Opened[Recordings]:
+    """A registered source: split -> {"samples": [n] of [samples] int16, or float in -1..1, at data.rate, or Recordings at their own rate;
+    "label" or "text": [n]; "speaker": [n], where known}."""
+    place, what = f"source {data.source}", "text" if texts else "label"
+    check_columns(splits, ("samples", what), data.source)
+
+    def load(split: str) -> Recordings:
+        columns = splits[split]
+        check_columns({split: columns}, ["samples", what, *(["speaker"] if "speaker" in columns else [])], data.source)
+        given = columns["samples"]
+        samples, rate = (given.samples, given.rate) if isinstance(given, InMemory) else (given, data.rate)
+        names = [f"{place} {split}[{number}]" for number in range(len(samples))]
+        waves = [_wave(np.asarray(one), rate, data.rate, name) for name, one in zip(names, samples)]
+        values = [str(value) for value in columns[what]]
+        speakers = [str(speaker) for speaker in columns["speaker"]] if "speaker" in columns else None
+        facts = Facts(names, [f"{split}_{number}" for number in range(len(waves))], None if texts else values, values if texts else None,
+                      speakers, np.array([len(wave) for wave in waves], np.int32))
+        digest = hashlib.sha256(repr((values, speakers, data.rate)).encode())
+        for wave in waves:
+            digest.update(wave.tobytes() + b"|")
+        return recordings(lambda number: waves[number], facts, digest.hexdigest(), data)
+
+    return Opened(place, sorted(splits), load)
+
+
+def _wave(samples: np.ndarray, stored: int, rate: int, name: str) -> np.ndarray:
+    """int16 [samples] at the model's rate."""
+    if samples.ndim != 1 or not len(samples) or (samples.dtype != np.int16 and samples.dtype.kind != "f"):
+        raise DataError(f"{name}: is {samples.dtype} {list(samples.shape)}; a recording is [samples], int16 or float in -1..1")
+    if samples.dtype == np.int16 and stored == rate:
+        return samples
+    full = samples / np.float32(32768.0) if samples.dtype == np.int16 else samples
+    if np.abs(full).max() > 1.0 or not np.all(np.isfinite(full)):
+        raise DataError(f"{name}: holds samples beyond -1..1, or NaN")
+    return to_int16(audio.resampled(full, stored, rate))
 
 
 def _synthetic(data: SpeechData, texts: bool) -> Opened[Recordings]:

@@ -8,13 +8,12 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.base.errors import DataError
-from pipelines.config.messages import listed
 from pipelines.data import arrays, folders
 from pipelines.data.digits import CLASSES, digits
 from pipelines.data.files import FileSource, TensorSource
 from pipelines.data.fingerprint import of_files
 from pipelines.data.names import groups_in_names
-from pipelines.data.opened import Opened
+from pipelines.data.opened import Opened, check_columns
 from pipelines.data.records import RecordSource, tfds_source
 from pipelines.data.source import ArraySource, Source
 from pipelines.data.tables import LeftOut, absent_files, class_names, column, file_paths, labels_of, read_table, row, split_names, values_of
@@ -42,16 +41,10 @@ def open_shipped(data: ImageData) -> Opened:
 
 def _own(splits: Mapping[str, Mapping[str, np.ndarray]], data: ImageData) -> Opened:
     """A source of somebody's own: split -> {"image": [n, h, w] or [n, h, w, c], "label": [n], "group": [n] where data.group_by asks}."""
-    parts = {}
-    for split, values in splits.items():
-        wanted = ("image", "label", *(("group",) if data.group_by else ()))
-        missing = next((name for name in wanted if name not in values), None)
-        if missing:
-            raise DataError(f"source {data.source}: split {split} has no {missing!r}; there are {listed(values, 'and')}")
-        arrays_of = {name: np.asarray(values[name]) for name in wanted}
-        if len({len(value) for value in arrays_of.values()}) > 1:
-            raise DataError(f"source {data.source}: split {split}: {', '.join(f'{len(v):,} of {name}' for name, v in arrays_of.items())}")
-        parts[split] = arrays.Arrays(arrays_of, {name: name for name in wanted})
+    wanted = ("image", "label", *(("group",) if data.group_by else ()))
+    check_columns(splits, wanted, data.source)
+    parts = {split: arrays.Arrays({name: np.asarray(columns[name]) for name in wanted}, {name: name for name in wanted})
+             for split, columns in splits.items()}
     return _of_arrays(f"source {data.source}", parts, data)
 
 
