@@ -7,6 +7,7 @@ from pydantic import Field
 from pipelines.config.registry import register_task
 from pipelines.config.schema import ClassificationLoss, Evaluate, Experiment, FileData, Section, Share, setting
 from pipelines.config.variants import Variants
+from pipelines.encoders.settings import PretrainedModel
 
 Count = Annotated[int, Field(ge=1)]
 MAX_PIXELS = 64_000_000  # holds what cameras of 60 megapixels take; a decoding call then takes some 0.4 GB for JPEG
@@ -100,6 +101,19 @@ class Application(Section):
     weights: Literal["imagenet"] | str | None = setting(
         None, "null: from scratch; imagenet: downloaded by Keras; or a path to a weights file", path=True)
     dropout: Share = setting(0.0, "dropout before the last layer", unit="share")
+
+
+@MODELS.register("vision.models.pretrained:build")
+class Pretrained(PretrainedModel):
+    """An image encoder of KerasHub with its own preprocessing and a new head; needs the extra `pretrained`."""
+
+    name: Literal["pretrained"]
+    image_size: Pixels | Annotated[list[Pixels], Field(min_length=2, max_length=2)] | None = setting(
+        None, "height and width that the encoder sees, one number or [height, width]; images are resampled to it inside the model. "
+        "Default: the images' own, where they are not below 0.7 of the size that the encoder was trained on, to which they are enlarged "
+        "else; an encoder for one size alone gets that", unit="px", search=True)
+    pooling: Literal["mean", "first"] | None = setting(
+        None, "of an encoder that gives tokens: their mean or the first; default: the first where it stands for the image, as in ViT")
 
 
 class RandAugment(Section):

@@ -1,13 +1,25 @@
 """The facts of vision.classification, checked when a run is loaded."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from pipelines.base.stored import Count
+from pipelines.base.stored import Count, Record
+from pipelines.encoders.facts import EncoderRecord, KerasObject
 from pipelines.task.facts import ClassFacts, Moment
 
 Pixels = Annotated[int, Field(ge=1, le=16_384)]
+ENCODER_FACTS = ("backbone", "image_converter", "encoder")  # there where the model is a pretrained encoder
+
+
+class Converter(Record):
+    """How an encoder wants its images: of what size, and pixels 0..255 times `scale` plus `offset`, numbers or one a channel."""
+
+    image_size: Annotated[list[Pixels], Field(min_length=2, max_length=2)] | None = None
+    scale: Moment | Annotated[list[Moment], Field(min_length=3, max_length=3)] | None = None
+    offset: Moment | Annotated[list[Moment], Field(min_length=3, max_length=3)] | None = None
+    interpolation: Literal["bilinear", "nearest", "bicubic", "lanczos3", "lanczos5"] = "bilinear"
+    antialias: bool = False
 
 
 class ImageFacts(ClassFacts):
@@ -16,6 +28,9 @@ class ImageFacts(ClassFacts):
     mean: list[Moment]
     std: list[Annotated[Moment, Field(ge=0)]]
     statistics_of: Count = 0
+    backbone: KerasObject | None = None
+    image_converter: Converter | None = None
+    encoder: EncoderRecord | None = None
 
     @model_validator(mode="after")
     def _channels(self) -> Any:

@@ -35,11 +35,12 @@ STATISTICS = 10_000  # most examples of train behind mean and deviation
 START = 1 << 14  # bytes of a file that nearly always hold its size
 
 
-def load_images(experiment: ImageClassification, *, judging: bool = False) -> Splits:
+def load_images(experiment: ImageClassification, *, judging: bool = False, mixed_size: tuple[int, int] | None = None) -> Splits:
     """The splits of an image experiment; with data.streaming, see vision.data.streaming.
 
     Args:
         judging: the splits evaluate a finished run, and may have a single class.
+        mixed_size: height and width that images of several sizes get where data.image_size is not set; None: that is an error.
 
     Facts:
         classes: names in the order of the labels.
@@ -67,7 +68,7 @@ def load_images(experiment: ImageClassification, *, judging: bool = False) -> Sp
     check_classes(parts, classes, opened.place)
     if not judging:
         check_several(classes if train.labels is None else [classes[label] for label in np.unique(train.labels)], opened.place)
-    size, channels = image_shape(train, data, opened.place)
+    size, channels = image_shape(train, data, opened.place, mixed_size)
     numbers = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics", labels=train.labels)
     mean, std = statistics(train, numbers, size, channels, data)
     facts: dict[str, Any] = {
@@ -133,11 +134,11 @@ def _cached_bad(source: Source, data: ImageData) -> list[tuple[int, str]]:
     return sorted([*by_content, *((again[place], reason) for place, reason in still)])
 
 
-def image_shape(train: Source, data: ImageData, place: str) -> tuple[tuple[int, int], int]:
-    """((height, width), channels) that the model sees: as set, else as the examples of train are.
+def image_shape(train: Source, data: ImageData, place: str, mixed_size: tuple[int, int] | None = None) -> tuple[tuple[int, int], int]:
+    """((height, width), channels) that the model sees: as set, else as the examples of train are, or `mixed_size` where those differ.
 
     Raises:
-        DataError: the images differ in size and data.image_size is not set.
+        DataError: the images differ in size, and neither data.image_size nor `mixed_size` is set.
     """
     spec = train.spec["image"]
     wanted = data.image_size
@@ -153,6 +154,8 @@ def image_shape(train: Source, data: ImageData, place: str) -> tuple[tuple[int, 
             continue
         if first is None:
             first = (number, header)
+        elif size is None and header[:2] != first[1][:2] and mixed_size:
+            size = mixed_size
         elif size is None and header[:2] != first[1][:2]:
             (height, width, _), other = first[1], train.name(first[0])
             raise DataError(f"{place}: the images differ in size ({other} is {height} x {width} px, {train.name(number)} "

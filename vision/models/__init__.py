@@ -5,7 +5,7 @@ gives [batch, classes] float32 logits whatever the precision. `build` is the one
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipelines.config.schema import Section
 from vision.settings import MODELS
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 def build(
     settings: Section, *, image_size: tuple[int, int], channels: int, classes: int, mean: Sequence[float], std: Sequence[float],
+    facts: dict[str, Any] | None = None,
 ) -> "keras.Model":
     """A new model under the current Keras precision policy, with fresh weights drawn from Keras' global seed.
 
@@ -26,6 +27,7 @@ def build(
         classes: number of logits.
         mean: mean of each channel over train, in pixel values 0..255.
         std: standard deviation of each channel over train, in pixel values 0..255.
+        facts: the task's, of which `pretrained` takes what its preset says.
 
     Returns:
         keras.Model: [batch, height, width, channels] float32, 0..255 -> [batch, classes] float32 logits.
@@ -33,7 +35,8 @@ def build(
     Raises:
         ConfigError: the images are too small for the network, or its pretrained weights cannot be had.
     """
-    return MODELS.build(settings, image_size=image_size, channels=channels, classes=classes, mean=mean, std=std)
+    return MODELS.build(settings, image_size=image_size, channels=channels, classes=classes, mean=mean, std=std,
+                        facts=facts or {})
 
 
 def initialise(model: "keras.Model", images: "np.ndarray") -> None:

@@ -1,6 +1,7 @@
 """One label per image: from stored pixels or encoded bytes to probabilities, and their evaluation."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,10 +22,10 @@ from pipelines.task.units import units_of
 from vision import models
 from vision.data import augment, splits
 from vision.data.decode import decode_image
-from vision.data.facts import ImageFacts
+from vision.data.facts import ENCODER_FACTS, ImageFacts
 from vision.data.files import find_images
 from vision.metrics import baseline
-from vision.settings import ImageClassification
+from vision.settings import ImageClassification, Pretrained
 
 if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
@@ -53,7 +54,20 @@ class Classification(SingleLabel):
         return self.experiment.augment.random_resized_crop is not None
 
     def splits(self) -> Splits:
-        return splits.load_images(self.experiment, judging=bool(self.facts))
+        model, known = self.experiment.model, {name: self.facts[name] for name in ENCODER_FACTS if name in self.facts}
+        size = None
+        if isinstance(model, Pretrained):
+            from vision.models import pretrained
+
+            known = known or pretrained.learn(model)  # a finished run is judged without the preset
+            size = pretrained.preset_size(known)
+        found = splits.load_images(self.experiment, judging=bool(self.facts), mixed_size=size)
+        return replace(found, facts={**found.facts, **known})
+
+    def unfit(self) -> str | None:
+        wanted = ENCODER_FACTS if isinstance(self.experiment.model, Pretrained) else ()
+        missing = next((name for name in wanted if self.facts.get(name) is None), None)
+        return f"{missing}: field required" if missing else None
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         """One image of the stored form to uint8 [height, width, channels]; a random part of it when training asks for that."""
@@ -88,6 +102,7 @@ class Classification(SingleLabel):
             classes=len(self.classes),
             mean=self.facts["mean"],
             std=self.facts["std"],
+            facts=self.facts,
         )
 
     def initialise(self, model: keras.Model, batches: Iterator[tuple[Any, Any]]) -> None:
