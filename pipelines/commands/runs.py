@@ -168,10 +168,17 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="Where to listen; 0: a free one.")] = 8000,
     batch: Batch = None,
     limit: Annotated[int, typer.Option(min=1, metavar="MIB", help="Largest request.")] = 64,
+    connections: Annotated[int, typer.Option(min=1, metavar="N", help="Connections open at the same time.")] = 1024,
+    delay: Annotated[float, typer.Option(min=0, metavar="MS", help="How long a batch that is not full waits for more inputs.")] = 0.0,
+    deadline: Annotated[float, typer.Option(min=0.1, metavar="S", help="How long an input may wait; then the request is refused.")] = 30.0,
+    drain: Annotated[float, typer.Option(min=1, metavar="S", help="Time from SIGTERM to the end, at most.")] = 30.0,
+    log: Annotated[bool, typer.Option("--log", help="A line of JSON on standard output for each request.")] = False,
 ) -> None:
     """Answer requests over HTTP as the run was judged, until Ctrl-C. Needs the extra `serve`."""
     from pipelines.runs.listing import find_run, require_model
+    from pipelines.serving.server import MEBI, Options, require_extra
 
+    require_extra()
     folder = find_run(runs, run)
     require_model(folder)
     from pipelines.machine.startup import start_tensorflow
@@ -179,10 +186,10 @@ def serve(
     start_tensorflow()
     from pipelines.serving.load import load_run
     from pipelines.serving.predict import Predictor
-    from pipelines.serving.server import MEBI
     from pipelines.serving.server import serve as answer
 
-    answer(Predictor(load_run(folder, where=1), batch=batch), host=host, port=port, limit=limit * MEBI, say=say)
+    options = Options(host, port, limit * MEBI, connections, delay / 1000, deadline, drain, log)
+    answer(Predictor(load_run(folder, where=1), batch=batch), options, say=say)
 
 
 @reported

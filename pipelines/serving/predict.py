@@ -5,7 +5,7 @@ An input that cannot be read or decoded gets its error as the answer.
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +26,7 @@ from pipelines.task.contract import Read
 
 In = TypeVar("In")
 Out = TypeVar("Out")
+UNREADABLE = (tf.errors.OpError, ValueError, TypeError, OverflowError)  # what an input raises that is not what it should be
 SIMILAR = 128  # examples of similar length answered together
 
 
@@ -53,6 +54,11 @@ class Predictor:
         # large enough to hide the cost of a call, small enough to retry one by one when one is broken
         self.chunk, usual = run.task.read_at_once
         self.run, self.batch = run, batch or usual
+        self.title, self.task = f"{run.name}/{run.folder.path.name}", run.task.experiment.task
+        self.take, self.sends, self.decodes = run.task.take, run.task.sends, run.task.decodes
+        self.meanings: Mapping[str, str] = run.task.meanings
+        self.details: Sequence[str] = run.task.details
+        self.ranked: Sequence[str] = run.task.ranked
         self.workers = workers or _processors()
         spec = {name: tf.TensorSpec(spec.shape, spec.dtype) for name, spec in run.task.raw_spec().items()}
         self._receive = tf.function(run.task.receive, input_signature=[spec], autograph=False)
@@ -61,7 +67,9 @@ class Predictor:
         self._respond = tf.function(lambda examples: respond(run, examples), autograph=False, input_signature=[
             {name: tf.TensorSpec([None, *value.shape[1:]], value.dtype) for name, value in received.items()}])
         outputs = self._respond.get_concrete_function().structured_outputs
-        self.columns = {name: value.shape.rank for name, value in outputs.items()}
+        self.inputs: dict[str, tf.TensorSpec] = spec
+        self.outputs: dict[str, tf.TensorSpec] = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in outputs.items()}
+        self.columns: dict[str, int] = {name: value.shape.rank for name, value in outputs.items()}
         vector = next((value for value in outputs.values() if value.shape.rank == 2), None)
         self.classes = class_names(run.task, vector.shape[1]) if vector is not None and vector.shape[1] else None
 
@@ -122,12 +130,12 @@ class Predictor:
         names, fields = [one[0] for one in chunk], [one[2] if len(one) > 2 else None for one in chunk]
         try:
             return Decoded(names, fields, list(rows), self._receive_rows(list(rows.values())), errors)
-        except tf.errors.OpError:
+        except UNREADABLE:
             parts = []
             for place, row in list(rows.items()):
                 try:
                     parts.append(self._receive_rows([row]))
-                except tf.errors.OpError as error:
+                except UNREADABLE as error:
                     errors[place] = reason(error)
                     del rows[place]
             examples = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}

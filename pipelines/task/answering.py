@@ -29,6 +29,7 @@ class Answering(Judging):
     needs: Sequence[str] = ()  # modules beside TensorFlow that hold operations of the saved model
     read_at_once: ClassVar[tuple[int, int]] = (16, 64)  # inputs of `predict` decoded in one call, and answered in one
     takes_files: ClassVar[bool] = False  # an input is a file, and a text given to `Run.predict` its path; False: the text is the input
+    decodes: ClassVar[bool] = False  # `take` decodes the file that a client sent, which takes time: it runs beside the server's own work
     sends: ClassVar[str] = "an object with a value of each input; of a single input, its value"  # what a client of `quartet serve` sends
     ranked: ClassVar[tuple[str, ...]] = ()  # lists, best first, of which an answer has the first `count` alone, which is an output too
     details: ClassVar[tuple[str, ...]] = ()  # lists too long for a table, of one length: `predict` writes them as JSON lines only
@@ -115,7 +116,7 @@ def _texts(given: str) -> list[tuple[str, str]]:
 def _as_array(name: str, value: Any, spec: Any) -> Any:
     if spec.dtype.name == "string":
         if not isinstance(value, str):
-            raise DataError(f"{name}: {value!r} is no text")
+            raise DataError(f"{name}: {value!r:.100} is no text")
         return value.encode()
     try:
         array = np.asarray(value, spec.dtype.as_numpy_dtype)

@@ -91,9 +91,12 @@ def as_id(value: Any, numeric: bool) -> Any:
     """An id as the run has them: a whole number, or text. Raises DataError for what is neither."""
     if numeric:
         try:
-            return int(str(value).strip())
+            number = int(str(value).strip())
         except ValueError:
-            raise DataError(f"{value!r} is no id: the run's ids are whole numbers") from None
+            number = 1 << 63
+        if not -(1 << 63) <= number < 1 << 63:
+            raise DataError(f"{value!r:.60} is no id: the run's ids are whole numbers of 64 bits")
+        return number
     return str(value)
 
 

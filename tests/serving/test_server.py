@@ -2,27 +2,25 @@
 
 import asyncio
 import base64
-import importlib.util
 import json
-import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests import finished_run
+from tests.serving.bad_requests import HUGE_PNG
+from tests.serving.toy_server import needs_extra
 
 pytestmark = pytest.mark.slow
-
-HERE = all(importlib.util.find_spec(name) for name in ("starlette", "uvicorn", "python_multipart"))
-needs_extra = pytest.mark.skipif(not HERE and not os.environ.get("QUARTET_REQUIRE_EXTRAS"),
-                                 reason="needs the extra `serve`: what it tests is not tested here")
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +100,6 @@ def test_many_clients_get_each_their_own_answers(server, judged):
     (b"", "application/octet-stream", 400, "the request is empty"),
     (b"{", "application/json", 400, "is not JSON"),
     (b'{"inputs": "a"}', "application/json", 400, "has no inputs"),
-    (b'{"inputs": [{"b64": "?"}]}', "application/json", 400, "b64"),
     (b"nothing", "multipart/form-data", 400, "multipart"),
     (bytes((1 << 20) + 1), "image/png", 413, "over 1 MiB"),
     (json.dumps({"inputs": ["x"] * 1000}).encode(), "application/json", 413, "send 128 at most"),
@@ -110,6 +107,35 @@ def test_many_clients_get_each_their_own_answers(server, judged):
 def test_a_wrong_request_is_said_to_be_one(server, body, kind, status, part):
     code, found = post(server[0], body, kind)
     assert code == status and part in found["error"]
+
+
+@needs_extra
+def test_pictures_that_are_none_cost_bounded_time_and_memory(server, judged):
+    address, process = server
+
+    def resident():
+        lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("VmRSS")).split()[1])
+
+    good = judged[0][0]
+    draw = np.random.default_rng(0)
+    broken = [good[:length] for length in range(1, len(good), 7)]
+    for number in range(300):
+        data = bytearray(good)
+        for place in draw.integers(0, len(data), 1 + number % 5):
+            data[place] = draw.integers(256)
+        broken.append(bytes(data))
+    broken += [HUGE_PNG, bytes(500_000), b"GIF89a" + b"\xff\xff" * 1000, b"BM" + b"\xff" * 60]
+    for data in broken[:50]:
+        post(address, data, "image/png")
+    before = resident()
+    for data in broken:
+        began = time.monotonic()
+        status, found = post(address, data, "image/png")
+        assert status == 200 and time.monotonic() - began < 10 and len(found["answers"]) == 1
+    assert resident() < 1.2 * before
+    status, found = post(address, as_json([good, HUGE_PNG, good]), "application/json")
+    assert [set(one) >= {"error"} for one in found["answers"]] == [False, True, False]
 
 
 @needs_extra
@@ -125,7 +151,11 @@ def test_it_says_what_it_is_and_ends_when_asked(server):
         found = json.load(answer)
     assert found["run"] == "vision/digits/small" and "image file" in found["send"]
     assert found["classes"] == [str(digit) for digit in range(10)]
-    assert urllib.request.urlopen(f"{address}/health", timeout=60).status == 200
+    for path in ("/health", "/health/live", "/health/ready"):
+        assert urllib.request.urlopen(f"{address}{path}", timeout=60).status == 200
+    with urllib.request.urlopen(f"{address}/metrics", timeout=60) as answer:
+        metrics = answer.read().decode()
+    assert 'quartet_inputs_total{model="vision/digits/small",outcome="unreadable"}' in metrics
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) in (0, 143, -signal.SIGTERM)
 
@@ -175,11 +205,10 @@ def test_warming_up_answers_alone_and_in_a_full_batch_and_nothing_is_traced_afte
     assert predictor._receive.experimental_get_tracing_count() == predictor._respond.experimental_get_tracing_count() == 1
 
 
-def test_without_the_extra_the_message_names_it(loaded, monkeypatch):
+def test_without_the_extra_the_message_names_it(monkeypatch):
     from pipelines.base.errors import ConfigError
-    from pipelines.serving.predict import Predictor
-    from pipelines.serving.server import make_app
+    from pipelines.serving.server import require_extra
 
-    monkeypatch.setitem(sys.modules, "starlette.applications", None)
+    monkeypatch.setitem(sys.modules, "starlette.routing", None)
     with pytest.raises(ConfigError, match=r"keras-quartet\[serve\]"):
-        make_app(Predictor(loaded))
+        require_extra()

@@ -1,0 +1,47 @@
+"""What a server needs of a model: a run in this process has it (Predictor), and an exported one (exported.py). Imports
+no TensorFlow."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pipelines.serving.output import Prediction
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+
+class Answerer(Protocol):
+    """A model that answers batches of raw examples.
+
+    Attributes:
+        title, task: its name, and the kind of task it does.
+        batch: examples answered at a time.
+        inputs, outputs: name -> spec with its batch.
+        columns: name -> rank of each output.
+        classes: names of the entries of its vector of probabilities.
+        sends: what a client sends for an input, in words; `meanings`: of inputs and outputs by name.
+        decodes: `take` takes time.
+        details, ranked: as a task has them.
+    """
+
+    title: str
+    task: str
+    batch: int
+    inputs: "dict[str, tf.TensorSpec]"
+    outputs: "dict[str, tf.TensorSpec]"
+    columns: dict[str, int]
+    classes: list[str] | None
+    sends: str
+    meanings: Mapping[str, str]
+    decodes: bool
+    details: Sequence[str]
+    ranked: Sequence[str]
+
+    def take(self, sent: Any) -> dict[str, Any]:
+        """What a client sent for one input, bytes or a JSON value, as a raw example. Raises DataError."""
+
+    def together(self, read: list[Any]) -> list[Prediction]:
+        """Answers (name, raw example) in one batch. Raises where the model fails."""
+
+    def warm_up(self) -> None:
+        """Answers an example alone and in a full batch, so that the first input waits for nothing."""

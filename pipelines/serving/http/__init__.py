@@ -1,0 +1,1 @@
+"""Models behind HTTP: connections, bodies, batches, what is observed of them, and the dialects that clients speak."""

@@ -1,0 +1,157 @@
+"""Requests' bodies within bounds: of bytes for one and for all together, of JSON's depth and number of values, and of parts."""
+
+import asyncio
+import base64
+import binascii
+import gc
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from pipelines.base.errors import DataError
+from pipelines.serving.http.refusals import Busy, Gone, Refused, TooLarge
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+MEBI = 1 << 20
+VALUES = 1_000_000  # of JSON in one request: parsing holds up everyone else, and takes up to 0.2 s for so many
+WEIGHT = 64  # bytes that a parsed value takes, at least
+PIECE = 1 << 18  # bytes of a form parsed before others have their turn
+
+
+class Memory:
+    """The bytes that all requests together may hold."""
+
+    def __init__(self, total: int):
+        self.free = total
+
+    @contextmanager
+    def share(self) -> Iterator["Share"]:
+        """What one request holds, until it is answered."""
+        share = Share(self)
+        try:
+            yield share
+        finally:
+            self.free += share.taken
+
+
+class Share:
+    def __init__(self, memory: Memory):
+        self.memory, self.taken = memory, 0
+
+    def take(self, count: int) -> None:
+        """Raises Busy where there is no room."""
+        if count > self.memory.free:
+            raise Busy("the requests that are being answered fill the memory set aside for them; try again in a second")
+        self.memory.free -= count
+        self.taken += count
+
+
+async def body_of(request: "Request", limit: int, share: Share) -> bytes:
+    """The body. Raises Refused, and Gone where the client has left."""
+    declared = request.headers.get("content-length", "")
+    length = int(declared) if declared.isdecimal() and len(declared) < 20 else 0
+    message = f"the request has over {limit // MEBI:,} MiB; send less at a time (quartet serve --limit sets it)"
+    if length > limit and "expect" in request.headers:
+        raise TooLarge(message)
+    body, seen = bytearray(), 0
+    while True:
+        event = await request.receive()
+        if event["type"] == "http.disconnect":
+            raise Gone
+        chunk = event.get("body", b"")
+        seen += len(chunk)
+        if max(seen, length) <= limit:
+            share.take(len(chunk))
+            body += chunk
+        elif seen > 2 * limit:  # a client reads its answer when it has sent all, so that a little too much is taken in
+            raise TooLarge(message)
+        else:
+            body.clear()
+        if not event.get("more_body", False):
+            break
+    if seen > limit:
+        raise TooLarge(message)
+    return bytes(body)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the garbage collector, which would look at all values again and again while they become more."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def json_of(body: bytes, share: Share) -> Any:
+    """The value of a body of JSON: no deeper than 1,024, of at most VALUES values. Raises Refused."""
+    values = body.count(b",") + body.count(b"[") + body.count(b"{")
+    if values > VALUES:
+        raise TooLarge(f"the request's JSON has over {VALUES:,} values; send less at a time, bytes as {{\"b64\": ...}}, or binary tensors")
+    share.take(WEIGHT * values)
+    try:
+        with _uncollected():
+            return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Refused(f"the request is not JSON: {error}") from None
+
+
+async def inputs_of(request: "Request", limit: int, most: int, share: Share) -> list[tuple[str, Any]]:
+    """(name, bytes, JSON value or DataError) of each input of a request to /predict, `most` of them. Raises Refused."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    body = await body_of(request, limit, share)
+    if kind == "multipart/form-data":
+        return await _parts(request, body, most)
+    if kind != "application/json":
+        if not body:
+            raise Refused('the request is empty: send a file as its body, or {"inputs": [...]} as application/json')
+        return [("input", body)]
+    content = json_of(body, share)
+    if not isinstance(content, dict) or not isinstance(content.get("inputs"), list) or not content["inputs"]:
+        raise Refused('the request has no inputs: {"inputs": [...]}, a value for each')
+    check_count(len(content["inputs"]), most)
+    return [(f"input {number}", decoded(value)) for number, value in enumerate(content["inputs"], 1)]
+
+
+def check_count(count: int, most: int) -> None:
+    """Raises TooLarge."""
+    if count > most:
+        raise TooLarge(f"{count:,} inputs are too many for one request; send {most:,} at most")
+
+
+async def _parts(request: "Request", body: bytes, most: int) -> list[tuple[str, Any]]:
+    from starlette.datastructures import UploadFile
+    from starlette.formparsers import MultiPartException, MultiPartParser
+
+    async def stream() -> AsyncGenerator[bytes, None]:
+        for start in range(0, len(body), PIECE):
+            yield body[start:start + PIECE]
+            await asyncio.sleep(0)
+
+    try:
+        form = await MultiPartParser(request.headers, stream(), max_files=most, max_fields=most).parse()
+    except (MultiPartException, KeyError, ValueError, LookupError) as error:
+        raise Refused(f"the request is no multipart/form-data: {error}") from None
+    files = [(value.filename or name, await value.read()) if isinstance(value, UploadFile) else (name, value)
+             for name, value in form.multi_items()]
+    await form.close()
+    if not files:
+        raise Refused("the request has no file")
+    return files
+
+
+def decoded(value: Any) -> Any:
+    """Bytes in place of {"b64": ...}, as TensorFlow Serving's REST interface has them; a DataError where they are none."""
+    if isinstance(value, dict) and set(value) == {"b64"}:
+        try:
+            return base64.b64decode(value["b64"], validate=True)
+        except (binascii.Error, TypeError, ValueError) as error:
+            return DataError(f"b64: {error}")
+    return value

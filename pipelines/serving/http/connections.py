@@ -1,0 +1,227 @@
+"""uvicorn's HTTP/1.1 connections with what it leaves open: a bound on their number, on the bytes of a head, and on the time that a client
+may take to send and to receive; and an end on SIGTERM within a stated time, which loses no answer."""
+
+import asyncio
+import json
+import os
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from pipelines.serving.http.observing import Observed
+
+HEAD_BYTES = 64 << 10  # of a request's line and headers
+HEAD_SECONDS = 10.0  # for a request's line and headers
+WINDOW = 10.0  # s in which a body must grow by RATE bytes/s
+RATE = 16 << 10
+STALLED = 30.0  # s that a client may leave its answer unread
+KEPT = 75  # s that a connection is kept for the next request, as nginx does
+GRACE = 1.0  # s after SIGTERM in which clients still get answers on connections that they keep, with Connection: close
+SPARE = 64  # descriptors left for everything that is no connection; and connections over the limit that are told so
+PHRASES = {408: "Request Timeout", 413: "Content Too Large", 431: "Request Header Fields Too Large"}
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Attributes:
+    connections: open at the same time.
+    body: bytes of a request.
+    drain: seconds from SIGTERM to the end.
+    """
+
+    connections: int = 1024
+    body: int = 64 << 20
+    drain: float = 30.0
+
+
+class Connection(HttpToolsProtocol):
+    """A connection of one client. `since` is when the present wait for it began; its bytes are counted from the request's first."""
+
+    bounds = Bounds()
+    observed: Observed
+
+    def connection_made(self, transport: Any) -> None:
+        self.since = self.window = time.monotonic()
+        self.received = self.counted = 0
+        self.reading = self.in_body = self.half_closed = False
+        self.paused_since: float | None = None
+        self.closing_since: float | None = None
+        over = len(self.connections) - self.bounds.connections
+        super().connection_made(transport)
+        if over >= 0 and not self._evict_another():
+            if over >= SPARE:
+                self.transport.abort()
+            self.app = _full
+            self.observed.refused("connections")
+
+    def _evict_another(self) -> bool:
+        """Closes the connection that has been without a request for longest; False where all have one."""
+        idle = [one for one in self.connections if one is not self and isinstance(one, Connection) and one.idle]
+        if not idle:
+            return False
+        min(idle, key=lambda one: one.since).transport.close()
+        self.observed.refused("idle")
+        return True
+
+    @property
+    def idle(self) -> bool:
+        """No request is complete enough to be answered, and none is being answered."""
+        return (self.cycle is None or self.cycle.response_complete) and not self.in_body and not self.transport.is_closing()
+
+    def data_received(self, data: bytes) -> None:
+        if not self.reading:
+            self.reading, self.since, self.received = True, time.monotonic(), 0
+        self.received += len(data)
+        super().data_received(data)
+        if self.reading and not self.transport.is_closing():
+            if not self.in_body and self.received > HEAD_BYTES:
+                self.refuse(431, f"the request's line and headers have over {HEAD_BYTES >> 10} KiB")
+            elif self.received > 2 * self.bounds.body + HEAD_BYTES:  # the body's own limit is checked where it is read
+                self.refuse(413, f"the request has over {self.bounds.body >> 20:,} MiB")
+
+    def on_message_begin(self) -> None:
+        self.reading, self.in_body = True, False
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self.in_body, self.since, self.received, self.counted = True, time.monotonic(), 0, 0
+        self.window = self.since
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self.reading = self.in_body = False
+        super().on_message_complete()
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """A client that has sent all it will send still reads its answer."""
+        self.half_closed = not self.idle and not self.reading
+        return self.half_closed
+
+    def on_response_complete(self) -> None:
+        self.since = time.monotonic()
+        super().on_response_complete()
+        if self.in_body or (self.half_closed and self.cycle.response_complete):  # the rest of a body is not waited for
+            self.transport.close()
+
+    def pause_writing(self) -> None:
+        self.paused_since = time.monotonic()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self.paused_since = None
+        super().resume_writing()
+
+    def check(self, now: float) -> None:
+        """Ends a wait that is too long."""
+        if self.transport.is_closing():
+            self.closing_since = self.closing_since or now
+            if now - self.closing_since > STALLED:
+                self.transport.abort()
+        elif self.paused_since is not None:
+            if now - self.paused_since > STALLED:
+                self.observed.refused("unread")
+                self.transport.abort()
+        elif self.flow.read_paused:  # the wait is the server's
+            self.since = self.window = now
+        elif self.in_body:
+            if now - self.window > WINDOW:
+                if self.received - self.counted < RATE * WINDOW:
+                    self.refuse(408, f"the request's body comes slower than {RATE >> 10} KiB/s")
+                self.window, self.counted = now, self.received
+        elif (self.reading or self.cycle is None) and now - self.since > HEAD_SECONDS:
+            if self.reading:
+                self.refuse(408, f"the request's line and headers are not complete after {HEAD_SECONDS:.0f} s")
+            else:
+                self.transport.close()
+
+    def refuse(self, status: int, message: str) -> None:
+        """Answers in place of the application, where it has not begun to, and closes the connection."""
+        self.observed.refused(str(status))
+        if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+            body = json.dumps({"error": message}).encode()
+            self.transport.write(b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%s"
+                                 % (status, PHRASES[status].encode(), len(body), body))
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.transport.close()
+
+    def timeout_keep_alive_handler(self) -> None:
+        if not self.reading:
+            super().timeout_keep_alive_handler()
+
+
+async def _full(scope: Any, receive: Any, send: Any) -> None:
+    body = b'{"error": "too many connections are open; try again in a second"}'
+    await send({"type": "http.response.start", "status": 503, "headers": [
+        (b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), (b"connection", b"close"),
+        (b"retry-after", b"1")]})
+    await send({"type": "http.response.body", "body": body})
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, which also ends waits and ends itself as above."""
+
+    def __init__(self, app: Any, observed: Observed, bounds: Bounds):
+        bounds = Bounds(_affordable(bounds.connections), bounds.body, bounds.drain)
+        kind = type("BoundConnection", (Connection,), {"bounds": bounds, "observed": observed})
+        super().__init__(uvicorn.Config(
+            app, http=kind, ws="none", lifespan="off", log_level="error", access_log=False, proxy_headers=False, server_header=False,
+            timeout_keep_alive=KEPT))
+        self.bounds, self.observed = bounds, observed
+        observed.watch_connections(lambda: len(self.server_state.connections))
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % 10 == 0:
+            self._check()
+        return await super().on_tick(counter)
+
+    def _check(self) -> None:
+        now = time.monotonic()
+        for one in list(self.server_state.connections):
+            one.check(now)  # type: ignore[union-attr]
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answers what has been asked: on connections that are kept, the next answer says that it is the last."""
+        self.observed.draining = True
+        began = time.monotonic()
+        open_connections: Any = self.server_state.connections
+        while (passed := time.monotonic() - began) < self.bounds.drain and not self.force_exit:
+            if passed > GRACE:
+                for server in self.servers:
+                    server.close()
+                for one in list(open_connections):
+                    if one.idle:
+                        one.transport.close()
+            if not open_connections and not self.server_state.tasks:
+                break
+            await asyncio.sleep(0.05)
+            self._check()
+        for server in self.servers:
+            server.close()
+        for sock in sockets or []:
+            sock.close()
+        for one in list(open_connections):
+            one.transport.abort()
+        for task in list(self.server_state.tasks):
+            task.cancel()
+        await asyncio.sleep(0)
+
+
+def _affordable(wanted: int) -> int:
+    """As many connections as wanted, or as the process may have descriptors for."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else SPARE
+    need = wanted + used + 2 * SPARE
+    if soft < need:
+        soft = need if hard == resource.RLIM_INFINITY else min(need, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return max(1, min(wanted, soft - used - 2 * SPARE))

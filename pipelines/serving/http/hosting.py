@@ -1,0 +1,59 @@
+"""A version of a model that answers requests: what clients sent becomes raw examples, and these are answered in batches."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from pipelines.base.errors import DataError
+from pipelines.serving.answerer import Answerer
+from pipelines.serving.http.batching import Batches
+from pipelines.serving.http.bodies import check_count
+from pipelines.serving.http.observing import ModelMetrics, Observed
+from pipelines.serving.output import Prediction
+
+LONGEST = 500  # characters of an error: it may quote what was sent
+
+
+class Hosted:
+    """A version of a model."""
+
+    decoding = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="decoding")  # shared: it is bounded by the processors
+
+    def __init__(self, name: str, version: int, model: Answerer, observed: Observed, *, delay: float = 0.0, deadline: float = 30.0):
+        self.name, self.version, self.model = name, version, model
+        self.metrics = ModelMetrics(observed, name)
+        self.batches = Batches(model.together, batch=model.batch, delay=delay, deadline=deadline, metrics=self.metrics)
+
+    async def answers(self, sent: Sequence[tuple[str, Any]]) -> list[Prediction]:
+        """The answer to each (name, bytes, JSON value or DataError), in order. Raises Refused, and what the model failed with."""
+        check_count(len(sent), self.batches.room)
+        rows: list[tuple[str, Any]] = []
+        for name, value in sent:
+            if self.model.decodes and isinstance(value, bytes):
+                rows.append((name, await asyncio.get_running_loop().run_in_executor(self.decoding, self._take, value)))
+            else:
+                rows.append((name, self._take(value)))
+        readable = [row for row in rows if not isinstance(row[1], DataError)]
+        answered = iter(await self.batches.answers(readable))
+        predictions = [Prediction(name, error=_brief(raw)) if isinstance(raw, DataError) else next(answered) for name, raw in rows]
+        unreadable = sum(one.error is not None for one in predictions)
+        self.metrics.unreadable.inc(unreadable)
+        self.metrics.answered.inc(len(predictions) - unreadable)
+        return predictions
+
+    def _take(self, value: Any) -> dict[str, Any] | DataError:
+        if isinstance(value, DataError):
+            return value
+        try:
+            return self.model.take(value)
+        except DataError as error:
+            return error
+        except Exception as error:  # whatever a client sends is its own fault, and costs the others of the request nothing
+            return DataError(f"cannot be read ({type(error).__name__}: {error})")
+
+
+def _brief(error: DataError) -> str:
+    text = str(error)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

@@ -1,0 +1,146 @@
+"""What operators see of a server: Prometheus metrics, a log of requests as JSON lines, and an id on every request and answer."""
+
+import asyncio
+import logging
+import re
+import sys
+import time
+import traceback
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, TextIO
+
+import orjson
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+
+from pipelines.serving.http.refusals import Gone
+
+ID = re.compile(rb"[\x21-\x7e]{1,128}")
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+TRACEBACKS = 60.0  # s between two tracebacks of defects in the log
+
+
+@dataclass
+class Exchange:
+    """What is known of a request; handlers fill it in."""
+
+    id: str
+    route: str = ""
+    model: str = ""
+    version: str = ""
+    inputs: int = 0
+    error: str = ""
+
+
+class ModelMetrics:
+    """The metrics of one model, whichever of its versions answers."""
+
+    def __init__(self, observed: "Observed", model: str):
+        self.batch = observed.batches.labels(model)
+        self.waited = observed.waits.labels(model)
+        self.answered, self.unreadable, self.failed, self.expired = (
+            observed.inputs.labels(model, outcome) for outcome in ("answered", "unreadable", "failed", "expired"))
+        self.queue = observed.queues.labels(model)
+
+
+class Observed:
+    """An ASGI application watched: it counts, logs, and answers where the application fails. `draining`: every answer is its connection's
+    last."""
+
+    def __init__(self, app: Any = None, *, log: TextIO | None = None):
+        self.app, self.log, self.draining = app, log, False
+        disable_created_metrics()  # a second series for each counter, which nobody asks for
+        self.registry = CollectorRegistry()
+        self.requests = Counter("quartet_requests", "Requests answered.", ["model", "route", "status"], registry=self.registry)
+        self.seconds = Histogram("quartet_request_seconds", "Time from a request's head to the end of its answer.", ["model", "route"],
+                                 buckets=SECONDS, registry=self.registry)
+        self.inputs = Counter("quartet_inputs", "Inputs of requests, by what became of them.", ["model", "outcome"], registry=self.registry)
+        self.batches = Histogram("quartet_batch_inputs", "Inputs answered together.", ["model"], buckets=SIZES, registry=self.registry)
+        self.waits = Histogram("quartet_queue_seconds", "Time that an input waits for its batch.", ["model"], buckets=SECONDS,
+                               registry=self.registry)
+        self.queues = Gauge("quartet_queue_inputs", "Inputs that wait.", ["model"], registry=self.registry)
+        self.versions = Gauge("quartet_model_info", "1 for each version that answers.", ["model", "version", "task"],
+                              registry=self.registry)
+        self.turned_away = Counter("quartet_refused", "Connections and requests ended before they reached the application.", ["reason"],
+                                   registry=self.registry)
+        self.running = Gauge("quartet_requests_in_flight", "Requests being received or answered.", registry=self.registry)
+        self.open = Gauge("quartet_connections", "Open connections.", registry=self.registry)
+        self._children: dict[tuple[str, str, int], tuple[Any, Any]] = {}
+        self._in_flight = 0
+        self._traced = -TRACEBACKS
+        self.running.set_function(lambda: self._in_flight)
+
+    def watch_connections(self, count: Callable[[], int]) -> None:
+        self.open.set_function(count)
+
+    def refused(self, reason: str) -> None:
+        self.turned_away.labels(reason).inc()
+
+    def text(self) -> bytes:
+        """The metrics as Prometheus reads them."""
+        return generate_latest(self.registry)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        began = time.perf_counter()
+        given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
+        exchange = Exchange(given.decode("ascii") if ID.fullmatch(given) else uuid.uuid4().hex)
+        scope["exchange"] = exchange
+        status = 0
+
+        async def observed_send(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = message["headers"]
+                headers.append((b"x-request-id", exchange.id.encode()))
+                if self.draining:
+                    headers.append((b"connection", b"close"))
+            await send(message)
+
+        self._in_flight += 1
+        try:
+            await self.app(scope, receive, observed_send)
+        except Gone:
+            status = 499  # nginx's, for the log: nobody reads an answer
+        except asyncio.CancelledError:
+            status = status or 503
+        except Exception as error:
+            exchange.error = f"{type(error).__name__}: {error}"
+            self._defect(exchange.id)
+            if not status:
+                body = orjson.dumps({"error": f"the server failed; its log says why, under the request id {exchange.id}"})
+                await observed_send({"type": "http.response.start", "status": 500, "headers": [
+                    (b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]})
+                await send({"type": "http.response.body", "body": body})
+        finally:
+            self._in_flight -= 1
+            self._count(scope, exchange, status, time.perf_counter() - began)
+
+    def _count(self, scope: Any, exchange: Exchange, status: int, seconds: float) -> None:
+        key = (exchange.model, exchange.route, status)
+        children = self._children.get(key)
+        if children is None:
+            children = self.requests.labels(*key), self.seconds.labels(exchange.model, exchange.route)
+            self._children[key] = children
+        children[0].inc()
+        children[1].observe(seconds)
+        if self.log is not None:
+            line = {"time": datetime.now(timezone.utc).isoformat(timespec="milliseconds"), "id": exchange.id,
+                    "client": (scope.get("client") or ("", 0))[0], "method": scope["method"], "path": scope["path"], "status": status,
+                    "ms": round(1000 * seconds, 2), "model": exchange.model, "version": exchange.version, "inputs": exchange.inputs}
+            if exchange.error:
+                line["error"] = exchange.error[:1000]
+            with suppress(OSError, ValueError):  # a log that nobody reads any more ends no answers
+                self.log.write(orjson.dumps(line).decode() + "\n")
+                self.log.flush()
+
+    def _defect(self, request: str) -> None:
+        """A traceback in the log: of many like it only one a minute."""
+        now = time.monotonic()
+        last = "" if now - self._traced < TRACEBACKS else "".join(traceback.format_exception(*sys.exc_info())).rstrip()
+        self._traced = now if last else self._traced
+        logging.getLogger("quartet.serve").error("request %s failed%s", request, f":\n{last}" if last else "")
