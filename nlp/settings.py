@@ -8,6 +8,7 @@ from pipelines.base.metric_kinds import MetricKind, declare
 from pipelines.config.registry import register_task
 from pipelines.config.schema import ClassificationLoss, Evaluate, Experiment, Section, Share, TableData, setting
 from pipelines.config.variants import Variants
+from pipelines.encoders.settings import PretrainedModel
 
 declare({
     "out_of_scope_auroc": MetricKind("max", True, "Out-of-scope AUROC"),
@@ -148,14 +149,13 @@ class Transformer(Section):
 
 
 @MODELS.register("nlp.models.pretrained:build")
-class Pretrained(Section):
-    """An encoder of keras-hub with its own tokens; needs the extra `pretrained`."""
+class Pretrained(PretrainedModel):
+    """An encoder of KerasHub with its own tokens; needs the extra `pretrained`."""
 
     name: Literal["pretrained"]
-    preset: str = setting(..., "a keras-hub preset such as bert_tiny_en_uncased (a download), or the folder of one")
-    weights: Literal["preset"] | None = setting("preset", "preset: start from its weights; null: from scratch")
-    limit: int = setting(128, "tokens of a text that are used, with the preset's own marks", unit="tokens", ge=4)
-    dropout: Share = setting(0.1, "dropout before the last layer", unit="share")
+    limit: int = setting(128, "tokens of a text that are used, with the encoder's own marks", unit="tokens", ge=4)
+    pool: Literal["auto", "mean", "first", "max"] = setting(
+        "auto", "how one vector is made of the tokens' vectors; auto: as the preset states that it was trained, else mean")
 
 
 class Reject(Section):

@@ -14,7 +14,6 @@ import yaml
 
 from pipelines.config.registry import tasks
 from tests.finished_run import ROOT, environment
-from tests.nlp.test_pretrained import PRESET
 from tests.test_contract import EASE, MADE
 
 pytestmark = pytest.mark.slow
@@ -84,7 +83,8 @@ def rehearsed(tmp_path_factory) -> dict[str, dict]:
     """Name -> what came of it; all in one process, so that TensorFlow is imported once."""
     folder, cases = tmp_path_factory.mktemp("rehearsal"), dict(CASES)
     if all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text")):
-        subprocess.run([sys.executable, "-c", PRESET, str(folder)], check=True, capture_output=True, timeout=300, env=environment())
+        subprocess.run([sys.executable, "-m", "tests.encoders.tiny", str(folder)], check=True, cwd=ROOT, capture_output=True, timeout=300,
+                       env=environment())
     else:
         del cases["nlp.classification/pretrained"]
     given = json.dumps(cases).replace("PRESET", str(folder))

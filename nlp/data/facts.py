@@ -1,20 +1,12 @@
 """The facts of nlp.classification, checked when a run is loaded."""
 
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pipelines.base.stored import FolderName, Record
+from pipelines.base.stored import FolderName
+from pipelines.encoders.facts import EncoderRecord, KerasObject
 from pipelines.task.facts import ClassFacts
-
-ClassTitle = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9]*$", max_length=200)]  # of a class of keras-hub
-
-
-class KerasObject(Record):
-    """An encoder of keras-hub: its class and settings."""
-
-    class_: ClassTitle = Field(alias="class")
-    config: dict[str, Any]
 
 
 class KerasTokenizer(KerasObject):
@@ -25,6 +17,8 @@ class KerasTokenizer(KerasObject):
 
 class TextFacts(ClassFacts):
     vocabulary: Annotated[list[Annotated[str, Field(min_length=1, max_length=10_000)]], Field(max_length=50_000_000)] | None = None
+    encoder: EncoderRecord | None = None
     backbone: KerasObject | None = None
+    pool: Literal["mean", "first", "max"] | None = None
     tokenizer: KerasTokenizer | None = None
     threshold: Annotated[float, Field(ge=-1.0, le=2.0)] | None = None

@@ -18,7 +18,7 @@ from pipelines.task.contract import Splits
 
 BATCH = 1024  # texts cut at a time
 NO_VALIDATION = "reject: there is no validation split, on which the threshold is chosen; set data.validation: 0.1, or leave reject out"
-LEARNED = ("vocabulary", "backbone", "tokenizer")  # facts of the tokenizer
+LEARNED = ("vocabulary", "encoder", "backbone", "tokenizer", "pool")  # facts of the tokenizer
 
 
 def load_texts(experiment: TextClassification, known: dict[str, Any] | None = None) -> Splits:
@@ -56,7 +56,8 @@ def load_texts(experiment: TextClassification, known: dict[str, Any] | None = No
     if kept is None:
         raise DataError(f"{opened.place} has no training examples")
     facts: dict[str, Any] = {"classes": classes, "class_counts": _counts(kept, len(classes))}
-    facts |= {name: known[name] for name in LEARNED if name in known} if known else _learned(experiment, kept)
+    learned, remarks = ({name: known[name] for name in LEARNED if name in known}, []) if known else _learned(experiment, kept)
+    facts |= learned
     facts["splits"] = describe(dict(final), classes if data.labels == "one" else None)
     if reject is not None:
         outside = {name: int(np.sum(source.labels == len(classes))) for name, source in final.items()
@@ -66,13 +67,13 @@ def load_texts(experiment: TextClassification, known: dict[str, Any] | None = No
             raise DataError("reject: validation has no texts of no class, on which the threshold could be chosen; set reject.accept: 0.95 "
                             "(the share of validation's other texts that pass), or add such texts to it")
     return Splits(train=kept, validation=final["validation"], test=final["test"], facts=facts, skipped=tuple(opened.skipped),
-                  notes=(*opened.notes, *notes))
+                  notes=(*opened.notes, *notes, *remarks))
 
 
-def _learned(experiment: TextClassification, train: TextSource) -> dict[str, Any]:
-    """The facts that tokens learn from train, or from the preset."""
+def _learned(experiment: TextClassification, train: TextSource) -> tuple[dict[str, Any], list[str]]:
+    """The facts that tokens learn from train, or from the preset; and notes."""
     if not isinstance(experiment.model, Pretrained):
-        return tokens.learn(experiment.cutting, batches(train))
+        return tokens.learn(experiment.cutting, batches(train)), []
     from nlp.models import pretrained
 
     return pretrained.learn(experiment.model)

@@ -1,105 +1,104 @@
-"""An encoder of keras-hub with its own tokens, and a linear layer on the mean of its vectors. Needs the extra `pretrained`.
+"""A pretrained text encoder and a linear layer on its pooled vectors. Needs the extra `pretrained`.
 
-The facts hold the preset's encoder settings and tokenizer files, so that a finished run is
-rebuilt without the preset. The tokenizers need tensorflow-text, in training and in the saved model.
+The model is two: `features`, from token numbers to pooled vectors [batch, width] float32, in which the encoder of keras-hub stands as
+`backbone`; and `head`, from these to logits. The facts hold the encoder's settings and tokenizer, so that a finished run is rebuilt
+without the preset.
 """
 
-import base64
-import json
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from nlp.models.parts import PAD, Mask, MeanPool, logits
+from nlp.models.parts import PAD, Mask, MaxPool, MeanPool, logits
 from nlp.settings import Pretrained
-from nlp.tokens.base import Cut, Tokenizer
+from nlp.tokens import preset as preset_tokens
+from nlp.tokens.base import Tokenizer
 from pipelines.base.errors import ConfigError
-from pipelines.base.regular import check_regular
+from pipelines.data.divide import Warned
+from pipelines.encoders.headers import read_json
+from pipelines.encoders.presets import Preset, description, find, hub, load, rebuilt, record, subclasses
+from pipelines.training.weight_limits import bounded
+
+_TANH_GELU = ("AlbertBackbone", "BertBackbone")  # of keras-hub, whatever config.json states
 
 
-def hub() -> Any:
-    """The module keras_hub. Raises ConfigError where it is not installed."""
-    try:
-        import keras_hub
-    except ImportError as error:
-        raise ConfigError(f"model: pretrained needs keras-hub, which cannot be imported here ({error}): "
-                          "pip install 'keras-quartet[pretrained]'") from None
-    return keras_hub
+def learn(settings: Pretrained) -> tuple[dict[str, Any], list[str]]:
+    """Reads the preset, but none of its weights.
+
+    Returns:
+        The facts, and notes for the report: `encoder` (where it came from), `backbone` (class and settings), `tokenizer` (class, settings
+        and files in base64), `pool`.
+
+    Raises:
+        ConfigError: see `pipelines.encoders.presets.find`; or the preset generates text, or model.limit is more than it takes.
+    """
+    preset = find(settings.preset, domain="nlp")
+    _require_encoder(preset)
+    tokenizer = preset_tokens.read(preset)
+    with bounded(f"{preset.key}: {preset.handle}"):
+        backbone = load(preset, weights=False)
+    longest = getattr(backbone, "max_sequence_length", None)
+    if longest is not None and settings.limit > longest:
+        raise ConfigError(f"model.limit: {settings.limit} tokens, and {settings.preset} takes {longest} at most")
+    facts = {"encoder": record(preset), "backbone": description(backbone), "tokenizer": preset_tokens.kept(tokenizer),
+             "pool": settings.pool if settings.pool != "auto" else trained_pool(preset)}
+    return facts, [Warned(note) for note in _differences(preset)]
 
 
-def learn(settings: Pretrained) -> dict[str, Any]:
-    """The facts: `backbone` (class and settings), `tokenizer` (class, settings and files in base64). Reads the preset."""
-    preset = Path(settings.preset)
-    for path in preset.iterdir() if preset.is_dir() else ():
-        if not path.is_dir():
-            check_regular(path, "model.preset", ConfigError)
-    try:
-        tokenizer = hub().tokenizers.Tokenizer.from_preset(settings.preset)
-        backbone = hub().models.Backbone.from_preset(settings.preset, load_weights=False)
-    except ConfigError:
-        raise
-    except Exception as error:  # keras-hub raises many kinds: no such preset, no network, a broken file
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ConfigError(f"model.preset: {settings.preset} cannot be read ({reason}); name a preset of keras-hub (a download) or the "
-                          "folder of one") from error
-    with tempfile.TemporaryDirectory() as folder:
-        tokenizer.save_assets(folder)
-        files = {path.name: base64.b64encode(path.read_bytes()).decode() for path in sorted(Path(folder).iterdir())}
-    return {"backbone": _described(backbone), "tokenizer": {**_described(tokenizer), "files": files}}
+def _require_encoder(preset: Preset) -> None:
+    """Raises ConfigError for a network that generates text, or turns one text into another."""
+    models = hub().models
+    for base in (models.CausalLM, models.Seq2SeqLM):
+        if any(getattr(kind, "backbone_cls", None) is getattr(models, preset.backbone) for kind in subclasses(base)):
+            raise ConfigError(f"{preset.key}: {preset.handle} ({preset.backbone}) generates text; a text's vector comes from an encoder, "
+                              "such as one of BERT's family")
 
 
-def _described(thing: Any) -> dict[str, Any]:
-    config = json.loads(json.dumps(keras.saving.serialize_keras_object(thing)["config"]))
-    config.pop("dtype", None)  # the precision is the run's
-    return {"class": type(thing).__name__, "config": config}
+def trained_pool(preset: Preset) -> str:
+    """How the encoder was trained to make one vector of a text: mean, first or max; mean where the preset does not state it."""
+    stated = preset.folder / "1_Pooling" / "config.json"  # of sentence-transformers
+    if stated.is_file():
+        config = read_json(stated)
+        return "first" if config.get("pooling_mode_cls_token") else "max" if config.get("pooling_mode_max_tokens") else "mean"
+    task = preset.folder / "task.json"  # of keras-hub
+    mode = read_json(task).get("config", {}).get("pooling_mode") if task.is_file() else None
+    return {"cls": "first", "max": "max"}.get(str(mode), "mean")
 
 
-def _named(module: Any, name: str) -> Any:
-    """A class of keras-hub by its name, and nothing else, so that facts cannot name code."""
-    kind = getattr(module, name, None)
-    if not isinstance(kind, type) or not name.isidentifier():
-        raise ConfigError(f"facts of the run: keras-hub has no {name}; the version differs")
-    return kind
+def _differences(preset: Preset) -> list[str]:
+    """What keras-hub is known to compute differently from the network that the weights come from."""
+    if preset.form != "huggingface":
+        return []
+    stated = preset.config.get("hidden_act", preset.config.get("activation", "gelu"))
+    tanh = preset.backbone in _TANH_GELU
+    if stated in (("gelu_new", "gelu_pytorch_tanh", "gelu_fast") if tanh else ("gelu",)):
+        return []
+    how = "its vectors differ by some 3e-3 from the original's, which changes next to no answer" if stated == "gelu" else (
+        "its vectors differ from the original's; fine-tune it, or take another encoder")
+    return [f"{preset.name}: keras-hub computes {preset.backbone} with {'the tanh form of GELU' if tanh else 'GELU'}, and its "
+            f"config.json states {stated}: {how}"]
 
 
 def tokenizer(settings: Pretrained, facts: dict[str, Any]) -> Tokenizer:
-    """The preset's tokenizer, with its marks at both ends. Numbers are the preset's plus 1, so that 0 is always padding."""
-    kind = _named(hub().tokenizers, facts["tokenizer"]["class"])
-    with tf.init_scope(), tempfile.TemporaryDirectory() as folder:  # its tables must not belong to the current graph
-        preset = kind.from_config(facts["tokenizer"]["config"])
-        for name, content in facts["tokenizer"]["files"].items():
-            (Path(folder) / Path(name).name).write_bytes(base64.b64decode(content))
-        preset.load_assets(folder)
-    start, end = (getattr(preset, f"{name}_token_id", None) for name in ("cls", "sep"))
-    start = start if start is not None else getattr(preset, "start_token_id", None)
-    end = end if end is not None else getattr(preset, "end_token_id", None)
-    marks = (start is not None) + (end is not None)
-
-    def words(texts: tf.Tensor) -> tf.RaggedTensor:
-        return tf.strings.split(texts)
-
-    def cut(texts: tf.Tensor) -> Cut:
-        ids = preset(texts)
-        if not isinstance(ids, tf.RaggedTensor):  # outside of a graph it gives lists
-            ids = tf.ragged.constant(ids, dtype=tf.int32, ragged_rank=1)
-        ids = tf.cast(ids, tf.int32)[:, : settings.limit - marks] + 1
-        ends = [None if mark is None else tf.RaggedTensor.from_tensor(tf.fill([ids.nrows(), 1], mark + 1)) for mark in (start, end)]
-        ids = tf.concat([part for part in (ends[0], ids, ends[1]) if part is not None], 1)
-        nothing = ids.with_flat_values(tf.zeros_like(ids.flat_values))
-        return Cut(ids, nothing, nothing)
-
-    return Tokenizer(int(preset.vocabulary_size()) + 1, words, cut)
+    """The preset's tokenizer, from the facts."""
+    return preset_tokens.make(facts["tokenizer"], settings.limit)
 
 
 def build(settings: Pretrained, *, facts: dict[str, Any], classes: int) -> keras.Model:
     """From token numbers (the preset's plus 1) to logits; with the preset's weights where settings.weights says so."""
     if settings.weights == "preset":
-        backbone = hub().models.Backbone.from_preset(settings.preset)
+        backbone = load(find(settings.preset, domain="nlp"))
     else:
-        backbone = _named(hub().models, facts["backbone"]["class"]).from_config(facts["backbone"]["config"])
+        backbone = rebuilt(hub().models, facts["backbone"])
+    ids = keras.Input((None,), dtype="int32", name="tokens")
+    features = _features(backbone, facts["pool"])
+    inputs = keras.Input((features.output_shape[-1],), dtype="float32", name="features")
+    head = keras.Model(inputs, logits(inputs, classes, settings.dropout), name="head")
+    return keras.Model(ids, head(features(ids)), name="pretrained")
+
+
+def _features(backbone: Any, pool: str) -> keras.Model:
     ids = keras.Input((None,), dtype="int32", name="tokens")
     inputs = {"token_ids": Shifted(name="token_ids")(ids), "padding_mask": Mask(name="padding_mask")(ids)}
     wanted = {tensor.name.split(":")[0] for tensor in keras.tree.flatten(backbone.input)}
@@ -107,8 +106,13 @@ def build(settings: Pretrained, *, facts: dict[str, Any], classes: int) -> keras
         inputs["segment_ids"] = keras.ops.zeros_like(inputs["token_ids"])
     outputs = backbone({name: value for name, value in inputs.items() if name in wanted})
     sequence = outputs["sequence_output"] if isinstance(outputs, dict) else outputs
-    pooled = MeanPool(name="mean")([sequence, ids])
-    return keras.Model(ids, logits(pooled, classes, settings.dropout), name="pretrained")
+    if pool == "first":
+        pooled = First(name="first")(sequence)
+    elif pool == "max":
+        pooled = MaxPool(name="max", dtype="float32")([sequence, ids])
+    else:
+        pooled = MeanPool(name="mean")([sequence, ids])
+    return keras.Model(ids, pooled, name="features")
 
 
 class Shifted(keras.layers.Layer):
@@ -116,3 +120,13 @@ class Shifted(keras.layers.Layer):
 
     def call(self, ids):
         return tf.where(ids == PAD, 0, ids - 1)
+
+
+class First(keras.layers.Layer):
+    """The vector of the first token, float32."""
+
+    def __init__(self, **options):
+        super().__init__(**{"dtype": "float32", **options})
+
+    def call(self, sequence):
+        return sequence[:, 0]

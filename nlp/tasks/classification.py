@@ -78,7 +78,7 @@ class Classification(SingleLabel):
         return (reject.label if reject else None) or "out_of_scope"
 
     def unfit(self) -> str | None:
-        wanted = ("backbone", "tokenizer") if isinstance(self.experiment.model, Pretrained) else (
+        wanted = ("backbone", "tokenizer", "pool") if isinstance(self.experiment.model, Pretrained) else (
             () if isinstance(self.experiment.cutting, Hashed) else ("vocabulary",))
         missing = next((name for name in wanted if self.facts.get(name) is None), None)
         return f"{missing}: field required" if missing else None

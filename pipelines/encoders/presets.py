@@ -216,7 +216,7 @@ def domain_of(kind: Any) -> str:
     layers, tokenizers = hub().layers, hub().tokenizers
 
     def takes(base: Any) -> bool:
-        return any(getattr(each, "backbone_cls", None) is kind for each in _subclasses(base))
+        return any(getattr(each, "backbone_cls", None) is kind for each in subclasses(base))
 
     sound, image, text = takes(layers.AudioConverter), takes(layers.ImageConverter), takes(tokenizers.Tokenizer)
     if sound and not image:
@@ -224,16 +224,21 @@ def domain_of(kind: Any) -> str:
     return {(True, False): "vision", (False, True): "nlp"}.get((image, text), "")
 
 
-def _subclasses(base: Any) -> Iterator[Any]:
+def subclasses(base: Any) -> Iterator[Any]:
+    """All classes below a class."""
     for each in base.__subclasses__():
         yield each
-        yield from _subclasses(each)
+        yield from subclasses(each)
 
 
 def load(preset: Preset, *, weights: bool = True) -> Any:
-    """The backbone, in the current precision policy; without `weights` with fresh ones. Raises ConfigError where they do not fit it."""
+    """The backbone, a model named `backbone`, in the current precision policy; without `weights` with fresh ones.
+
+    Raises:
+        ConfigError: settings and weights do not fit each other.
+    """
     try:
-        return hub().models.Backbone.from_preset(str(preset.folder), load_weights=weights)
+        return hub().models.Backbone.from_preset(str(preset.folder), load_weights=weights, name="backbone")
     except ConfigError:
         raise
     except Exception as error:  # keras-hub raises many kinds: a wrong shape, a missing array, a bad setting

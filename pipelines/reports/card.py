@@ -29,6 +29,10 @@ def card(content: Mapping[str, Any], run: str) -> list[Block]:
         epochs = f", {formatting.counted(round(timing['epochs']), 'epoch')}" if timing.get("epochs") else ""
         where = f", in {environment['precision']} on {', '.join(environment['devices'])}" if environment.get("devices") else ""
         facts.append(f"Trained for {formatting.duration(timing['train_seconds'])}{epochs}{where}.")
+    if encoder := environment.get("encoder"):
+        licence = f"licence {encoder['licence']}" if encoder["licence"] else "its licence is not stated"
+        source = f" from {encoder['source']}" if encoder["source"] else ""
+        facts.append(f"Encoder: {encoder['name']}{source}, {encoder['weights']:,} weights, {licence}, SHA-256 {encoder['checksum']}.")
     versions = [f"{name} {environment[name]}" for name in ("tensorflow", "keras", "quartet") if environment.get(name)]
     if versions:
         facts.append(f"Made with {', '.join(versions)}.")

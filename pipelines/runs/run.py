@@ -142,7 +142,8 @@ class _Run:
         for note in session.splits.notes:
             if isinstance(note, Warned) and self.policy.guidance:
                 self.progress.warning(note)
-        self.environment = {**(self.call.environment or {}), **devices.describe(session.machine), **self.identity,
+        encoder = {"encoder": session.task.facts["encoder"]} if "encoder" in session.task.facts else {}
+        self.environment = {**(self.call.environment or {}), **devices.describe(session.machine), **self.identity, **encoder,
                             "extensions": extensions.used_by(self.experiment)}
         write_json(self.folder.environment, self.environment)
 

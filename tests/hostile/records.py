@@ -68,7 +68,9 @@ COMMANDS = {**HEARD, "classes": ["yes", "no"], "class_counts": [4, 5]}
 TRANSCRIPTS = {**HEARD, "unit": "characters", "tokens": ["a", "b", " "], "most_tokens": 12}
 TEXTS: dict[str, Any] = {"classes": ["good", "bad"], "class_counts": [1, 2], "vocabulary": ["the", "of"], "splits": SPLITS}
 PRETRAINED: dict[str, Any] = {
-    "classes": ["good", "bad"], "class_counts": [1, 2], "backbone": {"class": "BertBackbone", "config": {"hidden_dim": 8}},
+    "classes": ["good", "bad"], "class_counts": [1, 2], "pool": "mean",
+    "backbone": {"class": "BertBackbone", "config": {"hidden_dim": 8}},
+    "encoder": {"name": "bert", "source": None, "checksum": "0" * 64, "licence": "MIT", "weights": 9},
     "tokenizer": {"class": "BertTokenizer", "config": {}, "files": {"vocabulary.txt": "YQ=="}}}
 LISTS: dict[str, Any] = {
     "user_ids": [1, 2], "item_ids": ["a", "b"], "titles": ["A", "B"], "history_events": 4, "divided": "the last of each user",
@@ -90,6 +92,7 @@ FACTS: dict[str, tuple[dict[str, Any], list[tuple[str, Any]]]] = {
     "nlp.classification": (TEXTS, [("vocabulary", "the of"), ("vocabulary", [1]), ("vocabulary", [""]), ("threshold", "high"),
                                    ("threshold", 1e9), ("classes", None)]),
     "nlp.classification pretrained": (PRETRAINED, [
+        ("pool", "last"), ("encoder|checksum", "abc"), ("encoder|weights", -1),
         ("backbone|class", "os.system"), ("backbone|class", 3), ("backbone|config", []), ("backbone", "Bert"), ("tokenizer|files", []),
         ("tokenizer|files", {"../../x": "YQ=="}), ("tokenizer|files", {"x": "not base64!"})]),
     "recsys.retrieval": (LISTS, [

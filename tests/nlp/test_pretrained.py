@@ -16,24 +16,17 @@ from nlp.models import pretrained
 from nlp.settings import Pretrained, TextClassification
 from nlp.tasks.classification import Classification
 from pipelines.base.errors import ConfigError
+from pipelines.data.divide import Warned
 from pipelines.task.results import Judgement
+from tests.encoders import tiny
+from tests.encoders.tiny import PIECES
 from tests.finished_run import ROOT, environment
 
 pytestmark = pytest.mark.slow
 
-HERE = all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text"))
-PRESET = """
-import sys
-import keras_hub
-letters = "abcdefghijklmnopqrstuvwxyz"
-pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *("##" + letter for letter in letters),
-          "the", "room", "taxi", "please", "book", "cancel", "wifi", "towels", "breakfast"]
-tokenizer = keras_hub.models.BertTokenizer(vocabulary=pieces, lowercase=True)
-backbone = keras_hub.models.BertBackbone(vocabulary_size=len(pieces), num_layers=1, num_heads=2, hidden_dim=16, intermediate_dim=32,
-                                         max_sequence_length=32)
-backbone.save_to_preset(sys.argv[1])
-tokenizer.save_to_preset(sys.argv[1])
-"""
+HERE = all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text", "safetensors"))
+extra = pytest.mark.skipif(not HERE and not os.environ.get("QUARTET_REQUIRE_EXTRAS"),
+                           reason="needs the extra `pretrained` (keras-hub, tensorflow-text): what it tests is not tested here")
 USE = """
 import json
 import sys
@@ -55,19 +48,81 @@ print(json.dumps({"accuracy": found, "apart": float(np.abs(answers - served).max
 """
 
 
-def test_without_keras_hub_the_message_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "keras_hub", None)
-    with pytest.raises(ConfigError, match=r"pip install 'keras-quartet\[pretrained\]'"):
-        pretrained.learn(Pretrained(name="pretrained", preset="bert_tiny_en_uncased"))
+def learned(folder, **options):
+    return pretrained.learn(Pretrained(name="pretrained", preset=str(folder), **{"limit": 16, **options}))
 
 
-def test_a_class_that_facts_name_must_be_one_of_keras_hub():
-    class Module:
-        thing = staticmethod(print)
+def hugging_face(folder, **config):
+    """A tiny BERT as Hugging Face has it, with tokenizer.json alone."""
+    import numpy as np
+    from safetensors.numpy import save_file
 
-    for name in ("thing", "missing", "__class__.x"):
-        with pytest.raises(ConfigError, match="keras-hub has no"):
-            pretrained._named(Module, name)
+    draw, wide, inner = np.random.default_rng(0).standard_normal, 8, 16
+    shapes = {"embeddings.word_embeddings.weight": (len(PIECES), wide), "embeddings.position_embeddings.weight": (16, wide),
+              "embeddings.token_type_embeddings.weight": (2, wide), "pooler.dense.weight": (wide, wide), "pooler.dense.bias": (wide,)}
+    layer = "encoder.layer.0."
+    for name in ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"):
+        shapes |= {f"{layer}{name}.weight": (wide, wide), f"{layer}{name}.bias": (wide,)}
+    shapes |= {f"{layer}intermediate.dense.weight": (inner, wide), f"{layer}intermediate.dense.bias": (inner,),
+               f"{layer}output.dense.weight": (wide, inner), f"{layer}output.dense.bias": (wide,)}
+    for norm in ("embeddings.LayerNorm", f"{layer}attention.output.LayerNorm", f"{layer}output.LayerNorm"):
+        shapes |= {f"{norm}.weight": (wide,), f"{norm}.bias": (wide,)}
+    folder.mkdir()
+    arrays = {name: draw(shape).astype(np.float32) for name, shape in shapes.items()}
+    save_file(arrays, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps({
+        "model_type": "bert", "vocab_size": len(PIECES), "num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": wide,
+        "intermediate_size": inner, "max_position_embeddings": 16, "hidden_act": "gelu", **config}))
+    (folder / "tokenizer.json").write_text(json.dumps({
+        "model": {"type": "WordPiece", "vocab": {piece: number for number, piece in enumerate(PIECES)}},
+        "normalizer": {"type": "BertNormalizer", "lowercase": True, "strip_accents": None}}))
+    return arrays
+
+
+@extra
+def test_a_folder_of_hugging_face_is_read_with_its_vocabulary_accents_and_pooling(tmp_path):
+    arrays = hugging_face(tmp_path / "h")
+    facts, notes = learned(tmp_path / "h")
+    assert facts["pool"] == "mean" and [type(note) for note in notes] == [Warned] and "the tanh form of GELU" in notes[0]
+    (tmp_path / "h" / "1_Pooling").mkdir()
+    (tmp_path / "h" / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+    assert learned(tmp_path / "h")[0]["pool"] == "first"
+    assert learned(tmp_path / "h", pool="max")[0]["pool"] == "max"
+    settings = Pretrained(name="pretrained", preset=str(tmp_path / "h"), limit=6)
+    ids = pretrained.tokenizer(settings, facts).ids(tf.constant(["Tàxi, the TAXI", "ab the the the the"]))
+    number = {piece: place + 1 for place, piece in enumerate(PIECES)}
+    assert ids.to_list()[0] == [number[piece] for piece in ("[CLS]", "taxi", "[UNK]", "the", "taxi", "[SEP]")]
+    assert ids.to_list()[1] == [number[piece] for piece in ("[CLS]", "a", "##b", "the", "the", "[SEP]")]
+    model = pretrained.build(settings, facts=facts, classes=3)
+    table = model.get_layer("features").get_layer("backbone").get_layer("token_embedding").embeddings
+    assert (table.numpy() == arrays["embeddings.word_embeddings.weight"]).all()
+    padded = ids.to_tensor()
+    assert padded.shape == (2, 6)
+    vectors, longer = (model.get_layer("features")(tf.pad(padded, [[0, 0], [0, more]])).numpy() for more in (0, 3))
+    assert vectors.shape == (2, 8) and abs(vectors - longer).max() < 1e-5 and model(padded).shape == (2, 3)
+
+
+@extra
+def test_a_vocabulary_with_gaps_and_a_tokenizer_of_another_kind_are_refused(tmp_path):
+    hugging_face(tmp_path / "h")
+    for wrong, message in (({"type": "WordPiece", "vocab": {"[PAD]": 0, "a": 2}}, "have gaps"), ({"type": "Unigram"}, "neither vocab.txt"),
+                           ({"type": "WordPiece", "vocab": {"a": 0}}, "its tokenizer cannot be read")):
+        (tmp_path / "h" / "tokenizer.json").write_text(json.dumps({"model": wrong}))
+        with pytest.raises(ConfigError, match=message):
+            learned(tmp_path / "h")
+
+
+@extra
+def test_a_network_that_generates_text_and_a_limit_beyond_its_places_are_refused(tmp_path):
+    import keras_hub
+
+    with pytest.raises(ConfigError, match=r"model.limit: 64 tokens, and .* takes 32 at most"):
+        learned(tiny.bert(tmp_path / "p"), limit=64)
+    keras_hub.models.GPT2Backbone(vocabulary_size=8, num_layers=1, num_heads=1, hidden_dim=4, intermediate_dim=4,
+                                  max_sequence_length=8).save_to_preset(str(tmp_path / "g"))
+    (tmp_path / "g" / "tokenizer.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"GPT2Backbone\) generates text"):
+        learned(tmp_path / "g")
 
 
 def test_the_saved_model_needs_tensorflow_text_and_mistakes_have_their_text():
@@ -82,9 +137,7 @@ def test_the_saved_model_needs_tensorflow_text_and_mistakes_have_their_text():
     assert judgement.tables["worst_mistakes"] == [{"example": "1", "true": "b", "predicted": "a", "text": "wrong text"}]
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not HERE and not os.environ.get("QUARTET_REQUIRE_EXTRAS"),
-                    reason="needs the extra `pretrained` (keras-hub, tensorflow-text): what it tests is not tested here")
+@extra
 def test_a_preset_is_trained_further_and_not_needed_again(tmp_path):
     def run(*arguments):
         done = subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, encoding="utf-8", cwd=ROOT, timeout=600,
@@ -92,14 +145,17 @@ def test_a_preset_is_trained_further_and_not_needed_again(tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    run("-c", PRESET, tmp_path / "preset")
+    run("-m", "tests.encoders.tiny", tmp_path / "preset")
     table = tmp_path / "t.csv"
     rows = (f"the {('taxi', 'room')[number % 2]} please {number},{'ab'[number % 2]}\n" for number in range(60))
     table.write_text("text,label\n" + "".join(rows))
-    run("-m", "nlp.train", "nlp/finetune", f"data.path={table}", f"model.preset={tmp_path / 'preset'}", "train.epochs=2",
+    run("-m", "nlp.train", "nlp/finetune", f"data.path={table}", f"model.preset={tmp_path / 'preset'}", "train.epochs=2", "model.limit=24",
         "train.devices=cpu", "train.precision=float32", "evaluate.bootstrap=100", "--runs", tmp_path / "runs", "--name", "one", "--quiet")
     folder = tmp_path / "runs" / "nlp" / "finetune" / "one"
     before = json.loads((folder / "report" / "report.json").read_text())["metrics"]["test/accuracy"]["value"]
+    recorded = json.loads((folder / "environment.json").read_text())["encoder"]
+    assert recorded["name"] == "preset" and len(recorded["checksum"]) == 64 and recorded["weights"] > 0
+    assert "Encoder: preset, " in (folder / "report" / "model_card.md").read_text()
     shutil.rmtree(tmp_path / "preset")
     found = json.loads(run("-c", USE, folder, tmp_path / "export").splitlines()[-1])
     assert "import tensorflow_text" in (tmp_path / "export" / "README.txt").read_text()
