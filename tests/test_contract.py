@@ -12,6 +12,7 @@ import pytest
 
 from pipelines.config.registry import tasks
 from tests import alone
+from tests.encoders import tiny
 
 pytestmark = pytest.mark.slow
 
@@ -24,11 +25,23 @@ class Case:
         config: a shipped experiment that needs no data from elsewhere, or YAML.
         overrides: what makes it train in seconds.
         inputs: (empty folder, splits) -> what a person would hand to `quartet predict`.
+        preset: saves a tiny encoder in an empty folder, for a task's model `pretrained`.
     """
 
     config: str
     overrides: tuple[str, ...]
     inputs: Callable[[Path, Any], list[str]]
+    preset: Callable[[Path], Any] | None = None
+
+    def known(self, name: str, folder: Path) -> Any:
+        """The experiment; `folder` may take its encoder."""
+        from pipelines.config.load import from_text, load
+
+        overrides = [*COMMON, *self.overrides]
+        if self.preset is not None:
+            self.preset(folder / "preset")
+            overrides.append(f"model.preset={folder / 'preset'}")
+        return from_text(self.config, overrides, file=name) if "\n" in self.config else load(self.config, overrides)
 
 
 def digit_files(folder: Path, splits: Any) -> list[str]:
@@ -65,6 +78,9 @@ def known_users(folder: Path, splits: Any) -> list[str]:
 AT_ONCE = {"recsys.retrieval/ease"}  # fitted in closed form: no step trains them
 CASES = {
     "nlp.classification": Case("nlp/quickstart", (), lambda folder, splits: ["a room for two nights", "", "breakfast? \U0001f600"]),
+    "nlp.classification/pretrained": Case(
+        "nlp/quickstart", ("tokens=null", "model={name: pretrained, preset: '', limit: 16}"),
+        lambda folder, splits: ["a room for two nights", "", "Café? \U0001f600"], tiny.bert),
     "recsys.ranking": Case(RANKING, (), lambda folder, splits: ['{"user": "3", "item": "5"}', '{"user": "nobody", "item": "7"}']),
     "recsys.retrieval": Case(RETRIEVAL, (), known_users),
     "recsys.retrieval/ease": Case(EASE, (), lambda folder, splits: ["u3", '{"history": ["i7", "i8", "i7"]}', "nobody"]),
@@ -91,14 +107,12 @@ def test_every_task_has_a_case():
 @pytest.fixture(scope="module", params=sorted(CASES))
 def trained(request, tmp_path_factory):
     """(case, loaded run, its report, its splits), trained in this process."""
-    from pipelines.config.load import from_text, load
     from pipelines.runs.folder import RunFolder
     from pipelines.runs.run import Call, train
     from pipelines.serving.load import load_run, task_class
 
     case = CASES[request.param]
-    overrides = [*COMMON, *case.overrides]
-    known = from_text(case.config, overrides, file=request.param) if "\n" in case.config else load(case.config, overrides)
+    known = case.known(request.param, tmp_path_factory.mktemp("encoder"))
     assert known.experiment.task == task_of(request.param)
     folder = RunFolder(tmp_path_factory.mktemp("runs") / known.name / "small")
     report = train(known.experiment, folder, Call(known.name, task_class(known.experiment.task), quiet=True))
@@ -167,7 +181,7 @@ def searched_in_hparams(events: Any) -> set[str]:
 
 
 def test_tensorboard_has_every_tag_that_is_promised(trained):
-    _, run, report, _ = trained
+    case, run, report, _ = trained
     events = events_of(run.folder.tensorboard)
     scalars = events.PluginRunToTagToContent("scalars")
     watch, task = run.task.watch[0], run.experiment.task
@@ -184,7 +198,7 @@ def test_tensorboard_has_every_tag_that_is_promised(trained):
     figures = {f"test/{Path(figure).stem}" for figure in report["figures"]} - {"test/learning_curves"}
     assert figures or task == "speech.transcription"  # whose report has tables alone
     assert figures <= set(events.PluginRunToTagToContent("images").get("train", ()))
-    if task in PROJECTED:
+    if task in PROJECTED and case.preset is None:
         folder = run.folder.tensorboard / "train"
         assert f'tensor_path: "projector/{PROJECTED[task]}.tsv"' in (folder / "projector_config.pbtxt").read_text()
         vectors = (folder / "projector" / f"{PROJECTED[task]}.tsv").read_text().splitlines()
@@ -213,12 +227,9 @@ def test_every_chart_of_the_layout_has_the_lines_that_it_promises(trained):
 def test_every_task_can_be_a_trial_of_a_search(task, tmp_path):
     """Surveyed for its metrics, trained, paused, gone on with, and judged on validation alone."""
     from pipelines.config.dump import resolved_yaml
-    from pipelines.config.load import from_text, load
     from pipelines.tuning.trial import survey, trial
 
-    case = CASES[task]
-    overrides = [*COMMON, *case.overrides]
-    known = from_text(case.config, overrides, file=task) if "\n" in case.config else load(case.config, overrides)
+    known = CASES[task].known(task, tmp_path)
     (tmp_path / "search.yaml").write_text(resolved_yaml(known.experiment))
     order = {"experiment": str(tmp_path / "search.yaml"), "folder": str(tmp_path / "trial"), "name": task, "values": {
         "train.learning_rate.peak": 0.002}, "title": "01", "precision": "float32", "peers": []}
@@ -291,7 +302,6 @@ def test_what_a_client_sends_is_taken_as_what_a_person_gives(trained, tmp_path):
 
 SERVE = """
 import sys
-import sys
 import numpy as np
 import tensorflow as tf
 model = tf.saved_model.load(sys.argv[1])
@@ -315,7 +325,7 @@ def test_the_exported_model_answers_as_the_run_with_tensorflow_alone(trained, tm
     target = export(run, tmp_path / "exported")
     plain = {name: value.numpy().astype("S") if value.dtype == tf.string else value.numpy() for name, value in raw.items()}
     np.savez(tmp_path / "raw.npz", **plain)
-    alone.run(SERVE, target, "raw.npz", "answer.npz", folder=tmp_path)
+    alone.run("".join(f"import {name}\n" for name in run.task.needs) + SERVE, target, "raw.npz", "answer.npz", folder=tmp_path)
     with np.load(tmp_path / "answer.npz") as given:
         assert set(given.files) == set(expected)
         for name, value in expected.items():

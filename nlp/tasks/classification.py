@@ -38,7 +38,6 @@ class Classification(SingleLabel):
     """
 
     length = "length"
-    length_unit = 8
     read_at_once = (256, 1024)
     meanings = {
         "text": "UTF-8, of any length; cut at the limit of tokens",
@@ -57,6 +56,11 @@ class Classification(SingleLabel):
     def length_most(self) -> int:  # type: ignore[override]
         model = self.experiment.model
         return model.limit if isinstance(model, Pretrained) else self.experiment.cutting.limit
+
+    @property
+    def length_unit(self) -> int:  # type: ignore[override]
+        """An encoder costs what its tokens cost, padding among them, and may have no places beyond its limit."""
+        return 1 if isinstance(self.experiment.model, Pretrained) else 8
 
     @property
     def needs(self) -> tuple[str, ...]:  # type: ignore[override]

@@ -38,11 +38,9 @@ def _converted(preset: Preset, kind: Any) -> Any:
     files = preset.folder / "tokenizer.json", preset.folder / "tokenizer_config.json"
     whole, config = (read_json(path) if path.is_file() else {} for path in files)
     model = whole.get("model") or {}
+    if "XLMRoberta" in str(config.get("tokenizer_class")) or (preset.backbone == "RobertaBackbone" and not model):
+        return hub().tokenizers.Tokenizer.from_preset(str(preset.folder))
     if preset.backbone == "RobertaBackbone":
-        if model and model.get("type") != "BPE":
-            return hub().tokenizers.Tokenizer.from_preset(str(preset.folder))  # XLM-RoBERTa's sentencepiece
-        if not model:
-            return kind.from_preset(str(preset.folder))
         merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
         return kind(vocabulary=model["vocab"], merges=merges)
     if (preset.folder / "vocab.txt").is_file():
