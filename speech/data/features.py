@@ -61,8 +61,7 @@ class FrontEnd:
         """
         samples = tf.shape(waveforms)[1]
         waveforms = tf.where(tf.range(samples)[None] < lengths[:, None], waveforms, 0.0)
-        half = self.fft // 2
-        padded = tf.pad(waveforms, [[0, 0], [half, half]])
+        padded = self._padded(waveforms)
         # in float32 the transform's rounding reaches 1e-3 dB in the quiet bands beside loud ones; rounding its result does not
         frames = tf.signal.frame(tf.cast(padded, tf.float64), self.fft, self.hop) * self._window
         spectrum = tf.cast(tf.signal.rfft(frames), tf.complex64)
@@ -76,6 +75,11 @@ class FrontEnd:
         if self._dct is None:
             return decibels
         return tf.cast(tf.tensordot(tf.cast(decibels, tf.float64), tf.constant(self._dct), 1), tf.float32)
+
+    def _padded(self, waveforms: tf.Tensor) -> tf.Tensor:
+        """With what the first and the last frame see beyond the ends."""
+        half = self.fft // 2
+        return tf.pad(waveforms, [[0, 0], [half, half]])
 
     def normalized(self, features: tf.Tensor, lengths: tf.Tensor, mean: tf.Tensor, std: tf.Tensor) -> tf.Tensor:
         """Features as the settings say, with zeros behind each recording's own frames.
