@@ -9,6 +9,7 @@ from pipelines.base.metric_kinds import LOW, LOW_SHARE, MetricKind, declare
 from pipelines.config.registry import register_task
 from pipelines.config.schema import ClassificationLoss, Evaluate, Experiment, FileData, Section, Share, pattern_problem, setting
 from pipelines.config.variants import Variants
+from pipelines.encoders.settings import PretrainedModel
 
 declare({
     "wer": MetricKind("min", True, "Word error rate"), "cer": MetricKind("min", True, "Character error rate"),
@@ -182,6 +183,14 @@ class Broadcast(Section):
     dropout: Share = setting(0.1, "dropout in the blocks", unit="share")
 
 
+@COMMAND_MODELS.register("speech.models.pretrained:commands")
+class PretrainedCommands(PretrainedModel):
+    """Whisper's encoder with its own front end, the mean of its vectors over speech, and a linear layer; needs the extra `pretrained`."""
+
+    silence: float = setting(
+        1.0, "silence that the encoder hears behind data.seconds; it was trained on sounds with much of it", unit="s", ge=0.0, le=30.0)
+
+
 @TRANSCRIPT_MODELS.register("speech.models.quartz:build")
 class Quartz(Section):
     """Separable convolutions over time with residuals, after QuartzNet (Kriman et al. 2019, arXiv:1910.10261)."""
@@ -244,6 +253,8 @@ class SpeechExperiment(Experiment):
         found = super().problems()
         data, frontend, augment = self.data, self.frontend, self.augment
         found += data.problems_here()
+        if isinstance(getattr(self, "model", None), PretrainedModel) and frontend != Frontend():
+            found.append(("frontend", "a pretrained encoder has a front end of its own, its preset's; leave this section out"))
         window, hop = round(frontend.window * data.rate), round(frontend.hop * data.rate)
         if window < 2 or hop < 1:
             found.append(("frontend.window", (

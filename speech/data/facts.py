@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from pipelines.base.stored import Count, Text
+from pipelines.encoders.facts import EncoderRecord, KerasObject
 from pipelines.task.facts import ClassFacts, Facts, Moment
 
 
@@ -17,7 +18,15 @@ class FeatureFacts(Facts):
     speakers: list[Text] = []
 
 
-class CommandFacts(FeatureFacts, ClassFacts):
+class EncoderFacts(Facts):
+    """Of a pretrained encoder; None without one."""
+
+    backbone: KerasObject | None = None
+    converter: KerasObject | None = None
+    encoder: EncoderRecord | None = None
+
+
+class CommandFacts(FeatureFacts, EncoderFacts, ClassFacts):
     pass
 
 

@@ -18,6 +18,7 @@ class FrontEnd:
     Attributes:
         rate: of the waveforms, Hz.
         hop, window, fft: samples.
+        seconds: from frame to frame.
         width: values of a frame: mel bands or coefficients.
         centres: of the mel bands, Hz, [mels].
     """
@@ -28,6 +29,7 @@ class FrontEnd:
 
         self.settings, self.rate = settings, rate
         self.window, self.hop = round(settings.window * rate), round(settings.hop * rate)
+        self.seconds = self.hop / rate
         self.fft = settings.fft or 1 << (self.window - 1).bit_length()
         window = librosa.filters.get_window("hann", self.window, fftbins=True)
         # librosa frames with the transform's length and centres the window in it

@@ -28,11 +28,12 @@ UNKNOWN, SILENCE = "_unknown_", "_silence_"
 Decode = Callable[[Tensors], Tensors]
 
 
-def load_commands(experiment: Commands, decode: Decode, *, judging: bool = False) -> Splits:
+def load_commands(experiment: Commands, decode: Decode, front_end: FrontEnd, *, judging: bool = False) -> Splits:
     """The splits of a command experiment.
 
     Args:
         decode: one recording to the model's input, as Task.decode.
+        front_end: from waveforms to features.
         judging: the splits evaluate a finished run, and may have a single class.
 
     Facts:
@@ -67,7 +68,6 @@ def load_commands(experiment: Commands, decode: Decode, *, judging: bool = False
     if not judging:
         check_several([classes[label] for label in np.unique(np.asarray(train.labels))], opened.place)
     notes += speakers.shared_speakers(parts)
-    front_end = FrontEnd(experiment.frontend, data.rate)
     numbers = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics", labels=train.labels)
     mean, std = statistics(train, numbers, decode, front_end)
     facts: dict[str, Any] = {
@@ -78,7 +78,7 @@ def load_commands(experiment: Commands, decode: Decode, *, judging: bool = False
     return Splits(train=train, validation=validation, test=test, facts=facts, skipped=tuple(skipped), notes=(*opened.notes, *notes))
 
 
-def load_transcripts(experiment: Transcription, decode: Decode) -> Splits:
+def load_transcripts(experiment: Transcription, decode: Decode, front_end: FrontEnd) -> Splits:
     """The splits of a transcription experiment.
 
     Facts:
@@ -91,7 +91,7 @@ def load_transcripts(experiment: Transcription, decode: Decode) -> Splits:
     """
     data, settings = experiment.data, experiment.tokens
     opened = open_connected(data) if data.source == "connected" else open_data(data, texts=True)
-    skipped, front_end = opened.skipped, FrontEnd(experiment.frontend, data.rate)
+    skipped = opened.skipped
 
     def load(split: str) -> Recordings:
         source = readable(opened.load(split), data, skipped, opened.place, split)

@@ -8,9 +8,9 @@ from pipelines.config.schema import Section
 from speech.settings import COMMAND_MODELS, TRANSCRIPT_MODELS
 
 
-def command_model(settings: Section, *, frames: int, width: int, classes: int) -> keras.Model:
+def command_model(settings: Section, *, frames: int, width: int, classes: int, facts: dict[str, Any]) -> keras.Model:
     """Features [batch, frames, width] float32 to logits [batch, classes]."""
-    return COMMAND_MODELS.build(settings, frames=frames, width=width, classes=classes)
+    return COMMAND_MODELS.build(settings, frames=frames, width=width, classes=classes, facts=facts)
 
 
 def transcript_model(settings: Section, *, width: int, tokens: int) -> keras.Model:

@@ -1,15 +1,17 @@
 """What speech.commands and speech.transcription share: from waveforms to features, and recordings as they arrive."""
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
 
-from pipelines.base.errors import DataError
+from pipelines.base.errors import ConfigError, DataError
+from pipelines.encoders.settings import PretrainedModel
 from pipelines.serving.output import WARNING
 from pipelines.task.contract import Splits, Task
 from speech.data import audio
@@ -19,6 +21,7 @@ from speech.data.files import find_recordings
 from speech.data.manifests import BadRow
 from speech.settings import Commands, Transcription
 
+ENCODER = ("backbone", "converter", "encoder")  # the facts of a pretrained encoder
 SILENT = round(32768 * 10 ** (-60 / 20))  # peak, of 16 bits, below which nothing is audible: -60 dB
 
 
@@ -31,11 +34,25 @@ class SpeechTask(Task):
     sends = 'the bytes of a sound file; in JSON {"b64": "..."}'
     longest: ClassVar[float] = 600.0  # s; of a recording in one request
     experiment: Commands | Transcription
+    encoder_facts: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, experiment: Commands | Transcription, facts: dict[str, Any] | None = None):
         super().__init__(experiment, facts)
         rate = experiment.data.rate
-        self.front_end, self.augmenter = FrontEnd(experiment.frontend, rate), Augmenter(experiment.augment, rate)
+        self.augmenter = Augmenter(experiment.augment, rate)
+        self.front_end = self._front_end(rate)
+
+    def _front_end(self, rate: int) -> FrontEnd:
+        """The experiment's, or that of a pretrained encoder, whose facts are read from its preset where there are none yet."""
+        model = self.experiment.model
+        if not isinstance(model, PretrainedModel):
+            return FrontEnd(self.experiment.frontend, rate)
+        from speech.models import pretrained
+
+        if self.facts and (missing := next((name for name in ENCODER if self.facts.get(name) is None), None)):
+            raise ConfigError(f"facts of the run: {missing}: field required; the file is damaged, or belongs to another experiment")
+        self.encoder_facts = {name: self.facts[name] for name in ENCODER} if self.facts else pretrained.learn(model)
+        return pretrained.front_end(self.encoder_facts, rate)
 
     @property
     def meanings(self) -> dict[str, str]:  # type: ignore[override]
@@ -63,6 +80,10 @@ class SpeechTask(Task):
         noises = None if self.facts else self.augmenter.noises  # a finished run needs none
         return replace(splits, notes=(*splits.notes, noises.note)) if noises and noises.note else splits
 
+    def with_encoder(self, splits: Splits) -> Splits:
+        """The splits, with the facts of a pretrained encoder."""
+        return replace(splits, facts={**splits.facts, **self.encoder_facts})
+
     def normalized(self, waveforms: tf.Tensor, lengths: tf.Tensor, keys: tf.Tensor | None = None) -> tf.Tensor:
         """Waveforms [batch, samples] float32 to the model's input [batch, frames, width] float32, masked where there are keys."""
         mean, std = (tf.constant(self.facts[name], tf.float32) for name in ("mean", "std"))
@@ -72,7 +93,7 @@ class SpeechTask(Task):
         features = self.front_end.normalized(features, lengths, mean, std)
         if keys is None:
             return features
-        return self.augmenter.features(features, self.front_end.frames(lengths), keys, self.experiment.frontend.hop)
+        return self.augmenter.features(features, self.front_end.frames(lengths), keys, self.front_end.seconds)
 
     def raw_spec(self) -> dict[str, tf.TensorSpec]:
         return {"samples": tf.TensorSpec([None, None], tf.float32), "length": tf.TensorSpec([None], tf.int32)}

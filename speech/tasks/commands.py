@@ -48,17 +48,18 @@ class CommandTask(SpeechTask, SingleLabel):
     def __init__(self, experiment: Commands, facts: dict[str, Any] | None = None):
         super().__init__(experiment, facts)
         self.window = max(self.front_end.hop, round(experiment.data.seconds * experiment.data.rate))
-        self.frames = 1 + self.window // self.front_end.hop
+        self.silence = round(getattr(experiment.model, "silence", 0.0) * experiment.data.rate)  # behind the window
+        self.frames = int(self.front_end.frames(tf.constant(self.window + self.silence)))
 
     def splits(self) -> Splits:
-        splits = load_commands(self.experiment, self.decode, judging=bool(self.facts))
+        splits = load_commands(self.experiment, self.decode, self.front_end, judging=bool(self.facts))
         self._chosen(self.facts.get("classes") or splits.facts["classes"])
         augment = self.experiment.augment
         if augment.copies:
             from speech.data.copies import with_copies
 
             splits = replace(splits, train=with_copies(splits.train, augment, self.experiment.data.rate, self.experiment.train.seed))
-        return self.with_noise_note(splits)
+        return self.with_noise_note(self.with_encoder(splits))
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         """One recording to the model's window, int16 [window]."""
@@ -76,10 +77,12 @@ class CommandTask(SpeechTask, SingleLabel):
         lengths = tf.fill(tf.shape(waveforms)[:1], self.window)
         if keys is not None and self.augmenter.on_waveforms:
             waveforms, _ = self.augmenter.waveforms(waveforms, lengths, keys, window=True)
+        waveforms, lengths = tf.pad(waveforms, [[0, 0], [0, self.silence]]), lengths + self.silence
         return tf.ensure_shape(self.normalized(waveforms, lengths, keys), [None, self.frames, self.front_end.width])
 
     def model(self) -> keras.Model:
-        return command_model(self.experiment.model, frames=self.frames, width=self.front_end.width, classes=len(self.classes))
+        return command_model(self.experiment.model, frames=self.frames, width=self.front_end.width, classes=len(self.classes),
+                             facts=self.facts)
 
     @property
     def _columns(self) -> list[int]:
@@ -115,7 +118,7 @@ class CommandTask(SpeechTask, SingleLabel):
             captions = [f"{self.classes[m.predicted]} {m.confidence:.0%}, is {self.classes[m.true]}: {Path(source.name(m.number)).name}"
                         for m in worst]
             judgement.figures["worst_mistakes"] = sound_figures.spectrograms(
-                [[one] for one in seen], captions, ["model input"], hop=self.experiment.frontend.hop,
+                [[one] for one in seen], captions, ["model input"], hop=self.front_end.seconds,
                 title="Worst mistakes: predicted, and true class")
         judgement.tables = {name: rows for name, rows in judgement.tables.items() if rows or name != "per_speaker"}
         return judgement
@@ -169,7 +172,7 @@ class CommandTask(SpeechTask, SingleLabel):
         shares = self.answer(lambda batch: model(batch, training=False), before)["probabilities"].numpy()
         captions = [f"{name}; answered {self.classes[int(share.argmax())]} {share.max():.0%}" for name, share in zip(names, shares)]
         pairs = [[first, second] for first, second in zip(before.numpy(), inputs.numpy())]
-        hop = self.experiment.frontend.hop
+        hop = self.front_end.seconds
         with self.drawing:
             writer.audio("recordings", waves, self.experiment.data.rate, step, captions=captions)
             writer.figure("features", sound_figures.spectrograms(pairs, captions, ["as recorded", "after augmentation"], hop=hop), step)

@@ -66,7 +66,7 @@ class TranscriptionTask(SpeechTask):
         return Alphabet(self.facts["unit"], tuple(self.facts["tokens"]))
 
     def splits(self) -> Splits:
-        return self.with_noise_note(load_transcripts(self.experiment, self.decode))
+        return self.with_noise_note(load_transcripts(self.experiment, self.decode, self.front_end))
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         """One recording: samples int16 [length], length, tokens int32 [most_tokens] from 0, token_count."""
@@ -203,7 +203,7 @@ class TranscriptionTask(SpeechTask):
         clips = [examples["samples"][row].numpy()[:lengths[row]] / np.float32(32768.0) for row in range(count)]
         with self.drawing:
             writer.audio("recordings", clips, self.experiment.data.rate, step, captions=said)
-            hop = self.experiment.frontend.hop
+            hop = self.front_end.seconds
             writer.figure("features", sound_figures.spectrograms(pictures, said, ["as recorded", "after augmentation"], hop=hop), step)
 
     def _references(self, targets: Any, count: int) -> list[str]:
@@ -275,7 +275,7 @@ class TranscriptionTask(SpeechTask):
         most = tf.maximum(tf.reduce_max(number), 1)
         batch = tf.shape(tokens)[0]
         rows = tf.range(batch)[:, None] * (most + 1) + tf.where(is_blank, 0, number)
-        second = stride_of(self.experiment.model) * self.experiment.frontend.hop
+        second = stride_of(self.experiment.model) * self.front_end.seconds
         at = tf.cast(answers["at"], tf.float32) * second
 
         def by_word(reduce: Any, values: tf.Tensor) -> tf.Tensor:

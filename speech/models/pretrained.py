@@ -1,0 +1,98 @@
+"""Pretrained speech encoders of KerasHub (Whisper) under a new head: what is learned of the preset, its front end, and the networks.
+
+The facts hold the settings of encoder and audio converter, so that a finished run is rebuilt without the preset.
+"""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from pipelines.base.errors import ConfigError
+from pipelines.encoders import presets
+from pipelines.encoders.presets import hub
+from pipelines.encoders.settings import PretrainedModel
+from speech.data.whisper_features import WhisperFrontEnd
+from speech.models.whisper import encoder
+from speech.settings import PretrainedCommands
+
+CONVERTER = {"num_mels": (4, 256), "num_fft_bins": (16, 8192), "stride": (1, 8192), "sampling_rate": (1000, 96_000)}  # lowest, highest
+LOUD = 0.6  # below the loudest frame, in Whisper's units, a mean over bands: 24 dB; what is quieter is no speech
+
+
+def learn(settings: PretrainedModel) -> dict[str, Any]:
+    """The facts: `backbone` and `converter` (class and settings), `encoder` (its origin). Reads the preset, but no weights.
+
+    Raises:
+        ConfigError: there is no such preset, or none that this domain can use.
+    """
+    preset = presets.find(settings.preset, domain="speech")
+    if preset.backbone != "WhisperBackbone":
+        raise ConfigError(f"model.preset: {settings.preset} is a {preset.backbone}; of speech encoders only Whisper's are used here")
+    if not (preset.folder / "audio_converter.json").is_file():
+        raise ConfigError(f"model.preset: {settings.preset} has no audio_converter.json in {preset.folder}, which says what the encoder "
+                          "hears; copy the preset again, whole")
+    converter = hub().layers.AudioConverter.from_preset(str(preset.folder))
+    backbone = presets.load(preset, weights=False)
+    if backbone.num_mels != converter.num_mels:
+        raise ConfigError(f"model.preset: {settings.preset}: config.json has {backbone.num_mels} mel bands and audio_converter.json "
+                          f"{converter.num_mels}; they do not belong together: copy the preset again")
+    return {"backbone": presets.description(backbone), "converter": presets.description(converter), "encoder": presets.record(preset)}
+
+
+def front_end(facts: dict[str, Any], rate: int) -> WhisperFrontEnd:
+    """The preset's own front end. Raises ConfigError where its sample rate is another than `rate`."""
+    converter = facts["converter"]["config"]
+    for name, (low, high) in CONVERTER.items():
+        value = converter.get(name)
+        if not isinstance(value, int) or not low <= value <= high:
+            raise ConfigError(f"facts of the run: converter: {name} is {value!r}; {low} to {high:,} is allowed")
+    own = converter["sampling_rate"]
+    if own != rate:
+        raise ConfigError(f"data.rate: the preset of model.preset hears {own:,} Hz; set data.rate: {own} (recordings of another rate are "
+                          "resampled)")
+    return WhisperFrontEnd(converter)
+
+
+def longest(facts: dict[str, Any]) -> float:
+    """Seconds that the encoder takes at most."""
+    converter = facts["converter"]["config"]
+    return facts["backbone"]["config"]["max_encoder_sequence_length"] * converter["stride"] / converter["sampling_rate"]
+
+
+def backbone(settings: PretrainedModel, facts: dict[str, Any]) -> Any:
+    """The whole WhisperBackbone; with the preset's weights where settings.weights says so."""
+    if settings.weights == "preset":
+        return presets.load(presets.find(settings.preset, domain="speech"))
+    return presets.rebuilt(hub().models, facts["backbone"])
+
+
+def commands(settings: PretrainedCommands, *, frames: int, classes: int, facts: dict[str, Any]) -> keras.Model:
+    """Log-mel [batch, frames, mels] float32 to logits [batch, classes]: `features`, the mean of the encoder's vectors over speech, and
+    `head`, a linear layer."""
+    layers = keras.layers
+    vectors = encoder(backbone(settings, facts), frames=frames)
+    log_mel = keras.Input(vectors.input_shape[1:], name="log_mel")
+    pooled = SpeechMean(name="mean", dtype="float32")([vectors(log_mel), log_mel])
+    features = keras.Model(log_mel, pooled, name="features")
+    given = keras.Input(features.output_shape[1:], name="pooled")
+    logits = layers.Dense(classes, dtype="float32", name="classes")(layers.Dropout(settings.dropout)(given))
+    head = keras.Model(given, logits, name="head")
+    inputs = keras.Input(vectors.input_shape[1:], name="features_of_sound")
+    return keras.Model(inputs, head(features(inputs)), name="pretrained")
+
+
+class SpeechMean(keras.layers.Layer):
+    """The mean of [batch, steps, width] over the steps in which the sound is loud. Call with [vectors, log-mel [batch, frames, mels]]."""
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return (input_shape[0][0], input_shape[0][2])
+
+    def call(self, inputs: Any) -> tf.Tensor:
+        vectors, log_mel = inputs
+        steps = tf.shape(vectors)[1]
+        loudness = tf.reduce_mean(tf.cast(log_mel, tf.float32), 2)
+        loudness = tf.pad(loudness, [[0, 0], [0, 2 * steps - tf.shape(loudness)[1]]], constant_values=-1e9)
+        loudness = tf.reduce_max(tf.reshape(loudness, [-1, steps, 2]), 2)
+        loud = tf.cast(loudness >= tf.reduce_max(loudness, 1, keepdims=True) - LOUD, tf.float32)[..., None]
+        return tf.reduce_sum(tf.cast(vectors, tf.float32) * loud, 1) / tf.reduce_sum(loud, 1)
