@@ -217,6 +217,13 @@ class Conformer(Section):
     dropout: Share = setting(0.1, "dropout in the blocks", unit="share")
 
 
+@TRANSCRIPT_MODELS.register("speech.models.pretrained:transcripts")
+class PretrainedTranscripts(PretrainedModel):
+    """Whisper's encoder with its own front end and CTC at the end; two frames become one step; needs the extra `pretrained`."""
+
+    stride: ClassVar[int] = 2
+
+
 class CommandEvaluate(Evaluate):
     """Evaluation of commands."""
 

@@ -30,7 +30,7 @@ class CommandFacts(FeatureFacts, EncoderFacts, ClassFacts):
     pass
 
 
-class TranscriptFacts(FeatureFacts):
+class TranscriptFacts(FeatureFacts, EncoderFacts):
     unit: Literal["characters", "subwords", "words"]
     tokens: Annotated[list[Annotated[str, Field(min_length=1, max_length=1000)]], Field(min_length=1, max_length=10_000_000)]
     most_tokens: Annotated[int, Field(ge=1, le=10_000_000)]

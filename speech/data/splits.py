@@ -141,7 +141,7 @@ def alignable(train: Source, encoder: Encoder, experiment: Transcription, front_
     if facts.lengths is None:
         return train, []
     needed = np.array([steps_needed(encoder.encode(text)) for text in facts.texts or ()])
-    steps = np.array([steps_of(experiment.model, length // front_end.hop + 1) for length in facts.lengths])
+    steps = np.asarray(steps_of(experiment.model, front_end.frames(facts.lengths)))
     short, long = (needed > steps) & (facts.lengths > 0), facts.lengths > data.longest * data.rate
     notes = []
     if short.any():

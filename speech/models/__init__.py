@@ -13,12 +13,12 @@ def command_model(settings: Section, *, frames: int, width: int, classes: int, f
     return COMMAND_MODELS.build(settings, frames=frames, width=width, classes=classes, facts=facts)
 
 
-def transcript_model(settings: Section, *, width: int, tokens: int) -> keras.Model:
+def transcript_model(settings: Section, *, width: int, tokens: int, facts: dict[str, Any]) -> keras.Model:
     """{"features": [batch, frames, width] float32, "frames": [batch] int32} to logits [batch, steps, tokens + 1]; the last is the blank.
 
     `steps_of` says how many of the steps belong to a recording. What lies behind changes nothing.
     """
-    return TRANSCRIPT_MODELS.build(settings, width=width, tokens=tokens)
+    return TRANSCRIPT_MODELS.build(settings, width=width, tokens=tokens, facts=facts)
 
 
 def stride_of(settings: Section) -> int:

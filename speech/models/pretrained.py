@@ -3,6 +3,7 @@
 The facts hold the settings of encoder and audio converter, so that a finished run is rebuilt without the preset.
 """
 
+import warnings
 from typing import Any
 
 import keras
@@ -13,8 +14,8 @@ from pipelines.encoders import presets
 from pipelines.encoders.presets import hub
 from pipelines.encoders.settings import PretrainedModel
 from speech.data.whisper_features import WhisperFrontEnd
-from speech.models.whisper import encoder
-from speech.settings import PretrainedCommands
+from speech.models.whisper import STRIDE, encoder
+from speech.settings import PretrainedCommands, PretrainedTranscripts
 
 CONVERTER = {"num_mels": (4, 256), "num_fft_bins": (16, 8192), "stride": (1, 8192), "sampling_rate": (1000, 96_000)}  # lowest, highest
 LOUD = 0.6  # below the loudest frame, in Whisper's units, a mean over bands: 24 dB; what is quieter is no speech
@@ -54,12 +55,6 @@ def front_end(facts: dict[str, Any], rate: int) -> WhisperFrontEnd:
     return WhisperFrontEnd(converter)
 
 
-def longest(facts: dict[str, Any]) -> float:
-    """Seconds that the encoder takes at most."""
-    converter = facts["converter"]["config"]
-    return facts["backbone"]["config"]["max_encoder_sequence_length"] * converter["stride"] / converter["sampling_rate"]
-
-
 def backbone(settings: PretrainedModel, facts: dict[str, Any]) -> Any:
     """The whole WhisperBackbone; with the preset's weights where settings.weights says so."""
     if settings.weights == "preset":
@@ -80,6 +75,59 @@ def commands(settings: PretrainedCommands, *, frames: int, classes: int, facts: 
     head = keras.Model(given, logits, name="head")
     inputs = keras.Input(vectors.input_shape[1:], name="features_of_sound")
     return keras.Model(inputs, head(features(inputs)), name="pretrained")
+
+
+def transcripts(settings: PretrainedTranscripts, *, tokens: int, facts: dict[str, Any]) -> keras.Model:
+    """See speech.models.transcript_model; `features`, the encoder's vectors, and `head`, a linear layer. Recordings longer than the
+    encoder takes are heard window by window."""
+    layers = keras.layers
+    whisper = backbone(settings, facts)
+    vectors = encoder(whisper)
+    sound = {"features": keras.Input([None, whisper.num_mels], name="features"), "frames": keras.Input([], dtype="int32", name="frames")}
+    windows = Windows(whisper.max_encoder_sequence_length, name="windows")([sound["features"], sound["frames"]])
+    joined = Joined(name="joined", dtype="float32")([vectors(windows), sound["features"]])
+    features = keras.Model(sound, joined, name="features")
+    given = keras.Input(features.output_shape[1:], name="vectors")
+    logits = layers.Dense(tokens + 1, dtype="float32", name="tokens")(layers.Dropout(settings.dropout)(given))
+    head = keras.Model(given, logits, name="head")
+    inputs = {name: keras.Input(one.shape[1:], dtype=one.dtype, name=f"{name}_of_sound") for name, one in sound.items()}
+    with warnings.catch_warnings():  # an input may not have the name of a layer, `features`, as Keras would like it to
+        warnings.filterwarnings("ignore", message="When providing `inputs` as a dict")
+        return keras.Model(inputs, head(features(inputs)), name="pretrained")
+
+
+class Windows(keras.layers.Layer):
+    """Log-mel [batch, frames, mels] as [batch x windows, frames of a window, mels], and the own frames of each, [batch x windows] int32.
+
+    Call with [log-mel, frames]. A window is `most` frames long; where no recording is longer, there is one, as long as the batch.
+    """
+
+    def __init__(self, most: int, **options: Any):
+        super().__init__(**options)
+        self.most = most
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return [input_shape[0], input_shape[1]]
+
+    def call(self, inputs: Any) -> list[tf.Tensor]:
+        log_mel, frames = inputs
+        size = tf.minimum(tf.shape(log_mel)[1], self.most)
+        count = -(-tf.shape(log_mel)[1] // size)
+        padded = tf.pad(log_mel, [[0, 0], [0, count * size - tf.shape(log_mel)[1]], [0, 0]])
+        own = tf.clip_by_value(frames[:, None] - tf.range(count)[None] * size, 0, size)
+        return [tf.reshape(padded, [-1, size, log_mel.shape[2]]), tf.reshape(own, [-1])]
+
+
+class Joined(keras.layers.Layer):
+    """Vectors of windows, [batch x windows, steps, width], as [batch, steps, width]. Call with [vectors, log-mel as before `Windows`]."""
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return (input_shape[1][0], None, input_shape[0][2])
+
+    def call(self, inputs: Any) -> tf.Tensor:
+        vectors, log_mel = inputs
+        whole = tf.reshape(vectors, [tf.shape(log_mel)[0], -1, vectors.shape[2]])
+        return whole[:, :-(-tf.shape(log_mel)[1] // STRIDE)]
 
 
 class SpeechMean(keras.layers.Layer):

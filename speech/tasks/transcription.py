@@ -66,7 +66,7 @@ class TranscriptionTask(SpeechTask):
         return Alphabet(self.facts["unit"], tuple(self.facts["tokens"]))
 
     def splits(self) -> Splits:
-        return self.with_noise_note(load_transcripts(self.experiment, self.decode, self.front_end))
+        return self.with_noise_note(self.with_encoder(load_transcripts(self.experiment, self.decode, self.front_end)))
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         """One recording: samples int16 [length], length, tokens int32 [most_tokens] from 0, token_count."""
@@ -85,7 +85,7 @@ class TranscriptionTask(SpeechTask):
         return {"features": features, "frames": frames}, {**targets, "frames": frames}
 
     def model(self) -> keras.Model:
-        return transcript_model(self.experiment.model, width=self.front_end.width, tokens=len(self.facts["tokens"]))
+        return transcript_model(self.experiment.model, width=self.front_end.width, tokens=len(self.facts["tokens"]), facts=self.facts)
 
     def steps(self, frames: tf.Tensor) -> tf.Tensor:
         """Steps of the model's output for so many frames."""

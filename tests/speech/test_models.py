@@ -27,7 +27,7 @@ def test_commands_fit_small_devices(settings):
 
 @pytest.mark.parametrize("settings", TRANSCRIBERS, ids=["quartz", "quartz3", "conformer"])
 def test_padding_changes_no_answer(settings):
-    model = transcript_model(settings, width=8, tokens=5)
+    model = transcript_model(settings, width=8, tokens=5, facts={})
     for variable in model.non_trainable_variables:  # statistics as after some training
         if variable.dtype == "float32":
             variable.assign(RNG.uniform(0.5, 1.5, variable.shape))
@@ -43,7 +43,7 @@ def test_padding_changes_no_answer(settings):
 
 @pytest.mark.parametrize("settings", TRANSCRIBERS[::2], ids=["quartz", "conformer"])
 def test_padding_changes_nothing_that_is_learned(settings):
-    model = transcript_model(settings.model_copy(update={"dropout": 0.0}), width=8, tokens=5)
+    model = transcript_model(settings.model_copy(update={"dropout": 0.0}), width=8, tokens=5, facts={})
     frames = tf.constant([24, 16])
     features = RNG.normal(size=[2, 24, 8]).astype(np.float32)
     features[1, 16:] = 0

@@ -39,7 +39,7 @@ def test_a_shipped_experiment(name):
         assert model.count_params() < 100_000
     else:
         small = experiment.model.model_copy(update={"depth": 1}) if experiment.model.name == "conformer" else experiment.model
-        assert transcript_model(small, width=experiment.frontend.mels, tokens=30).output_shape == (None, None, 31)
+        assert transcript_model(small, width=experiment.frontend.mels, tokens=30, facts={}).output_shape == (None, None, 31)
 
 
 @pytest.mark.slow

@@ -1,0 +1,115 @@
+"""Whisper's encoder for commands: its front end is the preset's own, a sound gets one answer in any batch, and a run needs no preset."""
+
+import importlib.util
+import os
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipelines.base.errors import ConfigError
+from pipelines.config.load import from_text
+from pipelines.runs.launch import task_class
+from speech.data.whisper_features import WhisperFrontEnd
+from speech.models import pretrained
+from tests.speech.made import class_folders, tone
+
+HERE = all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text"))
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(
+    not HERE and not os.environ.get("QUARTET_REQUIRE_EXTRAS"),
+    reason="needs the extra `pretrained` (keras-hub, tensorflow-text): what it tests is not tested here")]
+CONVERTER = {"num_mels": 8, "num_fft_bins": 400, "stride": 160, "sampling_rate": 16_000}
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    from tests.speech.tiny_whisper import preset
+
+    return preset(tmp_path_factory.mktemp("whisper") / "tiny")
+
+
+def task_of(text: str, facts: dict | None = None):
+    experiment = from_text(text, check_paths=False).experiment
+    return task_class(experiment.task)(experiment, facts)
+
+
+def commands(preset, data: str = "source: synthetic", facts: dict | None = None, more: str = ""):
+    return task_of(f"task: speech.commands\nmodel: {{name: pretrained, preset: {preset}}}\ndata: {{{data}}}\n{more}", facts)
+
+
+def test_the_front_end_is_the_preset_s():
+    from keras_hub.layers import WhisperAudioConverter
+
+    sound = tone(1.237, 16_000)
+    expected = WhisperAudioConverter(**CONVERTER, max_audio_length=2)(sound).numpy()  # with silence up to 2 s
+    front_end = WhisperFrontEnd(CONVERTER)
+    features = front_end(tf.constant(np.pad(sound, (0, 500))[None]), tf.constant([len(sound)])).numpy()[0]
+    own = int(front_end.frames(len(sound)))
+    assert own == 124 and np.abs(features[:own] - expected[:own]).max() < 1e-4
+    short = front_end(tf.constant(sound[None, :50]), tf.constant([50]))  # less than is reflected
+    assert short.shape == (1, 1, 8) and np.isfinite(short.numpy()).all()
+
+
+def test_a_command_gets_one_answer_in_any_batch_and_noise_behind_it_is_not_pooled(tiny):
+    task = commands(tiny, "source: synthetic, seconds: 0.9")
+    task.facts = {**task.encoder_facts, "classes": ["a", "b", "c"], "mean": [0.0] * 8, "std": [1.0] * 8}
+    model = task.model()
+    assert [model.get_layer(name).name for name in ("features", "head")] == ["features", "head"]
+    assert model.get_layer("features").get_layer("backbone").output_shape == (None, 95, 16)  # 0.9 s and 1 s of silence
+    waves = tf.constant(np.stack([tone(0.9, 16_000, hertz) for hertz in (300, 500)]))
+    inputs = task.features(waves)
+    together, alone = model(inputs).numpy(), model(inputs[1:]).numpy()
+    assert np.abs(together[1] - alone[0]).max() < 1e-5
+    vectors, log_mel = tf.random.normal([1, 4, 3], seed=1), np.full([1, 7, 8], -1.0, np.float32)
+    log_mel[0, 2:5] = 1.0
+    assert np.allclose(pretrained.SpeechMean()([vectors, log_mel]), tf.reduce_mean(vectors[:, 1:3], 1), atol=1e-6)
+
+
+def test_facts_rebuild_the_network_without_the_preset(tiny, tmp_path):
+    folder = shutil.copytree(tiny, tmp_path / "moved")
+    root = class_folders(tmp_path / "words", {"no": 6, "yes": 6}, rate=16_000)
+    task = commands(folder, f"source: folder, path: {root}, validation: 0.2, test: 0.2")
+    task.facts = task.splits().facts
+    task.kept.model_validate(task.facts)
+    before = [weight.shape for weight in task.model().weights]
+    shutil.rmtree(folder)
+    again = commands("x, weights: null", facts=task.facts).model()
+    assert [weight.shape for weight in again.weights] == before
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("data: {source: synthetic, rate: 8000}", r"hears 16,000 Hz; set data.rate: 16000"),
+    ("data: {source: synthetic}\nfrontend: {mels: 80}", r"a front end of its own"),
+])
+def test_settings_that_do_not_suit_the_preset(tiny, text, message):
+    with pytest.raises(ConfigError, match=message):
+        task_of(f"task: speech.commands\nmodel: {{name: pretrained, preset: {tiny}}}\n{text}\n")
+
+
+def test_facts_are_checked_before_they_are_used(tiny):
+    facts = commands(tiny).encoder_facts
+    broken = {**facts, "converter": {"class": "WhisperAudioConverter", "config": {**CONVERTER, "stride": 0}}}
+    with pytest.raises(ConfigError, match="stride is 0"):
+        commands(tiny, facts=broken)
+    with pytest.raises(ConfigError, match="backbone: field required"):
+        commands(tiny, facts={"classes": ["a"]})
+
+
+def test_a_transcript_is_the_same_alone_and_in_a_padded_batch_also_of_sounds_longer_than_the_encoder_takes(tiny):
+    task = task_of(f"task: speech.transcription\nmodel: {{name: pretrained, preset: {tiny}}}\ndata: {{source: synthetic}}\n")
+    task.facts = {**task.encoder_facts, "unit": "words", "tokens": ["one", "two"], "mean": [0.0] * 8, "std": [1.0] * 8}
+    model = task.model()
+    for layer in range(2):  # random weights as large as trained ones
+        for weight in model.get_layer("features").get_layer("backbone").get_layer(f"transformer_encoder_layer_{layer}").weights:
+            weight.assign(10.0 * weight)
+    sounds = [tone(seconds, 16_000) for seconds in (1.501, 9.0, 0.01)]  # the encoder takes 4 s
+    samples = np.stack([np.pad(sound * 32767, (0, 148_000 - len(sound))).astype(np.int16) for sound in sounds])
+    inputs, _ = task.prepare({"samples": tf.constant(samples), "length": tf.constant([len(sound) for sound in sounds])})
+    together = model(inputs).numpy()
+    for number, sound in enumerate(sounds):
+        count = len(sound)
+        alone, _ = task.prepare({"samples": tf.constant(samples[number:number + 1, :count]), "length": tf.constant([count])})
+        logits = model(alone).numpy()[0]
+        assert len(logits) == int(task.steps(alone["frames"])[0]) == -(-count // 320)
+        assert np.abs(logits - together[number, :len(logits)]).max() < 1e-5
