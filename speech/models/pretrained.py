@@ -1,6 +1,6 @@
-"""Pretrained speech encoders of KerasHub (Whisper) under a new head: what is learned of the preset, its front end, and the networks.
+"""Networks with a pretrained speech encoder of KerasHub (Whisper) under a new head: `features`, then `head`.
 
-The facts hold the settings of encoder and audio converter, so that a finished run is rebuilt without the preset.
+Weights come from the preset, or are those of a run; then the facts say how the encoder is built (speech.data.pretrained).
 """
 
 import warnings
@@ -9,50 +9,13 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from pipelines.base.errors import ConfigError
 from pipelines.encoders import presets
 from pipelines.encoders.presets import hub
 from pipelines.encoders.settings import PretrainedModel
-from speech.data.whisper_features import WhisperFrontEnd
 from speech.models.whisper import STRIDE, encoder
 from speech.settings import PretrainedCommands, PretrainedTranscripts
 
-CONVERTER = {"num_mels": (4, 256), "num_fft_bins": (16, 8192), "stride": (1, 8192), "sampling_rate": (1000, 96_000)}  # lowest, highest
 LOUD = 0.6  # below the loudest frame, in Whisper's units, a mean over bands: 24 dB; what is quieter is no speech
-
-
-def learn(settings: PretrainedModel) -> dict[str, Any]:
-    """The facts: `backbone` and `converter` (class and settings), `encoder` (its origin). Reads the preset, but no weights.
-
-    Raises:
-        ConfigError: there is no such preset, or none that this domain can use.
-    """
-    preset = presets.find(settings.preset, domain="speech")
-    if preset.backbone != "WhisperBackbone":
-        raise ConfigError(f"model.preset: {settings.preset} is a {preset.backbone}; of speech encoders only Whisper's are used here")
-    if not (preset.folder / "audio_converter.json").is_file():
-        raise ConfigError(f"model.preset: {settings.preset} has no audio_converter.json in {preset.folder}, which says what the encoder "
-                          "hears; copy the preset again, whole")
-    converter = hub().layers.AudioConverter.from_preset(str(preset.folder))
-    backbone = presets.load(preset, weights=False)
-    if backbone.num_mels != converter.num_mels:
-        raise ConfigError(f"model.preset: {settings.preset}: config.json has {backbone.num_mels} mel bands and audio_converter.json "
-                          f"{converter.num_mels}; they do not belong together: copy the preset again")
-    return {"backbone": presets.description(backbone), "converter": presets.description(converter), "encoder": presets.record(preset)}
-
-
-def front_end(facts: dict[str, Any], rate: int) -> WhisperFrontEnd:
-    """The preset's own front end. Raises ConfigError where its sample rate is another than `rate`."""
-    converter = facts["converter"]["config"]
-    for name, (low, high) in CONVERTER.items():
-        value = converter.get(name)
-        if not isinstance(value, int) or not low <= value <= high:
-            raise ConfigError(f"facts of the run: converter: {name} is {value!r}; {low} to {high:,} is allowed")
-    own = converter["sampling_rate"]
-    if own != rate:
-        raise ConfigError(f"data.rate: the preset of model.preset hears {own:,} Hz; set data.rate: {own} (recordings of another rate are "
-                          "resampled)")
-    return WhisperFrontEnd(converter)
 
 
 def backbone(settings: PretrainedModel, facts: dict[str, Any]) -> Any:

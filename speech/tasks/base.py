@@ -14,7 +14,7 @@ from pipelines.base.errors import ConfigError, DataError
 from pipelines.encoders.settings import PretrainedModel
 from pipelines.serving.output import WARNING
 from pipelines.task.contract import Splits, Task
-from speech.data import audio
+from speech.data import audio, pretrained
 from speech.data.augment import Augmenter
 from speech.data.features import FrontEnd, without_offset
 from speech.data.files import find_recordings
@@ -47,11 +47,9 @@ class SpeechTask(Task):
         model = self.experiment.model
         if not isinstance(model, PretrainedModel):
             return FrontEnd(self.experiment.frontend, rate)
-        from speech.models import pretrained
-
         if self.facts and (missing := next((name for name in ENCODER if self.facts.get(name) is None), None)):
             raise ConfigError(f"facts of the run: {missing}: field required; the file is damaged, or belongs to another experiment")
-        self.encoder_facts = {name: self.facts[name] for name in ENCODER} if self.facts else pretrained.learn(model)
+        self.encoder_facts = {name: self.facts[name] for name in ENCODER} if self.facts else pretrained.learn(model.preset)
         return pretrained.front_end(self.encoder_facts, rate)
 
     @property

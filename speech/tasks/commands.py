@@ -19,7 +19,7 @@ from pipelines.task.intervals import resampled_by_counts
 from pipelines.task.results import Baseline, Judgement
 from pipelines.task.single_label import SingleLabel
 from pipelines.task.units import Units
-from speech.data import audio
+from speech.data import audio, pretrained
 from speech.data.facts import CommandFacts
 from speech.data.features import rounded, without_offset
 from speech.data.recordings import facts_of, waveform
@@ -50,6 +50,8 @@ class CommandTask(SpeechTask, SingleLabel):
         self.window = max(self.front_end.hop, round(experiment.data.seconds * experiment.data.rate))
         self.silence = round(getattr(experiment.model, "silence", 0.0) * experiment.data.rate)  # behind the window
         self.frames = int(self.front_end.frames(tf.constant(self.window + self.silence)))
+        if self.encoder_facts:
+            pretrained.check_frames(self.encoder_facts, self.frames)
 
     def splits(self) -> Splits:
         splits = load_commands(self.experiment, self.decode, self.front_end, judging=bool(self.facts))

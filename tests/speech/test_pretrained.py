@@ -81,6 +81,7 @@ def test_facts_rebuild_the_network_without_the_preset(tiny, tmp_path):
 @pytest.mark.parametrize(("text", "message"), [
     ("data: {source: synthetic, rate: 8000}", r"hears 16,000 Hz; set data.rate: 16000"),
     ("data: {source: synthetic}\nfrontend: {mels: 80}", r"a front end of its own"),
+    ("data: {source: synthetic, seconds: 3.5}", r"would hear 4.5 s; it takes 4 s at most"),
 ])
 def test_settings_that_do_not_suit_the_preset(tiny, text, message):
     with pytest.raises(ConfigError, match=message):

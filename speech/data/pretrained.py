@@ -1,0 +1,56 @@
+"""A preset's speech encoder (Whisper) as the facts of a run have it, and its front end.
+
+The facts hold the settings of encoder and audio converter, so that a finished run is rebuilt without the preset.
+"""
+
+from typing import Any
+
+from pipelines.base.errors import ConfigError
+from pipelines.encoders import presets
+from pipelines.encoders.presets import hub
+from speech.data.whisper_features import WhisperFrontEnd
+
+CONVERTER = {"num_mels": (4, 256), "num_fft_bins": (16, 8192), "stride": (1, 8192), "sampling_rate": (1000, 96_000)}  # lowest, highest
+
+
+def learn(name: str) -> dict[str, Any]:
+    """The facts: `backbone` and `converter` (class and settings), `encoder` (its origin). Reads the preset, but no weights.
+
+    Raises:
+        ConfigError: there is no such preset, or none that this domain can use.
+    """
+    preset = presets.find(name, domain="speech")
+    if preset.backbone != "WhisperBackbone":
+        raise ConfigError(f"model.preset: {name} is a {preset.backbone}; of speech encoders only Whisper's are used here")
+    if not (preset.folder / "audio_converter.json").is_file():
+        raise ConfigError(f"model.preset: {name} has no audio_converter.json in {preset.folder}, which says what the encoder "
+                          "hears; copy the preset again, whole")
+    converter = hub().layers.AudioConverter.from_preset(str(preset.folder))
+    backbone = presets.load(preset, weights=False)
+    if backbone.num_mels != converter.num_mels:
+        raise ConfigError(f"model.preset: {name}: config.json has {backbone.num_mels} mel bands and audio_converter.json "
+                          f"{converter.num_mels}; they do not belong together: copy the preset again")
+    return {"backbone": presets.description(backbone), "converter": presets.description(converter), "encoder": presets.record(preset)}
+
+
+def front_end(facts: dict[str, Any], rate: int) -> WhisperFrontEnd:
+    """The preset's own front end. Raises ConfigError where its sample rate is another than `rate`."""
+    converter = facts["converter"]["config"]
+    for name, (low, high) in CONVERTER.items():
+        value = converter.get(name)
+        if not isinstance(value, int) or not low <= value <= high:
+            raise ConfigError(f"facts of the run: converter: {name} is {value!r}; {low} to {high:,} is allowed")
+    own = converter["sampling_rate"]
+    if own != rate:
+        raise ConfigError(f"data.rate: the preset of model.preset hears {own:,} Hz; set data.rate: {own} (recordings of another rate are "
+                          "resampled)")
+    return WhisperFrontEnd(converter)
+
+
+def check_frames(facts: dict[str, Any], frames: int) -> None:
+    """Raises ConfigError where sounds of so many frames are longer than the encoder takes."""
+    most, converter = facts["backbone"]["config"].get("max_encoder_sequence_length", 0), facts["converter"]["config"]
+    second = converter["stride"] / converter["sampling_rate"]
+    if frames > most:
+        raise ConfigError(f"data.seconds: with model.silence the encoder would hear {frames * second:g} s; it takes {most * second:g} s at most")
+
