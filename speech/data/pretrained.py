@@ -52,5 +52,6 @@ def check_frames(facts: dict[str, Any], frames: int) -> None:
     most, converter = facts["backbone"]["config"].get("max_encoder_sequence_length", 0), facts["converter"]["config"]
     second = converter["stride"] / converter["sampling_rate"]
     if frames > most:
-        raise ConfigError(f"data.seconds: with model.silence the encoder would hear {frames * second:g} s; it takes {most * second:g} s at most")
+        raise ConfigError(f"data.seconds: with model.silence the encoder would hear {frames * second:g} s; it takes {most * second:g} s at "
+                          "most")
 
