@@ -3,6 +3,7 @@
 The facts hold the settings of encoder and audio converter, so that a finished run is rebuilt without the preset.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from pipelines.base.errors import ConfigError
@@ -33,7 +34,7 @@ def learn(name: str) -> dict[str, Any]:
     return {"backbone": presets.description(backbone), "converter": presets.description(converter), "encoder": presets.record(preset)}
 
 
-def front_end(facts: dict[str, Any], rate: int) -> WhisperFrontEnd:
+def front_end(facts: Mapping[str, Any], rate: int) -> WhisperFrontEnd:
     """The preset's own front end. Raises ConfigError where its sample rate is another than `rate`."""
     converter = facts["converter"]["config"]
     for name, (low, high) in CONVERTER.items():
@@ -47,7 +48,7 @@ def front_end(facts: dict[str, Any], rate: int) -> WhisperFrontEnd:
     return WhisperFrontEnd(converter)
 
 
-def check_frames(facts: dict[str, Any], frames: int) -> None:
+def check_frames(facts: Mapping[str, Any], frames: int) -> None:
     """Raises ConfigError where sounds of so many frames are longer than the encoder takes."""
     most, converter = facts["backbone"]["config"].get("max_encoder_sequence_length", 0), facts["converter"]["config"]
     second = converter["stride"] / converter["sampling_rate"]
