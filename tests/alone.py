@@ -20,7 +20,7 @@ import os
 import sys
 import traceback
 
-FORBIDDEN = ("keras", "quartet", "pipelines", "vision", "speech", "nlp", "recsys", "keras_hub", "keras_rs", "tf_keras")
+FORBIDDEN = {"keras", "quartet", "pipelines", "vision", "speech", "nlp", "recsys", "keras_hub", "keras_rs", "tf_keras"} - set(sys.argv[1:])
 
 class Forbidden:  # TensorFlow looks where keras lies, which it may; importing it fails
     def find_spec(self, name, path=None, target=None):
@@ -50,18 +50,19 @@ for line in sys.stdin:
 
 
 @functools.cache
-def process() -> subprocess.Popen:
-    """The process of this test process; it ends with it."""
-    started = subprocess.Popen([sys.executable, "-I", "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+def process(*allowed: str) -> subprocess.Popen:
+    """The process of this test process; it ends with it. `allowed` are modules that it may import, where a library needs them."""
+    started = subprocess.Popen([sys.executable, "-I", "-c", PROGRAM, *allowed], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                stderr=subprocess.DEVNULL, text=True,
                                env={"PATH": "/usr/bin:/bin", "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"})
     atexit.register(started.kill)
     return started
 
 
-def run(program: str, *arguments: str | Path, folder: Path) -> str:
-    """What the program prints; it runs in `folder` with the arguments in sys.argv."""
-    there = process()
+def run(program: str, *arguments: str | Path, folder: Path, needs: tuple[str, ...] = ()) -> str:
+    """What the program prints; it runs in `folder` with the arguments in sys.argv, once the modules that it needs are imported."""
+    there = process(*(["keras"] if "tensorflow_text" in needs else []))  # its layers derive from tf.keras'
+    program = "".join(f"import {name}\n" for name in needs) + program
     assert there.stdin and there.stdout
     asked = {"program": program, "arguments": [str(one) for one in arguments], "folder": str(folder)}
     print(json.dumps(asked), file=there.stdin, flush=True)

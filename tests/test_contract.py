@@ -325,7 +325,7 @@ def test_the_exported_model_answers_as_the_run_with_tensorflow_alone(trained, tm
     target = export(run, tmp_path / "exported")
     plain = {name: value.numpy().astype("S") if value.dtype == tf.string else value.numpy() for name, value in raw.items()}
     np.savez(tmp_path / "raw.npz", **plain)
-    alone.run("".join(f"import {name}\n" for name in run.task.needs) + SERVE, target, "raw.npz", "answer.npz", folder=tmp_path)
+    alone.run(SERVE, target, "raw.npz", "answer.npz", folder=tmp_path, needs=run.task.needs)
     with np.load(tmp_path / "answer.npz") as given:
         assert set(given.files) == set(expected)
         for name, value in expected.items():
@@ -337,7 +337,7 @@ def test_the_exported_model_answers_as_the_run_with_tensorflow_alone(trained, tm
     if "image" in plain:
         (tmp_path / "example").write_bytes(raw["image"][0].numpy())
     readme = (target / "README.txt").read_text(encoding="utf-8")
-    alone.run("\n".join(line[4:] for line in readme.splitlines() if line.startswith("    ")), folder=tmp_path)
+    alone.run("\n".join(line[4:] for line in readme.splitlines() if line.startswith("    ")), folder=tmp_path, needs=run.task.needs)
 
 
 def test_the_readme_of_the_exported_model_explains_every_name(trained):

@@ -39,6 +39,7 @@ def load_texts(experiment: TextClassification, known: dict[str, Any] | None = No
         DataError: names file and remedy.
     """
     data, reject = experiment.data, experiment.reject
+    learned, remarks = ({name: known[name] for name in LEARNED if name in known}, []) if known else _of_preset(experiment)
     opened = open_data(data, reject, elsewhere=bool(known))
     train, validation, test, notes = divide(opened.names, opened.load, data, opened.place)
     parts = of_known_classes({"train": train, "validation": validation, "test": test}, opened, skip=data.on_bad_example == "skip")
@@ -56,8 +57,7 @@ def load_texts(experiment: TextClassification, known: dict[str, Any] | None = No
     if kept is None:
         raise DataError(f"{opened.place} has no training examples")
     facts: dict[str, Any] = {"classes": classes, "class_counts": _counts(kept, len(classes))}
-    learned, remarks = ({name: known[name] for name in LEARNED if name in known}, []) if known else _learned(experiment, kept)
-    facts |= learned
+    facts |= learned if known or learned else tokens.learn(experiment.cutting, batches(kept))
     facts["splits"] = describe(dict(final), classes if data.labels == "one" else None)
     if reject is not None:
         outside = {name: int(np.sum(source.labels == len(classes))) for name, source in final.items()
@@ -70,10 +70,10 @@ def load_texts(experiment: TextClassification, known: dict[str, Any] | None = No
                   notes=(*opened.notes, *notes, *remarks))
 
 
-def _learned(experiment: TextClassification, train: TextSource) -> tuple[dict[str, Any], list[str]]:
-    """The facts that tokens learn from train, or from the preset; and notes."""
+def _of_preset(experiment: TextClassification) -> tuple[dict[str, Any], list[str]]:
+    """Facts and notes of a pretrained encoder, before any data are read; nothing for other models."""
     if not isinstance(experiment.model, Pretrained):
-        return tokens.learn(experiment.cutting, batches(train)), []
+        return {}, []
     from nlp.models import pretrained
 
     return pretrained.learn(experiment.model)
