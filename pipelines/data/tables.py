@@ -4,10 +4,12 @@ A row is named by its line in a text file (the header is line 1), and counted fr
 """
 
 import contextlib
+import functools
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from pipelines.base.errors import DataError
@@ -181,6 +183,18 @@ def class_names(labels: Sequence[str]) -> list[str]:
 def row(path: str | Path, number: int) -> str:
     """`file:line` of the data row `number` (from 0); reads the file again, so for messages only."""
     return rows(path, [number])[0]
+
+
+def line_numbers(path: Path, *, header: bool = True) -> np.ndarray:
+    """The line of each data row, int64 [rows], for many names of one file: it is read once, until it changes."""
+    about = path.stat()
+    return _line_numbers(path, header, about.st_mtime_ns, about.st_size)
+
+
+@functools.lru_cache(maxsize=1)
+def _line_numbers(path: Path, header: bool, changed: int, size: int) -> np.ndarray:
+    with contextlib.closing(_lines(path, header)) as lines:
+        return np.fromiter(lines, np.int64)
 
 
 def rows(path: str | Path, numbers: Sequence[int], *, header: bool = True) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pipelines.data.tables import rows
+from pipelines.data.tables import line_numbers, rows
 
 
 @dataclass(frozen=True)
@@ -88,12 +88,15 @@ class Log:
         )
 
     def name(self, number: int) -> str:
-        """What a person calls an interaction: the row of the file."""
-        return row_names(self.path, self.place, self.header, self.lines, [int(self.rows[number])])[0]
+        """What a person calls an interaction: the row of the file, which is read whole the first time."""
+        lines = self.lines if self.lines is not None or self.path is None else line_numbers(self.path, header=self.header)
+        return row_names(self.path, self.place, self.header, lines, [int(self.rows[number])])[0]
 
 
 def row_names(path: Path | None, place: str, header: bool, lines: np.ndarray | None, numbers: Sequence[int]) -> list[str]:
     """What rows are called, by their place in the file."""
     if path is None:
         return [f"{place}[{number}]" for number in numbers]
-    return [f"{path}:{lines[number]}" for number in numbers] if lines is not None else rows(path, numbers, header=header)
+    if lines is None:
+        return rows(path, numbers, header=header)
+    return [f"{path}:{lines[number]}" if number < len(lines) else f"{path}, row {number + 1}" for number in numbers]

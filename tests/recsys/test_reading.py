@@ -87,6 +87,13 @@ def test_a_file_without_header(tmp_path):
     assert len(log) == 11 and log.name(0).endswith("events.csv:1")
 
 
+def test_every_row_has_its_name_at_the_cost_of_one_reading(tmp_path):
+    """Predictions name each event: read once for each, this file would take minutes."""
+    rows = [f"{number % 97},{number % 89},3,{number},ok\n" for number in range(10_000)]
+    log = read_log(experiment(table(tmp_path, ROWS.splitlines(keepends=True)[0] + "".join(rows))).data)
+    assert [log.name(number).rpartition(":")[2] for number in range(len(log))] == [str(number + 2) for number in range(10_000)]
+
+
 BAD = {
     "no column": (ROWS.replace("rating", "stars", 1), "no column 'rating'"),
     "no number": (ROWS.replace("3.5", "much"), r"events.csv:3: 'much' in column rating is no number \(data.rating_key\)"),
