@@ -163,7 +163,10 @@ def predict(
 @reported
 @extensible()
 def serve(
-    run: Run, runs: Runs = RUNS,
+    models: Annotated[list[str], typer.Argument(
+        metavar="[NAME=]RUN|EXPORT|FOLDER...", show_default=False,
+        help="Runs, exported models, or folders with versions of them (1, 2, ...), which are watched for new ones.")],
+    runs: Runs = RUNS,
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0: everywhere, to everybody.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="Where to listen; 0: a free one.")] = 8000,
     batch: Batch = None,
@@ -173,23 +176,35 @@ def serve(
     deadline: Annotated[float, typer.Option(min=0.1, metavar="S", help="How long an input may wait; then the request is refused.")] = 30.0,
     drain: Annotated[float, typer.Option(min=1, metavar="S", help="Time from SIGTERM to the end, at most.")] = 30.0,
     log: Annotated[bool, typer.Option("--log", help="A line of JSON on standard output for each request.")] = False,
+    versions: Annotated[int, typer.Option(min=1, metavar="N", help="Newest versions of a model that answer.")] = 1,
 ) -> None:
-    """Answer requests over HTTP as the run was judged, until Ctrl-C. Needs the extra `serve`."""
+    """Answer requests over HTTP as the runs were judged, until Ctrl-C. Needs the extra `serve`."""
+    from pipelines.runs.folder import RunFolder
     from pipelines.runs.listing import find_run, require_model
-    from pipelines.serving.server import MEBI, Options, require_extra
+    from pipelines.serving.server import MEBI, Options, require_extra, source
+
+    def find(name: str) -> Path:
+        folder = find_run(runs, name)
+        require_model(folder)
+        return folder.path
 
     require_extra()
-    folder = find_run(runs, run)
-    require_model(folder)
+    sources = [source(one, find) for one in models]
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
+    from pipelines.serving.exported import ExportedModel
     from pipelines.serving.load import load_run
     from pipelines.serving.predict import Predictor
     from pipelines.serving.server import serve as answer
 
-    options = Options(host, port, limit * MEBI, connections, delay / 1000, deadline, drain, log)
-    answer(Predictor(load_run(folder, where=1), batch=batch), options, say=say)
+    def load(folder: Path) -> ExportedModel | Predictor:
+        if (folder / "saved_model.pb").is_file():
+            return ExportedModel(folder, batch=batch)
+        return Predictor(load_run(RunFolder(folder), where=1), batch=batch)
+
+    options = Options(host, port, limit * MEBI, connections, delay / 1000, deadline, drain, log, versions)
+    answer(sources, load, options, say=say)
 
 
 @reported

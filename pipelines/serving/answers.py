@@ -1,6 +1,6 @@
 """From raw input to an answer in the user's terms: one function for prediction and for the saved model, and batches of raw examples."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,15 +26,20 @@ def stacked(task: Task, rows: Sequence[dict[str, Any]]) -> Tensors:
 
     Where an entry's length is free and differs, shorter ones are padded with zeros (or empty strings) at the end.
     """
+    return stacked_by(task.raw_spec(), rows, task.fills)
+
+
+def stacked_by(specs: Mapping[str, tf.TensorSpec], rows: Sequence[dict[str, Any]], fills: Mapping[str, Any]) -> Tensors:
+    """As `stacked`, of specs by name; `fills` are what entries are padded with, where that is not zero."""
     batch = {}
-    for name, spec in task.raw_spec().items():
+    for name, spec in specs.items():
         if spec.dtype == tf.string and spec.shape.rank == 1:
             batch[name] = tf.constant([row[name] for row in rows], tf.string)
             continue
         values = [np.asarray(row[name], object if spec.dtype == tf.string else spec.dtype.as_numpy_dtype) for row in rows]
         if len({value.shape for value in values}) > 1:
             shape = np.max([value.shape for value in values], axis=0)
-            filler: Any = task.fills.get(name, "" if spec.dtype == tf.string else 0)
+            filler: Any = fills.get(name, "" if spec.dtype == tf.string else 0)
             values = [np.pad(value, [(0, full - there) for full, there in zip(shape, value.shape)], constant_values=filler)
                       for value in values]
         batch[name] = tf.constant(np.stack(values) if spec.dtype != tf.string else [value.tolist() for value in values], spec.dtype)

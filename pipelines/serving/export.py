@@ -3,11 +3,14 @@ inside.
 It needs TensorFlow alone to run (and what Task.needs names): no Keras, none of this project. Its folder is written whole or not at all.
 """
 
+import base64
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
+from pipelines.base import stored
 from pipelines.base.errors import ConfigError, TrainingError
 from pipelines.base.files import whole_folder
 from pipelines.base.inside import held
@@ -17,6 +20,28 @@ from pipelines.serving.answers import class_names, respond
 from pipelines.serving.load import LoadedRun
 
 SIGNATURE = "serving_default"
+MANIFEST = "quartet.json"  # what `quartet serve` shows of an exported model
+
+
+class Sample(stored.Record):
+    """One raw input of no meaning: bytes in base64, or zeros of a shape."""
+
+    b64: str | None = None
+    shape: list[stored.Count] = []
+
+
+class Manifest(stored.Record):
+    """What the answers of an exported model mean, and an input to warm it up with."""
+
+    title: stored.Text
+    task: stored.Text
+    outputs: list[stored.Name]  # in their order, which a SavedModel forgets
+    meanings: dict[str, stored.Text]
+    details: list[stored.Name]
+    ranked: list[stored.Name]
+    fills: dict[str, str | int | float]
+    needs: list[stored.Name]  # modules that hold operations of its graph
+    sample: dict[str, Sample]
 
 
 class Served(tf.Module):
@@ -67,9 +92,20 @@ def export(run: LoadedRun, target: Path, *, replace: bool = False) -> Path:
             if labels:
                 labels.unlink()  # it is now in assets/
             (staging / "README.txt").write_text(readme(run, target, signature), encoding="utf-8")
+            (staging / MANIFEST).write_text(manifest(run, list(signature.structured_outputs)).model_dump_json(), encoding="utf-8")
     except (OSError, tf.errors.ResourceExhaustedError) as error:
         raise TrainingError(f"{target}: the model cannot be written: {getattr(error, 'strerror', None) or error}") from error
     return target
+
+
+def manifest(run: LoadedRun, outputs: list[str]) -> Manifest:
+    """Of a run whose model gives `outputs`, in that order."""
+    task = run.task
+    sample = {name: Sample(b64=base64.b64encode(value).decode()) if isinstance(value, bytes) else Sample(shape=list(np.shape(value)))
+              for name, value in task.sample().items()}
+    fills = {name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value for name, value in task.fills.items()}
+    return Manifest(title=f"{run.name}/{run.folder.path.name}", task=task.experiment.task, outputs=outputs, meanings=dict(task.meanings),
+                    details=list(task.details), needs=list(task.needs), ranked=list(task.ranked), fills=fills, sample=sample)
 
 
 def free(target: Path, replace: bool) -> None:

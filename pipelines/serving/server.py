@@ -1,12 +1,14 @@
-"""`quartet serve`: a run behind HTTP, answered with the same functions as `predict`. Needs the extra `serve`."""
+"""`quartet serve`: runs and exported models behind HTTP, answered with the same functions as `predict`. Needs the extra `serve`."""
 
 import gc
 import os
+import re
 import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.base.errors import ConfigError
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from pipelines.serving.answerer import Answerer
 
 MEBI = 1 << 20
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")  # of a model, in addresses
 BACKLOG = 2048  # connections that may wait to be accepted, as uvicorn has it
 
 
@@ -27,6 +30,7 @@ class Options:
     deadline: s that an input may wait for its batch.
     drain: s from SIGTERM to the end, at most.
     log: a line of JSON on standard output for each request.
+    versions: newest versions of a model that answer.
     """
 
     host: str = "127.0.0.1"
@@ -37,6 +41,7 @@ class Options:
     deadline: float = 30.0
     drain: float = 30.0
     log: bool = False
+    versions: int = 1
 
 
 def require_extra() -> None:
@@ -52,27 +57,86 @@ def require_extra() -> None:
         raise ConfigError(f"quartet serve needs the extra: pip install 'keras-quartet[serve]' ({error})") from error
 
 
-def serve(model: "Answerer", options: Options, *, say: Callable[[str], None]) -> None:
-    """Answers until a signal comes. `say` gets the address once the server is warm; port 0 takes any.
+@dataclass(frozen=True)
+class Source:
+    """A model as it was named on the command line.
+
+    Attributes:
+        folder: of a run, of an exported model, or of versions of either, which is watched for new ones.
+    """
+
+    name: str
+    folder: Path
+    watched: bool
+
+
+def source(given: str, find: Callable[[str], Path]) -> Source:
+    """From [NAME=]RUN|EXPORT|FOLDER; without a name, the experiment's or the folder's.
+
+    Args:
+        find: the folder of a run that a person names. Raises ConfigError.
 
     Raises:
-        ConfigError: the port is in use, the address is not of this machine, or the extra `serve` is not installed.
+        ConfigError: there is no such thing, or the name is none for an address.
+    """
+    name, equals, place = given.partition("=")
+    if not equals:
+        name, place = "", given
+    path = Path(place).expanduser()
+    if (path / "saved_model.pb").is_file():
+        folder, watched, usual = path, False, path.absolute().name
+        if usual == "export" or usual.isdecimal():
+            usual = path.absolute().parent.name
+    elif path.is_dir() and any(one.name.isdecimal() and one.is_dir() for one in path.iterdir()):
+        folder, watched, usual = path, True, path.absolute().name
+    else:
+        folder, watched = find(place), False
+        usual = folder.absolute().parent.name
+    if not NAME.fullmatch(name or usual):
+        raise ConfigError(f"{given}: {name or usual!r} is no name for a model; give one of letters, digits, _ . and -, as NAME={place}")
+    return Source(name or usual, folder, watched)
+
+
+def serve(sources: "list[Source]", load: "Callable[[Path], Answerer]", options: Options, *, say: Callable[[str], None]) -> None:
+    """Answers until a signal comes. `say` gets the address once the server is warm; port 0 takes any.
+
+    Args:
+        sources: the models; the first answers where a request names none.
+        load: a run or an exported model; raises ConfigError.
+
+    Raises:
+        ConfigError: a model cannot be loaded, two have one name, the port is in use, the address is not of this machine, or the extra
+            `serve` is not installed.
     """
     require_extra()
     from pipelines.serving.http.app import make_app
     from pipelines.serving.http.connections import Bounds, Server
-    from pipelines.serving.http.hosting import Hosted
+    from pipelines.serving.http.models import Models, Watch, versions_in
     from pipelines.serving.http.observing import Observed
+
+    twice = next((one.name for place, one in enumerate(sources) if one.name in [other.name for other in sources[:place]]), None)
+    if twice is not None:
+        raise ConfigError(f"two models have the name {twice}; give one another, as NAME=...")
+
+    def warm(folder: Path) -> "Answerer":
+        model = load(folder)
+        model.warm_up()
+        return model
 
     with _refusal(options.host, options.port):
         bound = bind(options.host, options.port)
     with bound:
-        model.warm_up()
         observed = Observed(log=sys.stdout if options.log else None)
-        hosted = Hosted(model.title, 1, model, observed, delay=options.delay, deadline=options.deadline)
-        observed.versions.labels(hosted.name, hosted.version, model.task).set(1)
-        server = Server(make_app(hosted, observed, limit=options.limit), observed,
-                        Bounds(options.connections, options.limit, options.drain))
+        models = Models(observed, delay=options.delay, deadline=options.deadline, kept=options.versions)
+        watches = []
+        for one in sources:
+            found = versions_in(one.folder) if one.watched else {1: one.folder}
+            for version in sorted(found)[-options.versions:]:
+                models.add(one.name, version, warm(found[version]))
+            if one.watched:
+                watches.append(Watch(one.name, one.folder, warm, models, max(found)))
+        server = Server(make_app(models, observed, limit=options.limit), observed,
+                        Bounds(options.connections, options.limit, options.drain), watches)
         with _refusal(options.host, options.port):
             bound.listen(BACKLOG)
         name = f"[{options.host}]" if ":" in options.host else options.host

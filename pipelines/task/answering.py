@@ -80,11 +80,7 @@ class Answering(Judging):
 
         Opens no file and no address that `sent` names. Raises DataError for what it is not.
         """
-        spec = self.raw_spec()
-        values = sent if isinstance(sent, dict) and (len(spec) > 1 or set(sent) == set(spec)) else {next(iter(spec)): sent}
-        if set(values) != set(spec):
-            raise DataError(f"send an object with {', '.join(spec)}")
-        return {name: _as_array(name, values[name], one) for name, one in spec.items()}
+        return raw_example(sent, self.raw_spec())
 
     def sample(self) -> dict[str, Any]:
         """One raw example of no meaning, to answer before the first that counts: zeros, and empty texts."""
@@ -102,6 +98,18 @@ class Answering(Judging):
         return dict(answers)
 
 
+def raw_example(sent: Any, specs: Mapping[str, Any]) -> dict[str, Any]:
+    """A raw example from an object with a value of each input, or of a single input its value.
+
+    Args:
+        specs: name -> spec with its batch. Raises DataError for what is not of them.
+    """
+    values = sent if isinstance(sent, dict) and (len(specs) > 1 or set(sent) == set(specs)) else {next(iter(specs)): sent}
+    if set(values) != set(specs):
+        raise DataError(f"send an object with {', '.join(specs)}")
+    return {name: _as_array(name, values[name], one) for name, one in specs.items()}
+
+
 def _texts(given: str) -> list[tuple[str, str]]:
     """(name, JSON) of what a person named: a file of one or, with a line each, of many; or the JSON itself."""
     path = Path(given)
@@ -115,9 +123,13 @@ def _texts(given: str) -> list[tuple[str, str]]:
 
 def _as_array(name: str, value: Any, spec: Any) -> Any:
     if spec.dtype.name == "string":
-        if not isinstance(value, str):
-            raise DataError(f"{name}: {value!r:.100} is no text")
-        return value.encode()
+        if len(spec.shape) == 1:
+            return _as_text(name, value)
+        if not isinstance(value, list):
+            raise DataError(f"{name}: a list of texts is asked for")
+        texts = np.empty(len(value), object)
+        texts[:] = [_as_text(name, one) for one in value]
+        return texts
     try:
         array = np.asarray(value, spec.dtype.as_numpy_dtype)
     except (TypeError, ValueError, OverflowError) as error:
@@ -125,3 +137,9 @@ def _as_array(name: str, value: Any, spec: Any) -> Any:
     if not spec.shape[1:].is_compatible_with(array.shape):
         raise DataError(f"{name}: has the shape {list(array.shape)}; {list(spec.shape[1:])} is asked for")
     return array
+
+
+def _as_text(name: str, value: Any) -> bytes:
+    if not isinstance(value, (str, bytes)):
+        raise DataError(f"{name}: {value!r:.100} is no text")
+    return value.encode() if isinstance(value, str) else value

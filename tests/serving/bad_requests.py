@@ -15,6 +15,9 @@ IMAGE = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQV
 HUGE_PNG = IMAGE[:16] + b"\x7f\xff\xff\xff\x7f\xff\xff\xff" + IMAGE[24:]
 
 
+TENSOR = b'{"inputs": [{"name": "x", "shape": [1, 3], "datatype": "FP32", %s}]}'
+
+
 def post(body, kind="application/json", **more):
     return request(body, kind=kind, **more)
 
@@ -96,7 +99,12 @@ def mutated(count, seed=0):
     """(what it was, bytes): a request with some bytes changed, left out, doubled or put in from another one. Some are still right."""
     draw = random.Random(seed)
     seeds = [(name, wire) for name, wire, _ in by_hand() if len(wire) < 4_000] + [
-        ("numbers", post(numbers([1, 2, 3], [4, 5, 6]))), ("an object", post(json.dumps({"inputs": [{"x": [1, 2, 3]}]}).encode()))]
+        ("numbers", post(numbers([1, 2, 3], [4, 5, 6]))), ("an object", post(json.dumps({"inputs": [{"x": [1, 2, 3]}]}).encode())),
+        ("rows", post(b'{"instances": [[1, 2, 3]]}', path="/v1/models/toy:predict")),
+        ("columns", post(b'{"inputs": {"x": [[1, 2, 3]]}}', path="/v1/models/toy:predict")),
+        ("a tensor", post(TENSOR % b'"data": [1, 2, 3]', path="/v2/models/toy/infer")),
+        ("a binary tensor", post(TENSOR % b'"parameters": {"binary_data_size": 12}' + bytes(12), path="/v2/models/toy/infer",
+                                 headers="Inference-Header-Content-Length: 104\r\n"))]
     for _ in range(count):
         name, wire = draw.choice(seeds)
         data = bytearray(wire)

@@ -72,7 +72,8 @@ def test_labels_and_readme(elsewhere, exported):
     for text in ("image: [batch] string", "label: [batch] string", "probabilities: [batch, 10] float32", "serving_default",
                  "float32, as the run was judged"):
         assert text in readme
-    assert sorted(path.name for path in exported.iterdir()) == ["README.txt", "assets", "fingerprint.pb", "saved_model.pb", "variables"]
+    assert sorted(path.name for path in exported.iterdir()) == [
+        "README.txt", "assets", "fingerprint.pb", "quartet.json", "saved_model.pb", "variables"]
 
 
 def test_the_readme_names_what_the_model_needs_and_makes_an_example_of_every_input(loaded, tmp_path):

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -24,10 +25,18 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def server():
+def versions(tmp_path_factory):
+    """A folder with versions of the run; it has version 1."""
+    folder = tmp_path_factory.mktemp("models") / "watched"
+    shutil.copytree(finished_run.run(), folder / "1")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(versions):
     """(address, process) of a server in a process of its own."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "quartet", "serve", str(finished_run.run()), "--port", "0", "--limit", "1", "--batch", "8"],
+        [sys.executable, "-m", "quartet", "serve", str(finished_run.run()), str(versions), "--port", "0", "--limit", "1", "--batch", "8"],
         stderr=subprocess.PIPE, text=True, env=finished_run.environment())
     said = []
     for line in process.stderr:
@@ -145,6 +154,22 @@ def test_a_client_names_no_file_of_the_server(server):
 
 
 @needs_extra
+def test_a_new_version_in_a_watched_folder_answers(server, versions, judged):
+    address, _ = server
+    images, _, probabilities = judged
+    shutil.copytree(versions / "1", versions / "2.part")
+    (versions / "2.part").rename(versions / "2")
+    found, end = {}, time.monotonic() + 60
+    while found.get("version") != "2" and time.monotonic() < end:
+        time.sleep(0.2)
+        with urllib.request.urlopen(f"{address}/v1/models/watched", timeout=60) as answer:
+            (found,) = json.load(answer)["model_version_status"]
+    assert found["version"] == "2" and found["state"] == "AVAILABLE"
+    status, content = post(address, images[0], "image/png", "?model=watched&version=2&probabilities=1")
+    assert status == 200 and np.abs(shares(content["answers"][0]) - probabilities[0]).max() <= 1e-5
+
+
+@needs_extra
 def test_it_says_what_it_is_and_ends_when_asked(server):
     address, process = server
     with urllib.request.urlopen(f"{address}/", timeout=60) as answer:
@@ -155,7 +180,7 @@ def test_it_says_what_it_is_and_ends_when_asked(server):
         assert urllib.request.urlopen(f"{address}{path}", timeout=60).status == 200
     with urllib.request.urlopen(f"{address}/metrics", timeout=60) as answer:
         metrics = answer.read().decode()
-    assert 'quartet_inputs_total{model="vision/digits/small",outcome="unreadable"}' in metrics
+    assert 'quartet_inputs_total{model="digits",outcome="unreadable"}' in metrics
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) in (0, 143, -signal.SIGTERM)
 

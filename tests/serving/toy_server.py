@@ -22,12 +22,27 @@ needs_extra = pytest.mark.skipif(
     reason="needs the extra `serve`: what it tests is not tested here")
 
 
+class Shape(tuple):
+    """As much of tf.TensorShape as is used, so that these tests import no TensorFlow."""
+
+    def __getitem__(self, place):
+        return Shape(super().__getitem__(place)) if isinstance(place, slice) else super().__getitem__(place)
+
+    def is_compatible_with(self, other):
+        return len(self) == len(other) and all(size in (None, there) for size, there in zip(self, other))
+
+
+def spec(shape, kind):
+    """As tf.TensorSpec has it."""
+    numpy_kind = object if kind == "string" else np.dtype(kind).type
+    return SimpleNamespace(shape=Shape(shape), dtype=SimpleNamespace(name=kind, as_numpy_dtype=numpy_kind))
+
+
 class Doubling:
     """Answers a number or a list of three with its double. `gate` holds answers up; a number below zero breaks the model."""
 
     title, task, batch = "toy/doubling", "toy.doubling", 4
-    inputs = {"x": SimpleNamespace(shape=[None, 3], dtype=SimpleNamespace(name="float32", as_numpy_dtype=np.float32))}
-    outputs = {"doubled": inputs["x"]}
+    inputs, outputs = {"x": spec([None, 3], "float32")}, {"doubled": spec([None, 3], "float32")}
     columns = {"doubled": 2}
     classes, sends, meanings, decodes, details, ranked = None, "three numbers", {"x": "numbers"}, False, (), ()
 
@@ -58,20 +73,22 @@ class Doubling:
 class Running:
     """A server in a thread."""
 
-    def __init__(self, model, *, limit=1 << 20, connections=200, drain=5.0, log=None, **options):
+    def __init__(self, model, *, limit=1 << 20, connections=200, drain=5.0, log=None, watches=(), **options):
         from pipelines.serving.http.app import make_app
         from pipelines.serving.http.connections import Bounds, Server
-        from pipelines.serving.http.hosting import Hosted
+        from pipelines.serving.http.models import Models
         from pipelines.serving.http.observing import Observed
         from pipelines.serving.server import bind
 
         self.model, self.observed = model, Observed(log=log)
-        self.hosted = Hosted("toy", 1, model, self.observed, **options)
-        self.server = Server(make_app(self.hosted, self.observed, limit=limit), self.observed, Bounds(connections, limit, drain))
+        self.models = Models(self.observed, **options)
+        self.models.add("toy", 1, model)
+        self.server = Server(make_app(self.models, self.observed, limit=limit), self.observed, Bounds(connections, limit, drain), watches)
         self.bound = bind("127.0.0.1", 0)
         self.bound.listen(512)
         self.port = self.bound.getsockname()[1]
-        self.thread = threading.Thread(target=lambda: asyncio.run(self.server.serve([self.bound])), daemon=True)
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=lambda: self.loop.run_until_complete(self.server.serve([self.bound])), daemon=True)
         self.thread.start()
 
     def stop(self):
@@ -130,6 +147,39 @@ def running(model=None, **options):
     try:
         yield server
     finally:
-        server.model.gate.set()
+        if hasattr(server.model, "gate"):
+            server.model.gate.set()
         server.server.should_exit = server.server.force_exit = True
         server.thread.join(20)
+
+
+class Spelling:
+    """Answers a text and a number with texts and numbers of different lengths; an empty text cannot be answered."""
+
+    title, task, batch = "toy/spelling", "toy.spelling", 4
+    inputs = {"text": spec([None], "string"), "times": spec([None], "int64")}
+    outputs = {"label": spec([None], "string"), "shares": spec([None, 2], "float32"), "letters": spec([None, None], "string"),
+               "codes": spec([None, None], "int32")}
+    columns = {"label": 1, "shares": 2, "letters": 2, "codes": 2}
+    classes, sends, meanings, decodes, details, ranked = ["short", "long"], "a text", {}, False, ("letters", "codes"), ()
+
+    def __init__(self):
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def take(self, sent):
+        return {"text": sent["text"].encode(), "times": np.asarray(sent["times"], np.int64)}
+
+    def together(self, read):
+        return [self._one(name, row["text"] * int(row["times"])) for name, row in read]
+
+    def _one(self, name, text):
+        if not text:
+            return Prediction(name, error="the text is empty")
+        long = min(1.0, len(text) / 8)
+        letters = [text[place:place + 1].decode("latin-1") for place in range(len(text))]
+        return Prediction(name, {"label": self.classes[len(text) > 4], "shares": np.array([1 - long, long], np.float32),
+                                 "letters": np.array(letters, object), "codes": np.frombuffer(text, np.uint8).astype(np.int32)})
+
+    def warm_up(self):
+        pass

@@ -1,15 +1,20 @@
 """The routes of a server.
 
-    GET  /              the model, its inputs and outputs
+    GET  /              the models, their inputs and outputs
     GET  /health/live   200 while the process answers at all; /health is the same
     GET  /health/ready  200 while new requests are wanted; 503 once the end has begun
     GET  /metrics       for Prometheus
-    POST /predict       one file as the body, several as multipart/form-data, or {"inputs": [...]} as JSON
+    GET  /openapi.json  this, for programs
+    POST /predict       one file as the body, several as multipart/form-data, or {"inputs": [...]} as JSON; ?model=, ?version=
+    /v1/models/...      TensorFlow Serving's REST interface
+    /v2/...             the Open Inference Protocol
 
-An input that cannot be read gets its error as the answer. A client never names a file or an address of the server's.
+An input of /predict that cannot be read gets its error as the answer. A client never names a file or an address of the server's.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
 from typing import Any
 
 import orjson
@@ -19,60 +24,146 @@ from starlette.routing import Route, Router
 
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.serving.answerer import Answerer
-from pipelines.serving.http.bodies import Memory, inputs_of
+from pipelines.serving.http import open_inference, tensorflow_rest
+from pipelines.serving.http.bodies import Memory, Share, body_of, inputs_of, json_of
 from pipelines.serving.http.hosting import Hosted
+from pipelines.serving.http.models import Models
 from pipelines.serving.http.observing import Observed
+from pipelines.serving.http.openapi import description
 from pipelines.serving.http.refusals import Refused
 from pipelines.serving.output import Shown, as_object
 
 MEMORY = 8  # requests of the largest size that are held at once
 Handler = Callable[[Request], Awaitable[Response]]
+OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 
 
 class Json(Response):
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+        return orjson.dumps(content, option=OPTIONS)
 
 
-def make_app(hosted: Hosted, observed: Observed, *, limit: int) -> Observed:
+def make_app(models: Models, observed: Observed, *, limit: int) -> Observed:
     """The application, watched.
 
     Args:
-        hosted: the model.
+        models: with one at least.
         limit: bytes that a request may have.
     """
     memory = Memory(MEMORY * limit)
+    routes: list[Route] = []
 
-    async def about(request: Request) -> Response:
-        return Json(described(hosted.model))
+    def route(path: str, methods: tuple[str, ...] = ("GET",), *more: str) -> Callable[[Handler], Handler]:
+        def add(handler: Handler) -> Handler:
+            routes.extend(Route(one, _answered(path, handler), methods=list(methods)) for one in (path, *more))
+            return handler
 
-    async def live(request: Request) -> Response:
-        return PlainTextResponse("live\n")
+        return add
 
-    async def ready(request: Request) -> Response:
-        return PlainTextResponse("draining\n", 503) if observed.draining else PlainTextResponse("ready\n")
+    @contextmanager
+    def asked(request: Request) -> Iterator[tuple[Hosted, Share]]:
+        """The model and version in the path or the query, and the memory of the request."""
+        given = request.path_params or request.query_params
+        with models.use(given.get("model"), given.get("version")) as hosted, memory.share() as share:
+            exchange = request.scope["exchange"]
+            exchange.model, exchange.version = hosted.name, str(hosted.version)
+            yield hosted, share
 
-    async def metrics(request: Request) -> Response:
-        return Response(observed.text(), media_type="text/plain; version=1.0.0; charset=utf-8")
-
+    @route("/predict", ("POST",))
     async def predict(request: Request) -> Response:
-        model = hosted.model
-        shown = Shown.of(model.columns, model.classes, top=_count(request, "top"), every=_flag(request, "probabilities"),
-                         details=model.details, ranked=model.ranked)
-        exchange = request.scope["exchange"]
-        exchange.model, exchange.version = hosted.name, str(hosted.version)
-        with memory.share() as share:
+        with asked(request) as (hosted, share):
+            model = hosted.model
+            shown = Shown.of(model.columns, model.classes, top=_count(request, "top"), every=_flag(request, "probabilities"),
+                             details=model.details, ranked=model.ranked)
             sent = await inputs_of(request, limit, hosted.batches.room, share)
-            exchange.inputs = len(sent)
+            request.scope["exchange"].inputs = len(sent)
             answers = await hosted.answers(sent)
         return Json({"answers": [as_object(one, shown) for one in answers]})
 
-    routes = [
-        Route("/predict", _answered("/predict", predict), methods=["POST"]), Route("/health", live), Route("/health/live", live),
-        Route("/health/ready", ready), Route("/metrics", metrics), Route("/", about),
-    ]
+    @route("/v1/models/{model}:predict", ("POST",), "/v1/models/{model}/versions/{version}:predict")
+    async def rest_predict(request: Request) -> Response:
+        with asked(request) as (hosted, share):
+            content = json_of(await body_of(request, limit, share), share)
+            return Json(await tensorflow_rest.predict(hosted, content, request.scope["exchange"]))
+
+    @route("/v1/models/{model}:classify", ("POST",), "/v1/models/{model}/versions/{version}:classify")
+    async def rest_classify(request: Request) -> Response:
+        with asked(request) as (hosted, share):
+            content = json_of(await body_of(request, limit, share), share)
+            return Json(await tensorflow_rest.classify(hosted, content, request.scope["exchange"]))
+
+    @route("/v1/models/{model}/metadata", ("GET",), "/v1/models/{model}/versions/{version}/metadata")
+    async def rest_metadata(request: Request) -> Response:
+        with asked(request) as (hosted, _):
+            return Json(tensorflow_rest.metadata(hosted))
+
+    @route("/v1/models/{model}", ("GET",), "/v1/models/{model}/versions/{version}")
+    async def rest_status(request: Request) -> Response:
+        with asked(request) as (hosted, _):
+            one = "version" in request.path_params
+            return Json(tensorflow_rest.status([hosted.version] if one else models.versions(hosted.name)))
+
+    @route("/v2/models/{model}/infer", ("POST",), "/v2/models/{model}/versions/{version}/infer")
+    async def infer(request: Request) -> Response:
+        with asked(request) as (hosted, share):
+            body = await body_of(request, limit, share)
+            header = request.headers.get(open_inference.HEADER)
+            content, length = await open_inference.infer(hosted, body, header, share, request.scope["exchange"])
+            if length is None:
+                return Response(content, media_type="application/json")
+            return Response(content, headers={open_inference.HEADER: str(length)}, media_type="application/octet-stream")
+
+    @route("/v2/models/{model}/ready", ("GET",), "/v2/models/{model}/versions/{version}/ready")
+    async def model_ready(request: Request) -> Response:
+        with asked(request) as (hosted, _):
+            return Json({"name": hosted.name, "ready": not observed.draining}, 503 if observed.draining else 200)
+
+    @route("/v2/models/{model}", ("GET",), "/v2/models/{model}/versions/{version}")
+    async def model_metadata(request: Request) -> Response:
+        with asked(request) as (hosted, _):
+            return Json(open_inference.metadata(hosted, models.versions(hosted.name)))
+
+    @route("/v2/repository/index", ("POST",))
+    async def index(request: Request) -> Response:
+        return Json([{"name": name, "version": str(one), "state": "READY", "reason": ""}
+                     for name in models.names for one in models.versions(name)])
+
+    @route("/v2")
+    async def server_metadata(request: Request) -> Response:
+        return Json({"name": "quartet", "version": version("keras-quartet"), "extensions": ["binary_tensor_data"]})
+
+    @route("/health", ("GET",), "/health/live")
+    async def live(request: Request) -> Response:
+        return PlainTextResponse("live\n")
+
+    @route("/v2/health/live")
+    async def protocol_live(request: Request) -> Response:
+        return Json({"live": True})
+
+    @route("/v2/health/ready")
+    async def protocol_ready(request: Request) -> Response:
+        return Json({"ready": not observed.draining}, 503 if observed.draining else 200)
+
+    @route("/health/ready")
+    async def ready(request: Request) -> Response:
+        return PlainTextResponse("draining\n", 503) if observed.draining else PlainTextResponse("ready\n")
+
+    @route("/metrics")
+    async def metrics(request: Request) -> Response:
+        return Response(observed.text(), media_type="text/plain; version=1.0.0; charset=utf-8")
+
+    @route("/openapi.json")
+    async def openapi(request: Request) -> Response:
+        return Json(description(models, version("keras-quartet")))
+
+    @route("/")
+    async def about(request: Request) -> Response:
+        versions = {name: models.versions(name) for name in models.names}
+        return Json(described(models.get().model) | {"models": [
+            {"name": name, "versions": found, **described(models.get(name).model)} for name, found in versions.items()]})
+
     observed.app = Router(routes, redirect_slashes=False, default=_unknown)
     return observed
 
@@ -85,11 +176,12 @@ def _answered(route: str, handler: Handler) -> Handler:
     """A handler whose refusals are answers, too. `route` is its name in the metrics."""
 
     async def answer(request: Request) -> Response:
-        request.scope["exchange"].route = route
+        exchange = request.scope["exchange"]
+        exchange.route = route
         try:
             return await handler(request)
         except (DataError, ConfigError) as error:
-            request.scope["exchange"].error = str(error)
+            exchange.error = str(error)
             status, retry = (error.status, error.retry) if isinstance(error, Refused) else (400, None)
             return Json({"error": str(error)}, status, {"Retry-After": str(retry)} if retry is not None else None)
 

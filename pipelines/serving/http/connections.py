@@ -6,12 +6,14 @@ import json
 import os
 import socket
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from pipelines.serving.http.models import Watch
 from pipelines.serving.http.observing import Observed
 
 HEAD_BYTES = 64 << 10  # of a request's line and headers
@@ -166,14 +168,19 @@ async def _full(scope: Any, receive: Any, send: Any) -> None:
 class Server(uvicorn.Server):
     """uvicorn's server, which also ends waits and ends itself as above."""
 
-    def __init__(self, app: Any, observed: Observed, bounds: Bounds):
+    def __init__(self, app: Any, observed: Observed, bounds: Bounds, watches: Sequence[Watch] = ()):
         bounds = Bounds(_affordable(bounds.connections), bounds.body, bounds.drain)
         kind = type("BoundConnection", (Connection,), {"bounds": bounds, "observed": observed})
         super().__init__(uvicorn.Config(
             app, http=kind, ws="none", lifespan="off", log_level="error", access_log=False, proxy_headers=False, server_header=False,
             timeout_keep_alive=KEPT))
-        self.bounds, self.observed = bounds, observed
+        self.bounds, self.observed, self.watches = bounds, observed, watches
         observed.watch_connections(lambda: len(self.server_state.connections))
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for one in self.watches:
+            one.start(asyncio.get_running_loop())
 
     async def on_tick(self, counter: int) -> bool:
         if counter % 10 == 0:
@@ -188,6 +195,8 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answers what has been asked: on connections that are kept, the next answer says that it is the last."""
         self.observed.draining = True
+        for watch in self.watches:
+            watch.stop()
         began = time.monotonic()
         open_connections: Any = self.server_state.connections
         while (passed := time.monotonic() - began) < self.bounds.drain and not self.force_exit:

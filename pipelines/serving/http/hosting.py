@@ -11,6 +11,7 @@ from pipelines.serving.answerer import Answerer
 from pipelines.serving.http.batching import Batches
 from pipelines.serving.http.bodies import check_count
 from pipelines.serving.http.observing import ModelMetrics, Observed
+from pipelines.serving.http.refusals import Refused
 from pipelines.serving.output import Prediction
 
 LONGEST = 500  # characters of an error: it may quote what was sent
@@ -24,7 +25,17 @@ class Hosted:
     def __init__(self, name: str, version: int, model: Answerer, observed: Observed, *, delay: float = 0.0, deadline: float = 30.0):
         self.name, self.version, self.model = name, version, model
         self.metrics = ModelMetrics(observed, name)
+        self.users, self.retired = 0, False  # requests that it is answering; whether another version has its place
         self.batches = Batches(model.together, batch=model.batch, delay=delay, deadline=deadline, metrics=self.metrics)
+
+    def retire(self) -> None:
+        """Ends with the last request that it is answering."""
+        self.retired = True
+        self.end_if_unused()
+
+    def end_if_unused(self) -> None:
+        if self.retired and not self.users:
+            self.batches.close()
 
     async def answers(self, sent: Sequence[tuple[str, Any]]) -> list[Prediction]:
         """The answer to each (name, bytes, JSON value or DataError), in order. Raises Refused, and what the model failed with."""
@@ -35,8 +46,17 @@ class Hosted:
                 rows.append((name, await asyncio.get_running_loop().run_in_executor(self.decoding, self._take, value)))
             else:
                 rows.append((name, self._take(value)))
+        return await self.answered(rows)
+
+    async def answered(self, rows: Sequence[tuple[str, Any]]) -> list[Prediction]:
+        """As `answers`, of raw examples or DataErrors."""
         readable = [row for row in rows if not isinstance(row[1], DataError)]
-        answered = iter(await self.batches.answers(readable))
+        try:
+            answered = iter(await self.batches.answers(readable))
+        except Exception as error:
+            if not isinstance(error, Refused):
+                self.metrics.failed.inc(len(readable))
+            raise
         predictions = [Prediction(name, error=_brief(raw)) if isinstance(raw, DataError) else next(answered) for name, raw in rows]
         unreadable = sum(one.error is not None for one in predictions)
         self.metrics.unreadable.inc(unreadable)

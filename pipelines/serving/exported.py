@@ -1,0 +1,117 @@
+"""An exported model (`quartet export`) as a server has it: its SavedModel answers batches of raw examples."""
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+from pipelines.base.errors import ConfigError
+from pipelines.base.inside import refuse_links
+from pipelines.base.stored import read
+from pipelines.data.reasons import reason
+from pipelines.serving.answers import stacked_by
+from pipelines.serving.export import MANIFEST, SIGNATURE, Manifest
+from pipelines.serving.output import Prediction, first
+from pipelines.serving.predict import UNREADABLE, plain, trimmed
+from pipelines.task.answering import raw_example
+
+OPERATIONS = ("tensorflow_text",)  # modules that may be imported for the operations of a graph
+BATCH = 64  # examples answered at a time
+# what a graph could reach this machine with: files that are not its own, and code
+REACHING = {"ReadFile", "WriteFile", "MatchingFiles", "PyFunc", "PyFuncStateless", "EagerPyFunc", "TextLineDataset", "TFRecordDataset",
+            "FixedLengthRecordDataset", "TextLineReaderV2", "WholeFileReaderV2", "TFRecordReaderV2", "PrintV2", "Save", "SaveSlices"}
+
+
+class ExportedModel:
+    """Answers raw examples with a SavedModel; see Answerer for its attributes."""
+
+    decodes = False
+
+    def __init__(self, folder: Path, *, batch: int | None = None):
+        """Raises ConfigError where the folder holds no exported model, or one that reaches for files or code."""
+        refuse_links(folder)
+        if not (folder / MANIFEST).is_file():
+            raise ConfigError(f"{folder}: has no {MANIFEST}, which `quartet export` writes; export the run again")
+        self._manifest = read(folder / MANIFEST, Manifest)
+        _refuse_reaching(folder)
+        for name in self._manifest.needs:
+            if name not in OPERATIONS:
+                raise ConfigError(f"{folder / MANIFEST}: needs the module {name}, which is none of {', '.join(OPERATIONS)}")
+            try:
+                import_module(name)
+            except ImportError as error:
+                raise ConfigError(f"{folder}: its model needs {name}: pip install {name.replace('_', '-')} ({error})") from None
+        try:
+            self._loaded = tf.saved_model.load(str(folder))  # its functions need it
+            self._answer = self._loaded.signatures[SIGNATURE]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, tf.errors.OpError) as error:
+            raise ConfigError(f"{folder}: is no model that can be loaded ({reason(error)})") from error
+        self.title, self.task, self.batch = self._manifest.title, self._manifest.task, batch or BATCH
+        self.inputs: dict[str, tf.TensorSpec] = {
+            name: tf.TensorSpec(spec.shape, spec.dtype) for name, spec in self._answer.structured_input_signature[1].items()}
+        given = self._answer.structured_outputs
+        if set(given) != set(self._manifest.outputs):
+            raise ConfigError(f"{folder / MANIFEST}: is not of this model, which gives {', '.join(given)}")
+        self.outputs: dict[str, tf.TensorSpec] = {
+            name: tf.TensorSpec(given[name].shape, given[name].dtype) for name in self._manifest.outputs}
+        self.columns: dict[str, int] = {name: spec.shape.rank for name, spec in self.outputs.items()}
+        labels = folder / "assets" / "labels.txt"
+        classes = labels.read_text(encoding="utf-8").split("\n")[:-1] if labels.is_file() else []
+        vector = next((spec for spec in self.outputs.values() if spec.shape.rank == 2), None)
+        self.classes: list[str] | None = classes if classes and vector is not None and vector.shape[1] == len(classes) else None
+        self.meanings: Mapping[str, str] = self._manifest.meanings
+        self.details: Sequence[str] = self._manifest.details
+        self.ranked: Sequence[str] = self._manifest.ranked
+        names = ", ".join(f"{name}: {list(spec.shape[1:])} {spec.dtype.name}" for name, spec in self.inputs.items())
+        self.sends = f'an object with a value of each input ({names}), or of a single one its value; bytes as {{"b64": "..."}}'
+
+    def take(self, sent: Any) -> dict[str, Any]:
+        return raw_example(sent, self.inputs)
+
+    def together(self, read: list[Any]) -> list[Prediction]:
+        """As Answerer; an input that the model cannot take has an error."""
+        try:
+            return self._predictions(read)
+        except UNREADABLE as error:
+            if len(read) == 1:
+                return [Prediction(read[0][0], error=reason(error))]
+            return [one for each in read for one in self.together([each])]
+
+    def _predictions(self, read: list[Any]) -> list[Prediction]:
+        batch = stacked_by(self.inputs, [row for _, row in read], self._manifest.fills)
+        answers = {name: value.numpy() for name, value in self._answer(**batch).items()}
+        predictions = []
+        for place, (name, _) in enumerate(read):
+            values = {key: plain(answers[key][place]) for key in self.outputs}
+            predictions.append(Prediction(name, trimmed(first(values, self.ranked, values.get("count", 0)), self.details)))
+        return predictions
+
+    def warm_up(self) -> None:
+        row = {}
+        with suppress(*UNREADABLE, binascii.Error, KeyError):  # then the first input takes longer
+            for name, spec in self.inputs.items():
+                sample = self._manifest.sample[name]
+                row[name] = base64.b64decode(sample.b64) if sample.b64 is not None else (
+                    np.full(sample.shape, b"", object) if spec.dtype == tf.string else np.zeros(sample.shape, spec.dtype.as_numpy_dtype))
+            for count in (1, self.batch):
+                self._predictions([("warm-up", row)] * count)
+
+
+def _refuse_reaching(folder: Path) -> None:
+    """Raises ConfigError where the graph has an operation that could read or write files which are not the model's, or run code."""
+    try:
+        model = SavedModel.FromString((folder / "saved_model.pb").read_bytes())
+    except Exception as error:  # protobuf's DecodeError, and OSError
+        raise ConfigError(f"{folder / 'saved_model.pb'}: cannot be read ({reason(error)})") from error
+    for graph in model.meta_graphs:
+        nodes = [*graph.graph_def.node, *(node for function in graph.graph_def.library.function for node in function.node_def)]
+        bad = next((node.op for node in nodes if node.op in REACHING), None)
+        if bad is not None:
+            raise ConfigError(f"{folder}: its model has the operation {bad}, which reaches for files or code; no export of quartet has it")
