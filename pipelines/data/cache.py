@@ -50,13 +50,13 @@ def cached(source: Source, decode: Decode | None, data: Data, *, facts: Mapping[
     if free(spec) and lengths is None:
         raise ValueError(f"entries of free length ({', '.join(free(spec))}) need Task.length")
     size = nbytes(spec, len(source)) + (_free_bytes(source, decode, data, spec, lengths) if lengths else 0)
-    folder = Path(data.cache_folder or os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "quartet"
+    folder = cache_folder(data)
     where = data.cache
     if where == "auto":
         if size <= memory.room():
             where = "memory"
         else:
-            where = "disk" if size * 1.5 < shutil.disk_usage(_existing(folder)).free * 0.5 else "none"
+            where = "disk" if disk_has_room(folder, size) else "none"
     if where == "none":
         return None
     if where == "memory":
@@ -118,7 +118,7 @@ def _on_disk(source: Source, decode: Decode | None, spec: dict[str, tf.TensorSpe
     flat = free(spec)
     shapes = ",".join(f"{key}:{value.dtype.name}{list(value.shape)}" for key, value in sorted(spec.items()))
     known = json.dumps(facts or {}, sort_keys=True, default=str)
-    identity = f"{source.fingerprint()} {source.stamp()} {len(source)} {shapes} {_computation(source, decode)} {known}"
+    identity = f"{source.fingerprint()} {source.stamp()} {len(source)} {shapes} {computation(source, decode)} {known}"
     target = folder / hashlib.sha256(identity.encode()).hexdigest()[:24]
     if not target.exists():
         try:
@@ -129,7 +129,7 @@ def _on_disk(source: Source, decode: Decode | None, spec: dict[str, tf.TensorSpe
                 open_files = {key: files.enter_context(open(path, "wb")) for key, path in stored.items()}
                 for key, file in open_files.items():
                     if key not in flat:
-                        _header(file, (len(source), *spec[key].shape), spec[key].dtype.as_numpy_dtype)
+                        write_header(file, (len(source), *spec[key].shape), spec[key].dtype.as_numpy_dtype)
                 for batch in _decoded(source, decode, workers):
                     for key, value in batch.items():
                         kept = _rows(batch, key, lengths) if lengths and key in flat else value
@@ -147,17 +147,22 @@ def _on_disk(source: Source, decode: Decode | None, spec: dict[str, tf.TensorSpe
     return FlatSource({key: np.asarray(value) for key, value in arrays.items()}, mapped, spec=spec, lengths=lengths, source=source)
 
 
-def _header(file: BinaryIO, shape: tuple[int, ...], dtype: Any) -> None:
+def write_header(file: BinaryIO, shape: tuple[int, ...], dtype: Any) -> None:
+    """The beginning of an .npy file, whose values follow."""
     # written as a file and not through a memory map: there a full disk would be a bus error
     description = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, description)
 
 
-def _computation(source: Source, decode: Decode | None) -> str:
+def computation(source: Source, decode: Decode | None) -> str:
     """Hash of the graph of `decode` and of its tensors, so that other settings get another cache."""
     if decode is None:
         return ""
-    traced = tf.function(lambda raw: decode(raw, None), autograph=False).get_concrete_function(source.spec)
+    return graph_hash(tf.function(lambda raw: decode(raw, None), autograph=False).get_concrete_function(source.spec))
+
+
+def graph_hash(traced: Any) -> str:
+    """Hash of a concrete function: its operations and the tensors that it holds, but not the values of variables."""
     graph = traced.graph.as_graph_def()
     functions = {function.signature.name for function in graph.library.function}
 
@@ -241,7 +246,18 @@ def nbytes(spec: dict[str, tf.TensorSpec], examples: int) -> int:
     return examples * sum(int(np.prod(value.shape.as_list(), dtype=np.int64)) * value.dtype.size for value in fixed)
 
 
-def _existing(folder: Path) -> Path:
+def cache_folder(data: Data) -> Path:
+    """The folder of the disk cache; it need not exist yet."""
+    return Path(data.cache_folder or os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "quartet"
+
+
+def disk_has_room(folder: Path, size: int) -> bool:
+    """Whether `size` bytes more leave the disk of a folder half of what is free."""
+    return size * 1.5 < shutil.disk_usage(existing(folder)).free * 0.5
+
+
+def existing(folder: Path) -> Path:
+    """The folder, or the nearest above it that exists."""
     while not folder.exists():
         folder = folder.parent
     return folder

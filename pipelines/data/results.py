@@ -1,0 +1,111 @@
+"""What was computed of each example, such as an encoder's features: kept on disk by what it was computed from, or in memory.
+
+On disk it is there for the next run of the same data too, and for every trial of a search; what no run has used for a month is removed.
+"""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipelines.base.errors import DataError
+from pipelines.base.files import whole_folder, why
+from pipelines.config.schema import Data
+from pipelines.data.cache import cache_folder, disk_has_room, existing, write_header
+from pipelines.machine import memory
+
+Arrays = dict[str, np.ndarray]
+Places = Any  # example numbers [batch] int64, or a pair of these and an index of the second dimension
+UNUSED_SECONDS = 30 * 86_400.0
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """Of arrays with a row for each example: name -> (shape of a row, dtype)."""
+
+    examples: int
+    rows: dict[str, tuple[tuple[int, ...], Any]]
+
+    @property
+    def nbytes(self) -> int:
+        return self.examples * sum(int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize for shape, dtype in self.rows.values())
+
+
+def kept(shapes: Shapes, data: Data, key: str, compute: Callable[[], Iterator[tuple[Places, Arrays]]]) -> Arrays | None:
+    """The arrays, computed now or found on disk; memory-mapped where they do not fit memory. None where there is no room.
+
+    Args:
+        data: `cache` and `cache_folder`; auto takes the disk, and memory where that has no room.
+        key: all that the values depend on.
+        compute: gives the values of each batch, with their places.
+
+    Raises:
+        DataError: the disk cache cannot be written.
+    """
+    folder = cache_folder(data) / "features"
+    where: str = data.cache
+    if where == "auto":
+        writable = os.access(existing(folder), os.W_OK) and disk_has_room(folder, shapes.nbytes)
+        where = "disk" if writable else "memory" if shapes.nbytes <= memory.room() else "none"
+    if where == "none":
+        return None
+    if where == "memory":
+        arrays = {name: np.zeros((shapes.examples, *shape), dtype) for name, (shape, dtype) in shapes.rows.items()}
+        for places, values in compute():
+            for name, value in values.items():
+                arrays[name][places] = value
+        return arrays
+    target = folder / hashlib.sha256(key.encode()).hexdigest()[:24]
+    if target.exists():
+        with contextlib.suppress(OSError):  # another user's
+            os.utime(target)
+    else:
+        _write(target, shapes, compute)
+    mode = None if shapes.nbytes <= memory.room() else "r"
+    return {name: np.load(target / _file(name), mmap_mode=mode, allow_pickle=False) for name in shapes.rows}
+
+
+def _write(target: Path, shapes: Shapes, compute: Callable[[], Iterator[tuple[Places, Arrays]]]) -> None:
+    try:
+        _remove_unused(target.parent)
+        with whole_folder(target) as staging, ExitStack() as files:
+            opened = {name: files.enter_context(open(staging / _file(name), "wb")) for name in shapes.rows}
+            for name, (shape, dtype) in shapes.rows.items():
+                write_header(opened[name], (shapes.examples, *shape), dtype)
+            begin = {name: file.tell() for name, file in opened.items()}
+            for name, file in opened.items():  # rows come in any order
+                shape, dtype = shapes.rows[name]
+                file.truncate(begin[name] + Shapes(shapes.examples, {name: (shape, dtype)}).nbytes)
+            for places, values in compute():
+                for name, value in values.items():
+                    for at, row in zip(_flat(places, shapes.rows[name][0]), np.ascontiguousarray(value)):
+                        opened[name].seek(begin[name] + int(at) * row.nbytes)
+                        opened[name].write(row.tobytes())
+    except OSError as error:
+        if not target.exists():  # else another process was faster
+            raise DataError(f"the disk cache {target.parent} cannot be written: {why(error)}; free some space, name another "
+                            "data.cache_folder, or set data.cache: memory") from error
+
+
+def _flat(places: Places, shape: tuple[int, ...]) -> np.ndarray:
+    """Which rows of a file `places` are: of one dimension, or of the first two."""
+    return np.asarray(places[0]) * shape[0] + places[1] if isinstance(places, tuple) else np.asarray(places)
+
+
+def _file(name: str) -> str:
+    return name.replace("/", "-") + ".npy"
+
+
+def _remove_unused(folder: Path) -> None:
+    for entry in folder.iterdir() if folder.is_dir() else ():
+        with contextlib.suppress(OSError):
+            if entry.is_dir() and not entry.is_symlink() and time.time() - entry.stat().st_mtime > UNUSED_SECONDS:
+                shutil.rmtree(entry)

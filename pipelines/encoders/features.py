@@ -1,0 +1,249 @@
+"""Features computed once: where an encoder is frozen, what it makes of each example is kept, and the head alone is trained on it.
+
+A network with a pretrained encoder has two parts, the layers `features` and `head`. The features of a split are a source like any other,
+so that order, replicas, resuming and judging are those of every training. They are kept as decoded examples are (data.cache), on disk for
+the next run or trial, too: named by data, preprocessing and weights.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from pipelines.config.schema import Data
+from pipelines.data import order
+from pipelines.data.cache import MappedSource, computation, decoded_spec, graph_hash
+from pipelines.data.input import Feed, make_feed
+from pipelines.data.lengths import Lengths
+from pipelines.data.results import Shapes, kept
+from pipelines.data.source import ArraySource, Source, Tensors
+from pipelines.data.stream import StreamSource
+from pipelines.machine.devices import Machine
+from pipelines.task.contract import Task
+
+FEATURES, TARGET, JUDGED = "features", "target/", "judged/"  # entries of an example: of the encoder, of `prepare`, of `targets`
+BATCH = 64  # examples a device takes at a time: nothing is kept for a backward pass, and more are no faster
+TRACED = 2  # examples in a trace on symbols
+
+
+def parts(model: keras.Model) -> tuple[keras.Model, keras.Model]:
+    """(features, head) of a network with a pretrained encoder."""
+    return model.get_layer("features"), model.get_layer("head")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What `Task.prepare` does with a batch, from a trace on symbols.
+
+    Attributes:
+        random: what it gives depends on keys, seed or epoch, or decoding does: augmentation stands before the encoder.
+        targets: its targets, as specs.
+        judged: specs of `Task.targets`, by name.
+        features: shape and dtype of an example's features.
+        graph: hash of all that is computed.
+    """
+
+    random: bool
+    targets: Any
+    judged: dict[str, tf.TensorSpec]
+    features: tf.TensorSpec
+    graph: str
+
+    @classmethod
+    def of(cls, task: Task, features: keras.Model, source: Source) -> "Prepared":
+        decode = None if task.stored_decoded else task.decode
+        one = {name: tf.TensorSpec([TRACED, *spec.shape], spec.dtype) for name, spec in decoded_spec(source, decode).items()}
+
+        def judged(examples: Tensors) -> Any:
+            inputs, targets = task.prepare(examples)
+            return features(inputs, training=False), targets, task.targets(examples)
+
+        def trained(keys: tf.Tensor, seed: tf.Tensor, epoch: tf.Tensor, examples: Tensors) -> Any:
+            return task.prepare(examples, keys=keys, seed=seed, epoch=epoch)
+
+        traced = tf.function(judged, autograph=False).get_concrete_function(one)
+        drawn = tf.function(trained, autograph=False).get_concrete_function(
+            tf.TensorSpec([TRACED, 2], tf.int32), tf.TensorSpec([2], tf.int32), tf.TensorSpec([], tf.int64), one)
+        random = task.random_decode or any(value.consumers() for value in drawn.graph.inputs[:3])
+        outputs, targets, own = traced.structured_outputs
+        return cls(random, targets, own, tf.TensorSpec(outputs.shape[1:], outputs.dtype), graph_hash(traced))
+
+    @property
+    def spec(self) -> dict[str, tf.TensorSpec]:
+        """Of an example's entries in a source of features."""
+        found = {FEATURES: self.features}
+        found |= {f"{TARGET}{place}": _of_one(value) for place, value in enumerate(tf.nest.flatten(self.targets))}
+        return found | {f"{JUDGED}{name}": _of_one(value) for name, value in self.judged.items()}
+
+    @property
+    def fixed(self) -> bool:
+        """Whether each entry is one example's, of a shape known before."""
+        leaves = [*tf.nest.flatten(self.targets), *self.judged.values()]
+        each = all(value.shape.rank and value.shape[0] == TRACED for value in leaves)
+        return each and all(spec.shape.is_fully_defined() and spec.dtype != tf.string for spec in self.spec.values())
+
+
+def _of_one(value: Any) -> tf.TensorSpec:
+    return tf.TensorSpec(value.shape[1:], value.dtype)
+
+
+class OnFeatures:
+    """A task whose examples are features, and whose model is the head; in everything else it is the task itself.
+
+    Args:
+        task: of the whole network.
+        targets: a structure like that of its targets.
+        views: versions of each training example, of which epoch e takes number e modulo `views`; 1 where there is one, without an axis.
+    """
+
+    stored_decoded, random_decode, length, decode_batch = True, False, None, None
+
+    def __init__(self, task: Task, targets: Any, views: int):
+        self.whole, self.structure, self.views = task, targets, views
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.whole, name)
+
+    def decode(self, raw: Tensors, key: Any = None) -> Tensors:
+        return raw
+
+    def prepare(self, examples: Tensors, *, keys: Any = None, seed: Any = None, epoch: tf.Tensor | None = None) -> tuple[tf.Tensor, Any]:
+        """(features [batch, ...], targets)."""
+        if epoch is not None and self.views > 1:
+            examples = {name: value[:, epoch % self.views] for name, value in examples.items()}
+        flat = [examples[f"{TARGET}{place}"] for place in range(len(tf.nest.flatten(self.structure)))]
+        return examples[FEATURES], tf.nest.pack_sequence_as(self.structure, flat)
+
+    def targets(self, examples: Tensors) -> Tensors:
+        return {name.removeprefix(JUDGED): value for name, value in examples.items() if name.startswith(JUDGED)}
+
+    def initialise(self, model: keras.Model, batches: Iterator[tuple[Any, Any]]) -> None:
+        """Nothing: the head's first weights are its layers' own."""
+
+
+def answers_once(task: Task, model: keras.Model, source: Source) -> bool:
+    """Whether an answer is what the model gives for the inputs as they are: no further calls, such as of mirrored images."""
+    calls: list[bool] = []
+
+    def answer(examples: Tensors) -> Any:
+        inputs, _ = task.prepare(examples)
+
+        def called(given: Any) -> Any:
+            calls.append(given is inputs)
+            return model(given, training=False)
+        return task.answer(called, inputs)
+
+    decode = None if task.stored_decoded else task.decode
+    one = {name: tf.TensorSpec([TRACED, *spec.shape], spec.dtype) for name, spec in decoded_spec(source, decode).items()}
+    tf.function(answer, autograph=False).get_concrete_function(one)
+    return calls == [True]
+
+
+@dataclass
+class Computing:
+    """Computes the features of sources, on all devices of the machine."""
+
+    task: Task
+    features: keras.Model
+    machine: Machine
+    data: Data
+    seed: int
+    prepared: Prepared
+    seconds: float = 0.0  # that it took; 0 where all were there already
+
+    @classmethod
+    def of(cls, task: Task, model: keras.Model, train: Source, machine: Machine, data: Data, seed: int) -> "Computing | None":
+        """None where features cannot be kept: data streamed or not cached, or targets or features of no fixed shape."""
+        if isinstance(train, StreamSource) or data.cache == "none":
+            return None
+        features, _ = parts(model)
+        prepared = Prepared.of(task, features, train)
+        return cls(task, features, machine, data, seed, prepared) if prepared.fixed else None
+
+    def adapted(self, views: int) -> Task:
+        """The task on features."""
+        return cast(Task, OnFeatures(self.task, self.prepared.targets, views))
+
+    def source(self, source: Source, views: int = 0) -> ArraySource | None:
+        """The features of a source; None where there is no room for them.
+
+        Args:
+            views: 0: as they are judged, else as the first epochs of training see them, with an axis for them where there are several.
+        """
+        lead = (views,) if views > 1 else ()
+        shapes = {name: (tuple([*lead, *spec.shape.as_list()]), spec.dtype.as_numpy_dtype) for name, spec in self.prepared.spec.items()}
+        began = time.perf_counter()
+        arrays = kept(Shapes(len(source), shapes), self.data, self._key(source, views), lambda: self._computed(source, views))
+        self.seconds += time.perf_counter() - began
+        if arrays is None:
+            return None
+        if any(isinstance(value, np.memmap) for value in arrays.values()):
+            return MappedSource(arrays, source)
+        return ArraySource(arrays, names=source.name, labels=source.labels, groups=source.groups, fingerprint=source.fingerprint())
+
+    def _key(self, source: Source, views: int) -> str:
+        decode = None if self.task.stored_decoded else self.task.decode
+        facts = json.dumps(self.task.facts, sort_keys=True, default=str)
+        drawn = f"{views} {self.seed}" if views else ""
+        return " ".join([source.fingerprint(), source.stamp(), str(len(source)), computation(source, decode), self.prepared.graph,
+                         weights_hash(self.features), facts, drawn, self.machine.precision])
+
+    def _computed(self, source: Source, views: int) -> Iterator[tuple[Any, dict[str, np.ndarray]]]:
+        """(places, values) of each batch: places are example numbers, with several views a pair of these and the view."""
+        task, machine = self.task, self.machine
+        batch = min(BATCH * machine.replicas, len(source))
+        plan = order.Plan(len(source), batch + -batch % machine.replicas, machine.replicas)
+        # an example is decoded as often as it has views: to keep it decoded helps sorting by length alone
+        data = self.data if task.length else self.data.model_copy(update={"cache": "none"})
+        feed = make_feed(source, None if task.stored_decoded else task.decode, plan=plan, seed=self.seed, shuffle=bool(views),
+                         random_decode=bool(views) and task.random_decode, data=data, strategy=machine.strategy, devices=machine.devices,
+                         facts=task.facts, lengths=Lengths.of(task))
+        step_function = tf.function(self._step(feed, views), autograph=False)
+        for view in range(max(views, 1)):
+            start = view * plan.steps_per_epoch
+            iterator = feed.iterator(start, start + plan.steps_per_epoch)
+            for step in range(start, start + plan.steps_per_epoch):
+                try:
+                    results = step_function(tf.constant(step, tf.int64), iterator)
+                except tf.errors.OpError as error:
+                    raise feed.blame(error, start, start + plan.steps_per_epoch) or error from error
+                local = [machine.strategy.experimental_local_results(value) for value in tf.nest.flatten(results)]
+                for replica in range(len(local[0])):
+                    numbers, values = tf.nest.pack_sequence_as(results, [pieces[replica].numpy() for pieces in local])
+                    yield (numbers, view) if views > 1 else numbers, values
+
+    def _step(self, feed: Feed, views: int) -> Any:
+        def replica_step(step: tf.Tensor, fetched: Any) -> tuple[tf.Tensor, Tensors]:
+            context = tf.distribute.get_replica_context()
+            replica = int(tf.get_static_value(context.replica_id_in_sync_group))
+            numbers, _, examples = feed.batch(step, replica, fetched)
+            drawn: dict[str, Any] = {}
+            if views:
+                epoch = step // feed.plan.steps_per_epoch
+                drawn = {"keys": order.example_keys(self.seed, epoch, numbers), "seed": order.micro_seed(self.seed, step, replica),
+                         "epoch": epoch}
+            inputs, targets = self.task.prepare(examples, **drawn)
+            values = {FEATURES: self.features(inputs, training=False)}
+            values |= {f"{TARGET}{place}": value for place, value in enumerate(tf.nest.flatten(targets))}
+            return numbers, values | {f"{JUDGED}{name}": value for name, value in self.task.targets(examples).items()}
+
+        def step_function(step: tf.Tensor, iterator: Any) -> Any:
+            fetched = None if feed.on_device else next(iterator)
+            return self.machine.strategy.run(replica_step, args=(step, fetched))
+
+        return step_function
+
+
+def weights_hash(model: keras.Model) -> str:
+    """SHA-256 of a model's weights."""
+    digest = hashlib.sha256()
+    for variable in model.variables:
+        if variable.name != "seed_generator_state":  # nothing is drawn in inference
+            digest.update(np.ascontiguousarray(variable.numpy()).tobytes())
+    return digest.hexdigest()
