@@ -18,7 +18,6 @@ def estimate(experiment: Experiment) -> list[tuple[str, str]]:
     """
     from pipelines.base.formatting import duration, size
     from pipelines.runs.launch import task_class
-    from pipelines.runs.run import INITIAL_BATCH
     from pipelines.training.loop import Hook, Loop
     from pipelines.training.meter import Meter
     from pipelines.training.session import assemble
@@ -42,7 +41,7 @@ def estimate(experiment: Experiment) -> list[tuple[str, str]]:
     if session.steps:
         Loop(session.step, plan=session.plan, steps=session.steps, hooks=[hook], meter=Meter()).train()
     else:  # fitted at once, which is what takes the time
-        session.task.initialise(session.model, map(session.task.prepare, session.feed.judged(INITIAL_BATCH)))
+        session.initialise()
     setup = (hook.began or time.perf_counter()) - start
     validation, test = (0 if source is None else len(source) for source in (session.splits.validation, session.splits.test))
     judged = validation * (experiment.train.epochs + 1) + test

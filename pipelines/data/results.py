@@ -69,8 +69,8 @@ def kept(shapes: Shapes, data: Data, key: str, compute: Callable[[], Iterator[tu
             os.utime(target)
     else:
         _write(target, shapes, compute)
-    mode = None if shapes.nbytes <= memory.room() else "r"
-    return {name: np.load(target / _file(name), mmap_mode=mode, allow_pickle=False) for name in shapes.rows}
+    mapped = shapes.nbytes > memory.room()
+    return {name: np.load(target / _file(name), mmap_mode="r" if mapped else None, allow_pickle=False) for name in shapes.rows}
 
 
 def _write(target: Path, shapes: Shapes, compute: Callable[[], Iterator[tuple[Places, Arrays]]]) -> None:

@@ -123,9 +123,6 @@ class OnFeatures:
     def targets(self, examples: Tensors) -> Tensors:
         return {name.removeprefix(JUDGED): value for name, value in examples.items() if name.startswith(JUDGED)}
 
-    def initialise(self, model: keras.Model, batches: Iterator[tuple[Any, Any]]) -> None:
-        """Nothing: the head's first weights are its layers' own."""
-
 
 def answers_once(task: Task, model: keras.Model, source: Source) -> bool:
     """Whether an answer is what the model gives for the inputs as they are: no further calls, such as of mirrored images."""

@@ -59,3 +59,8 @@ class Lora(Section):
 
 
 Finetune = Annotated[Frozen | Last | Gradual | Whole | Lora, Field(discriminator="name")]
+
+
+def default(examples: int) -> Finetune:
+    """The way for a number of training examples, where the experiment names none."""
+    return Frozen(name="frozen")

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from pipelines.config.schema import Section, Share, setting
+from pipelines.encoders.finetune import Finetune
 
 
 class PretrainedModel(Section):
@@ -14,3 +15,5 @@ class PretrainedModel(Section):
         "hf://ORGANISATION/NAME, or a name of KerasHub such as bert_tiny_en_uncased; the last two are downloaded once")
     weights: Literal["preset"] | None = setting("preset", "preset: start from its weights; null: from scratch")
     dropout: Share = setting(0.1, "dropout before the last layer", unit="share")
+    finetune: Finetune | None = setting(
+        None, "how the network is trained: frozen, last, gradual, whole or lora; default: by the number of training examples")

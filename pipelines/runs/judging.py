@@ -29,29 +29,50 @@ def evaluator(session: Session, experiment: Experiment, source: Source) -> Evalu
     )
 
 
-def judge(session: Session, experiment: Experiment, policy: Policy, validation: Evaluator | None, answered: Condensed | None,
+def validation(session: Session, experiment: Experiment) -> Evaluator | None:
+    """What scores the validation split at the end of epochs, with what trains; None where there is no such split."""
+    learner = session.learner
+    if learner.validation is None:
+        return None
+    return Evaluator(learner.task, learner.model, learner.validation, machine=session.machine, data=experiment.data,
+                     averages=zip(session.averaged, session.averages), batch=batch_size(experiment.evaluate, experiment.train.batch_size))
+
+
+def answered(session: Session, experiment: Experiment, watching: Evaluator | None) -> Condensed | None:
+    """The answers for the validation split by the weights as they are now; None where there is no such split.
+
+    Args:
+        watching: of `validation`; it answers where its answers are those of the whole model.
+    """
+    if watching is None or session.splits.validation is None:
+        return None
+    return (watching if session.learner.answers else evaluator(session, experiment, session.splits.validation)).judged()
+
+
+def judge(session: Session, experiment: Experiment, policy: Policy, watching: Evaluator | None, known: Condensed | None,
           warn: Callable[[str], None]) -> dict[str, Judgement]:
     """Split -> judgement. The test split is read here and nowhere else.
 
     Args:
-        validation: of the validation split, None where there is none.
-        answered: its answers by the weights that are judged.
+        watching: of the validation split, None where there is none.
+        known: its answers by the weights that are judged.
         warn: is given the verdict on scores that beat no baseline.
     """
     test = evaluator(session, experiment, session.splits.test) if policy.test and session.splits.test else None
-    evaluators = {"validation": validation, "test": test}
+    evaluators = {"validation": watching, "test": test}
     baseline = _fitted(session, experiment, evaluators) if policy.baseline and experiment.evaluate.baseline else None
     judgements = {}
     for split, one in evaluators.items():
         if one is None:
             continue
-        answers, targets = answered if one is validation and answered is not None else one.judged()
-        judgement = judgements[split] = session.task.judge(answers, targets, one.source)
+        answers, targets = known if one is watching and known is not None else one.judged()
+        source = getattr(session.splits, split)
+        judgement = judgements[split] = session.task.judge(answers, targets, source)
         if policy.details:
-            session.task.explain(session.model, judgement, answers, targets, one.source)
+            session.task.explain(session.model, judgement, answers, targets, source)
         verdict = judgement.beaten
         if baseline is not None:
-            own, other = session.task.each(answers, targets), baseline.score(one.source)
+            own, other = session.task.each(answers, targets), baseline.score(source)
             verdict = put_beside(judgement, baseline, own, other, experiment.evaluate.bootstrap)
         if verdict and policy.guidance and (split == "test" or test is None):
             warn(verdict)

@@ -42,8 +42,6 @@ from pipelines.training.loop import Hook, Loop
 from pipelines.training.meter import Meter
 from pipelines.training.session import Session, assemble
 
-INITIAL_BATCH = 256  # examples at a time for Task.initialise
-
 
 @dataclass(frozen=True)
 class Call:
@@ -89,7 +87,7 @@ class _Run:
         with self.meter.part("setup"):
             before = time.perf_counter() - self.began
             session = self._assembled()
-            validation = judging.evaluator(session, self.experiment, session.splits.validation) if session.splits.validation else None
+            validation = judging.validation(session, self.experiment)
         assembled = time.perf_counter()
         with Progress(session.steps, session.plan.steps_per_epoch, self.call.quiet) as progress:
             self.progress = progress
@@ -104,7 +102,7 @@ class _Run:
                     self._settle(session, loop)
                     answered = self._choose(session, validation)
                     if self.policy.model:
-                        session.model.optimizer = None  # a saved model is its weights; the optimizer's state stays in the checkpoint
+                        session.model.optimizer = session.learner.model.optimizer = None  # a saved model is its weights; the optimizer's state stays in the checkpoint
                         save_model(session.model, session.task, self.folder)
                 with self.meter.part("evaluation"):
                     judgements = judging.judge(session, self.experiment, self.policy, validation, answered, self._warn)
@@ -192,7 +190,7 @@ class _Run:
         if self.saver.load(loop):
             self.progress.note(f"going on from step {loop.step:,} of {loop.steps:,}")
             return True
-        session.task.initialise(session.model, map(session.task.prepare, session.feed.judged(INITIAL_BATCH)))
+        session.initialise()
         for average, variable in zip(session.averages, session.averaged):
             average.assign(variable.value)
         return False
@@ -225,7 +223,7 @@ class _Run:
 
     def _choose(self, session: Session, validation: Evaluator | None) -> Condensed | None:
         """Lets the task choose by the answers for validation; returns these, where there is a validation split."""
-        answered = validation.judged() if validation else None
+        answered = judging.answered(session, self.experiment, validation)
         if answered is not None:
             session.task.facts.update(session.task.choose(*answered))
         return answered
@@ -273,7 +271,7 @@ class _Run:
             settings=self.experiment,
             environment=self.environment,
             fingerprints={split: source.fingerprint() for split in judgements if (source := getattr(session.splits, split)) is not None},
-            notes=[*self.warnings.texts, *session.splits.notes, *session.machine.notes, *self.notes],
+            notes=[*self.warnings.texts, *session.splits.notes, *session.learner.notes, *session.machine.notes, *self.notes],
         )
 
     def _drop_state(self) -> None:

@@ -8,9 +8,11 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.data import order
+from pipelines.data.input import Feed
 from pipelines.data.lengths import stacked
 from pipelines.monitoring.arithmetic import arithmetic
 from pipelines.monitoring.tensorboard import Writer
+from pipelines.task.contract import Task
 from pipelines.task.results import Judgement
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ def describe(session: "Session", name: str, say: Callable[[str], None]) -> None:
         f"{name}: {sizes}; {work}; {machine.precision} on "
         f"{', '.join(machine.devices)}{' with XLA' if machine.xla else ''}; {session.feed.summary}"
     )
-    has_norm = any(isinstance(layer, keras.layers.BatchNormalization) for layer in session.model._flatten_layers())
+    has_norm = any(isinstance(layer, keras.layers.BatchNormalization) for layer in session.learner.model._flatten_layers())
     mixing = [*(["BatchNormalization"] if has_norm else []), *([session.task.mixes] if session.task.mixes else [])]
     if mixing and session.steps and machine.replicas > 1 and not session.step.train.micro_batch_size:
         say(
@@ -44,11 +46,15 @@ def describe(session: "Session", name: str, say: Callable[[str], None]) -> None:
 
 
 def training_batch(session: "Session", step: int, count: int) -> tuple[Any, Any, Any]:
-    """(examples, inputs, targets) of the first of the batch of `step`: as they were decoded, and as that step sees them."""
+    """(examples, inputs, targets) of the first of the batch of `step`: as they were decoded, and as the whole network sees them then."""
+    return _seen(session.task, session.shown, step, min(count, session.plan.micro))
+
+
+def _seen(task: Task, feed: Feed, step: int, count: int) -> tuple[Any, Any, Any]:
     now = tf.constant(step, tf.int64)
-    numbers, examples = session.feed.sample(step, min(count, session.plan.micro))
-    seed, keys = order.micro_seed(session.feed.seed, now, 0), session.feed.keys(step, numbers)
-    return examples, *session.task.prepare(examples, keys=keys, seed=seed, epoch=now // session.plan.steps_per_epoch)
+    numbers, examples = feed.sample(step, count)
+    seed, keys = order.micro_seed(feed.seed, now, 0), feed.keys(step, numbers)
+    return examples, *task.prepare(examples, keys=keys, seed=seed, epoch=now // feed.plan.steps_per_epoch)
 
 
 def show_samples(session: "Session", loop: "Loop", writer: Writer | None, count: int) -> None:
@@ -71,7 +77,7 @@ def show_results(session: "Session", judgements: Mapping[str, Judgement], writer
 
 def culprits(session: "Session", step: int, most: int = 5) -> list[str]:
     """Names of the examples of a step's batch whose own loss is not finite, at the weights before the step."""
-    task, feed = session.task, session.feed
+    task, feed = session.task, session.shown
     now = tf.constant(step, tf.int64)
     found = []
     for number, raw in feed.raw(step):
@@ -101,5 +107,6 @@ def waiting_remedy(session: "Session") -> str:
 
 def work(session: "Session", examples_per_second: float) -> dict[str, Any] | None:
     """The training's arithmetic, beside what the machine reaches (see monitoring.arithmetic)."""
-    _, inputs, _ = training_batch(session, 0, session.plan.micro)
-    return arithmetic(session.model, inputs, min(session.plan.micro, session.plan.examples), examples_per_second, session.machine)
+    learner = session.learner
+    _, inputs, _ = _seen(learner.task, session.feed, 0, session.plan.micro)
+    return arithmetic(learner.model, inputs, min(session.plan.micro, session.plan.examples), examples_per_second, session.machine)

@@ -15,21 +15,31 @@ from pipelines.data.cache import decoded_spec
 from pipelines.data.input import Feed, make_feed
 from pipelines.data.lengths import Lengths
 from pipelines.data.order import Plan
+from pipelines.encoders import trainable
+from pipelines.encoders.finetune import Finetune, Gradual
 from pipelines.machine import devices
 from pipelines.task.contract import Splits, Task
 from pipelines.training import optimizers
 from pipelines.training.embedding_tables import TableOptimizer, all_variables, tables_of
-from pipelines.training.hooks.freezing import Unfreeze
+from pipelines.training.hooks.freezing import GradualUnfreeze, Unfreeze
+from pipelines.training.learner import Learner, learner_of
+from pipelines.training.loop import Hook
 from pipelines.training.model_state import statistics_of
 from pipelines.training.step import Step
 from pipelines.training.totals import find_scores
 from pipelines.training.update import Update
 from pipelines.training.weight_limits import bounded
 
+INITIAL_BATCH = 256  # examples at a time for Task.initialise
+
 
 @dataclass
 class Session:
-    """Everything a training is made of, built in this process."""
+    """Everything a training is made of, built in this process.
+
+    `task`, `splits` and `model` are the whole of what is judged on test and saved; `learner` is what of it trains: the same, or a head
+    on features that were computed once.
+    """
 
     task: Task
     splits: Splits
@@ -37,14 +47,16 @@ class Session:
     plan: Plan
     steps: int
     feed: Feed
+    shown: Feed  # the same examples as the whole network sees them
     model: keras.Model
+    learner: Learner
     optimizer: keras.optimizers.Optimizer
     weights: list[keras.Variable]  # all that may train, in the optimizer's order
     averaged: list[keras.Variable]  # of what there are moving averages: those weights, then batch statistics; or nothing
     averages: list[keras.Variable]  # one for each of these
     tables: TableOptimizer
     step: Step
-    freezing: list[Unfreeze]
+    freezing: list[Hook]
     watch: tuple[str, str]  # the validation metric that early stopping and the best weights follow, and "max" or "min"
 
     @property
@@ -54,7 +66,15 @@ class Session:
         return {"weights": self.all_weights, "optimizer": optimizer, "averages": self.averages}
 
     def __post_init__(self) -> None:
-        self.all_weights = all_variables(self.model)
+        self.all_weights = all_variables(self.learner.model)
+
+    def initialise(self) -> None:
+        """Sets the weights that are there before step 0: all of them, where nothing trains by steps."""
+        learner = self.learner
+        if learner.fit is not None:
+            learner.notes.append(learner.fit())
+        elif learner.model is self.model:
+            self.task.initialise(self.model, map(self.task.prepare, self.feed.judged(INITIAL_BATCH)))
 
 
 def plan_batches(train: Train, examples: int, replicas: int) -> Plan:
@@ -75,8 +95,8 @@ class Prepared:
     machine: devices.Machine
     plan: Plan
     model: keras.Model
-    weights: list[keras.Variable]
-    freezing: list[Unfreeze]
+    way: Finetune | None  # of a network with a pretrained encoder
+    freezing: list[Hook]
     score_names: list[str]
     watch: tuple[str, str]
 
@@ -113,48 +133,60 @@ def prepare(
     with machine.strategy.scope(), bounded("model"):
         model = task.model()
         machine = devices.for_model(machine, model)
-        weights = list(model.trainable_variables)
-        freezing = [Unfreeze(train.freeze, model)] if train.freeze else []
+        way = trainable.way_of(experiment, len(splits.train))
+        if way is not None:
+            trainable.settle(way, model)
+        freezing: list[Hook] = [Unfreeze(train.freeze, model)] if train.freeze else []
+        if isinstance(way, Gradual):
+            freezing.append(GradualUnfreeze(way, model))
     # what is wrong whatever the data is said before they are all decoded
     score_names = find_scores(task, model, decoded_spec(splits.train, None if task.stored_decoded else task.decode))
-    return Prepared(task, splits, machine, plan, model, weights, freezing, score_names, watched(train, task, score_names, splits))
+    return Prepared(task, splits, machine, plan, model, way, freezing, score_names, watched(train, task, score_names, splits))
 
 
 def assemble(experiment: Experiment, task_class: type[Task], *, precision: str | None = None, facts: dict[str, Any] | None = None,
              ) -> Session:
     """Builds the whole training. Arguments and errors as those of `prepare`."""
     train, begun = experiment.train, prepare(experiment, task_class, precision=precision, facts=facts)
-    task, splits, machine, plan, model, weights = begun.task, begun.splits, begun.machine, begun.plan, begun.model, begun.weights
+    task, splits, machine, plan, model = begun.task, begun.splits, begun.machine, begun.plan, begun.model
+    learner = learner_of(task, splits, model, begun.way, experiment, machine)
+    weights = list(learner.model.trainable_variables)
     # a model in closed form is what Task.initialise makes it
     steps = plan.steps_per_epoch * train.epochs if weights or tables_of(model) else 0
-    decode = None if task.stored_decoded else task.decode
+    decode = None if learner.task.stored_decoded else learner.task.decode
     with machine.strategy.scope(), bounded("train.optimizer"):
         optimizer = optimizers.make(train.optimizer, weights)
-        model.optimizer = optimizer
+        model.optimizer = learner.model.optimizer = optimizer
         # from numbers: given the tf.Variable of a weight, a keras.Variable would take that itself, not its value
         tables = TableOptimizer(tables_of(model), train.tables, train.clip)
-        averaged = [*weights, *statistics_of(model)] if train.ema else []
+        averaged = [*weights, *statistics_of(learner.model)] if train.ema else []
         averages = [
             keras.Variable(variable.numpy(), trainable=False, dtype="float32", name=f"{variable.name}_average") for variable in averaged
         ]
     feed = make_feed(
-        splits.train,
+        learner.train,
         decode,
         plan=plan,
         seed=train.seed,
         shuffle=True,
-        random_decode=task.random_decode,
+        random_decode=learner.task.random_decode,
         data=experiment.data,
         strategy=machine.strategy,
         devices=machine.devices,
         facts=task.facts,
-        lengths=Lengths.of(task, few=machine.xla),
+        lengths=Lengths.of(learner.task, few=machine.xla),
     )
-    update = Update(model=model, optimizer=optimizer, weights=weights, averaged=list(zip(averaged, averages)), tables=tables, train=train,
-                    steps=steps, xla=machine.xla)
-    step = Step(task=task, model=model, update=update, machine=machine, plan=plan, feed=feed, train=train, score_names=begun.score_names)
-    return Session(task, splits, machine, plan, steps, feed, model, optimizer, weights, averaged, averages, tables, step, begun.freezing,
-                   begun.watch)
+    update = Update(model=learner.model, optimizer=optimizer, weights=weights, averaged=list(zip(averaged, averages)), tables=tables,
+                    train=train, steps=steps, xla=machine.xla,
+                    shares=trainable.shares(begun.way, model, train.learning_rate.peak))
+    step = Step(task=learner.task, model=learner.model, update=update, machine=machine, plan=plan, feed=feed, train=train,
+                score_names=begun.score_names)
+    shown = feed if learner.model is model else Feed(
+        splits.train, None if task.stored_decoded else task.decode, plan=plan, seed=train.seed, shuffle=True, rule=Lengths.of(task))
+    if begun.way is not None:
+        task.facts["finetune"] = begun.way.model_dump()
+    return Session(task, splits, machine, plan, steps, feed, shown, model, learner, optimizer, weights, averaged, averages, tables, step,
+                   begun.freezing, begun.watch)
 
 
 def watched(train: Train, task: Task, scores: list[str], splits: Splits) -> tuple[str, str]:

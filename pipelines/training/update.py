@@ -1,6 +1,7 @@
 """The update: what one step changes, in every replica's own copies, from gradients and statistics summed over all."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import keras
 import tensorflow as tf
@@ -26,12 +27,15 @@ class Update:
         train: the settings.
         steps: steps of the whole run, for the learning rate.
         xla: whether the machine compiles.
+        shares: id of a weight -> its learning rate as a share of the schedule's; of those that are missing it is 1.
     """
 
     def __init__(self, *, model: keras.Model, optimizer: keras.optimizers.Optimizer, weights: list[keras.Variable],
-                 averaged: Sequence[tuple[keras.Variable, keras.Variable]], tables: TableOptimizer, train: Train, steps: int, xla: bool):
+                 averaged: Sequence[tuple[keras.Variable, keras.Variable]], tables: TableOptimizer, train: Train, steps: int, xla: bool,
+                 shares: Mapping[int, float] = MappingProxyType({})):
         self.model, self.optimizer, self.weights, self.tables = model, optimizer, weights, tables
         self.train, self.steps = train, steps
+        self.shares = [shares.get(id(weight), 1.0) for weight in weights]
         self.averages = [average for _, average in averaged[: len(weights)]]
         self.average_of = {id(statistic): average for statistic, average in averaged[len(weights):]}
         self.momenta = model_state.momenta(model)
@@ -84,7 +88,10 @@ class Update:
         slots = [value * rate if variable is self.optimizer._learning_rate else value
                  for variable, value in zip(self.optimizer.variables, slots)]
         clipped = clip([gradient * rescale for gradient in gradients], norm, self.train.clip)
+        before = weights
         weights, slots = self.optimizer.stateless_apply(slots, clipped, weights)
+        # a step is proportional to the rate, weight decay included
+        weights = [new if share == 1.0 else old + share * (new - old) for old, new, share in zip(before, weights, self.shares)]
         return weights, slots, averages.moved(averaged, weights, self.train.ema or 0.0, step)
 
     def _statistics(self, replica: Replica, step: tf.Tensor, sums: dict[int, tf.Tensor], micro_batches: int) -> list:

@@ -6,6 +6,8 @@ import keras
 
 from pipelines.base.errors import ConfigError
 from pipelines.config.schema import Freeze
+from pipelines.encoders.blocks import Block, blocks, freeze, unfreeze
+from pipelines.encoders.finetune import Gradual
 from pipelines.training.embedding_tables import Table
 from pipelines.training.loop import Hook, Loop
 
@@ -37,3 +39,28 @@ class Unfreeze(Hook):
         for layer in self.layers:
             layer.trainable = trainable
         loop.run_steps.retrace()
+
+
+class GradualUnfreeze(Hook):
+    """Frees an encoder's blocks one after the other, from its output to its input."""
+
+    def __init__(self, way: Gradual, model: keras.Model):
+        self.epochs, self.blocks = way.epochs, blocks(model)
+
+    def on_start(self, loop: Loop) -> None:
+        self._set(loop)
+
+    def on_epoch(self, loop: Loop) -> None:
+        if loop.epoch % self.epochs == 0 and loop.epoch // self.epochs <= len(self.blocks):
+            self._set(loop)
+
+    def _set(self, loop: Loop) -> None:
+        """As many blocks train as the epochs that are over say."""
+        place = max(0, len(self.blocks) - loop.epoch // self.epochs)
+        freeze(_layers(self.blocks[:place]))
+        unfreeze(_layers(self.blocks[place:]))
+        loop.run_steps.retrace()
+
+
+def _layers(some: list[Block]) -> Block:
+    return [layer for block in some for layer in block]

@@ -1,0 +1,58 @@
+"""What of a network with a pretrained encoder trains, and at which share of the learning rate, by the way of fine-tuning."""
+
+import keras
+
+from pipelines.base.errors import ConfigError
+from pipelines.config.schema import Experiment
+from pipelines.encoders import lora
+from pipelines.encoders.blocks import blocks, freeze
+from pipelines.encoders.features import parts
+from pipelines.encoders.finetune import Finetune, Frozen, Gradual, Last, Lora, Whole, default
+from pipelines.encoders.settings import PretrainedModel
+
+
+def way_of(experiment: Experiment, examples: int) -> Finetune | None:
+    """How the experiment's network is fine-tuned: as it says, or as suits the number of training examples; None: it has no encoder.
+
+    Raises:
+        ConfigError: train.freeze says something else.
+    """
+    settings = getattr(experiment, "model", None)
+    if not isinstance(settings, PretrainedModel):
+        return None
+    if experiment.train.freeze is None:
+        return settings.finetune or default(examples)
+    if settings.finetune is not None:
+        raise ConfigError("train.freeze: model.finetune says which layers train; leave one of the two out")
+    return Whole(name="whole", decay=1.0)
+
+
+def settle(way: Finetune, model: keras.Model) -> None:
+    """Freezes what never trains, and adds what LoRA trains; call it inside the strategy's scope, on a new model.
+
+    Raises:
+        ConfigError: the encoder has fewer blocks, or no such layers.
+    """
+    features, _ = parts(model)
+    if isinstance(way, Last):
+        found = blocks(model)
+        if way.blocks >= len(found):
+            raise ConfigError(f"model.finetune.blocks: {way.blocks} of {len(found) - 1} blocks; take fewer, or finetune: {{name: whole}}")
+        freeze([layer for block in found[:-way.blocks] for layer in block])
+    elif isinstance(way, (Frozen, Lora)):
+        freeze([features])
+        if isinstance(way, Lora):
+            lora.add(way, features)
+
+
+def shares(way: Finetune | None, model: keras.Model, peak: float) -> dict[int, float]:
+    """id of a weight -> its learning rate as a share of the schedule's, whose highest is `peak`; of those that are missing it is 1."""
+    if way is None or isinstance(way, Frozen):
+        return {}
+    features, _ = parts(model)
+    found = {id(weight): way.learning_rate / peak for weight in features.weights if weight.trainable}
+    if isinstance(way, (Gradual, Whole)):
+        for depth, block in enumerate(reversed(blocks(model))):
+            share = way.learning_rate / peak * way.decay**depth
+            found |= {id(weight): share for layer in block for weight in layer.weights if weight.trainable}
+    return found
