@@ -174,7 +174,7 @@ class Computing:
             views: 0: as they are judged, else as the first epochs of training see them, with an axis for them where there are several.
         """
         lead = (views,) if views > 1 else ()
-        shapes = {name: (tuple([*lead, *spec.shape.as_list()]), spec.dtype.as_numpy_dtype) for name, spec in self.prepared.spec.items()}
+        shapes = {name: ((*lead, *spec.shape.as_list()), spec.dtype.as_numpy_dtype) for name, spec in self.prepared.spec.items()}
         began = time.perf_counter()
         arrays = kept(Shapes(len(source), shapes), self.data, self._key(source, views), lambda: self._computed(source, views))
         self.seconds += time.perf_counter() - began

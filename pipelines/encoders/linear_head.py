@@ -36,8 +36,8 @@ def dense_of(head: keras.Model) -> keras.layers.Dense:
     own = [layer for layer in head._flatten_layers(include_self=False) if layer.weights]
     dense = own[0] if len(own) == 1 else None
     if not isinstance(dense, keras.layers.Dense) or dense.activation is not keras.activations.linear or len(dense.input.shape) != 2:
-        raise ConfigError("model.finetune.head: linear fits one dense layer on features of a whole example, and this model's head is another "
-                          "one; set head: trained")
+        raise ConfigError("model.finetune.head: linear fits one dense layer on features of a whole example, and this model's head is "
+                          "another one; set head: trained")
     return dense
 
 

@@ -102,7 +102,8 @@ class _Run:
                     self._settle(session, loop)
                     answered = self._choose(session, validation)
                     if self.policy.model:
-                        session.model.optimizer = session.learner.model.optimizer = None  # a saved model is its weights; the optimizer's state stays in the checkpoint
+                        # a saved model is its weights; the optimizer's state stays in the checkpoint
+                        session.model.optimizer = session.learner.model.optimizer = None
                         save_model(session.model, session.task, self.folder)
                 with self.meter.part("evaluation"):
                     judgements = judging.judge(session, self.experiment, self.policy, validation, answered, self._warn)
