@@ -7,7 +7,6 @@ a kill in mid-writing leaves only a folder that the next writer removes.
 import hashlib
 import json
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
@@ -22,6 +21,7 @@ from pipelines.base.files import whole_folder
 from pipelines.base.inside import opened
 from pipelines.base.staging import sweep
 from pipelines.config.schema import Data
+from pipelines.data.graph_hash import graph_hash
 from pipelines.data.lengths import FlatSource, Lengths, free
 from pipelines.data.reasons import reason
 from pipelines.data.source import ArraySource, Source, Tensors
@@ -159,20 +159,6 @@ def computation(source: Source, decode: Decode | None) -> str:
     if decode is None:
         return ""
     return graph_hash(tf.function(lambda raw: decode(raw, None), autograph=False).get_concrete_function(source.spec))
-
-
-def graph_hash(traced: Any) -> str:
-    """Hash of a concrete function: its operations and the tensors that it holds, but not the values of variables."""
-    graph = traced.graph.as_graph_def()
-    functions = {function.signature.name for function in graph.library.function}
-
-    def unnumbered(part: Any) -> str:  # functions are numbered in the order of their creation
-        return re.sub(r'"(\w+)_\d+"', lambda match: f'"{match[1]}"' if match[0].strip('"') in functions else match[0], str(part))
-
-    parts = sorted(unnumbered(part) for part in (*graph.node, *graph.library.function))
-    values = [hashlib.sha256(value.numpy().tobytes()).hexdigest() for value in traced.captured_inputs
-              if isinstance(value, tf.Tensor) and value.dtype not in (tf.resource, tf.variant, tf.string)]
-    return hashlib.sha256("\n".join([*parts, *values, tf.__version__]).encode()).hexdigest()
 
 
 class MappedSource(ArraySource):

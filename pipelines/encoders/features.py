@@ -18,7 +18,8 @@ import tensorflow as tf
 
 from pipelines.config.schema import Data
 from pipelines.data import order
-from pipelines.data.cache import MappedSource, computation, decoded_spec, graph_hash
+from pipelines.data.cache import MappedSource, computation, decoded_spec
+from pipelines.data.graph_hash import graph_hash
 from pipelines.data.input import Feed, make_feed
 from pipelines.data.lengths import Lengths
 from pipelines.data.results import Shapes, kept

@@ -26,3 +26,4 @@ def add(way: Lora, features: keras.Model) -> None:
         for layer in chosen:
             if not layer.lora_enabled:
                 layer.enable_lora(way.rank, lora_alpha=way.scale * way.rank)
+                layer.lora_kernel_a.trainable = layer.lora_kernel_b.trainable = True  # in a layer that stands still

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from pipelines.config.schema import Data, Experiment, setting
 from pipelines.data.source import ArraySource, Source, Tensors
+from pipelines.encoders.settings import PretrainedModel
 from pipelines.task.contract import Splits, Task
 from pipelines.task.results import Judgement, Metric
 from pipelines.training.embedding_tables import Table
@@ -24,7 +25,7 @@ EXAMPLES, CLASSES, WORDS = 200, 5, 40
 class ToyExperiment(Experiment):
     task: Literal["toy"] = "toy"
     data: Data = setting(Data, "data")
-    model: str = "smooth"
+    model: str | PretrainedModel = "smooth"
     label_smoothing: float = 0.0
     class_weights: list[float] = setting(list, "weights")
 
@@ -140,6 +141,58 @@ class TableToyTask(ToyTask):
         return keras.Model({"image": image, "words": words}, keras.layers.Dense(CLASSES, dtype="float32", name="last")(flat))
 
 
+class Encoding(keras.layers.Layer):
+    """A block of the toy's encoder."""
+
+    def __init__(self, width: int, **options: Any):
+        super().__init__(**options)
+        self.query = keras.layers.Dense(width, activation="gelu", name="query")
+        self.drop, self.out = keras.layers.Dropout(0.2, name="drop"), keras.layers.Dense(width, name="out")
+
+    def build(self, shape: Any) -> None:
+        self.query.build(shape)
+        self.out.build(shape)
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        return x + self.out(self.drop(self.query(x), training=training))
+
+
+class EncoderToyTask(ToyTask):
+    """A network with an encoder of two blocks, and no augmentation before it."""
+
+    experiment: ToyExperiment
+
+    def prepare(self, examples: Tensors, *, keys: Any = None, seed: Any = None, epoch: Any = None) -> tuple[Any, Any]:
+        return examples["image"], examples["label"]
+
+    def model(self) -> keras.Model:
+        layers, width = keras.layers, 8
+        rows = keras.Input((36, 3))
+        x = layers.Dense(width, name="embedding")(rows)
+        for number in range(2):
+            x = Encoding(width, name=f"transformer_layer_{number}")(x)
+        backbone = keras.Model(rows, layers.LayerNormalization(name="norm")(x), name="backbone")
+        images = keras.Input((12, 12, 3))
+        pooled = layers.GlobalAveragePooling1D(dtype="float32")(backbone(layers.Reshape((36, 3))(layers.AveragePooling2D(2)(images))))
+        features, given = keras.Model(images, pooled, name="features"), keras.Input((width,))
+        dropped = layers.Dropout(0.1)(given)
+        head = keras.Model(given, layers.Dense(CLASSES, dtype="float32", name="classes")(dropped), name="head")
+        images = keras.Input((12, 12, 3))
+        return keras.Model(images, head(features(images)))
+
+
+class AugmentedEncoderToyTask(EncoderToyTask):
+    """The same with a shift that depends on the example's key."""
+
+    def prepare(self, examples: Tensors, *, keys: Any = None, seed: Any = None, epoch: Any = None) -> tuple[Any, Any]:
+        return ToyTask.prepare(self, examples, keys=keys, seed=seed, epoch=epoch)
+
+
+def encoder(**finetune: Any) -> dict[str, Any]:
+    """The settings of a toy with an encoder."""
+    return {"name": "pretrained", "preset": "toy", "weights": None, "finetune": finetune}
+
+
 def experiment(**changes: Any) -> ToyExperiment:
     """A toy experiment: SGD with momentum at a constant rate, float32, unless changed."""
     train = {
@@ -160,7 +213,9 @@ def final_weights(changes: dict[str, Any]) -> np.ndarray:
     from pipelines.training.meter import Meter
     from pipelines.training.session import assemble
 
-    made = assemble(experiment(**changes), TableToyTask if "table" in changes.get("model", "") else ToyTask)
+    kind = changes.get("model", "")
+    made = assemble(experiment(**changes), EncoderToyTask if isinstance(kind, dict) else TableToyTask if "table" in kind else ToyTask)
+    made.initialise()
     loop = Loop(made.step, plan=made.plan, steps=made.steps, hooks=[*made.freezing, Validation(None, 1)], meter=Meter())
     loop.train()
     assert loop.step == made.steps, (loop.step, made.steps)

@@ -1,0 +1,160 @@
+"""Ways to fine-tune on a toy encoder: what trains, how fast, and that features computed once train as features of every step."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipelines.base.errors import ConfigError
+from pipelines.encoders.blocks import blocks
+from pipelines.training.loop import Hook, Loop
+from pipelines.training.meter import Meter
+from pipelines.training.session import assemble
+from tests.training import runs
+from tests.training.toy import AugmentedEncoderToyTask, EncoderToyTask, encoder, experiment
+
+MEMORY = {"cache": "memory"}
+
+
+def session(task=EncoderToyTask, data=MEMORY, train=None, **finetune):
+    return assemble(experiment(model=encoder(**finetune), data=data, train={"devices": "cpu", **(train or {})}), task)
+
+
+def moved(changes):
+    """Names of the weights that a training changes."""
+    made = assemble(experiment(**changes), EncoderToyTask)
+    before = [np.array(variable.value) for variable in made.all_weights]
+    Loop(made.step, plan=made.plan, steps=made.steps, hooks=made.freezing, meter=Meter()).train()
+    return {variable.path: np.abs(np.array(variable.value) - old).max() for variable, old in zip(made.all_weights, before)
+            if variable.name != "seed_generator_state" and not np.array_equal(variable.value, old)}
+
+
+def test_blocks_are_grouped_from_input_to_output():
+    names = [[layer.name for layer in block] for block in blocks(session(name="whole").model)]
+    assert names == [["embedding"], ["transformer_layer_0"], ["transformer_layer_1", "norm"]]
+
+
+def test_a_head_on_kept_features_trains_as_on_features_of_every_step():
+    plain = {"micro_batch_size": 16, "epochs": 3, "devices": "cpu"}
+    kept = session(name="frozen", head="trained", train=plain)
+    each = session(name="frozen", head="trained", train=plain, data={"cache": "none"})
+    assert kept.learner.model is not kept.model and each.learner.model is each.model
+    assert len(kept.all_weights) < len(each.all_weights)  # no encoder in the checkpoint
+    for one in (kept, each):
+        one.initialise()
+        for variable, value in zip(one.weights, (np.full((8, 5), 0.1), np.zeros(5))):
+            variable.assign(value)
+    one, other = (made.step(made.feed.iterator(0, 3), 0, 3, made.step.fresh())[1] for made in (kept, each))
+    assert other.loss.numpy() == pytest.approx(one.loss.numpy(), rel=1e-2)  # dropout draws alike; the layers' order of draws may differ
+
+
+def test_views_are_what_the_first_epochs_see():
+    made = session(AugmentedEncoderToyTask, name="frozen", head="trained", views=2)
+    spe = made.plan.steps_per_epoch
+    for epoch in (0, 1, 2):
+        numbers, examples = made.feed.sample(epoch * spe, 5)
+        inputs, targets = made.learner.task.prepare(examples, epoch=tf.constant(epoch, tf.int64))
+        numbers_whole, whole = made.shown.sample(epoch * spe, 5)
+        images, labels = made.task.prepare(whole, keys=made.shown.keys(epoch % 2 * spe, numbers_whole))
+        assert numbers.numpy().tolist() == numbers_whole.numpy().tolist() and targets.numpy().tolist() == labels.numpy().tolist()
+        np.testing.assert_allclose(inputs, made.model.get_layer("features")(images), atol=1e-5)
+
+
+def test_without_room_for_features_a_linear_head_is_refused():
+    with pytest.raises(ConfigError, match=r"finetune\.head: linear needs features that are kept"):
+        session(name="frozen", data={"cache": "none"})
+
+
+def test_a_linear_head_is_the_minimum_of_the_regularised_loss(tmp_path):
+    made = session(name="frozen", train={"deterministic": True})
+    assert made.steps == 0 and made.weights == []
+    made.initialise()
+    assert "chosen by accuracy" in made.learner.notes[-1]
+    strength = float(made.learner.notes[-1].split("regularisation of ")[1].split()[0])
+    dense = made.model.get_layer("head").get_layer("classes")
+    x, labels = made.learner.train.arrays["features"].astype(np.float64), made.learner.train.arrays["target/0"]
+    scale, kernel, bias = x.std(0), tf.Variable(dense.kernel.numpy()), tf.Variable(dense.bias.numpy())
+    with tf.GradientTape() as tape:
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, x.astype(np.float32) @ kernel + bias)
+        value = tf.reduce_mean(losses) + 0.5 * strength * tf.reduce_sum((kernel * scale.astype(np.float32)[:, None]) ** 2)
+    for slope in tape.gradient(value, [kernel, bias]):
+        assert np.abs(slope).max() < 2e-3
+
+
+@pytest.mark.parametrize(("finetune", "still"), [
+    ({"name": "last", "blocks": 1}, {"embedding", "transformer_layer_0"}),
+    ({"name": "lora", "rank": 2, "layers": ["query"]}, {"embedding", "norm", "out"}),
+    ({"name": "whole"}, set()),
+])
+def test_what_trains(finetune, still):
+    changed = moved({"model": encoder(**finetune), "train": {"devices": "cpu", "epochs": 1}})
+    assert any("classes" in path for path in changed)
+    assert not [path for path in changed if still & set(path.split("/"))]
+    inner = [path for path in changed if "transformer_layer_1" in path]
+    assert inner and (finetune["name"] != "lora" or all("lora" in path for path in inner))
+
+
+def test_layers_near_the_input_learn_more_slowly():
+    plain = {"devices": "cpu", "epochs": 1, "batch_size": 200, "optimizer": {"name": "adam", "options": {"epsilon": 1e-12}}}
+    one = moved({"model": encoder(name="whole", learning_rate=1e-3, decay=0.5), "train": plain})
+    largest = {name: max(change for path, change in one.items() if name in path.split("/"))
+               for name in ("embedding", "transformer_layer_0", "transformer_layer_1", "classes")}
+    assert largest == pytest.approx({"embedding": 0.25e-3, "transformer_layer_0": 0.5e-3, "transformer_layer_1": 1e-3, "classes": 0.02},
+                                    rel=1e-2)
+
+
+def test_gradual_unfreezing_trains_one_more_block_each_time():
+    made = session(name="gradual", epochs=1, train={"epochs": 4})
+
+    class Trained(Hook):
+        seen: list = []
+
+        def on_epoch(self, loop):
+            self.seen.append([bool(block[0].trainable) for block in blocks(made.model)])
+
+    Loop(made.step, plan=made.plan, steps=made.steps, hooks=[Trained(), *made.freezing], meter=Meter()).train()
+    assert Trained.seen == [[False, False, False], [False, False, True], [False, True, True], [True, True, True]]
+
+
+@pytest.mark.parametrize("finetune", [{"name": "frozen"}, {"name": "frozen", "head": "trained"}, {"name": "lora", "rank": 2,
+                                                                                              "layers": ["query"]}])
+def test_the_saved_network_is_whole_and_answers_alike(tmp_path, finetune):
+    report = runs.run(tmp_path / "run", task=EncoderToyTask, model=encoder(**finetune), data=MEMORY, train={"epochs": 2, "devices": "cpu"})
+    assert "test/accuracy" in report["metrics"]
+    model = EncoderToyTask(experiment(model=encoder(**finetune))).model()
+    model.load_weights(tmp_path / "run" / "model" / "model.keras")
+    images = EncoderToyTask(experiment()).splits().validation.arrays
+    predicted = np.argmax(model(images["image"]), -1)
+    assert (predicted == images["label"]).mean() == pytest.approx(report["metrics"]["validation/accuracy"]["value"], abs=1e-6)
+    assert json.loads((tmp_path / "run" / "model" / "facts.json").read_text())["finetune"]["name"] == finetune["name"]
+
+
+@pytest.mark.parametrize("finetune", [{"name": "frozen", "head": "trained"}, {"name": "gradual"}, {"name": "lora", "layers": ["query"]}])
+def test_killed_and_resumed_it_ends_bit_identical(tmp_path, finetune):
+    changes = {"task": EncoderToyTask, "model": encoder(**finetune), "data": MEMORY,
+               "train": {"epochs": 3, "devices": "cpu", "deterministic": True}}
+    runs.run(tmp_path / "whole", **changes)
+    runs.killed(tmp_path / "parts", [7], **changes)
+    with np.load(tmp_path / "whole/checkpoints/resume.npz") as one, np.load(tmp_path / "parts/checkpoints/resume.npz") as other:
+        names = [name for name in one.files if name.startswith(("weights/", "optimizer/"))]
+        assert names and all(np.array_equal(one[name], other[name]) for name in names)
+
+
+@pytest.mark.parametrize(("finetune", "message"), [
+    ({"name": "last", "blocks": 3}, "3 of 2 blocks"),
+    ({"name": "lora", "layers": ["key"]}, "'key' matches no dense layer of the encoder; it has embedding, out, query"),
+])
+def test_what_the_encoder_lacks_is_refused(finetune, message):
+    with pytest.raises(ConfigError, match=message):
+        session(**finetune)
+
+
+def test_features_on_disk_are_used_again_and_depend_on_the_weights(tmp_path, monkeypatch):
+    data = {"cache": "disk", "cache_folder": str(tmp_path)}
+    first = session(name="frozen", data=data)
+    monkeypatch.setattr("pipelines.encoders.features.Computing._computed", None)  # now they are there, and nothing is computed
+    again = session(name="frozen", data=data)
+    np.testing.assert_array_equal(first.learner.train.arrays["features"], again.learner.train.arrays["features"])
+    with pytest.raises(TypeError):
+        session(name="frozen", data=data, train={"seed": 1})
