@@ -11,14 +11,18 @@ from pipelines.encoders.finetune import Finetune, Frozen, Gradual, Last, Lora, W
 from pipelines.encoders.settings import PretrainedModel
 
 
-def way_of(experiment: Experiment, examples: int) -> Finetune | None:
-    """How the experiment's network is fine-tuned: as it says, or as suits the number of training examples; None: it has no encoder.
+def way_of(experiment: Experiment, model: keras.Model, examples: int) -> Finetune | None:
+    """How a network is fine-tuned: as the experiment says, or as suits the number of training examples; None: it has no encoder and head.
 
     Raises:
-        ConfigError: train.freeze says something else.
+        ConfigError: train.freeze says something else, or the network cannot be trained so.
     """
     settings = getattr(experiment, "model", None)
     if not isinstance(settings, PretrainedModel):
+        return None
+    if {"features", "head"} - {layer.name for layer in model.layers}:
+        if settings.finetune is not None:
+            raise ConfigError("model.finetune: is for an encoder under a new head, which this network is not; leave it out")
         return None
     if experiment.train.freeze is None:
         return settings.finetune or default(examples)

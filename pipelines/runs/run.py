@@ -144,6 +144,8 @@ class _Run:
         encoder = {"encoder": session.task.facts["encoder"]} if "encoder" in session.task.facts else {}
         self.environment = {**(self.call.environment or {}), **devices.describe(session.machine), **self.identity, **encoder,
                             "extensions": extensions.used_by(self.experiment)}
+        if session.way is not None:
+            self.environment["finetune"] = session.way.model_dump()
         write_json(self.folder.environment, self.environment)
 
     def _loop(self, session: Session, validation: Evaluator | None) -> Loop:

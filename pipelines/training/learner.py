@@ -44,7 +44,7 @@ def learner_of(task: Task, splits: Splits, model: keras.Model, way: Finetune | N
     whole = Learner(task, model, splits.train, splits.validation)
     if not isinstance(way, Frozen):
         return whole
-    computing = Computing.of(task, model, splits.train, machine, experiment.data, experiment.train.seed)
+    computing = Computing.of(task, model, splits.train, machine, experiment.data, experiment.train.seed) if way.views else None
     learner = _of_head(whole, way, computing, experiment.train.seed) if computing else None
     if learner is None and way.head == "linear" and getattr(experiment, "model").finetune is not None:  # noqa: B009
         raise ConfigError("model.finetune.head: linear needs features that are kept, and there is no room for them, data.cache is none, "
@@ -55,8 +55,6 @@ def learner_of(task: Task, splits: Splits, model: keras.Model, way: Finetune | N
 def _of_head(whole: Learner, way: Frozen, computing: Computing, seed: int) -> Learner | None:
     """None where features cannot be kept."""
     views = way.views if computing.prepared.random else 0
-    if computing.prepared.random and not views:
-        return None
     train = computing.source(whole.train, views)
     validation = computing.source(whole.validation) if whole.validation is not None else None
     if train is None or (validation is None) != (whole.validation is None):

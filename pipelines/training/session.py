@@ -50,6 +50,7 @@ class Session:
     shown: Feed  # the same examples as the whole network sees them
     model: keras.Model
     learner: Learner
+    way: Finetune | None  # of a network with a pretrained encoder
     optimizer: keras.optimizers.Optimizer
     weights: list[keras.Variable]  # all that may train, in the optimizer's order
     averaged: list[keras.Variable]  # of what there are moving averages: those weights, then batch statistics; or nothing
@@ -133,7 +134,7 @@ def prepare(
     with machine.strategy.scope(), bounded("model"):
         model = task.model()
         machine = devices.for_model(machine, model)
-        way = trainable.way_of(experiment, len(splits.train))
+        way = trainable.way_of(experiment, model, len(splits.train))
         if way is not None:
             trainable.settle(way, model)
         freezing: list[Hook] = [Unfreeze(train.freeze, model)] if train.freeze else []
@@ -183,9 +184,7 @@ def assemble(experiment: Experiment, task_class: type[Task], *, precision: str |
                 score_names=begun.score_names)
     shown = feed if learner.model is model else Feed(
         splits.train, None if task.stored_decoded else task.decode, plan=plan, seed=train.seed, shuffle=True, rule=Lengths.of(task))
-    if begun.way is not None:
-        task.facts["finetune"] = begun.way.model_dump()
-    return Session(task, splits, machine, plan, steps, feed, shown, model, learner, optimizer, weights, averaged, averages, tables, step,
+    return Session(task, splits, machine, plan, steps, feed, shown, model, learner, begun.way, optimizer, weights, averaged, averages, tables, step,
                    begun.freezing, begun.watch)
 
 

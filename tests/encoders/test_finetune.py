@@ -62,8 +62,9 @@ def test_views_are_what_the_first_epochs_see():
 
 
 def test_without_room_for_features_a_linear_head_is_refused():
-    with pytest.raises(ConfigError, match=r"finetune\.head: linear needs features that are kept"):
-        session(name="frozen", data={"cache": "none"})
+    for changes in ({"data": {"cache": "none"}}, {"views": 0}):
+        with pytest.raises(ConfigError, match=r"finetune\.head: linear needs features that are kept"):
+            session(name="frozen", **changes)
 
 
 def test_a_linear_head_is_the_minimum_of_the_regularised_loss(tmp_path):
@@ -127,7 +128,7 @@ def test_the_saved_network_is_whole_and_answers_alike(tmp_path, finetune):
     images = EncoderToyTask(experiment()).splits().validation.arrays
     predicted = np.argmax(model(images["image"]), -1)
     assert (predicted == images["label"]).mean() == pytest.approx(report["metrics"]["validation/accuracy"]["value"], abs=1e-6)
-    assert json.loads((tmp_path / "run" / "model" / "facts.json").read_text())["finetune"]["name"] == finetune["name"]
+    assert json.loads((tmp_path / "run" / "environment.json").read_text())["finetune"]["name"] == finetune["name"]
 
 
 @pytest.mark.parametrize("finetune", [{"name": "frozen", "head": "trained"}, {"name": "gradual"}, {"name": "lora", "layers": ["query"]}])
