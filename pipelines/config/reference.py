@@ -162,6 +162,8 @@ def _table(rows: Iterable[Setting]) -> str:
         else:
             kind = describe(setting.shape, setting.extra("unit") or "")
             shown = "**must be given**" if usual is ... else f"`{usual}`" if isinstance(usual, str) else f"`{show(usual)}`"
+        for _, tag in setting.variants[1:]:  # the first is the heading's
+            meaning = f"{tag}: {meaning}"
         if setting.extra("path"):
             kind = kind.replace("text", "path of a file or folder", 1)
         lines.append(f"| `{setting.name}` | {_cell(kind)} | {shown} | {_cell(meaning)} |")

@@ -184,8 +184,8 @@ def assemble(experiment: Experiment, task_class: type[Task], *, precision: str |
                 score_names=begun.score_names)
     shown = feed if learner.model is model else Feed(
         splits.train, None if task.stored_decoded else task.decode, plan=plan, seed=train.seed, shuffle=True, rule=Lengths.of(task))
-    return Session(task, splits, machine, plan, steps, feed, shown, model, learner, begun.way, optimizer, weights, averaged, averages, tables,
-                   step, begun.freezing, begun.watch)
+    return Session(task, splits, machine, plan, steps, feed, shown, model, learner, begun.way, optimizer, weights, averaged, averages,
+                   tables, step, begun.freezing, begun.watch)
 
 
 def watched(train: Train, task: Task, scores: list[str], splits: Splits) -> tuple[str, str]:
