@@ -42,7 +42,8 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "nlp.classification/cnn": ("nlp/quickstart", (*FEW, WORDS, "model={name: cnn, width: 4, kernels: [2], filters: 4}")),
     "nlp.classification/lstm": ("nlp/quickstart", (*FEW, WORDS, "model={name: lstm, width: 4, units: 4}")),
     "nlp.classification/transformer": ("nlp/quickstart", (*FEW, WORDS, "model={name: transformer, width: 4, depth: 1, heads: 2}")),
-    "nlp.classification/pretrained": ("nlp/quickstart", (*FEW, "tokens=null", "model={name: pretrained, preset: PRESET, limit: 8}")),
+    "nlp.classification/pretrained": ("nlp/quickstart", (
+        *FEW, "tokens=null", "model={name: pretrained, preset: PRESET, limit: 8, finetune: {name: whole}}")),
     "recsys.sequential/sasrec": ("recsys/quickstart", ("model={name: sasrec, length: 5, width: 4, taste: true}",)),
     "recsys.sequential/sasrec sampled": ("recsys/quickstart", ("model={name: sasrec, length: 5, width: 4}",
                                                                "loss={name: sampled, negatives: 8}")),

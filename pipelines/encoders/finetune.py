@@ -1,6 +1,7 @@
 """The ways to train a network that has a pretrained encoder, and which of them suits how many examples. Imports no TensorFlow.
 
-The head, which is new, trains at `train.learning_rate`; the encoder, which knows something already, at a smaller rate of its own.
+What has learned something already, the encoder and a head that was fitted to its features, trains at a small rate of its own; a new head
+at `train.learning_rate`.
 """
 
 from typing import Annotated, Literal
@@ -22,40 +23,48 @@ class Frozen(Section):
         "augmentation or without: every step computes its features anew", ge=0)
 
 
-class Last(Section):
+class _Trained(Section):
+    """What the ways have in common in which the encoder trains."""
+
+    learning_rate: float = setting(
+        5e-5, "peak learning rate of the encoder, and of a fitted head; it follows the shape of train.learning_rate", gt=0.0)
+    head: Literal["fitted", "new"] = setting(
+        "fitted", "fitted: training begins with the best linear head on the features as they are (Kumar et al. 2022, arXiv:2202.10054); "
+        "new: with a random one, which trains at train.learning_rate, as does a head that is not linear")
+
+
+class Last(_Trained):
     """The encoder's last blocks train with the head; what comes before them stays as it is."""
 
     name: Literal["last"]
     blocks: int = setting(2, "blocks that train, counted from the encoder's output", ge=1)
-    learning_rate: float = setting(1e-4, "peak learning rate of the encoder; it follows the shape of train.learning_rate", gt=0.0)
 
 
-class Gradual(Section):
+class Gradual(_Trained):
     """At first the head alone trains, then one more block of the encoder after the other (Howard and Ruder 2018, arXiv:1801.06146)."""
 
     name: Literal["gradual"]
     epochs: int = setting(1, "epochs before one more block trains", unit="epochs", ge=1)
-    learning_rate: float = setting(1e-4, "peak learning rate of the encoder; it follows the shape of train.learning_rate", gt=0.0)
     decay: float = setting(0.9, "a block's learning rate as a share of the rate of the block after it", gt=0.0, le=1.0)
 
 
-class Whole(Section):
+class Whole(_Trained):
     """All weights train, those near the input at a smaller rate than those near the output (Howard and Ruder 2018)."""
 
     name: Literal["whole"]
-    learning_rate: float = setting(1e-4, "peak learning rate of the encoder; it follows the shape of train.learning_rate", gt=0.0)
     decay: float = setting(0.9, "a block's learning rate as a share of the rate of the block after it", gt=0.0, le=1.0)
 
 
-class Lora(Section):
+class Lora(_Trained):
     """Low-rank changes of some dense layers train with the head (Hu et al. 2021, arXiv:2106.09685). The saved model has them merged."""
 
     name: Literal["lora"]
+    learning_rate: float = setting(
+        5e-4, "peak learning rate of the changes, and of a fitted head; it follows the shape of train.learning_rate", gt=0.0)
     rank: int = setting(8, "rank of each change", ge=1)
     scale: float = setting(2.0, "factor on each change: alpha / rank in the paper's terms", gt=0.0)
     layers: list[str] = setting(
         lambda: ["*query", "*value"], "names of the encoder's dense layers that change, with * and ? as wildcards", min_length=1)
-    learning_rate: float = setting(1e-3, "peak learning rate of the changes; it follows the shape of train.learning_rate", gt=0.0)
 
 
 Finetune = Annotated[Frozen | Last | Gradual | Whole | Lora, Field(discriminator="name")]

@@ -13,7 +13,6 @@ import numpy as np
 import tensorflow as tf
 from scipy.optimize import minimize
 
-from pipelines.base.errors import ConfigError
 from pipelines.data.source import ArraySource
 from pipelines.task.contract import Task
 
@@ -27,17 +26,12 @@ TINY = 1e-6
 Chunks = list[tuple[tf.Tensor, Any]]  # (features [n, width] float32, targets)
 
 
-def dense_of(head: keras.Model) -> keras.layers.Dense:
-    """The one layer of a head that has weights.
-
-    Raises:
-        ConfigError: the head has others, or that layer is not linear.
-    """
+def dense_of(head: keras.Model) -> keras.layers.Dense | None:
+    """The one layer of a head that has weights, where it is linear and takes features of a whole example; else None."""
     own = [layer for layer in head._flatten_layers(include_self=False) if layer.weights]
     dense = own[0] if len(own) == 1 else None
     if not isinstance(dense, keras.layers.Dense) or dense.activation is not keras.activations.linear or len(dense.input.shape) != 2:
-        raise ConfigError("model.finetune.head: linear fits one dense layer on features of a whole example, and this model's head is "
-                          "another one; set head: trained")
+        return None
     return dense
 
 
@@ -56,7 +50,7 @@ class Fitted:
 
 
 def fit(task: Task, head: keras.Model, train: ArraySource, validation: ArraySource | None, views: int, seed: int) -> Fitted:
-    """Sets the weights of `head`.
+    """Sets the weights of `head`, of which `dense_of` knows the layer.
 
     Args:
         task: on features (`features.OnFeatures`).
@@ -65,6 +59,7 @@ def fit(task: Task, head: keras.Model, train: ArraySource, validation: ArraySour
         seed: of the fifth that stands in for a validation split.
     """
     dense = dense_of(head)
+    assert dense is not None
     before = keras.Model(head.inputs, dense.input)
     numbers = np.arange(len(train))
     held = np.zeros(len(train), bool)

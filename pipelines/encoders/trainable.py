@@ -8,6 +8,7 @@ from pipelines.encoders import lora
 from pipelines.encoders.blocks import blocks, freeze
 from pipelines.encoders.features import parts
 from pipelines.encoders.finetune import Finetune, Frozen, Gradual, Last, Lora, Whole, default
+from pipelines.encoders.linear_head import dense_of
 from pipelines.encoders.settings import PretrainedModel
 
 
@@ -53,8 +54,10 @@ def shares(way: Finetune | None, model: keras.Model, peak: float) -> dict[int, f
     """id of a weight -> its learning rate as a share of the schedule's, whose highest is `peak`; of those that are missing it is 1."""
     if way is None or isinstance(way, Frozen):
         return {}
-    features, _ = parts(model)
+    features, head = parts(model)
     found = {id(weight): way.learning_rate / peak for weight in features.weights if weight.trainable}
+    if way.head == "fitted" and dense_of(head) is not None:
+        found |= {id(weight): way.learning_rate / peak for weight in head.weights}
     if isinstance(way, (Gradual, Whole)):
         for depth, block in enumerate(reversed(blocks(model))):
             share = way.learning_rate / peak * way.decay**depth

@@ -8,7 +8,7 @@ import keras
 from pipelines.base.errors import ConfigError
 from pipelines.config.schema import Experiment
 from pipelines.data.cache import readable
-from pipelines.data.source import Source
+from pipelines.data.source import ArraySource, Source
 from pipelines.encoders import linear_head
 from pipelines.encoders.features import Computing, answers_once, parts
 from pipelines.encoders.finetune import Finetune, Frozen
@@ -22,7 +22,7 @@ class Learner:
 
     Attributes:
         answers: whether its answers are those of the whole network.
-        fit: fits the model at once, where no step trains it; returns what a reader of the report should know.
+        fit: sets the weights of the head before the first step; where nothing trains by steps, that is all.
         notes: for the report.
     """
 
@@ -31,7 +31,7 @@ class Learner:
     train: Source
     validation: Source | None
     answers: bool = True
-    fit: Callable[[], str] | None = None
+    fit: Callable[[], None] | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -39,24 +39,37 @@ def learner_of(task: Task, splits: Splits, model: keras.Model, way: Finetune | N
     """The learner of an experiment. Computes features, where it is one of a head alone.
 
     Raises:
-        ConfigError: a linear head is asked for, and features cannot be kept.
+        ConfigError: a linear head is asked for, and features cannot be kept, or the head is another one.
     """
     whole = Learner(task, model, splits.train, splits.validation)
-    if not isinstance(way, Frozen):
+    if way is None:
         return whole
-    computing = Computing.of(task, model, splits.train, machine, experiment.data, experiment.train.seed) if way.views else None
-    learner = _of_head(whole, way, computing, experiment.train.seed) if computing else None
-    if learner is None and way.head == "linear" and getattr(experiment, "model").finetune is not None:  # noqa: B009
-        raise ConfigError("model.finetune.head: linear needs features that are kept, and there is no room for them, data.cache is none, "
-                          "data.streaming is set or finetune.views is 0; change that, or set head: trained")
+
+    def computing() -> Computing | None:
+        return Computing.of(task, model, splits.train, machine, experiment.data, experiment.train.seed)
+
+    if not isinstance(way, Frozen):
+        if way.head == "fitted":
+            whole.fit = lambda: _fit_first(whole, computing(), experiment.train.seed)
+        return whole
+    linear = linear_head.dense_of(parts(model)[1]) is not None
+    learner = _of_head(whole, way, computing(), experiment.train.seed, linear) if way.views else None
+    if way.head == "linear" and experiment.model.finetune is not None:  # type: ignore[attr-defined]
+        if not linear:
+            raise ConfigError("model.finetune.head: linear fits one dense layer on features of a whole example, and this model's head is "
+                              "another one; set head: trained")
+        if learner is None:
+            raise ConfigError("model.finetune.head: linear needs features that are kept, and there is no room for them, data.cache is none, "
+                              "data.streaming is set or finetune.views is 0; change that, or set head: trained")
     return learner or whole
 
 
-def _of_head(whole: Learner, way: Frozen, computing: Computing, seed: int) -> Learner | None:
+def _of_head(whole: Learner, way: Frozen, computing: Computing | None, seed: int, linear: bool) -> Learner | None:
     """None where features cannot be kept."""
+    if computing is None:
+        return None
     views = way.views if computing.prepared.random else 0
-    train = computing.source(whole.train, views)
-    validation = computing.source(whole.validation) if whole.validation is not None else None
+    train, validation = computing.source(whole.train, views), _features(computing, whole.validation)
     if train is None or (validation is None) != (whole.validation is None):
         return None
     _, head = parts(whole.model)
@@ -64,14 +77,28 @@ def _of_head(whole: Learner, way: Frozen, computing: Computing, seed: int) -> Le
     each = f" in {views} views" if views > 1 else ""
     learner.notes.append(f"The encoder is frozen: its features of {len(train):,} training examples{each} ({readable(train.nbytes)}) were "
                          f"computed once, in {computing.seconds:.1f} s.")
-    if way.head == "linear":
-        linear_head.dense_of(head)
+    if way.head == "linear" and linear:
         head.trainable = False  # no step trains it
-
-        def fit() -> str:
-            chosen = linear_head.fit(learner.task, head, train, validation, views, seed)
-            return (f"The last layer was fitted by L-BFGS; L2 regularisation of {chosen.strength:g} was chosen by {chosen.metric} "
-                    f"({chosen.value:.4g}) on {'validation' if validation is not None else 'a fifth of train'}.")
-
-        learner.fit = fit
+        learner.fit = lambda: _fit(learner.task, head, train, validation, views, seed, learner.notes)
     return learner
+
+
+def _fit_first(whole: Learner, computing: Computing | None, seed: int) -> None:
+    """Fits the head to the features of the encoder as it is, where that can be done; training goes on from there."""
+    _, head = parts(whole.model)
+    if computing is None or linear_head.dense_of(head) is None:
+        return
+    train, validation = computing.source(whole.train), _features(computing, whole.validation)
+    if train is not None and (validation is None) == (whole.validation is None):
+        _fit(computing.adapted(1), head, train, validation, 1, seed, whole.notes)
+
+
+def _features(computing: Computing, source: Source | None) -> ArraySource | None:
+    return computing.source(source) if source is not None else None
+
+
+def _fit(task: Task, head: keras.Model, train: ArraySource, validation: ArraySource | None, views: int, seed: int, notes: list[str],
+         ) -> None:
+    chosen = linear_head.fit(task, head, train, validation, views, seed)
+    notes.append(f"The last layer was fitted by L-BFGS; L2 regularisation of {chosen.strength:g} was chosen by {chosen.metric} "
+                 f"({chosen.value:.4g}) on {'validation' if validation is not None else 'a fifth of train'}.")

@@ -73,7 +73,7 @@ class Session:
         """Sets the weights that are there before step 0: all of them, where nothing trains by steps."""
         learner = self.learner
         if learner.fit is not None:
-            learner.notes.append(learner.fit())
+            learner.fit()
         elif learner.model is self.model:
             self.task.initialise(self.model, map(self.task.prepare, self.feed.judged(INITIAL_BATCH)))
 

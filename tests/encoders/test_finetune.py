@@ -83,6 +83,15 @@ def test_a_linear_head_is_the_minimum_of_the_regularised_loss(tmp_path):
         assert np.abs(slope).max() < 2e-3
 
 
+def test_training_of_the_whole_begins_with_the_fitted_head():
+    made, fitted = session(name="whole"), session(name="frozen")
+    made.initialise()
+    fitted.initialise()
+    for one, other in zip(made.model.get_layer("head").weights, fitted.model.get_layer("head").weights):
+        np.testing.assert_array_equal(one, other)
+    assert made.steps and len(made.weights) == len(made.model.trainable_variables)
+
+
 @pytest.mark.parametrize(("finetune", "still"), [
     ({"name": "last", "blocks": 1}, {"embedding", "transformer_layer_0"}),
     ({"name": "lora", "rank": 2, "layers": ["query"]}, {"embedding", "norm", "out"}),
@@ -98,7 +107,7 @@ def test_what_trains(finetune, still):
 
 def test_layers_near_the_input_learn_more_slowly():
     plain = {"devices": "cpu", "epochs": 1, "batch_size": 200, "optimizer": {"name": "adam", "options": {"epsilon": 1e-12}}}
-    one = moved({"model": encoder(name="whole", learning_rate=1e-3, decay=0.5), "train": plain})
+    one = moved({"model": encoder(name="whole", learning_rate=1e-3, decay=0.5, head="new"), "train": plain})
     largest = {name: max(change for path, change in one.items() if name in path.split("/"))
                for name in ("embedding", "transformer_layer_0", "transformer_layer_1", "classes")}
     assert largest == pytest.approx({"embedding": 0.25e-3, "transformer_layer_0": 0.5e-3, "transformer_layer_1": 1e-3, "classes": 0.02},
