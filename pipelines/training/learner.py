@@ -59,8 +59,8 @@ def learner_of(task: Task, splits: Splits, model: keras.Model, way: Finetune | N
             raise ConfigError("model.finetune.head: linear fits one dense layer on features of a whole example, and this model's head is "
                               "another one; set head: trained")
         if learner is None:
-            raise ConfigError("model.finetune.head: linear needs features that are kept, and there is no room for them, data.cache is none, "
-                              "data.streaming is set or finetune.views is 0; change that, or set head: trained")
+            raise ConfigError("model.finetune.head: linear needs features that are kept, and there is no room for them, data.cache is "
+                              "none, data.streaming is set or finetune.views is 0; change that, or set head: trained")
     return learner or whole
 
 
