@@ -162,6 +162,52 @@ def predict(
 
 @reported
 @extensible()
+def embed(
+    run: Annotated[str, typer.Argument(
+        metavar="RUN|PRESET", show_default=False,
+        help="A run of a pretrained encoder; for texts also the folder, name or handle of a preset.")],
+    inputs: Annotated[list[str], typer.Argument(
+        metavar="INPUT...", show_default=False, help="Files, folders or patterns; for texts also the text itself.")],
+    output: Annotated[Path, typer.Option(
+        "--output", "-o", metavar="FILE", show_default=False, help="A file, written whole: .npz, .parquet, .csv or .jsonl.")],
+    runs: Runs = RUNS,
+    replace: Replace = False,
+    batch: Batch = None,
+) -> None:
+    """Write the vector that a pretrained encoder makes of each input."""
+    from pipelines.runs.listing import find_run, require_model
+
+    if output.exists() and not replace:
+        raise ConfigError(f"--output: {output} is there already; --replace writes over it")
+    folder, unknown = None, ""
+    try:
+        folder = find_run(runs, run)
+    except ConfigError as error:
+        unknown = str(error)
+    if folder is not None:
+        require_model(folder)
+    from pipelines.machine.startup import start_tensorflow
+
+    start_tensorflow()
+    from pipelines.serving import embed as embedding
+    from pipelines.serving.load import load_run
+    from pipelines.serving.output import counted
+    from pipelines.serving.predict import Predictor
+
+    embedding.writable(output)
+    try:
+        loaded = load_run(folder, where=1) if folder is not None else embedding.of_preset(run)
+    except ConfigError as error:
+        raise ConfigError(f"{unknown}\n{error}" if unknown else str(error)) from error
+    embedding.require_encoder(loaded)
+    counts = {"answered": 0, "failed": 0}
+    answers = Predictor(loaded, batch=batch, answer=embedding.vectors).predict(inputs)
+    embedding.write(output, counted(answers, counts, lambda one: fail(f"{one.name}: cannot be read: {one.error}")))
+    say(f"{counts['answered']:,} of {sum(counts.values()):,} vectors: {shown(output)}")
+
+
+@reported
+@extensible()
 def serve(
     models: Annotated[list[str], typer.Argument(
         metavar="[NAME=]RUN|EXPORT|FOLDER...", show_default=False,

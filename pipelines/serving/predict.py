@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from pipelines.data.lengths import Lengths, joined
 from pipelines.data.reasons import reason
+from pipelines.data.source import Tensors
 from pipelines.serving.answers import class_names, respond, stacked
 from pipelines.serving.load import LoadedRun
 from pipelines.serving.output import Prediction, first
@@ -26,6 +27,7 @@ from pipelines.task.contract import Read
 
 In = TypeVar("In")
 Out = TypeVar("Out")
+Answer = Callable[[LoadedRun, Tensors], Tensors]
 UNREADABLE = (tf.errors.OpError, ValueError, TypeError, OverflowError)  # what an input raises that is not what it should be
 SIMILAR = 128  # examples of similar length answered together
 
@@ -44,10 +46,11 @@ class Decoded:
 class Predictor:
     """Answers inputs with a loaded run."""
 
-    def __init__(self, run: LoadedRun, *, batch: int | None = None, workers: int | None = None):
+    def __init__(self, run: LoadedRun, *, batch: int | None = None, workers: int | None = None, answer: Answer = respond):
         """
         Args:
             run: on one device.
+            answer: examples as `Task.receive` gives them into what is answered, in graph.
             batch: examples answered at a time; default: the task's.
             workers: chunks read and decoded at the same time; default: one for each processor.
         """
@@ -64,7 +67,7 @@ class Predictor:
         self._receive = tf.function(run.task.receive, input_signature=[spec], autograph=False)
         received = self._receive.get_concrete_function().structured_outputs
         self.free = [name for name, value in received.items() if value.shape.rank and value.shape.rank > 1 and value.shape[1] is None]
-        self._respond = tf.function(lambda examples: respond(run, examples), autograph=False, input_signature=[
+        self._respond = tf.function(lambda examples: answer(run, examples), autograph=False, input_signature=[
             {name: tf.TensorSpec([None, *value.shape[1:]], value.dtype) for name, value in received.items()}])
         outputs = self._respond.get_concrete_function().structured_outputs
         self.inputs: dict[str, tf.TensorSpec] = spec

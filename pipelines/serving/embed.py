@@ -1,0 +1,79 @@
+"""The vectors that a pretrained encoder makes of inputs, for search, clusters or models elsewhere: what `quartet embed` writes."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from pipelines.base.errors import ConfigError, DataError
+from pipelines.base.files import write_whole
+from pipelines.config.registry import part
+from pipelines.data.source import Tensors
+from pipelines.encoders.presets import find
+from pipelines.machine import devices
+from pipelines.reports import predictions
+from pipelines.runs.folder import RunFolder
+from pipelines.serving.load import LoadedRun
+from pipelines.serving.output import WARNING, Prediction
+from pipelines.task.contract import Task
+
+ENDINGS = (".npz", *predictions.ENDINGS)
+
+
+def vectors(run: LoadedRun, examples: Tensors) -> Tensors:
+    """Examples as `Task.receive` gives them into {"vector": [batch, width] float32}, in graph."""
+    inputs, _ = run.task.prepare({name: value for name, value in examples.items() if name != WARNING})
+    return {"vector": tf.cast(run.model.get_layer("features")(inputs, training=False), tf.float32)}
+
+
+def of_preset(handle: str) -> LoadedRun:
+    """An encoder by itself, as a run that was never trained.
+
+    Raises:
+        ConfigError: there is no such preset, it cannot be used, or its domain has no encoders by themselves.
+    """
+    preset = find(handle, key="PRESET")
+    encode = part(preset.domain, "encode")
+    if encode is None:
+        raise ConfigError(f"{handle} ({preset.backbone}): only text encoders are used without a run; train a run with it, and name that")
+    task: Task = encode.task(handle)
+    machine = devices.prepare(task.experiment.train.model_copy(update={"devices": 1}), precision="float32")
+    with machine.strategy.scope():
+        model = task.model()
+    return LoadedRun(task, model, task.experiment, RunFolder(Path(preset.name)), machine, "float32")
+
+
+def require_encoder(run: LoadedRun) -> None:
+    """Raises ConfigError for a run whose model has no pretrained encoder, or one that gives a vector for each moment."""
+    features = next((layer for layer in run.model.layers if layer.name == "features"), None)
+    if features is None or len(features.output_shape) != 2:
+        raise ConfigError(f"{run.folder.path}: its model has no pretrained encoder that makes one vector of an input; `quartet embed` "
+                          "takes runs with model.name: pretrained, and text presets")
+
+
+def writable(path: Path) -> None:
+    """Raises ConfigError for an ending of another format."""
+    if path.suffix.lower() not in ENDINGS:
+        raise ConfigError(f"--output: {path}: give a name that ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
+
+
+def write(path: Path, answered: Iterable[Prediction]) -> None:
+    """Writes `input` and `vector` of each, whole: as arrays in an .npz, else as columns of a table. Inputs without one are left out.
+
+    Raises:
+        DataError: there are none, or the system refuses.
+    """
+    kept = [(one.name, one.values["vector"]) for one in answered if one.error is None]
+    if not kept:
+        raise DataError("no input could be read")
+    names, found = [name for name, _ in kept], np.stack([vector for _, vector in kept])
+    try:
+        if path.suffix.lower() == ".npz":
+            content: dict[str, Any] = {"input": np.array(names), "vector": found}
+            write_whole(path, lambda file: np.savez(file, **content))
+        else:
+            predictions.write(path, {"input": names, "vector": list(found)})
+    except OSError as error:
+        raise DataError(f"--output: {path} cannot be written: {error.strerror or error}") from error
