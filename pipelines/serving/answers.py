@@ -1,6 +1,6 @@
 """From raw input to an answer in the user's terms: one function for prediction and for the saved model, and batches of raw examples."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from pipelines.serving.load import LoadedRun
 from pipelines.serving.output import WARNING
 from pipelines.task.contract import Task
 
+PADDED = 1 << 28  # bytes of one entry of a batch, about
 
 def respond(run: LoadedRun, examples: Tensors) -> Tensors:
     """Examples as `Task.receive` gives them into the answer in the user's terms, with the `warning` that came with them; in graph, as
@@ -27,6 +28,27 @@ def stacked(task: Task, rows: Sequence[dict[str, Any]]) -> Tensors:
     Where an entry's length is free and differs, shorter ones are padded with zeros (or empty strings) at the end.
     """
     return stacked_by(task.raw_spec(), rows, task.fills)
+
+
+def bounded_parts(specs: Mapping[str, tf.TensorSpec], rows: Sequence[dict[str, Any]]) -> Iterator[slice]:
+    """The rows in parts, in order, so that padding to the longest of its part fills no more than PADDED: one long input then costs
+    nothing to those it came with."""
+    start, longest = 0, 0
+    for place, row in enumerate(rows):
+        size = max((_size(row[name], spec) for name, spec in specs.items()), default=0)
+        if place > start and (place - start + 1) * max(longest, size) > PADDED:
+            yield slice(start, place)
+            start, longest = place, 0
+        longest = max(longest, size)
+    if start < len(rows):
+        yield slice(start, len(rows))
+
+
+def _size(value: Any, spec: tf.TensorSpec) -> int:
+    """Bytes that an entry takes in a batch, about: a text or a file is taken apart, and each string of a list is an object."""
+    if spec.dtype == tf.string:
+        return len(value) * (16 if spec.shape.rank == 1 else 256)
+    return np.size(value) * spec.dtype.size
 
 
 def stacked_by(specs: Mapping[str, tf.TensorSpec], rows: Sequence[dict[str, Any]], fills: Mapping[str, Any]) -> Tensors:

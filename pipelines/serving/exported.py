@@ -16,7 +16,7 @@ from pipelines.base.errors import ConfigError
 from pipelines.base.inside import refuse_links
 from pipelines.base.stored import read
 from pipelines.data.reasons import reason
-from pipelines.serving.answers import stacked_by
+from pipelines.serving.answers import bounded_parts, stacked_by
 from pipelines.serving.export import MANIFEST, SIGNATURE, Manifest
 from pipelines.serving.output import Prediction, first
 from pipelines.serving.predict import UNREADABLE, plain, trimmed
@@ -78,7 +78,8 @@ class ExportedModel:
     def together(self, read: list[Any]) -> list[Prediction]:
         """As Answerer; an input that the model cannot take has an error."""
         try:
-            return self._predictions(read)
+            rows = [row for _, row in read]
+            return [one for part in bounded_parts(self.inputs, rows) for one in self._predictions(read[part])]
         except UNREADABLE as error:
             if len(read) == 1:
                 return [Prediction(read[0][0], error=reason(error))]

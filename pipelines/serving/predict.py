@@ -20,7 +20,7 @@ import tensorflow as tf
 from pipelines.data.lengths import Lengths, joined
 from pipelines.data.reasons import reason
 from pipelines.data.source import Tensors
-from pipelines.serving.answers import class_names, respond, stacked
+from pipelines.serving.answers import bounded_parts, class_names, respond, stacked
 from pipelines.serving.load import LoadedRun
 from pipelines.serving.output import Prediction, first
 from pipelines.task.contract import Read
@@ -90,9 +90,10 @@ class Predictor:
             for answers in in_order(pool, self._answer, self._grouped(decoded), ahead=2):
                 yield from answers
 
-    def together(self, read: list[Read]) -> list[Prediction]:
-        """Answers examples in one batch."""
-        return self._answer([self._decode(read)]) if read else []
+    def together(self, read: list[Any]) -> list[Prediction]:
+        """Answers (name, raw example) in one batch; much longer ones by themselves."""
+        rows = [one[1] for one in read]
+        return [one for part in bounded_parts(self.inputs, rows) for one in self._answer([self._decode(read[part])])]
 
     def warm_up(self) -> None:
         """Answers an example alone and in a full batch, so that TensorFlow is ready for the first input."""

@@ -10,6 +10,7 @@ from pipelines.config.messages import did_you_mean, listed
 from pipelines.data.tables import read_table
 
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
+IDS = 200_000  # in one list of a request
 Request = dict[str, Any]
 
 
@@ -55,6 +56,8 @@ def taken(sent: Any, keys: Sequence[str], bare: str) -> Request:
             sent = json.loads(sent)
         except json.JSONDecodeError as error:
             raise DataError(f"no JSON: {error.msg} at column {error.colno}") from None
+        except (ValueError, RecursionError) as error:  # integers of over 4,300 digits, and lists in lists in lists
+            raise DataError(f"no JSON: {error}") from None
     if not isinstance(sent, dict):
         return {bare: sent}
     unknown = next((key for key in sent if key not in keys), None)
@@ -102,6 +105,8 @@ def as_id(value: Any, numeric: bool) -> Any:
 
 def as_ids(value: Any, numeric: bool) -> list[Any]:
     """A list of ids from a list, or from text divided by commas or blanks."""
+    if len(value) > IDS if isinstance(value, (list, tuple)) else str(value).count(",") + str(value).count(" ") > IDS:
+        raise DataError(f"a list has over {IDS:,} ids")
     if isinstance(value, str):
         value = value.replace(",", " ").split() if numeric or "," not in value else [part.strip() for part in value.split(",")]
     if not isinstance(value, (list, tuple)):
