@@ -52,6 +52,7 @@ def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: 
         True
     """
     from pipelines.config.dump import resolved_yaml
+    from pipelines.machine.hosts import named
     from pipelines.runs.folder import run_folder, unfinished
 
     if isinstance(experiment, Run):
@@ -61,7 +62,7 @@ def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: 
     earlier = unfinished(experiment) if alone else None  # type: ignore[arg-type]
     called = earlier.experiment_name if earlier else chosen.name
     folder = earlier or run_folder(runs, chosen.name, name, chosen.changes)
-    if folder.trained and not fresh:
+    if folder.trained and not fresh and named() is None:
         folder.claim(resolved_yaml(chosen.experiment))
         if folder.finished:
             return Run(folder)

@@ -25,6 +25,12 @@ class TrainingError(QuartetError):
     """Training cannot continue, such as for a loss that is not finite; the last whole checkpoint is kept."""
 
 
+class HostLost(QuartetError):
+    """Another host of this training did not come, or is lost; the same command on all hosts starts again, from the last checkpoint."""
+
+    exit_status = 75  # "temporary failure": what launchers are told to start again
+
+
 class Interrupted(QuartetError):
     """SIGINT or SIGTERM came; the state is saved and the same command resumes."""
 

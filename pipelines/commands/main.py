@@ -64,8 +64,9 @@ def train(
     experiment = begun.experiment_name if begun else named(loaded)
     folder = begun or run_folder(runs, experiment, name, overrides)
     from pipelines.commands.run_summary import closing
+    from pipelines.machine.hosts import named as hosts
 
-    if folder.trained and not fresh:
+    if folder.trained and not fresh and hosts() is None:
         # what needs no TensorFlow is said without it: another experiment of that name, and the result of a finished run
         folder.claim(resolved_yaml(loaded.experiment))
         if folder.finished:
@@ -82,7 +83,8 @@ def train(
         if fresh and error.exit_status > 128:
             error.args = (f"{error}, without --fresh",)  # "the same command resumes from here" would begin anew with it
         raise
-    echo(closing(folder, report))
+    if report:  # of several hosts, the chief's
+        echo(closing(folder, report))
 
 
 @reported

@@ -35,6 +35,7 @@ class Feed:
         lengths: [examples] where batches are made of examples of similar length, else None.
         rule: of padding, where examples differ in length, or None.
         kept: all examples as evaluation decodes them, or None.
+        own: numbers of this host's replicas, for which alone an iterator has examples.
     """
 
     on_device = False
@@ -43,7 +44,9 @@ class Feed:
     lengths: np.ndarray | None = None
     kept: ArraySource | None = None
 
-    def __init__(self, source: Source, decode: Decode | None, *, plan: order.Plan, seed: int, shuffle: bool, rule: Lengths | None = None):
+    def __init__(self, source: Source, decode: Decode | None, *, plan: order.Plan, seed: int, shuffle: bool, rule: Lengths | None = None,
+                 own: range | None = None):
+        self.own = range(plan.replicas) if own is None else own
         self.source, self.decode, self.plan, self.seed, self.shuffle, self.rule = source, decode, plan, seed, shuffle, rule
         self.spec = decoded_spec(source, decode)
 
@@ -137,7 +140,7 @@ class DeviceFeed(Feed):
         return numbers, weights, self.gather(numbers, replica)
 
     def gather(self, numbers: tf.Tensor, replica: int) -> Tensors:
-        return self._kept.pick(self._copies[replica], numbers)
+        return self._kept.pick(self._copies[replica - self.own.start], numbers)
 
 
 class PipelineFeed(Feed):
@@ -152,21 +155,20 @@ class PipelineFeed(Feed):
         self.lengths = self.read.lengths if self.rule else None
 
     def iterator(self, start: int, stop: int) -> Any:
-        distributed = self.strategy.distribute_datasets_from_function(lambda _: self.dataset(start, stop))
-        return iter(distributed)
+        return distributed(self.dataset(start, stop), self.strategy)
 
     def dataset(self, start: int, stop: int) -> tf.data.Dataset:
-        """One element for each replica and step in turn: name -> [local, ...]."""
-        plan, decode, source = self.plan, self.make, self.read
+        """One element for each of this host's replicas and step in turn: name -> [local, ...]."""
+        plan, decode, source, own = self.plan, self.make, self.read, self.own
 
         def numbers_of(part: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            step, replica = part // plan.replicas, part % plan.replicas
+            step, replica = part // len(own), own.start + part % len(own)
             numbers, _ = self.numbers(step)
             numbers = tf.ensure_shape(numbers[replica * plan.local:(replica + 1) * plan.local], [plan.local])
             keys = order.example_keys(self.seed, step // plan.steps_per_epoch, numbers)
             return numbers, keys
 
-        parts = tf.data.Dataset.range(start * plan.replicas, stop * plan.replicas).map(numbers_of)
+        parts = tf.data.Dataset.range(start * len(own), stop * len(own)).map(numbers_of)
         if decode is None:
             batches = parts.map(lambda numbers, _: source.gather(numbers), num_parallel_calls=self.workers, deterministic=True)
         else:
@@ -231,11 +233,11 @@ class StreamFeed(Feed):
             yield int(number), raw
 
     def iterator(self, start: int, stop: int) -> Any:
-        return iter(self.strategy.distribute_datasets_from_function(lambda _: self.dataset(start, stop)))
+        return distributed(self.dataset(start, stop), self.strategy)
 
     def dataset(self, start: int, stop: int) -> tf.data.Dataset:
-        """One element for each replica and step in turn, all of one epoch: name -> [local, ...]."""
-        plan = self.plan
+        """One element for each of this host's replicas and step in turn, all of one epoch: name -> [local, ...]."""
+        plan, own = self.plan, self.own
         epoch = start // plan.steps_per_epoch
         missing = plan.steps_per_epoch * plan.batch - plan.examples  # the last batch is filled up with the epoch's first, at weight 0
         fill = self.records(epoch * plan.steps_per_epoch).take(plan.examples).repeat().take(missing)
@@ -246,7 +248,12 @@ class StreamFeed(Feed):
             key = order.example_keys(self.seed, tf.constant(epoch), number[None])[0] if self.shuffle else None
             return {**self._decoded(raw, key), self.NUMBERS: number, self.WEIGHTS: weight}
 
-        examples = records.take((stop - start) * plan.batch).map(one, num_parallel_calls=self.workers, deterministic=True)
+        records = records.take((stop - start) * plan.batch)
+        if len(own) < plan.replicas:  # the other hosts' examples are left out before they are decoded
+            first, last = own.start * plan.local, own.stop * plan.local
+            records = records.enumerate().filter(lambda place, _: (place % plan.batch >= first) & (place % plan.batch < last))
+            records = records.map(lambda _, record: record)
+        examples = records.map(one, num_parallel_calls=self.workers, deterministic=True)
         return self._batched(examples).prefetch(tf.data.AUTOTUNE)
 
     def blame(self, error: Exception, start: int, stop: int) -> DataError | None:
@@ -259,9 +266,16 @@ class StreamFeed(Feed):
         return None
 
 
+def distributed(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) -> Any:
+    """An iterator of this host's replicas' parts, which the caller does not read beyond its end."""
+    if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):  # else the hosts would agree each time on whether there is more
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+    return iter(strategy.distribute_datasets_from_function(lambda _: dataset))
+
+
 def make_feed(source: Source, decode: Decode | None, *, plan: order.Plan, seed: int, shuffle: bool, random_decode: bool, data: Data,
               strategy: tf.distribute.Strategy, devices: tuple[str, ...], facts: Mapping[str, Any] | None = None,
-              lengths: Lengths | None = None) -> Feed:
+              lengths: Lengths | None = None, own: range | None = None) -> Feed:
     """Chooses how a source is fed to the step.
 
     Args:
@@ -271,8 +285,10 @@ def make_feed(source: Source, decode: Decode | None, *, plan: order.Plan, seed: 
         data: `cache`, `cache_folder`, `workers`.
         facts: what the task learned from train, on which decoding may depend.
         lengths: where examples differ in length, the entry that holds it.
+        own: numbers of this host's replicas; None: all of them.
     """
-    common: dict[str, Any] = {"source": source, "decode": decode, "plan": plan, "seed": seed, "shuffle": shuffle, "rule": lengths}
+    common: dict[str, Any] = {"source": source, "decode": decode, "plan": plan, "seed": seed, "shuffle": shuffle, "rule": lengths,
+                              "own": own}
     if isinstance(source, StreamSource):
         return StreamFeed(strategy=strategy, workers=data.workers, **common)
     kept = None if random_decode else cached(source, decode, data, facts=facts, lengths=lengths)

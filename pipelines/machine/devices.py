@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import os
 import platform
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from tensorflow.python.framework import config
 
 from pipelines.base.errors import ConfigError
 from pipelines.machine import compiling
+from pipelines.machine.group import ALONE, Group, Several, current
 from pipelines.machine.precision import fastest
 
 
@@ -35,17 +37,34 @@ class Wanted(Protocol):
 
 @dataclass(frozen=True)
 class Machine:
-    """The choice. `notes` gives the reasons, for the report."""
+    """The choice.
+
+    Attributes:
+        devices: of this host.
+        notes: the reasons, for the report.
+        group: the hosts that train together.
+    """
 
     strategy: tf.distribute.Strategy
     devices: tuple[str, ...]
     precision: str  # float32, bfloat16 or float16
     xla: bool
     notes: tuple[str, ...] = ()
+    group: Group = ALONE
 
     @property
     def replicas(self) -> int:
-        return len(self.devices)
+        """Over all hosts; each has as many."""
+        return len(self.devices) * self.group.size
+
+    @property
+    def own(self) -> range:
+        """Numbers of this host's replicas among all."""
+        return range(self.group.number * len(self.devices), (self.group.number + 1) * len(self.devices))
+
+    def alone(self) -> "Machine":
+        """This host without the others, for work that has no part in the training."""
+        return dataclasses.replace(self, group=ALONE)
 
 
 def prepare(train: Wanted, *, precision: str | None = None) -> Machine:
@@ -68,20 +87,21 @@ def prepare(train: Wanted, *, precision: str | None = None) -> Machine:
     keras.utils.set_random_seed(train.seed)
     determinism(train.deterministic)
     names = _device_names(train.devices, len(gpus))
-    strategy = _strategy(names)
+    group = current()
+    strategy = _several(names, group) if isinstance(group, Several) else _strategy(names)
     on_gpu = names[0].startswith("GPU")
     notes = []
     if train.devices == "auto" and not gpus and tf.config.list_physical_devices("GPU"):
         notes.append("on the CPU: the GPUs were hidden earlier in this process")
     chosen = precision or train.precision
     if chosen == "auto":
-        chosen, why = fastest(on_gpu, gpus)
+        chosen, why = group.of_chief(fastest(on_gpu, gpus) if group.chief else None)
         notes.append(f"precision {chosen}: {why}")
     elif train.precision == "auto":
         notes.append(f"precision {chosen}: as chosen when the run was begun")
     keras.config.set_dtype_policy("float32" if chosen == "float32" else f"mixed_{chosen}")
     xla = train.xla == "on" or (train.xla == "auto" and on_gpu and not train.deterministic)
-    return Machine(strategy, names, chosen, xla, tuple(notes))
+    return Machine(strategy, names, chosen, xla, tuple(notes), group)
 
 
 def for_model(machine: Machine, model: keras.Model) -> Machine:
@@ -105,6 +125,28 @@ def _strategy(names: tuple[str, ...]) -> tf.distribute.Strategy:
         return tf.distribute.MirroredStrategy(list(names))
     # the default strategy costs nothing; another device must be named
     return tf.distribute.get_strategy() if names[0] in ("CPU:0", "GPU:0") else tf.distribute.OneDeviceStrategy(names[0])
+
+
+@functools.cache
+def _several(names: tuple[str, ...], group: Several) -> tf.distribute.Strategy:
+    """The strategy over all hosts; to be built before this process computes anything."""
+    kinds = [f"{len(each)} x {each[0].partition(':')[0]}" for each in group.of_all(names)]
+    for number, kind in enumerate(kinds):
+        if kind != kinds[0]:
+            raise ConfigError(f"train.devices: host {number} ({group.hosts.addresses[number]}) has {kind}, and host 0 has {kinds[0]}; "
+                              "each needs as many of one kind")
+    if names[0].startswith("GPU"):
+        gpus = tf.config.get_visible_devices("GPU")
+        tf.config.set_visible_devices([gpus[int(name.partition(":")[2])] for name in names], "GPU")
+    elif len(names) > 1:
+        raise ConfigError(f"train.devices: {len(names)} CPU devices on several hosts; each host's CPU is one device, write auto or cpu")
+    cluster = tf.train.ClusterSpec({"worker": list(group.hosts.addresses)})
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        cluster, task_type="worker", task_id=group.number, num_accelerators={"GPU": len(names)} if names[0].startswith("GPU") else {},
+        rpc_layer="grpc")
+    strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM) or signal.SIG_DFL)  # TensorFlow has taken it, to do nothing
+    return strategy
 
 
 def _device_names(wanted: str | int | list[str], gpus: int) -> tuple[str, ...]:

@@ -16,13 +16,13 @@ from pipelines.training.evaluation import Evaluator, batch_size
 from pipelines.training.session import Session
 
 
-def evaluator(session: Session, experiment: Experiment, source: Source) -> Evaluator:
-    """What answers a source with the session's model."""
+def evaluator(session: Session, experiment: Experiment, source: Source, *, alone: bool = False) -> Evaluator:
+    """What answers a source with the session's model; `alone`: on this host, without the others."""
     return Evaluator(
         session.task,
         session.model,
         source,
-        machine=session.machine,
+        machine=session.machine.alone() if alone else session.machine,
         data=experiment.data,
         averages=zip(session.averaged, session.averages),
         batch=batch_size(experiment.evaluate, experiment.train.batch_size),
@@ -51,7 +51,7 @@ def answered(session: Session, experiment: Experiment, watching: Evaluator | Non
 
 def judge(session: Session, experiment: Experiment, policy: Policy, watching: Evaluator | None, known: Condensed | None,
           warn: Callable[[str], None]) -> dict[str, Judgement]:
-    """Split -> judgement. The test split is read here and nowhere else.
+    """Split -> judgement. The test split is read here and nowhere else. Of several hosts all answer, and the chief judges.
 
     Args:
         watching: of the validation split, None where there is none.
@@ -60,12 +60,15 @@ def judge(session: Session, experiment: Experiment, policy: Policy, watching: Ev
     """
     test = evaluator(session, experiment, session.splits.test) if policy.test and session.splits.test else None
     evaluators = {"validation": watching, "test": test}
+    every = {split: known if one is watching and known is not None else one.judged() for split, one in evaluators.items() if one}
+    if not session.machine.group.chief:
+        return {}
     baseline = _fitted(session, experiment, evaluators) if policy.baseline and experiment.evaluate.baseline else None
     judgements = {}
     for split, one in evaluators.items():
         if one is None:
             continue
-        answers, targets = known if one is watching and known is not None else one.judged()
+        answers, targets = every[split]
         source = getattr(session.splits, split)
         judgement = judgements[split] = session.task.judge(answers, targets, source)
         if policy.details:
@@ -87,6 +90,7 @@ def _fitted(session: Session, experiment: Experiment, evaluators: Mapping[str, E
 
     def features(source: Source, function: Callable[[Any], Any]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         known = next((one for one in evaluators.values() if one is not None and one.source is source), None)
-        return (known or evaluator(session, experiment, source)).features(function)
+        several = session.machine.group.size > 1  # the others have no part in it
+        return (evaluator(session, experiment, source, alone=several) if several or known is None else known).features(function)
 
     return session.task.baseline(train, features)

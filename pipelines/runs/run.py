@@ -1,5 +1,6 @@
 """A run from experiment to report: assemble, resume, train, keep the best, save, judge once, report."""
 
+import contextlib
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,14 +8,14 @@ from typing import Any
 import keras
 
 from pipelines.base import figures
-from pipelines.base.errors import TrainingError
+from pipelines.base.errors import DataError, TrainingError
 from pipelines.base.files import whole_folder, write_json
 from pipelines.config import extensions
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment
 from pipelines.data.divide import Warned
 from pipelines.data.fingerprint import VERSION
-from pipelines.machine import devices
+from pipelines.machine import devices, group
 from pipelines.monitoring.metrics_log import MetricsLog, read_rows
 from pipelines.monitoring.progress import Progress
 from pipelines.monitoring.tensorboard import Writer
@@ -60,6 +61,7 @@ def train(experiment: Experiment, folder: RunFolder, call: Call) -> dict[str, An
     """Trains, or resumes an interrupted run, and evaluates it. Returns the report as report.json holds it.
 
     A run that pauses leaves no report.json, so that it can be resumed; what is returned then is what its report would hold.
+    Of several hosts, the chief writes the folder, and the others return an empty report.
 
     Raises:
         ConfigError, DataError: before any work.
@@ -67,9 +69,10 @@ def train(experiment: Experiment, folder: RunFolder, call: Call) -> dict[str, An
         Interrupted: by a signal; the state is saved.
     """
     began = time.perf_counter()
-    with folder.claimed(resolved_yaml(experiment), fresh=call.fresh):
-        if folder.finished:
-            return folder.read_report()
+    hosts = group.current()
+    with folder.claimed(resolved_yaml(experiment), fresh=call.fresh) if hosts.chief else contextlib.nullcontext():
+        if hosts.of_chief(folder.finished):
+            return folder.read_report() if hosts.chief else {}
         return _Run(experiment, folder, call, began).go()
 
 
@@ -78,6 +81,7 @@ class _Run:
 
     def __init__(self, experiment: Experiment, folder: RunFolder, call: Call, began: float):
         self.experiment, self.folder, self.call, self.policy, self.began = experiment, folder, call, call.policy, began
+        self.hosts = group.current()
         self.meter = Meter()
         self.notes: list[str] = []
         self.warnings = Warnings()
@@ -89,27 +93,33 @@ class _Run:
             session = self._assembled()
             validation = judging.validation(session, self.experiment)
         assembled = time.perf_counter()
-        with Progress(session.steps, session.plan.steps_per_epoch, self.call.quiet) as progress:
+        with Progress(session.steps, session.plan.steps_per_epoch, self.call.quiet or not self.hosts.chief) as progress:
             self.progress = progress
-            self._announce(session)
+            if self.hosts.chief:
+                self._announce(session)
             loop = self._loop(session, validation)
             resumed = self._resumed_or_initialised(session, loop)
             try:
-                self._open_logs(session, loop, resumed)
+                if self.hosts.chief:
+                    self._open_logs(session, loop, resumed)
                 self.meter.add("setup", before + time.perf_counter() - assembled)
                 loop.train()
                 with self.meter.part("checkpoint"):
                     self._settle(session, loop)
                     answered = self._choose(session, validation)
-                    if self.policy.model:
+                    if self.policy.model and self.hosts.chief:
                         # a saved model is its weights; the optimizer's state stays in the checkpoint
                         session.model.optimizer = session.learner.model.optimizer = None
                         save_model(session.model, session.task, self.folder)
                 with self.meter.part("evaluation"):
                     judgements = judging.judge(session, self.experiment, self.policy, validation, answered, self._warn)
+                if not self.hosts.chief:
+                    self.hosts.of_chief(None)  # waits until it has judged
+                    return {}
                 report = self._report(session, loop, judgements)
                 if self.policy.model and not self.experiment.train.keep_state:
                     self._drop_state()
+                self.hosts.of_chief(None)
                 return report
             finally:
                 self.log.close()
@@ -117,12 +127,17 @@ class _Run:
     def _assembled(self) -> Session:
         """The session, once it is known to be of the data that an interrupted run was begun with."""
         checkpoint = self.folder.checkpoints / "resume.npz"
-        before = state.peek(checkpoint, state.Identity) if checkpoint.exists() else None
+        before = state.peek(checkpoint, state.Identity) if self.hosts.chief and checkpoint.exists() else None
         if before and self.folder.environment.exists():
             extensions.match(self.folder.read_environment()["extensions"], self.experiment, str(self.folder.path))
-        session = assemble(self.experiment, self.call.task_class, precision=before.precision if before else self.policy.precision)
+        precision = self.hosts.of_chief(before.precision if before else self.policy.precision)
+        session = assemble(self.experiment, self.call.task_class, precision=precision)
         splits = {"train": session.splits.train, "validation": session.splits.validation}
         data = {split: source.fingerprint() for split, source in splits.items() if source}
+        every = self.hosts.of_all(data)
+        for number, theirs in enumerate(every):
+            if theirs != every[0]:
+                raise DataError(f"host {number} reads other data than host 0; give all hosts the same files")
         self.identity = {"precision": session.machine.precision, "data": data, "fingerprints": VERSION}
         self.incomparable = before is not None and before.fingerprints != VERSION
         if before and not self.incomparable and before.data != data:
@@ -153,7 +168,7 @@ class _Run:
         train, monitor, plan = self.experiment.train, self.experiment.monitor, session.plan
         watch, direction = session.watch
         self.best = KeepBest(self.folder.checkpoints, f"validation/{watch}", direction,
-                             {"weights": session.all_weights, "averages": session.averages}, train, say=self._warn)
+                             {"weights": session.all_weights, "averages": session.averages}, train, say=self._warn, hosts=self.hosts)
         self.log = Log(every=train.log_every or max(1, plan.steps_per_epoch // 10), log=None, writers={}, progress=self.progress)
         self.saver = Checkpoint(self.folder.checkpoints, session.state_groups, seconds=train.checkpoint_seconds, say=self.progress.warning,
                                 identity=self.identity, meter=self.meter)
@@ -163,18 +178,19 @@ class _Run:
             *session.freezing,
             Validation(validation, train.validate_every),
             self.best,
-            self.log,
+            *([self.log] if self.hosts.chief else []),
             WarnOfWaiting(monitor.input_wait_warning, self._warn, run_display.waiting_remedy(session)),
-            Remarks(session.task.remark, self._warn),
-            *self._guidance(session),
+            *([Remarks(session.task.remark, self._warn), *self._guidance(session)] if self.hosts.chief else []),
         ]
         if self.call.callbacks:
             hooks.append(KerasCallbacks(list(self.call.callbacks), session.model, train, plan.steps_per_epoch))
         hooks += self.policy.hooks
-        if monitor.profile:
+        if monitor.profile and self.hosts.chief:
             hooks.append(Profile(self.folder.tensorboard / "train", monitor.profile, self.progress.note))
         until = self.policy.epochs * plan.steps_per_epoch if self.policy.epochs else None
-        return Loop(session.step, plan=plan, steps=session.steps, hooks=[*hooks, self.saver], meter=self.meter, until=until)
+        if self.hosts.chief:
+            hooks.append(self.saver)
+        return Loop(session.step, plan=plan, steps=session.steps, hooks=hooks, meter=self.meter, until=until)
 
     def _guidance(self, session: Session) -> list[Hook]:
         """What shows samples, and what notices a training that goes wrong, where the task says what chance is."""
@@ -190,13 +206,18 @@ class _Run:
 
     def _resumed_or_initialised(self, session: Session, loop: Loop) -> bool:
         """Whether an interrupted run is resumed; a new one has its first weights."""
-        if self.saver.load(loop):
-            self.progress.note(f"going on from step {loop.step:,} of {loop.steps:,}")
-            return True
-        session.initialise()
-        for average, variable in zip(session.averages, session.averaged):
-            average.assign(variable.value)
-        return False
+        if self.hosts.chief:
+            resumed = self.saver.load(loop)
+            if resumed:
+                self.progress.note(f"going on from step {loop.step:,} of {loop.steps:,}")
+            else:
+                session.initialise()
+                for average, variable in zip(session.averages, session.averaged):
+                    average.assign(variable.value)
+                if self.hosts.size > 1:
+                    self.saver.save(loop)
+        with self.hosts.file_of_chief(self.saver.file) as file:  # all hosts begin with the same, to the last bit
+            return resumed if self.hosts.chief else self.saver.load(loop, file)
 
     def _open_logs(self, session: Session, loop: Loop, resumed: bool) -> None:
         """Opens metrics.jsonl and TensorBoard's files, less what was logged after the step that is resumed from."""
@@ -210,7 +231,7 @@ class _Run:
 
     def _warn(self, text: str) -> None:
         """Says a warning, and keeps it for the report."""
-        self.progress.warning(text)
+        self.progress.warning(text if self.hosts.chief else f"host {self.hosts.number}: {text}")
         self.warnings.texts.append(text)
 
     def _settle(self, session: Session, loop: Loop) -> None:
@@ -228,7 +249,7 @@ class _Run:
         """Lets the task choose by the answers for validation; returns these, where there is a validation split."""
         answered = judging.answered(session, self.experiment, validation)
         if answered is not None:
-            session.task.facts.update(session.task.choose(*answered))
+            session.task.facts.update(self.hosts.of_chief(session.task.choose(*answered) if self.hosts.chief else None))
         return answered
 
     def _report(self, session: Session, loop: Loop, judgements: dict[str, Judgement]) -> dict[str, Any]:

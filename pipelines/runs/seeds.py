@@ -3,6 +3,7 @@
 An interrupted command, given again, resumes with the unfinished seed.
 """
 
+import contextlib
 import gc
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ import keras
 from pipelines.base.files import write_json
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment
+from pipelines.machine import group
 from pipelines.reports.report import write_report
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.run import Call, train
@@ -24,16 +26,17 @@ def train_seeds(experiment: Experiment, folder: RunFolder, call: Call) -> dict[s
     Raises:
         QuartetError: as `train` does.
     """
-    with folder.claimed(resolved_yaml(experiment), fresh=call.fresh):
-        if folder.finished:
-            return folder.read_report()
+    hosts = group.current()
+    with folder.claimed(resolved_yaml(experiment), fresh=call.fresh) if hosts.chief else contextlib.nullcontext():
+        if hosts.of_chief(folder.finished):
+            return folder.read_report() if hosts.chief else {}
         reports = {}
         for number in range(experiment.seeds):
             one = one_seed(experiment, number)
             reports[one.train.seed] = train(one, seed_folder(folder, one.train.seed), call)
             keras.backend.clear_session()  # the next seed begins with the memory and the layer names that this one began with
             gc.collect()
-        return joint_report(experiment, folder, call, reports)
+        return joint_report(experiment, folder, call, reports) if hosts.chief else {}
 
 
 def one_seed(experiment: Experiment, number: int) -> Experiment:

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.config.schema import Clip, Tables
+from pipelines.machine.devices import Machine
 
 _ACTIVE = threading.local()  # the Lookups of the trace under way in this thread (a replica has one of its own)
 
@@ -128,9 +129,52 @@ def summed(parts: list[tuple[tf.Tensor, tf.Tensor]]) -> tuple[tf.Tensor, tf.Tens
     return rows, tf.math.unsorted_segment_sum(gradients, places, tf.size(rows))
 
 
-def brought_together(lookups: list, strategy: tf.distribute.Strategy) -> list[tuple[tf.Tensor, tf.Tensor]]:
+def brought_together(lookups: list, machine: Machine) -> list[tuple[tf.Tensor, tf.Tensor]]:
     """Lookups of all replicas, summed by row; in cross-replica context: collectives take no number that differs from step to step."""
-    return [summed(list(zip(*(strategy.experimental_local_results(part) for part in one)))) for one in lookups]
+    if machine.group.size > 1:
+        return [summed([_of_all_hosts(one, machine)]) for one in lookups]
+    return [summed(list(zip(*(machine.strategy.experimental_local_results(part) for part in one)))) for one in lookups]
+
+
+CHUNK = 4096  # rows that a replica sends at once to the other hosts
+
+
+def _of_all_hosts(lookup: tuple[Any, Any], machine: Machine) -> tuple[tf.Tensor, tf.Tensor]:
+    """(ids [n], gradients [n, width]) of a table, of all replicas one after another: as many chunks as the longest has, the last filled."""
+    strategy = machine.strategy
+
+    def filled(ids: tf.Tensor, gradients: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        ids, gradients = summed([(ids, gradients)])  # each row travels once
+        missing = -tf.size(ids) % CHUNK
+        return tf.pad(ids, [[0, missing]]), tf.pad(gradients, [[0, missing], [0, 0]]), tf.size(ids)[None]
+
+    ids, gradients, counts = strategy.run(filled, args=lookup)
+    every = strategy.gather(counts, 0)  # [replicas]
+    width = strategy.experimental_local_results(gradients)[0].shape[-1]
+
+    def chunk(turn: tf.Tensor, ids: tf.Tensor, gradients: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        first = turn * CHUNK
+        ids, gradients = ids[first:first + CHUNK], gradients[first:first + CHUNK]
+        left = CHUNK - tf.size(ids)  # a replica with fewer rows sends zeros
+        return tf.ensure_shape(tf.pad(ids, [[0, left]]), [CHUNK]), tf.ensure_shape(tf.pad(gradients, [[0, left], [0, 0]]), [CHUNK, width])
+
+    turns = tf.maximum(1, -(-tf.reduce_max(every) // CHUNK))
+
+    def send(turn: tf.Tensor, all_ids: tf.TensorArray, all_gradients: tf.TensorArray) -> tuple:
+        some = strategy.run(chunk, args=(turn, ids, gradients))
+        return turn + 1, all_ids.write(turn, strategy.gather(some[0], 0)), all_gradients.write(turn, strategy.gather(some[1], 0))
+
+    _, all_ids, all_gradients = tf.while_loop(
+        lambda turn, *_: turn < turns, send,
+        (tf.constant(0), tf.TensorArray(tf.int64, turns, element_shape=[machine.replicas * CHUNK]),
+         tf.TensorArray(tf.float32, turns, element_shape=[machine.replicas * CHUNK, width])), parallel_iterations=1)
+
+    def in_order(sent: tf.TensorArray, shape: list[int]) -> tf.Tensor:
+        by_turn = tf.reshape(sent.stack(), [turns, machine.replicas, CHUNK, *shape])
+        by_replica = tf.reshape(tf.transpose(by_turn, [1, 0, 2, *range(3, 3 + len(shape))]), [machine.replicas, turns * CHUNK, *shape])
+        return tf.boolean_mask(by_replica, tf.sequence_mask(every, turns * CHUNK))
+
+    return in_order(all_ids, []), in_order(all_gradients, [width])
 
 
 class TableOptimizer:

@@ -15,6 +15,7 @@ from pipelines.data import order
 from pipelines.data.input import Feed, make_feed
 from pipelines.data.lengths import Lengths, joined
 from pipelines.data.source import Source
+from pipelines.machine.arrays import packed, unpacked
 from pipelines.machine.devices import Machine
 from pipelines.task.contract import Condensed, Task
 
@@ -41,7 +42,7 @@ class Evaluator:
         self.plan = order.Plan(len(source), batch, machine.replicas)
         decode = None if task.stored_decoded else task.decode
         self.feed: Feed = make_feed(source, decode, plan=self.plan, seed=0, shuffle=False, random_decode=False, data=data,
-                                    strategy=machine.strategy, devices=machine.devices, facts=task.facts,
+                                    strategy=machine.strategy, devices=machine.devices, own=machine.own, facts=task.facts,
                                     lengths=Lengths.of(task))
         self._scores = tf.function(self._score_step, autograph=False)
         self._answers = tf.function(self._answer_step, autograph=False)
@@ -55,7 +56,9 @@ class Evaluator:
         parts = self._collect(self._scores, stop)
         if parts is None:
             return None
-        return {name: float(np.mean(values, dtype=np.float64)) for name, values in parts.items()}
+        means = {name: float(np.mean(values, dtype=np.float64)) for name, values in parts.items()}
+        agreed: dict[str, float] = self.machine.group.of_chief(means)
+        return agreed
 
     def answers(self) -> Condensed:
         """(answers, targets), each name -> array [examples, ...] in the order of the source, as served and whole: for few classes."""
@@ -84,7 +87,10 @@ class Evaluator:
 
     def _collect(self, step_function: Any, stop: Callable[[], bool] = lambda: False, keep: Callable[[Arrays], Arrays] = dict,
                  ) -> Arrays | None:
-        """Results of all steps, one after another; `keep` makes of one replica's batch what is kept of it. None once `stop` says yes."""
+        """Results of all steps, one after another; `keep` makes of one replica's batch what is kept of it. None once `stop` says yes.
+
+        Of several hosts, the chief has all results; the others have their own.
+        """
         steps = self.plan.steps_per_epoch
         iterator = self.feed.iterator(0, steps)
         parts: list[Arrays] = []
@@ -99,8 +105,13 @@ class Evaluator:
             parts += self._fetched(before, keep)
         except tf.errors.OpError as error:
             raise self.feed.blame(error, 0, steps) or error from error
-        # the rest fills up the last batch
-        found = {name: joined([part[name] for part in parts])[:len(self.source)] for name in parts[0]}
+        found = {name: joined([part[name] for part in parts]) for name in parts[0]}
+        if self.machine.group.size > 1:
+            every = [unpacked(data) for data in self.machine.group.gathered(packed(found))]
+            if not every:
+                return found
+            found = {name: _interleaved([one[name] for one in every], steps) for name in found}
+        found = {name: values[:len(self.source)] for name, values in found.items()}  # the rest fills up the last batch
         if self.feed.lengths is not None:
             place = np.argsort(order.longest_first(self.feed.lengths))
             found = {name: values[place] for name, values in found.items()}
@@ -145,6 +156,13 @@ class Evaluator:
         trainable = [self.averages.get(id(variable), variable).value for variable in self.model.trainable_variables]
         state = [self.averages.get(id(variable), variable).value for variable in self.model.non_trainable_variables]
         return self.model.stateless_call(trainable, state, inputs, training=False)[0]
+
+
+def _interleaved(parts: list[np.ndarray], steps: int) -> np.ndarray:
+    """Results of each host, [steps x own, ...], as one array in the order of steps, and of hosts within a step."""
+    every = joined(parts)
+    by_host = every.reshape(len(parts), steps, -1, *every.shape[1:])
+    return by_host.swapaxes(0, 1).reshape(every.shape)
 
 
 def _sides(arrays: Arrays) -> Condensed:

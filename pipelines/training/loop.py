@@ -94,6 +94,8 @@ class Loop:
         self.unjudged = not steps  # nothing trains by steps: the model is judged as it is, once
         self.stopping: str | None = None
         self.interrupted: int | None = None
+        self.group = step.machine.group
+        self._signalled: int | None = None  # this process; `interrupted` is what all hosts agree on
         self.seconds_before = 0.0  # spent in training by the processes before this one
         self._started: float | None = None
 
@@ -124,9 +126,11 @@ class Loop:
             Interrupted: after SIGINT or SIGTERM, when the hooks have saved.
         """
         self._started = time.perf_counter()
-        with handling(self._interrupt):
+        with handling(self._interrupt), self.group.training():
             self._train()
         if self.interrupted is not None:
+            self.group.of_all(None)  # the chief has saved
+            self.group.part()
             raise Interrupted(self.interrupted, f"interrupted at step {self.step:,} of {self.steps:,}; the same command resumes from here")
 
     def _train(self) -> None:
@@ -142,11 +146,12 @@ class Loop:
                 if self.step == ends:
                     ends = min(self.steps, (self.epoch + 1) * self.plan.steps_per_epoch) if feed.by_epoch else self.steps
                     iterator = feed.iterator(self.step, ends)
-                stop = min(self._next_stop(), self.step + pace.steps)
+                stop = self.group.of_chief(min(self._next_stop(), self.step + pace.steps))  # each host has a pace of its own
                 began, before, waited = time.perf_counter(), self.step, float(self.carry.waited)
                 try:
                     self.step, self.carry = self.run_steps(iterator, self.step, stop - self.step, self.carry)
                 except tf.errors.OpError as error:
+                    self.group.failed(error)
                     raise out_of_memory(error) or feed.blame(error, self.step, stop) or error from error
                 seconds = time.perf_counter() - began
                 self.meter.step(seconds, float(self.carry.waited) - waited, self.step - before, self.plan.batch, first=pace.first)
@@ -174,6 +179,7 @@ class Loop:
                     hook.on_epoch(self)
                 self.carry = self.carry._replace(totals=tf.zeros_like(self.carry.totals))
                 self.unjudged = False
+        self.agree()
         for hook in self.hooks:
             hook.on_rest(self)
 
@@ -184,9 +190,19 @@ class Loop:
         )
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        if self.interrupted is not None:  # asked twice: the person does not want to wait for the call to end
+        if self._signalled is not None:  # asked twice: the person does not want to wait for the call to end
             raise KeyboardInterrupt
-        self.interrupted = number
+        self._signalled = number
+        if self.group.size == 1:
+            self.interrupted = number
+
+    def agree(self) -> bool:
+        """Takes over what happened on any host: a signal, or the end of training. True after a signal."""
+        if self.group.size > 1:
+            signals, reasons = zip(*self.group.of_all([self._signalled, self.stopping]))
+            self.interrupted = next((number for number in signals if number is not None), None)
+            self.stopping = next((reason for reason in reasons if reason is not None), None)
+        return self.interrupted is not None
 
 
 def out_of_memory(error: tf.errors.OpError) -> TrainingError | None:

@@ -5,17 +5,20 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
+from pipelines.machine.devices import Machine
+
 
 class Replica:
-    """The replica that is being traced."""
+    """The replica that is being traced. `number` is its number among those of all hosts."""
 
-    def __init__(self, strategy: tf.distribute.Strategy):
-        self.strategy = strategy
+    def __init__(self, machine: Machine):
+        self.strategy = machine.strategy
         self.context = tf.distribute.get_replica_context()
         self.number = int(tf.get_static_value(self.context.replica_id_in_sync_group))
+        self._place = self.number - machine.own.start
 
     def copy(self, variable: keras.Variable) -> tf.Variable:
-        return self.strategy.experimental_local_results(variable.value)[self.number]
+        return self.strategy.experimental_local_results(variable.value)[self._place]
 
     def values(self, variables: Sequence[keras.Variable]) -> list[tf.Tensor]:
         return [tf.convert_to_tensor(self.copy(variable)) for variable in variables]

@@ -174,6 +174,7 @@ def assemble(experiment: Experiment, task_class: type[Task], *, precision: str |
         data=experiment.data,
         strategy=machine.strategy,
         devices=machine.devices,
+        own=machine.own,
         facts=task.facts,
         lengths=Lengths.of(learner.task, few=machine.xla),
     )

@@ -56,7 +56,7 @@ class Step:
         def one(step: tf.Tensor, carry: Carry) -> tuple[tf.Tensor, Carry]:
             examples, seconds = waiting.fetched(self.feed, iterator, strategy, deterministic=self.train.deterministic)
             sums = strategy.run(self._reduced, args=(step, examples, carry.loss_scale))
-            sums = sums._replace(lookups=brought_together(sums.lookups, strategy))
+            sums = sums._replace(lookups=brought_together(sums.lookups, self.machine))
             after = strategy.run(self._checked_and_applied, args=(step, sums, carry._replace(waited=carry.waited + seconds)))
             carry = Carry(*(strategy.experimental_local_results(value)[0] for value in after))
             return step + tf.cast(carry.finite, tf.int64), carry  # a step that failed is not counted: its number names its batch
@@ -65,7 +65,7 @@ class Step:
 
     def _reduced(self, step: tf.Tensor, fetched: Any, scale: tf.Tensor) -> Sums:
         """This replica's micro-batches, forward and backward; summed over replicas, but for its lookups of tables."""
-        plan, replica, epoch = self.plan, Replica(self.machine.strategy), step // self.plan.steps_per_epoch
+        plan, replica, epoch = self.plan, Replica(self.machine), step // self.plan.steps_per_epoch
         numbers, mask, examples = self.feed.batch(step, replica.number, fetched)
         weights, state = replica.values(self.model.trainable_variables), replica.values(self.model.non_trainable_variables)
 
@@ -106,7 +106,7 @@ class Step:
 
     def _checked_and_applied(self, step: tf.Tensor, sums: Sums, carry: Carry) -> Carry:
         """Updates this replica's copies where loss and gradients are finite; the same in every replica."""
-        totals, count, replica = sums.totals, sums.totals[1], Replica(self.machine.strategy)
+        totals, count, replica = sums.totals, sums.totals[1], Replica(self.machine)
         rescale = self.plan.batch / count / carry.loss_scale  # a micro-batch divided by the full batch; an epoch's last one counts fewer
         norm = tf.linalg.global_norm([*sums.gradients, *(gradient for _, gradient in sums.lookups)]) * rescale
         loss = totals[0] / count

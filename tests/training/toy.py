@@ -4,6 +4,7 @@ Run as a program it trains variants one after another, all on the same number of
 their weights: python -m tests.training.toy OUT.npz '[{"train": {"devices": 2}, "model": "smooth"}, ...]'
 """
 
+import contextlib
 import json
 import sys
 from typing import Any, Literal
@@ -15,6 +16,8 @@ import tensorflow as tf
 from pipelines.config.schema import Data, Experiment, setting
 from pipelines.data.source import ArraySource, Source, Tensors
 from pipelines.encoders.settings import PretrainedModel
+from pipelines.machine import group
+from pipelines.machine.hosts import named
 from pipelines.task.contract import Splits, Task
 from pipelines.task.results import Judgement, Metric
 from pipelines.training.embedding_tables import Table
@@ -207,22 +210,44 @@ def experiment(**changes: Any) -> ToyExperiment:
 
 
 def final_weights(changes: dict[str, Any]) -> np.ndarray:
-    """Trains, and returns all weights, moving statistics and averages, flat, and then the last epoch's loss and accuracy."""
+    """Trains, and returns all weights, moving statistics and averages, flat, and then the last epoch's loss and accuracy.
+
+    Beside an experiment's, `changes` may have: `answers`, to have those for validation, too; `by_epoch`, for a feed that ends with each
+    epoch; `chunk`, the rows of tables that hosts send at once.
+    """
+    from pipelines.training import embedding_tables
+    from pipelines.training.evaluation import Evaluator
     from pipelines.training.hooks.validation import Validation
     from pipelines.training.loop import Loop
     from pipelines.training.meter import Meter
     from pipelines.training.session import assemble
 
+    answers, by_epoch, chunk = (changes.pop(name, None) for name in ("answers", "by_epoch", "chunk"))
+    embedding_tables.CHUNK = chunk or embedding_tables.CHUNK
     kind = changes.get("model", "")
     made = assemble(experiment(**changes), EncoderToyTask if isinstance(kind, dict) else TableToyTask if "table" in kind else ToyTask)
     made.initialise()
+    made.feed.by_epoch = bool(by_epoch)
     loop = Loop(made.step, plan=made.plan, steps=made.steps, hooks=[*made.freezing, Validation(None, 1)], meter=Meter())
     loop.train()
     assert loop.step == made.steps, (loop.step, made.steps)
     learned = (*made.all_weights, *made.tables.variables, *made.averages)
     values = [np.asarray(v.value).ravel() for v in learned if v.name != "seed_generator_state"]
+    if answers:
+        evaluator = Evaluator(made.task, made.model, made.splits.validation, machine=made.machine, batch=20, data=made.task.experiment.data,
+                              averages=zip(made.averaged, made.averages))
+        values += [evaluator.judged()[0]["probabilities"].ravel(), list(evaluator.scores().values())]
     return np.concatenate([*values, list(loop.epoch_metrics.values())])
 
 
+def save_final_weights(path: str, cases: list[dict[str, Any]]) -> None:
+    """Of each case; of several hosts, the chief's."""
+    found = [final_weights(changes) for changes in cases]
+    if group.current().chief:
+        np.savez(path, *found)
+
+
 if __name__ == "__main__":
-    np.savez(sys.argv[1], *[final_weights(changes) for changes in json.loads(sys.argv[2])])
+    hosts = named()
+    with group.joined(hosts, {}) if hosts else contextlib.nullcontext():
+        save_final_weights(sys.argv[1], json.loads(sys.argv[2]))

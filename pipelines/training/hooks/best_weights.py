@@ -10,6 +10,7 @@ import numpy as np
 from pipelines.base.files import why
 from pipelines.base.stored import Count, Record
 from pipelines.config.schema import Train
+from pipelines.machine.group import ALONE, Group
 from pipelines.training import state
 from pipelines.training.loop import Hook, Loop
 
@@ -26,9 +27,9 @@ class KeepBest(Hook):
         reference: float | None
 
     def __init__(self, folder: Path, watch: str, direction: str, groups: dict[str, list[keras.Variable]], train: Train,
-                 say: Callable[[str], None]):
+                 say: Callable[[str], None], hosts: Group = ALONE):
         self.folder, self.watch, self.sign, self.groups, self.say = folder, watch, 1.0 if direction == "max" else -1.0, groups, say
-        self.early, self.keep = train.early_stopping, train.keep
+        self.early, self.keep, self.hosts = train.early_stopping, train.keep, hosts
         self.best: float | None = None
         self.epoch, self.last_gain = 0, 0
         self.reference: float | None = None  # what early stopping compares with; moves only by min_delta or more
@@ -49,7 +50,7 @@ class KeepBest(Hook):
 
     def _keep(self, loop: Loop, value: float) -> bool:
         """Saves the weights where they are wanted; False where the disk does not take them, and the best so far stays."""
-        if self.keep == "best":
+        if self.keep == "best" and self.hosts.chief:
             try:
                 with loop.meter.part("checkpoint"):
                     state.save(self._file(loop.epoch), self.groups, {}, {"epoch": loop.epoch, self.watch: value * self.sign})
@@ -78,7 +79,9 @@ class KeepBest(Hook):
 
     def restore_best(self) -> int | None:
         """Puts the best epoch's weights back; returns that epoch, None where the last weights stay."""
+        self.restore(self.hosts.of_chief(self.state()))  # its disk may have refused some
         if self.keep != "best" or self.best is None:
             return None
-        state.load(self.file, self.groups)
+        with self.hosts.file_of_chief(self.file) as file:
+            state.load(file, self.groups)
         return self.epoch

@@ -38,21 +38,22 @@ class Checkpoint(Hook):
         self.file = folder / "resume.npz"
         self._saved_at, self._saved_step, self._saved_unjudged = time.perf_counter(), -1, False
 
-    def load(self, loop: Loop) -> bool:
-        """Restores the loop and its hooks from the last checkpoint; False where there is none."""
-        if not self.file.exists():
+    def load(self, loop: Loop, file: Path | None = None) -> bool:
+        """Restores the loop and its hooks from the last checkpoint, or a copy of it; False where there is none."""
+        file = file or self.file
+        if not file.exists():
             return False
         like = {name: value.numpy() for name, value in loop.carry._asdict().items()}
         states: dict[str, dict[str, Any]] = {}
 
         def accept(about: state.About) -> None:
             if about.step > loop.steps:
-                raise TrainingError(f"{self.file}: is of step {about.step:,} of {loop.steps:,}; start anew with --fresh")
+                raise TrainingError(f"{file}: is of step {about.step:,} of {loop.steps:,}; start anew with --fresh")
             for hook in loop.hooks:
                 if hook.name in about.hooks:
-                    states[hook.name] = checked(about.hooks[hook.name], hook.Kept, f"{self.file}: hooks.{hook.name}").model_dump()
+                    states[hook.name] = checked(about.hooks[hook.name], hook.Kept, f"{file}: hooks.{hook.name}").model_dump()
 
-        carry, about = state.load(self.file, self.groups, carry=like, schema=state.About, accept=accept)
+        carry, about = state.load(file, self.groups, carry=like, schema=state.About, accept=accept)
         loop.carry = Carry(*(tf.constant(carry[name]) for name in Carry._fields))
         loop.step, loop.seconds_before = about.step, about.seconds
         loop.stopping, loop.unjudged = about.stopping, about.unjudged

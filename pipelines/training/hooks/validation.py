@@ -15,7 +15,7 @@ class Validation(Hook):
             loop.epoch_metrics.update({f"train/{name}": value for name, value in loop.train_metrics().items()})
         if self.evaluator and (loop.epoch % self.every == 0 or loop.step >= loop.steps):
             with loop.meter.part("evaluation"):
-                scores = self.evaluator.scores(lambda: loop.interrupted is not None)
+                scores = self.evaluator.scores(loop.agree)
             if scores is None:
                 raise Unjudged
             loop.epoch_metrics.update({f"validation/{name}": value for name, value in scores.items()})

@@ -1,0 +1,308 @@
+"""The group of hosts that train together: they meet before TensorFlow connects them, and watch each other until the end.
+
+Every follower keeps one TCP connection to the chief, beside TensorFlow's collectives. Over it go decisions that must agree, results
+that the chief gathers, and a sign of life each second. A host whose connection ends, or that is silent while it should train, ends the
+whole group with one line and the status 75 ("start me again"): after a failed collective no weights can be trusted, and the same
+command resumes from the last checkpoint. Imports no TensorFlow.
+"""
+
+import contextlib
+import json
+import os
+import queue
+import socket
+import struct
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pipelines.base.errors import HostLost, QuartetError
+from pipelines.base.terminal import printable
+from pipelines.machine.hosts import Hosts
+from pipelines.machine.meeting import DEADLINE, meet
+
+ALIVE = 1.0  # s between signs of life
+SILENCE = 10.0  # s without one, after which a host that should train is given up
+SETTING_UP = 600.0  # s of the same before and after training, where one call of a library may keep Python busy for long
+
+_HEAD = struct.Struct(">cQ")  # kind and length of a message
+_DATA, _ALIVE, _END = b"d", b"a", b"e"
+
+
+class Group:
+    """One host alone: every operation is trivial.
+
+    Attributes:
+        number: this host's; 0 is the chief.
+        size: number of hosts.
+    """
+
+    number = 0
+    size = 1
+
+    @property
+    def chief(self) -> bool:
+        return self.number == 0
+
+    def of_chief(self, value: Any) -> Any:
+        """The chief's value (JSON) on every host; what the others give is ignored."""
+        return value
+
+    def of_all(self, value: Any) -> list[Any]:
+        """The value (JSON) of each host in their order, on every host."""
+        return [value]
+
+    def gathered(self, data: bytes) -> list[bytes]:
+        """The data of each host in their order at the chief; an empty list elsewhere."""
+        return [data]
+
+    @contextlib.contextmanager
+    def file_of_chief(self, path: Path) -> Iterator[Path]:
+        """The chief's file: itself at the chief, a copy that lasts as long as the context elsewhere."""
+        yield path
+
+    @contextlib.contextmanager
+    def training(self) -> Iterator[None]:
+        """Within, a host that is silent for `SILENCE` seconds is lost."""
+        yield
+
+    def failed(self, error: Exception) -> None:
+        """Ends this process if an operation failed because of another host; returns if that cannot be."""
+
+    def part(self) -> None:
+        """From here on this host needs the others no more: whatever becomes of them."""
+
+
+class Several(Group):
+    """Several hosts, met.
+
+    Args:
+        hosts: who.
+        sockets: number -> connection: of each follower at the chief, of the chief at a follower.
+    """
+
+    def __init__(self, hosts: Hosts, sockets: Mapping[int, socket.socket]):
+        self.hosts, self.number, self.size = hosts, hosts.number, len(hosts.addresses)
+        self.patience = SETTING_UP
+        self._over = threading.Event()  # the end is known: nothing that becomes of the others matters
+        self._ending = threading.Lock()
+        self._left = threading.Event()
+        self._links = {number: _Link(self, number, each) for number, each in sockets.items()}
+        for link in self._links.values():
+            threading.Thread(target=link.listen, daemon=True).start()
+        for work in (self._show_life, self._watch):
+            threading.Thread(target=work, daemon=True).start()
+
+    def of_chief(self, value: Any) -> Any:
+        if not self.chief:
+            return json.loads(self._links[0].receive())
+        self._to_all(json.dumps(value).encode())
+        return json.loads(json.dumps(value))
+
+    def of_all(self, value: Any) -> list[Any]:
+        every = [json.loads(each) for each in self.gathered(json.dumps(value).encode())]
+        found: list[Any] = self.of_chief(every)
+        return found
+
+    def gathered(self, data: bytes) -> list[bytes]:
+        if self.chief:
+            return [data, *(link.receive() for _, link in sorted(self._links.items()))]
+        self._links[0].send(_DATA, data)
+        return []
+
+    @contextlib.contextmanager
+    def file_of_chief(self, path: Path) -> Iterator[Path]:
+        if self.chief:
+            self._to_all(path.read_bytes())
+            yield path
+            return
+        with tempfile.TemporaryDirectory(prefix="quartet-") as folder:
+            copy = Path(folder) / path.name
+            copy.write_bytes(self._links[0].receive())
+            yield copy
+
+    @contextlib.contextmanager
+    def training(self) -> Iterator[None]:
+        self.patience = SILENCE
+        try:
+            yield
+        finally:
+            self.patience = SETTING_UP
+
+    def failed(self, error: Exception) -> None:
+        if type(error).__name__ not in ("UnavailableError", "DeadlineExceededError", "AbortedError", "CancelledError", "InternalError"):
+            return
+        time.sleep(self.patience + 2 * ALIVE)  # whoever watches the connections knows by then which host it was, and ends this process
+        if type(error).__name__ != "InternalError":
+            self.end(HostLost.exit_status, f"the hosts lost each other: {str(error).strip().splitlines()[0][:300]}")
+
+    def part(self) -> None:
+        self._over.set()
+
+    def leave(self, error: BaseException | None) -> None:
+        """Says to the others that this host is done, or why it fails. A chief that is done waits a little for them to leave."""
+        status = 0 if error is None else getattr(error, "exit_status", 1)
+        text = "" if error is None else str(error) if isinstance(error, QuartetError) else f"{type(error).__name__}: {error}"
+        self._over.set()
+        self._tell(status, f"host {self.number} ({self.hosts.addresses[self.number]}): {text}")
+        if self.chief and error is None:
+            until = time.monotonic() + SILENCE
+            for link in self._links.values():
+                link.closed.wait(max(0.0, until - time.monotonic()))
+        self._left.set()
+        for link in self._links.values():
+            link.close()
+
+    def end(self, status: int, text: str) -> None:
+        """Ends this process at once, after one line, and tells the others why; only the first call has its way."""
+        with self._ending:
+            if self._over.is_set():
+                return
+            self._over.set()
+            self._tell(status, text)
+            hint = "; start the same command again on all hosts, it resumes from the last checkpoint"
+            print(f"host {self.number}: {printable(text)}{hint if status == HostLost.exit_status else ''}", file=sys.stderr, flush=True)
+            sys.stdout.flush()
+            os._exit(status)
+
+    def _to_all(self, data: bytes) -> None:
+        for link in self._links.values():
+            link.send(_DATA, data)
+
+    def _tell(self, status: int, text: str) -> None:
+        """Sends the end to all; a connection that is full or broken holds nobody up."""
+        data = json.dumps({"status": status, "text": text}).encode()
+        senders = [threading.Thread(target=link.send, args=(_END, data), daemon=True) for link in self._links.values()]
+        for sender in senders:
+            sender.start()
+        until = time.monotonic() + 2.0
+        for sender in senders:
+            sender.join(max(0.0, until - time.monotonic()))
+
+    def lost(self, number: int, why: str) -> None:
+        """Called where a connection ended or was silent."""
+        self.end(HostLost.exit_status, f"host {number} ({self.hosts.addresses[number]}) is lost: {why}")
+
+    def heard_end(self, data: bytes) -> None:
+        """Called where another host has said that it ends."""
+        told = json.loads(data)
+        if told["status"]:
+            self.end(told["status"], told["text"])
+
+    def _show_life(self) -> None:
+        while not self._left.wait(ALIVE):
+            for link in self._links.values():
+                link.show_life()
+
+    def _watch(self) -> None:
+        while not self._over.is_set():
+            before = time.monotonic()
+            time.sleep(ALIVE)
+            now = time.monotonic()
+            for link in self._links.values():
+                if now - before > 3 * ALIVE:  # it was this process that stood still: what the others sent is still to be read
+                    link.heard = now
+                if now - link.heard > self.patience and not link.done:
+                    self.lost(link.number, f"no sign of life for {now - link.heard:.0f} s")
+
+
+class _Link:
+    """One connection."""
+
+    def __init__(self, group: Several, number: int, connection: socket.socket):
+        self.group, self.number, self.heard = group, number, time.monotonic()
+        self.done = False  # the other has said that it ends
+        self.closed = threading.Event()
+        self._connection, self._sending = connection, threading.Lock()
+        self._inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def receive(self) -> bytes:
+        return self._inbox.get()
+
+    def send(self, kind: bytes, data: bytes) -> None:
+        with self._sending:
+            self._send(kind, data)
+
+    def show_life(self) -> None:
+        if self._sending.acquire(blocking=False):  # else data are under way, which is a sign, too
+            try:
+                self._send(_ALIVE, b"")
+            finally:
+                self._sending.release()
+
+    def _send(self, kind: bytes, data: bytes) -> None:
+        with contextlib.suppress(OSError):  # the listener learns it, too
+            self._connection.sendall(_HEAD.pack(kind, len(data)))
+            self._connection.sendall(data)
+
+    def listen(self) -> None:
+        why = "its process ended"
+        try:
+            while True:
+                kind, length = _HEAD.unpack(self._read(_HEAD.size))
+                data = self._read(length)
+                if kind == _DATA:
+                    self._inbox.put(data)
+                elif kind == _END:
+                    self.done = True
+                    self.group.heard_end(data)
+        except (OSError, EOFError) as error:
+            why = why if isinstance(error, (EOFError, ConnectionResetError)) else str(error)
+        self.closed.set()
+        if not self.done:
+            self.group.lost(self.number, why)
+
+    def _read(self, length: int) -> bytes:
+        data = bytearray(length)
+        view, filled = memoryview(data), 0
+        while filled < length:
+            count = self._connection.recv_into(view[filled:])
+            if not count:
+                raise EOFError
+            filled += count
+            self.heard = time.monotonic()
+        return bytes(data)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+
+
+ALONE = Group()
+_current: Group = ALONE
+
+
+def current() -> Group:
+    """The group that this process belongs to."""
+    return _current
+
+
+@contextlib.contextmanager
+def joined(hosts: Hosts, facts: Mapping[str, str], *, deadline: float = DEADLINE) -> Iterator[Group]:
+    """Meets the other hosts; within, `current` is their group. An error within ends all of them with it.
+
+    Args:
+        facts: name -> text that must be the same on all hosts.
+        deadline: s to wait for the others.
+
+    Raises:
+        ConfigError: the facts differ, or this process has trained on several hosts before.
+        HostLost: a host did not come.
+    """
+    global _current
+    group = Several(hosts, meet(hosts, {"its list of hosts": "\n".join(hosts.addresses), **facts}, deadline=deadline))
+    _current = group
+    try:
+        yield group
+    except BaseException as error:
+        group.leave(error)
+        raise
+    else:
+        group.leave(None)
+    finally:
+        _current = ALONE

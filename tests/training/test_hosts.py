@@ -1,0 +1,121 @@
+"""Several hosts train as one does. Each host is a process, and all of them have this machine's address: what a network does to them is
+tested where there are network namespaces.
+"""
+
+import contextlib
+import copy
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.training.runs import At, assert_same_outcome, checkpoint, model_weights, run
+from tests.training.toy import final_weights
+
+pytestmark = pytest.mark.slow
+
+LIMIT = 150  # s for anything that hosts do here, on a machine that is busy
+CASES = {
+    "uneven last batch, accumulation, clipping": {"answers": True, "train": {"clip": {"global_norm": 0.3}, "accumulation": 2}},
+    "pipeline by epoch, norm and dropout by micro-batch, averages": {
+        "data": {"cache": "none"}, "by_epoch": True, "model": "norm dropout", "train": {"micro_batch_size": 4, "ema": 0.9}},
+    "pipeline, table in chunks, free lengths": {
+        "answers": True, "chunk": 16, "data": {"cache": "none"}, "model": "table",
+        "train": {"clip": {"global_norm": 0.5}, "tables": {"optimizer": "sgd"}}},
+    "table by adagrad, accumulation": {"model": "table", "train": {"accumulation": 2, "tables": {"optimizer": "rowwise_adagrad"}}},
+}
+
+
+def addresses(count: int) -> list[str]:
+    with contextlib.ExitStack() as open_:
+        taken = [open_.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [f"127.0.0.1:{each.getsockname()[1]}" for each in taken]
+
+
+def start(command: list[str], count: int, **environment: str) -> list[subprocess.Popen]:
+    """The same command on so many hosts."""
+    hosts, started = addresses(count), []
+    for number in range(count):
+        config = json.dumps({"cluster": {"worker": hosts}, "task": {"type": "worker", "index": number}})
+        started.append(subprocess.Popen(
+            [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **({"TF_CONFIG": config} if count > 1 else {}), **environment}))
+    return started
+
+
+def ended(started: list[subprocess.Popen]) -> list[tuple[int, str]]:
+    """(exit status, what it wrote to stderr) of each; all are killed where one does not end."""
+    until, found = time.monotonic() + LIMIT, []
+    try:
+        for process in started:
+            _, errors = process.communicate(timeout=max(1.0, until - time.monotonic()))
+            found.append((process.returncode, errors))
+    finally:
+        for process in started:
+            process.kill()
+    return found
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory) -> list[np.ndarray]:
+    """Final weights, answers and metrics of each case with three hosts."""
+    out = tmp_path_factory.mktemp("weights") / "weights.npz"
+    for status, errors in ended(start(["-m", "tests.training.toy", str(out), json.dumps(list(CASES.values()))], 3)):
+        assert status == 0, errors[-3000:]
+    with np.load(out) as stored:
+        return list(stored.values())
+
+
+@pytest.mark.parametrize("number", range(len(CASES)), ids=list(CASES))
+def test_hosts_train_and_answer_as_one_process_does(number, weights):
+    one, three = final_weights(copy.deepcopy(list(CASES.values())[number])), weights[number]
+    assert np.isfinite(one).all() and one.shape == three.shape
+    worst = np.abs(one - three).max()
+    print(f"3 hosts against 1: {worst:.1e}")
+    assert worst <= 1e-5
+
+
+CHANGES = {"model": "norm dropout", "train": {"deterministic": True, "ema": 0.9, "micro_batch_size": 12}}
+
+
+def train(folder: Path, host: int = -1, step: int = 0, number: int = 0) -> list[tuple[int, str]]:
+    """Two hosts of which one is sent a signal after a step."""
+    fault = json.dumps({"host": host, "step": step, "signal": number})
+    return ended(start(["-m", "tests.training.host", str(folder), json.dumps(CHANGES), fault], 2))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("undisturbed") / "run"
+    assert [status for status, _ in train(folder)] == [0, 0]
+    return folder
+
+
+def test_a_killed_follower_and_a_signal_to_one_host_leave_no_trace(tmp_path, undisturbed):
+    folder = tmp_path / "run"
+    (chief, said), (follower, _) = train(folder, 1, 4, signal.SIGKILL)
+    assert (chief, follower) == (75, -signal.SIGKILL)
+    assert "host 1 (127.0.0.1:" in said and "is lost" in said and "it resumes from the last checkpoint" in said
+    ends = train(folder, 1, 8, signal.SIGTERM)
+    assert [status for status, _ in ends] == [143, 143], ends
+    assert checkpoint(folder)[1]["step"] in (8, 9)  # the signal is heard of in the same step, or in the next
+    assert [status for status, _ in train(folder)] == [0, 0]
+    assert_same_outcome(undisturbed, folder)
+
+
+def test_a_killed_chief_and_fewer_hosts_afterwards_change_nothing_but_rounding(tmp_path, undisturbed):
+    folder = tmp_path / "run"
+    (chief, _), (follower, said) = train(folder, 0, 4, signal.SIGKILL)
+    assert (chief, follower) == (-signal.SIGKILL, 75)
+    assert "host 0 (127.0.0.1:" in said and "is lost" in said
+    run(folder, callbacks=[At()], **CHANGES)
+    for one, other in zip(model_weights(undisturbed), model_weights(folder), strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
+    assert checkpoint(folder)[1]["step"] == checkpoint(undisturbed)[1]["step"] == 15

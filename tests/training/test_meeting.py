@@ -1,0 +1,250 @@
+"""Hosts as launchers name them, and their group without TensorFlow: they meet or say who is missing, agree, and notice a loss."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from pipelines.base.errors import ConfigError, HostLost
+from pipelines.machine import group
+from pipelines.machine.hosts import Hosts, expanded, named
+from pipelines.machine.meeting import meet
+
+A, B, C = "a:1", "b:1", "c:1"
+
+
+def tf_config(cluster, kind, index) -> dict[str, str]:
+    return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})}
+
+
+def slurm(**changes: str) -> dict[str, str]:
+    return {"SLURM_STEP_NODELIST": "node[08-10]", "SLURM_STEP_NUM_TASKS": "3", "SLURM_PROCID": "2", "SLURM_JOB_ID": "77",
+            "SLURM_STEP_ID": "0", **changes}
+
+
+def test_hosts_are_those_of_tf_config():
+    assert named({}) is None and named({"TF_CONFIG": "{}"}) is None
+    assert named(tf_config({"worker": [A]}, "worker", 0)) is None
+    assert named(tf_config({"worker": [A, B]}, "worker", 1)) == Hosts((A, B), 1)
+    assert named(tf_config({"chief": [C], "worker": [A, B]}, "worker", 1)) == Hosts((C, A, B), 2)
+    assert named(tf_config({"chief": [C], "worker": [A, B]}, "chief", 0)) == Hosts((C, A, B), 0)
+
+
+@pytest.mark.parametrize(("environment", "message"), [
+    ({"TF_CONFIG": "worker"}, "not JSON"),
+    ({"TF_CONFIG": "[]"}, "not JSON"),
+    (tf_config({"worker": [A, B]}, "worker", 2), "none of its cluster (2 worker)"),
+    (tf_config({"worker": [A, B], "ps": [C]}, "worker", 0), "cluster.ps"),
+    (tf_config({"worker": [A, "b"]}, "worker", 0), "'b' is no address"),
+    (tf_config({"worker": [A, A]}, "worker", 0), "stands there twice"),
+    (slurm(SLURM_STEP_NUM_TASKS="6"), "6 tasks on 3 nodes: give srun --ntasks-per-node=1"),
+    (slurm(SLURM_PROCID=""), "SLURM_PROCID is not set"),
+    (slurm(SLURM_PROCID="3"), "none of 3 tasks"),
+    (slurm(SLURM_STEP_NODELIST="node[8"), "no list of nodes"),
+])
+def test_variables_that_name_no_hosts_are_one_error(environment, message):
+    with pytest.raises(ConfigError) as error:
+        named(environment)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_hosts_are_those_of_a_slurm_step():
+    assert expanded("a[01-03,7],b,c[1-2]-x[0-1]") == ["a01", "a02", "a03", "a7", "b", "c1-x0", "c1-x1", "c2-x0", "c2-x1"]
+    assert named(slurm(SLURM_STEP_NUM_TASKS="1")) is None
+    found = named(slurm())
+    port = found.addresses[0].partition(":")[2]
+    assert found == Hosts(tuple(f"node{number}:{port}" for number in ("08", "09", "10")), 2)
+    assert named(slurm(SLURM_JOB_ID="78")).addresses != found.addresses
+
+
+def free(count: int) -> tuple[str, ...]:
+    with contextlib.ExitStack() as open_:
+        taken = [open_.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return tuple(f"127.0.0.1:{each.getsockname()[1]}" for each in taken)
+
+
+def each(count: int, work) -> list:
+    """What `work(number)` returns or raises in a thread for each host."""
+    found: list = [None] * count
+
+    def run(number: int) -> None:
+        try:
+            found[number] = work(number)
+        except Exception as error:
+            found[number] = error
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    return found
+
+
+def test_hosts_that_met_exchange_values_and_files(tmp_path):
+    addresses = free(3)
+    (tmp_path / "file").write_bytes(b"chief's")
+
+    def work(number: int) -> list:
+        if number == 3:
+            return stranger(addresses[0])
+        hosts = Hosts(addresses, number)
+        made = group.Several(hosts, meet(hosts, {"the experiment": "same"}, deadline=20.0))
+        with made.file_of_chief(tmp_path / ("file" if number == 0 else "not there")) as path:
+            content = path.read_bytes()
+        result = [made.of_all(number), made.of_chief({"chief": number}), made.gathered(bytes([number]) * 100_000), content]
+        made.of_all(None)
+        made.leave(None)
+        return result
+
+    for number, (every, chief, data, content) in enumerate(each(4, work)[:3]):
+        assert every == [0, 1, 2] and chief == {"chief": 0} and content == b"chief's"
+        assert [len(one) for one in data] == ([100_000] * 3 if number == 0 else [])
+
+
+def stranger(address: str) -> None:
+    """Asks the chief for a web page."""
+    for _ in range(100):
+        with contextlib.suppress(OSError), socket.create_connection(connectable(address)) as connection:
+            connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            return
+        time.sleep(0.02)
+    raise AssertionError("nobody listens")
+
+
+def connectable(address: str) -> tuple[str, int]:
+    host, _, port = address.partition(":")
+    return host, int(port)
+
+
+def test_another_experiment_is_an_error_on_all_hosts_that_names_host_and_line():
+    addresses = free(3)
+    texts = ["train:\n  epochs: 3\n  seed: 0", "train:\n  epochs: 3\n  seed: 0", "train:\n  epochs: 5\n  seed: 0"]
+    found = each(3, lambda number: meet(Hosts(addresses, number), {"the experiment": texts[number]}, deadline=20.0))
+    for error in found:
+        assert isinstance(error, ConfigError)
+        assert f"host 2 ({addresses[2]}) differs in the experiment: epochs: 5 there, epochs: 3 on host 0" in str(error)
+
+
+def test_a_follower_that_never_comes_is_named_on_all_hosts():
+    addresses = free(3)
+    found = each(2, lambda number: meet(Hosts(addresses, number), {}, deadline=1.5))
+    for error in found:
+        assert isinstance(error, HostLost) and error.exit_status == 75
+        assert f"host 2 ({addresses[2]}) did not come within 2 s" in str(error)
+
+
+def test_a_chief_that_never_comes_is_named():
+    addresses = free(2)
+    with pytest.raises(HostLost, match=rf"host 0 \({addresses[0]}\), where the hosts meet, did not come within 1 s"):
+        meet(Hosts(addresses, 1), {}, deadline=1.0)
+
+
+def test_a_port_in_use_is_an_error_at_once():
+    addresses = free(2)
+    with socket.create_server(connectable(addresses[1])), pytest.raises(ConfigError, match="does another training run here"):
+        meet(Hosts(addresses, 1), {}, deadline=5.0)
+
+
+HOST = """
+import sys, time
+from pipelines.machine import group
+from pipelines.machine.hosts import named
+with group.joined(named(), {}, deadline=20.0) as hosts, hosts.training():
+    hosts.of_all(None)
+    print("met", flush=True)
+    WORK
+"""
+
+
+def start(work: str, count: int, addresses: tuple[str, ...], *, inside: tuple[list[str], ...] = ()) -> list[subprocess.Popen]:
+    """A process for each host that does the work once they have met; `inside` are commands that begin each in its network."""
+    started = []
+    for number in range(count):
+        environment = {**os.environ, **tf_config({"worker": list(addresses)}, "worker", number)}
+        started.append(subprocess.Popen([*(inside[number] if inside else []), sys.executable, "-c", HOST.replace("WORK", work)], text=True,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment))
+    for process in started:
+        assert process.stdout.readline() == "met\n", process.communicate()
+    return started
+
+
+def test_an_error_on_one_host_ends_all_with_its_status_and_line():
+    started = start("if hosts.number == 1: raise group.QuartetError('no room')\n    hosts.of_all(None)", 3, free(3))
+    ends = [(process.communicate(timeout=30)[1], process.returncode) for process in started]
+    assert [status for _, status in ends] == [1, 1, 1]
+    for number in (0, 2):
+        assert "host 1 (127.0.0.1:" in ends[number][0] and ends[number][0].strip().endswith("no room")
+
+
+@pytest.mark.slow
+def test_a_stopped_host_is_lost_within_15_seconds():
+    started = start("time.sleep(60)", 3, free(3))
+    try:
+        started[1].send_signal(signal.SIGSTOP)
+        began = time.monotonic()
+        for number in (0, 2):
+            _, errors = started[number].communicate(timeout=30)
+            assert time.monotonic() - began <= 15.0
+            assert started[number].returncode == 75
+            assert len(errors.splitlines()) == 1 and "host 1 (127.0.0.1:" in errors and "no sign of life" in errors
+        started[1].send_signal(signal.SIGCONT)
+        assert started[1].wait(timeout=30) == 75
+    finally:
+        for process in started:
+            process.kill()
+
+
+@pytest.fixture
+def networks():
+    """Two network namespaces, joined by a bridge in a third, without a way out; names and addresses."""
+    if os.geteuid() or not shutil.which("ip"):
+        pytest.skip("network namespaces need root and the command ip")
+    mark = f"q{os.getpid()}"
+    hub, ends = f"{mark}b", [f"{mark}h{number}" for number in range(2)]
+
+    def ip(*arguments: str) -> None:
+        subprocess.run(["ip", *arguments], check=True, capture_output=True)
+
+    try:
+        for name in (hub, *ends):
+            ip("netns", "add", name)
+        ip("-n", hub, "link", "add", "bridge", "type", "bridge")
+        ip("-n", hub, "link", "set", "bridge", "up")
+        for number, name in enumerate(ends):
+            ip("-n", hub, "link", "add", f"port{number}", "type", "veth", "peer", "name", "eth0", "netns", name)
+            ip("-n", hub, "link", "set", f"port{number}", "master", "bridge", "up")
+            ip("-n", name, "address", "add", f"10.77.0.{number + 1}/24", "dev", "eth0")
+            ip("-n", name, "link", "set", "eth0", "up")
+            ip("-n", name, "link", "set", "lo", "up")
+        yield hub, ends, [f"10.77.0.{number + 1}" for number in range(2)]
+    finally:
+        for name in (hub, *ends):
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("CI" in os.environ, reason="network namespaces are made outside of CI only")
+def test_a_cut_link_ends_both_hosts_within_15_seconds(networks):
+    hub, ends, addresses = networks
+    inside = tuple(["ip", "netns", "exec", name] for name in ends)
+    started = start("time.sleep(60)", 2, tuple(f"{address}:2222" for address in addresses), inside=inside)
+    try:
+        subprocess.run(["ip", "-n", hub, "link", "set", "port1", "down"], check=True)
+        began = time.monotonic()
+        for number, process in enumerate(started):
+            _, errors = process.communicate(timeout=30)
+            assert time.monotonic() - began <= 15.0
+            assert process.returncode == 75
+            assert f"host {1 - number} ({addresses[1 - number]}:2222) is lost" in errors
+    finally:
+        for process in started:
+            process.kill()
