@@ -71,5 +71,5 @@ if __name__ == "__main__":
         given = ["--model", asked.model, "--batch", str(asked.batch), "--steps", str(asked.steps)]
         pairs = [(measured(["0,1"], given), measured(["0", "1"], given)) for _ in range(asked.rounds)]
         one, two = (statistics.median(rates) for rates in zip(*pairs))
-        print(f"{asked.model}, batch {asked.batch}: one host of two cores {one:,.0f} examples/s {[round(each[0]) for each in pairs]}, two of "
-              f"one core {two:,.0f} {[round(each[1]) for each in pairs]}: {two / one:.0%}")
+        print(f"{asked.model}, batch {asked.batch}, examples/s: one host of two cores {one:,.0f} {[round(each[0]) for each in pairs]}, "
+              f"two of one core {two:,.0f} {[round(each[1]) for each in pairs]}: {two / one:.0%}")

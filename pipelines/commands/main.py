@@ -1,6 +1,6 @@
 """The command line: `quartet` and, for one domain, `python -m vision.train` and `vision.tune`. No TensorFlow until a command needs it.
 
-Exit status: 0 done, 1 failed, 2 wrong call or experiment, 75 another host was lost (start all again), 128 + n ended by signal n (resumable).
+Exit status: 0 done, 1 failed, 2 wrong call or experiment, 75 another host is lost (start all again), 128 + n ended by signal n (resumable).
 Expected failures are one message on stderr; anything else is a defect and keeps its traceback.
 """
 
