@@ -135,9 +135,10 @@ def _several(names: tuple[str, ...], group: Several) -> tf.distribute.Strategy:
         if kind != kinds[0]:
             raise ConfigError(f"train.devices: host {number} ({group.hosts.addresses[number]}) has {kind}, and host 0 has {kinds[0]}; "
                               "each needs as many of one kind")
+    if names != tuple(f"{names[0][:3]}:{number}" for number in range(len(names))):
+        raise ConfigError(f"train.devices: {', '.join(names)} on several hosts; give a number, and choose GPUs by CUDA_VISIBLE_DEVICES")
     if names[0].startswith("GPU"):
-        gpus = tf.config.get_visible_devices("GPU")
-        tf.config.set_visible_devices([gpus[int(name.partition(":")[2])] for name in names], "GPU")
+        tf.config.set_visible_devices(tf.config.get_visible_devices("GPU")[:len(names)], "GPU")
     elif len(names) > 1:
         raise ConfigError(f"train.devices: {len(names)} CPU devices on several hosts; each host's CPU is one device, write auto or cpu")
     cluster = tf.train.ClusterSpec({"worker": list(group.hosts.addresses)})
@@ -216,6 +217,7 @@ def describe(machine: Machine) -> dict:
     ]
     return {
         "devices": list(machine.devices),
+        **({"hosts": machine.group.size} if machine.group.size > 1 else {}),
         "gpus": details,
         "precision": machine.precision,
         "xla": machine.xla,

@@ -165,6 +165,8 @@ class Several(Group):
             self._over.set()
             self._tell(status, text)
             hint = "; start the same command again on all hosts, it resumes from the last checkpoint"
+            if sys.stderr.isatty():
+                print("\r\x1b[K\x1b[?25h", end="", file=sys.stderr)  # a progress bar hid the cursor
             print(f"host {self.number}: {printable(text)}{hint if status == HostLost.exit_status else ''}", file=sys.stderr, flush=True)
             sys.stdout.flush()
             os._exit(status)
@@ -218,6 +220,8 @@ class _Link:
         self.done = False  # the other has said that it ends
         self.closed = threading.Event()
         self._connection, self._sending = connection, threading.Lock()
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux gives a cut connection up by itself, however busy Python is
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * SILENCE))
         self._inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def receive(self) -> bytes:

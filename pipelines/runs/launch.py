@@ -1,9 +1,10 @@
 """From a checked experiment to its report: the one way in for the command line and for Python, with one seed or several."""
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipelines.config import registry
+from pipelines.config import extensions, registry
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment
 from pipelines.machine import environment, group, hosts
@@ -32,7 +33,7 @@ def launch(experiment: Experiment, folder: RunFolder, name: str, *, fresh: bool 
     if named is None:
         return _train(experiment, folder, name, fresh, quiet, callbacks)
     facts = {"its versions": "\n".join(f"{each} {environment.version(each)}" for each in (environment.DISTRIBUTION, "tensorflow", "keras")),
-             "the experiment": resolved_yaml(experiment)}
+             "the experiment": resolved_yaml(experiment), "its extensions": json.dumps(extensions.used_by(experiment), indent=1)}
     with group.joined(named, facts):
         return _train(experiment, folder, name, fresh, quiet, callbacks)
 

@@ -158,7 +158,7 @@ HOST = """
 import sys, time
 from pipelines.machine import group
 from pipelines.machine.hosts import named
-with group.joined(named(), {}, deadline=20.0) as hosts, hosts.training():
+with group.joined(named(), {}, deadline=20.0) as hosts:
     hosts.of_all(None)
     print("met", flush=True)
     WORK
@@ -187,7 +187,7 @@ def test_an_error_on_one_host_ends_all_with_its_status_and_line():
 
 @pytest.mark.slow
 def test_a_stopped_host_is_lost_within_15_seconds():
-    started = start("time.sleep(60)", 3, free(3))
+    started = start("with hosts.training(): time.sleep(60)", 3, free(3))
     try:
         started[1].send_signal(signal.SIGSTOP)
         began = time.monotonic()
