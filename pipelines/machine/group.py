@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines.base.errors import HostLost, QuartetError
+from pipelines.base.errors import HostLost, QuartetError, TrainingError
 from pipelines.base.terminal import printable
 from pipelines.machine.hosts import Hosts
 from pipelines.machine.meeting import DEADLINE, meet
@@ -105,8 +105,8 @@ class Several(Group):
 
     def of_all(self, value: Any) -> list[Any]:
         every = [json.loads(each) for each in self.gathered(json.dumps(value).encode())]
-        found: list[Any] = self.of_chief(every)
-        return found
+        values: list[Any] = self.of_chief(every)
+        return values
 
     def gathered(self, data: bytes) -> list[bytes]:
         if self.chief:
@@ -117,7 +117,11 @@ class Several(Group):
     @contextlib.contextmanager
     def file_of_chief(self, path: Path) -> Iterator[Path]:
         if self.chief:
-            self._to_all(path.read_bytes())
+            try:
+                data = path.read_bytes()
+            except OSError as error:
+                raise TrainingError(f"{path}: cannot be read for the other hosts: {error.strerror or error}") from error
+            self._to_all(data)
             yield path
             return
         with tempfile.TemporaryDirectory(prefix="quartet-") as folder:
@@ -145,7 +149,7 @@ class Several(Group):
 
     def leave(self, error: BaseException | None) -> None:
         """Says to the others that this host is done, or why it fails. A chief that is done waits a little for them to leave."""
-        status = 0 if error is None else getattr(error, "exit_status", 1)
+        status = 0 if error is None else getattr(error, "exit_status", 130 if isinstance(error, KeyboardInterrupt) else 1)
         text = "" if error is None else str(error) if isinstance(error, QuartetError) else f"{type(error).__name__}: {error}"
         self._over.set()
         self._tell(status, f"host {self.number} ({self.hosts.addresses[self.number]}): {text}")
@@ -191,9 +195,9 @@ class Several(Group):
 
     def heard_end(self, data: bytes) -> None:
         """Called where another host has said that it ends."""
-        told = json.loads(data)
-        if told["status"]:
-            self.end(told["status"], told["text"])
+        message = json.loads(data)
+        if message["status"]:
+            self.end(message["status"], message["text"])
 
     def _show_life(self) -> None:
         while not self._left.wait(ALIVE):

@@ -100,20 +100,20 @@ def expanded(nodes: str) -> list[str]:
     """
     names: list[str] = []
     for part in re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", nodes):
-        made = [""]
+        combined = [""]
         for text, numbers in re.findall(r"([^\[\]]+)|\[([^\]]*)\]", part):
-            made = [head + each for head in made for each in ([text] if text else _numbers(numbers, nodes))]
-        names += made
+            combined = [head + each for head in combined for each in ([text] if text else _numbers(numbers, nodes))]
+        names += combined
     if not names or nodes.count("[") != nodes.count("]"):
         raise ConfigError(f"SLURM_STEP_NODELIST: {nodes!r} is no list of nodes")
     return names
 
 
 def _numbers(text: str, nodes: str) -> list[str]:
-    found: list[str] = []
+    values: list[str] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
         if not first.isdigit() or (last and not last.isdigit()):
             raise ConfigError(f"SLURM_STEP_NODELIST: {nodes!r} is no list of nodes")
-        found += [f"{number:0{len(first)}d}" for number in range(int(first), int(last or first) + 1)]
-    return found
+        values += [f"{number:0{len(first)}d}" for number in range(int(first), int(last or first) + 1)]
+    return values
