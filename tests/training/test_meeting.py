@@ -11,10 +11,13 @@ import sys
 import threading
 import time
 
+import numpy as np
 import pytest
+from ml_dtypes import bfloat16
 
 from pipelines.base.errors import ConfigError, HostLost
 from pipelines.machine import group
+from pipelines.machine.arrays import packed, unpacked
 from pipelines.machine.hosts import Hosts, expanded, named
 from pipelines.machine.meeting import meet
 
@@ -152,6 +155,15 @@ def test_a_port_in_use_is_an_error_at_once():
     addresses = free(2)
     with socket.create_server(connectable(addresses[1])), pytest.raises(ConfigError, match="does another training run here"):
         meet(Hosts(addresses, 1), {}, deadline=5.0)
+
+
+def test_arrays_travel_as_they_are():
+    given = {"probabilities": np.arange(6, dtype=np.float32).reshape(2, 3).T, "names": np.array([b"a\0", b"", b"\xff"], object),
+             "half": np.array([1.5, -2.0], bfloat16), "none": np.zeros((0, 4), np.int64), "texts": np.array(["ä", "bc"]),
+             "one": np.array(True)}
+    for name, array in unpacked(packed(given)).items():
+        assert array.dtype == given[name].dtype and array.shape == given[name].shape
+        assert array.tolist() == given[name].tolist()
 
 
 HOST = """
