@@ -219,7 +219,7 @@ class Computing:
     def _step(self, feed: Feed, views: int) -> Any:
         def replica_step(step: tf.Tensor, fetched: Any) -> tuple[tf.Tensor, Tensors]:
             context = tf.distribute.get_replica_context()
-            replica = int(tf.get_static_value(context.replica_id_in_sync_group))
+            replica = int(tf.get_static_value(context.replica_id_in_sync_group)) % self.machine.replicas  # of several hosts, this one's
             numbers, _, examples = feed.batch(step, replica, fetched)
             drawn: dict[str, Any] = {}
             if views:

@@ -13,6 +13,7 @@ from pipelines.encoders import linear_head
 from pipelines.encoders.features import Computing, answers_once, parts
 from pipelines.encoders.finetune import Finetune, Frozen
 from pipelines.machine.devices import Machine
+from pipelines.machine.group import Group
 from pipelines.task.contract import Splits, Task
 
 
@@ -46,14 +47,15 @@ def learner_of(task: Task, splits: Splits, model: keras.Model, way: Finetune | N
         return whole
 
     def computing() -> Computing | None:
-        return Computing.of(task, model, splits.train, machine, experiment.data, experiment.train.seed)
+        # each host computes all of them, and keeps them for its own runs
+        return Computing.of(task, model, splits.train, machine.alone(), experiment.data, experiment.train.seed)
 
     if not isinstance(way, Frozen):
         if way.head == "fitted":
             whole.fit = lambda: _fit_first(whole, computing(), experiment.train.seed)
         return whole
     linear = linear_head.dense_of(parts(model)[1]) is not None
-    learner = _of_head(whole, way, computing(), experiment.train.seed, linear) if way.views else None
+    learner = _of_head(whole, way, computing(), experiment.train.seed, linear, machine.group) if way.views else None
     if way.head == "linear" and experiment.model.finetune is not None:  # type: ignore[attr-defined]
         if not linear:
             raise ConfigError("model.finetune.head: linear fits one dense layer on features of a whole example, and this model's head is "
@@ -64,13 +66,14 @@ def learner_of(task: Task, splits: Splits, model: keras.Model, way: Finetune | N
     return learner or whole
 
 
-def _of_head(whole: Learner, way: Frozen, computing: Computing | None, seed: int, linear: bool) -> Learner | None:
-    """None where features cannot be kept."""
+def _of_head(whole: Learner, way: Frozen, computing: Computing | None, seed: int, linear: bool, hosts: Group) -> Learner | None:
+    """None where features cannot be kept, on one of the hosts."""
     if computing is None:
         return None
     views = way.views if computing.prepared.random else 0
     train, validation = computing.source(whole.train, views), _features(computing, whole.validation)
-    if train is None or (validation is None) != (whole.validation is None):
+    there = train is not None and (validation is None) == (whole.validation is None)
+    if not all(hosts.of_all(there)) or train is None:
         return None
     _, head = parts(whole.model)
     learner = Learner(computing.adapted(views), head, train, validation, answers_once(whole.task, whole.model, whole.train))
