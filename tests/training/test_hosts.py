@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from tests.training.runs import At, assert_same_outcome, checkpoint, model_weights, run
-from tests.training.toy import final_weights
+from tests.training.toy import encoder, final_weights
 
 pytestmark = pytest.mark.slow
 
@@ -30,6 +30,8 @@ CASES = {
         "answers": True, "chunk": 16, "data": {"cache": "none"}, "model": "table",
         "train": {"clip": {"global_norm": 0.5}, "tables": {"optimizer": "sgd"}}},
     "table by adagrad, accumulation": {"model": "table", "train": {"accumulation": 2, "tables": {"optimizer": "rowwise_adagrad"}}},
+    "head on features of a frozen encoder": {
+        "answers": True, "model": encoder(name="frozen", head="trained"), "data": {"cache": "memory"}, "train": {"micro_batch_size": 4}},
 }
 
 
