@@ -36,11 +36,11 @@ def decode(raw, key=None):
     return {"number": tf.cast(tf.io.decode_png(raw["image"])[0, 0, 0], tf.int64), "drawn": drawn}
 
 
-def feed(data_dir, *, shuffle=True, plan=None, decode=decode) -> StreamFeed:
+def feed(data_dir, *, shuffle=True, plan=None, decode=decode, own=None) -> StreamFeed:
     source = StreamSource("made", "train", data_dir=data_dir, fields={"image": "image"}, window=16, readers=3)
     machine = prepare_devices(Train(devices="cpu", precision="float32"))
     made = make_feed(source, decode, plan=plan or order.Plan(EXAMPLES, 16), seed=5, shuffle=shuffle, random_decode=True, data=Data(),
-                     strategy=machine.strategy, devices=machine.devices)
+                     strategy=machine.strategy, devices=machine.devices, own=own)
     assert isinstance(made, StreamFeed) and made.by_epoch
     return made
 
@@ -70,6 +70,16 @@ def test_a_stream_goes_on_at_any_step(data_dir, start):
     for got, wanted in zip(batches(made, start, end), whole[start % 4:], strict=True):
         for name in wanted:  # the keys too, on which random decoding depends
             assert np.array_equal(got[name], wanted[name]), name
+
+
+def test_a_host_reads_the_parts_of_its_own_replicas(data_dir):
+    plan = order.Plan(EXAMPLES, 16, replicas=4)
+    whole = batches(feed(data_dir, plan=plan), 2, 4)
+    for own in (range(2), range(2, 4)):
+        wanted = [batch for place, batch in enumerate(whole) if place % 4 in own]
+        for got, expected in zip(batches(feed(data_dir, plan=plan, own=own), 2, 4), wanted, strict=True):
+            for name in expected:
+                assert np.array_equal(got[name], expected[name]), name
 
 
 def test_replicas_take_consecutive_parts_of_the_same_batch(data_dir):
