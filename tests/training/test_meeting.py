@@ -10,9 +10,11 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from ml_dtypes import bfloat16
 
 from pipelines.base.errors import ConfigError, HostLost
@@ -260,3 +262,22 @@ def test_a_cut_link_ends_both_hosts_within_15_seconds(networks):
     finally:
         for process in started:
             process.kill()
+
+
+def test_the_pods_of_the_example_for_kubernetes_name_their_hosts():
+    text = (Path(__file__).parents[2] / "deploy" / "jobset.yaml").read_text(encoding="utf-8")
+    jobset = yaml.safe_load(text)
+    job = jobset["spec"]["replicatedJobs"][0]
+    spec = job["template"]["spec"]
+    container = spec["template"]["spec"]["containers"][0]
+    environment = {each["name"]: each["value"] for each in container["env"]}
+    assert int(environment["HOSTS"]) == spec["parallelism"] == spec["completions"]
+    script, _, command = container["args"][0].partition("exec ")
+    assert command.startswith("quartet train")
+    for number in range(spec["completions"]):
+        shown = subprocess.run([*container["command"], f'{script} printf %s "$TF_CONFIG"'], capture_output=True, text=True, check=True,
+                               env={**os.environ, **environment, "JOB_COMPLETION_INDEX": str(number)}).stdout
+        name = f"{jobset['metadata']['name']}-{job['name']}-0"
+        port = container["ports"][0]["containerPort"]
+        expected = tuple(f"{name}-{each}.{jobset['metadata']['name']}:{port}" for each in range(spec["completions"]))
+        assert named({"TF_CONFIG": shown}) == Hosts(expected, number)
