@@ -38,7 +38,8 @@ def weight_files(folder: Path) -> list[Path]:
             if not shards or wrong is not None:
                 raise ConfigError(f"{folder / index}: names {wrong or 'no file'}, which is not there; copy the preset again, whole")
             return [folder / name for name in sorted(shards)]
-    raise ConfigError(f"{folder}: holds no weights (model.weights.h5 or model.safetensors); copy the preset again, whole")
+    raise ConfigError(f"{folder}: holds no weights that are read (model.weights.h5 or model.safetensors); copy the preset again, whole, or "
+                      "take one that has them")
 
 
 def parameters(path: Path) -> int:
