@@ -134,7 +134,7 @@ def answers_once(task: Task, model: keras.Model, source: Source) -> bool:
 
         def called(given: Any) -> Any:
             calls.append(given is inputs)
-            return model(given, training=False)
+            return tf.nest.map_structure(lambda output: tf.zeros([TRACED, *output.shape[1:]], output.dtype), model.output)
         return task.answer(called, inputs)
 
     decode = None if task.stored_decoded else task.decode
@@ -153,6 +153,7 @@ class Computing:
     data: Data
     seed: int
     prepared: Prepared
+    weights: str  # hash of them
     seconds: float = 0.0  # that it took; 0 where all were there already
 
     @classmethod
@@ -162,7 +163,7 @@ class Computing:
             return None
         features, _ = parts(model)
         prepared = Prepared.of(task, features, train)
-        return cls(task, features, machine, data, seed, prepared) if prepared.fixed else None
+        return cls(task, features, machine, data, seed, prepared, weights_hash(features)) if prepared.fixed else None
 
     def adapted(self, views: int) -> Task:
         """The task on features."""
@@ -190,7 +191,7 @@ class Computing:
         facts = json.dumps(self.task.facts, sort_keys=True, default=str)
         drawn = f"{views} {self.seed}" if views else ""
         return " ".join([source.fingerprint(), source.stamp(), str(len(source)), computation(source, decode), self.prepared.graph,
-                         weights_hash(self.features), facts, drawn, self.machine.precision])
+                         self.weights, facts, drawn, self.machine.precision])
 
     def _computed(self, source: Source, views: int) -> Iterator[tuple[Any, dict[str, np.ndarray]]]:
         """(places, values) of each batch: places are example numbers, with several views a pair of these and the view."""
