@@ -8,7 +8,7 @@ the next run or trial, too: named by data, preprocessing and weights.
 import hashlib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -30,6 +30,7 @@ from pipelines.task.contract import Task
 
 FEATURES, TARGET, JUDGED = "features", "target/", "judged/"  # entries of an example: of the encoder, of `prepare`, of `targets`
 BATCH = {"CPU": 64, "GPU": 256}  # examples a device takes at a time, the same on any number of devices: rounding is the same, too
+SAID_SECONDS = 15.0  # between lines about the progress
 TRACED = 2  # examples in a trace on symbols
 
 
@@ -154,16 +155,22 @@ class Computing:
     seed: int
     prepared: Prepared
     weights: str  # hash of them
+    say: Callable[[str], None]
     seconds: float = 0.0  # that it took; 0 where all were there already
 
     @classmethod
-    def of(cls, task: Task, model: keras.Model, train: Source, machine: Machine, data: Data, seed: int) -> "Computing | None":
-        """None where features cannot be kept: data streamed or not cached, or targets or features of no fixed shape."""
+    def of(cls, task: Task, model: keras.Model, train: Source, machine: Machine, data: Data, seed: int,
+           say: Callable[[str], None]) -> "Computing | None":
+        """None where features cannot be kept: data streamed or not cached, or targets or features of no fixed shape.
+
+        Args:
+            say: is told how far a computation is.
+        """
         if isinstance(train, StreamSource) or data.cache == "none":
             return None
         features, _ = parts(model)
         prepared = Prepared.of(task, features, train)
-        return cls(task, features, machine, data, seed, prepared, weights_hash(features)) if prepared.fixed else None
+        return cls(task, features, machine, data, seed, prepared, weights_hash(features), say) if prepared.fixed else None
 
     def adapted(self, views: int) -> Task:
         """The task on features."""
@@ -204,6 +211,8 @@ class Computing:
                          random_decode=bool(views) and task.random_decode, data=data, strategy=machine.strategy, devices=machine.devices,
                          facts=task.facts, lengths=lengths and replace(lengths, unit=1))  # lengths are alike, and nothing is compiled
         step_function = tf.function(self._step(feed, views), autograph=False)
+        whole, said = plan.steps_per_epoch * max(views, 1), time.perf_counter()
+        self.say(f"computing the features of {len(source):,} examples" + (f" in {views} views" if views > 1 else ""))
         for view in range(max(views, 1)):
             start = view * plan.steps_per_epoch
             iterator = feed.iterator(start, start + plan.steps_per_epoch)
@@ -216,6 +225,9 @@ class Computing:
                 for replica in range(len(local[0])):
                     numbers, values = tf.nest.pack_sequence_as(results, [pieces[replica].numpy() for pieces in local])
                     yield (numbers, view) if views > 1 else numbers, values
+                if time.perf_counter() - said > SAID_SECONDS:
+                    said = time.perf_counter()
+                    self.say(f"features: {step / whole:.0%}")
 
     def _step(self, feed: Feed, views: int) -> Any:
         def replica_step(step: tf.Tensor, fetched: Any) -> tuple[tf.Tensor, Tensors]:

@@ -10,6 +10,7 @@ import keras
 from pipelines.base import figures
 from pipelines.base.errors import DataError, TrainingError
 from pipelines.base.files import whole_folder, write_json
+from pipelines.base.screen import Screen
 from pipelines.config import extensions
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment
@@ -131,7 +132,8 @@ class _Run:
         if before and self.folder.environment.exists():
             extensions.match(self.folder.read_environment()["extensions"], self.experiment, str(self.folder.path))
         precision = self.hosts.of_chief(before.precision if before else self.policy.precision)
-        session = assemble(self.experiment, self.call.task_class, precision=precision)
+        session = assemble(self.experiment, self.call.task_class, precision=precision,
+                           say=Screen("", quiet=self.call.quiet).note)
         splits = {"train": session.splits.train, "validation": session.splits.validation}
         data = {split: source.fingerprint() for split, source in splits.items() if source}
         every = self.hosts.of_all(data)

@@ -36,8 +36,9 @@ class Learner:
     notes: list[str] = field(default_factory=list)
 
 
-def learner_of(task: Task, splits: Splits, model: keras.Model, way: Finetune | None, experiment: Experiment, machine: Machine) -> Learner:
-    """The learner of an experiment. Computes features, where it is one of a head alone.
+def learner_of(task: Task, splits: Splits, model: keras.Model, way: Finetune | None, experiment: Experiment, machine: Machine,
+               say: Callable[[str], None]) -> Learner:
+    """The learner of an experiment. Computes features, where it is one of a head alone; `say` is told how far that is.
 
     Raises:
         ConfigError: a linear head is asked for, and features cannot be kept, or the head is another one.
@@ -48,7 +49,7 @@ def learner_of(task: Task, splits: Splits, model: keras.Model, way: Finetune | N
 
     def computing() -> Computing | None:
         # each host computes all of them, and keeps them for its own runs
-        return Computing.of(task, model, splits.train, machine.alone(), experiment.data, experiment.train.seed)
+        return Computing.of(task, model, splits.train, machine.alone(), experiment.data, experiment.train.seed, say)
 
     if not isinstance(way, Frozen):
         if way.head == "fitted":

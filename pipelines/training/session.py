@@ -1,5 +1,6 @@
 """Assembles a training from an experiment: machine, data, model, optimizer, step. No loop, no files."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -146,11 +147,11 @@ def prepare(
 
 
 def assemble(experiment: Experiment, task_class: type[Task], *, precision: str | None = None, facts: dict[str, Any] | None = None,
-             ) -> Session:
-    """Builds the whole training. Arguments and errors as those of `prepare`."""
+             say: Callable[[str], None] = lambda text: None) -> Session:
+    """Builds the whole training. Arguments and errors as those of `prepare`; `say` is told of what takes long."""
     train, begun = experiment.train, prepare(experiment, task_class, precision=precision, facts=facts)
     task, splits, machine, plan, model = begun.task, begun.splits, begun.machine, begun.plan, begun.model
-    learner = learner_of(task, splits, model, begun.way, experiment, machine)
+    learner = learner_of(task, splits, model, begun.way, experiment, machine, say)
     weights = list(learner.model.trainable_variables)
     # a model in closed form is what Task.initialise makes it
     steps = plan.steps_per_epoch * train.epochs if weights or tables_of(model) else 0
