@@ -22,6 +22,7 @@ PATIENCE = 2  # strengths in a row without gain, after which no further one is t
 CHOOSING = {"maxiter": 40, "ftol": 1e-5}  # each begins where its neighbour ended
 FINAL = {"maxiter": 1000, "ftol": 1e-6}
 CHUNK = 16_384  # examples at a time
+FLOOR = 0.1  # of the features' usual deviation: one that hardly moves is not blown up
 TINY = 1e-6
 
 Chunks = list[tuple[tf.Tensor, Any]]  # (features [n, width] float32, targets)
@@ -134,8 +135,8 @@ class _Objective:
         count = sum(len(features) for features, _ in given)
         mean = sum(np.sum(features, 0, np.float64) for features, _ in given) / count
         variance = sum(np.sum((np.asarray(features, np.float64) - mean) ** 2, 0) for features, _ in given) / count
-        self.mean, deviation = mean, np.sqrt(variance)
-        self.scale = np.where(deviation > TINY * max(float(deviation.max(initial=0.0)), TINY), 1.0 / np.maximum(deviation, TINY**2), 0.0)
+        usual = float(np.sqrt(np.mean(variance)))
+        self.mean, self.scale = mean, 1.0 / np.maximum(np.sqrt(variance), max(FLOOR * usual, TINY))
         center, scale = tf.constant(mean, tf.float32), tf.constant(self.scale, tf.float32)
         self.chunks: Chunks = [((features - center) * scale, targets) for features, targets in given]
         self.count = count

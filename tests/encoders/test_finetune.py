@@ -75,7 +75,8 @@ def test_a_linear_head_is_the_minimum_of_the_regularised_loss(tmp_path):
     strength = float(made.learner.notes[-1].split("regularisation of ")[1].split()[0])
     dense = made.model.get_layer("head").get_layer("classes")
     x, labels = made.learner.train.arrays["features"].astype(np.float64), made.learner.train.arrays["target/0"]
-    scale, kernel, bias = x.std(0), tf.Variable(dense.kernel.numpy()), tf.Variable(dense.bias.numpy())
+    scale = np.maximum(x.std(0), 0.1 * np.sqrt(np.mean(x.var(0))))
+    kernel, bias = tf.Variable(dense.kernel.numpy()), tf.Variable(dense.bias.numpy())
     with tf.GradientTape() as tape:
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, x.astype(np.float32) @ kernel + bias)
         value = tf.reduce_mean(losses) + 0.5 * strength * tf.reduce_sum((kernel * scale.astype(np.float32)[:, None]) ** 2)

@@ -37,7 +37,8 @@ CASES = {
     "table, free lengths": {"model": "table", "train": {"clip": {"global_norm": 0.5}, "tables": {"optimizer": "sgd"}}},
     "table by adagrad, accumulation": {"model": "table", "train": {"accumulation": 2, "tables": {"optimizer": "rowwise_adagrad"}}},
     "float16 loss scaling": {"train": {"precision": "float16"}},
-    "whole encoder with decay": {"model": encoder(name="whole", learning_rate=0.01, decay=0.5), "train": {"micro_batch_size": 4}},
+    "whole encoder with decay": {
+        "model": encoder(name="whole", learning_rate=0.01, decay=0.5, head="new"), "train": {"micro_batch_size": 4}},
     "frozen encoder": {"model": encoder(name="frozen", head="trained"), "train": {"micro_batch_size": 4}, "data": {"cache": "memory"}},
     "linear head": {"model": encoder(name="frozen"), "data": {"cache": "memory"}},
     "XLA": {"train": {"xla": "on", "clip": {"global_norm": 0.3}, "accumulation": 2}},
