@@ -239,6 +239,27 @@ def schema(
 
 
 @reported
+def encoders(
+    domain: Annotated[
+        str | None, typer.Argument(metavar="[DOMAIN]", show_default=False, help="vision, nlp or speech; default: all.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """List pretrained encoders: those on this machine, and those that KerasHub can download."""
+    from pipelines.machine.startup import start_tensorflow
+
+    start_tensorflow(devices=False)
+    from pipelines.commands.encoders import show
+    from pipelines.encoders.listing import listed
+
+    found = listed(domain)
+    if as_json:
+        echo(json_text([vars(one) for one in found]))
+    else:
+        show(found)
+
+
+@reported
 def doctor(
     runs: Runs = RUNS,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
@@ -282,6 +303,7 @@ app.command()(runs.export)
 app.command()(runs.serve)
 app.command()(check)
 app.command()(new)
+app.command()(encoders)
 app.add_typer(runs.runs_commands, name="runs")
 app.command()(runs.report)
 app.command()(doctor)

@@ -67,10 +67,9 @@ def _from_hugging_face(repository: str, key: str) -> Path:
 
 def _from_kaggle(path: str, handle: str, key: str) -> Path:
     import kagglehub
-    from kagglehub.config import get_cache_folder
 
-    cached = Path(get_cache_folder()) / "models" / path
-    if _whole(cached):
+    cached = in_kaggle_cache(path)
+    if cached is not None:
         return cached
     try:
         return Path(kagglehub.model_download(path))
@@ -78,6 +77,14 @@ def _from_kaggle(path: str, handle: str, key: str) -> Path:
         name = handle.rpartition("/")[2] if "://" in handle else handle
         command = f'python -c "import kagglehub; print(kagglehub.model_download({path!r}))"'
         raise _absent(handle, key, error, command, "the folder that it prints", name) from error
+
+
+def in_kaggle_cache(path: str) -> Path | None:
+    """The folder of a preset that was downloaded before; `path` is its handle without kaggle://."""
+    from kagglehub.config import get_cache_folder
+
+    cached = Path(get_cache_folder()) / "models" / path
+    return cached if _whole(cached) else None
 
 
 def _whole(folder: Path) -> bool:
