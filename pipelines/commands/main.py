@@ -184,6 +184,8 @@ def new(
     split: Column = None,
     group: Column = None,
     file: Column = None,
+    encoder: Annotated[str | None, typer.Option(
+        metavar="PRESET|none", show_default="one at hand, where it gains", help="The pretrained encoder to begin from, or none.")] = None,
     no_estimate: Annotated[bool, typer.Option("--no-estimate", help="Do not run a few steps to see how long training will take.")] = False,
 ) -> None:
     """Look at data and write an experiment for it. Columns of a table that no option names are guessed; `none`: there is no such column."""
@@ -195,7 +197,7 @@ def new(
     named = {"user": user, "item": item, "rating": rating, "time": time, "text": text, "label": label, "split": split, "group": group,
              "file": file}
     columns = {role: column for role, column in named.items() if column is not None}
-    write_whole(output, draft(domain, str(data), file=str(output), columns=columns, task=task))
+    write_whole(output, draft(domain, str(data), file=str(output), columns=columns, task=task, encoder=encoder))
     echo(f"written      {shown(output)}")
     for what in ("check", "train"):
         echo(f"{what} it     {tool('quartet')} {what} {quoted(output)}")

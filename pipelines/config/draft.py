@@ -51,11 +51,17 @@ class Asked:
     Args:
         columns: role -> column; "none" for a role that no column has.
         task: the last part of a task's name, such as ranking.
+        encoder: a preset's name, or "none"; None leaves the choice to the domain.
     """
 
-    def __init__(self, columns: Mapping[str, str] | None = None, task: str | None = None):
-        self.columns, self.task = dict(columns or {}), task
+    def __init__(self, columns: Mapping[str, str] | None = None, task: str | None = None, encoder: str | None = None):
+        self.columns, self.task, self._encoder = dict(columns or {}), task, encoder
         self._used: set[str] = set()
+
+    def used_encoder(self) -> str | None:
+        """The encoder that was asked for, which is then known to have been looked at."""
+        self._used.add("encoder")
+        return self._encoder
 
     def absent(self, role: str) -> bool:
         """Whether no column is to have the role."""
@@ -101,6 +107,11 @@ class Asked:
                               f"{listed(tasks, 'and')}")
         self.task = None if self.task is None else self.task.removeprefix(f"{domain}.")
 
+    def check_encoder(self, domain: str) -> None:
+        """Raises ConfigError for an encoder that was named for data or a domain for which there are none."""
+        if self._encoder not in (None, "none") and "encoder" not in self._used:
+            raise ConfigError(f"--encoder: {domain} has no pretrained encoder for such data; leave the option out")
+
     def check_used(self, path: Path) -> None:
         """Raises ConfigError for a column that was named for nothing: the data have no columns."""
         unused = next((role for role in self.columns if role not in self._used), None)
@@ -110,7 +121,7 @@ class Asked:
 
 
 def new(domain: str, data: str | Path, *, file: str = "experiment.yaml", columns: Mapping[str, str] | None = None,
-        task: str | None = None) -> str:
+        task: str | None = None, encoder: str | None = None) -> str:
     """YAML text of an experiment for these data, checked as `load` checks it.
 
     Args:
@@ -120,9 +131,11 @@ def new(domain: str, data: str | Path, *, file: str = "experiment.yaml", columns
         columns: role -> column of a table ("user", "item", "rating", "time", "text", "label", "split", "group", "file"); what is not named
             is guessed; "none" says that there is no such column.
         task: the last part of a task's name, such as ranking.
+        encoder: the pretrained encoder to begin from, as model.preset names it; "none": without; default: one that is at hand, where
+            such data gain by it.
 
     Raises:
-        ConfigError: no such domain, task or role, or it has no such help.
+        ConfigError: no such domain, task, role or encoder, or it has no such help.
         DataError: data that are not there or not understood; says what is.
     """
     if domain not in domains():
@@ -135,10 +148,11 @@ def new(domain: str, data: str | Path, *, file: str = "experiment.yaml", columns
         raise DataError(f"{not_there(path, str(data))}")
     if not path.is_dir():
         check_regular(path)
-    asked = Asked(columns, task)
+    asked = Asked(columns, task, encoder)
     asked.check(domain, module.ROLES, module.TASKS)
     made: Draft = module.draft(path, asked)
     asked.check_used(path)
+    asked.check_encoder(domain)
     header = [made.title, f"  python -m {domain}.train {file}", *made.found,
               *([f"Beside its score will stand: {made.compared}."] if made.compared else []), f"Every setting: docs/settings/{domain}.md"]
     text = "".join(f"# {line}\n" for line in header) + made.body.strip() + "\n"

@@ -58,7 +58,7 @@ def listed(domain: str | None = None) -> list[Listed]:
 def at_hand(domain: str) -> list[presets.Preset]:
     """Usable presets of a domain in the presets' folder, small ones first. Raises ConfigError where keras-hub is not installed."""
     found = []
-    for name in _folders():
+    for name in presets_here():
         try:
             found.append(presets.find(name, domain=domain))
         except ConfigError:  # of another domain, or `quartet encoders` says what is wrong
@@ -66,14 +66,15 @@ def at_hand(domain: str) -> list[presets.Preset]:
     return sorted(found, key=lambda preset: preset.weights)
 
 
-def _folders() -> list[str]:
+def presets_here() -> list[str]:
+    """Names of the folders in the presets' folder."""
     root = presets_folder()
     return sorted(path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")) if root.is_dir() else []
 
 
 def _own() -> Iterator[Listed]:
     presets.hub("quartet encoders")
-    for name in _folders():
+    for name in presets_here():
         try:
             yield _here(presets.find(name))
         except ConfigError as error:

@@ -1,0 +1,54 @@
+"""Which encoder `quartet new` proposes: one that a person names, or one of the presets' folder where the data are of a kind that gains by it.
+
+A domain says of what kind data gain, as validation on several sets has shown (docs/pretrained.md).
+"""
+
+from dataclasses import dataclass
+
+from pipelines.base.errors import ConfigError
+from pipelines.config.draft import Asked
+from pipelines.encoders.listing import at_hand, presets_here
+from pipelines.encoders.locate import presets_folder
+from pipelines.encoders.presets import Preset, find
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """An encoder, or None, and what the experiment's header says of it, a line or nothing."""
+
+    preset: Preset | None = None
+    notes: tuple[str, ...] = ()
+
+
+def propose(asked: Asked, domain: str, *, reason: str, gain: str) -> Proposal:
+    """What `quartet new` proposes.
+
+    Args:
+        asked: of which `encoder` is a preset's name, "none", or None: propose one that is at hand.
+        domain: of the task.
+        reason: why these data gain by an encoder, "since ..."; empty where they are not known to, so that one is proposed by its name alone.
+        gain: what one would gain, where none is at hand.
+
+    Raises:
+        ConfigError: the encoder that was named cannot be used.
+    """
+    name = asked.used_encoder()
+    if name == "none":
+        return Proposal()
+    if name is not None:
+        preset = find(name, domain=domain, key="--encoder")
+        return Proposal(preset, (f"Encoder: {_described(preset)}, as asked for{'' if reason else '; without one it may well do as well'}.",))
+    if not reason:
+        return Proposal()
+    try:
+        there = at_hand(domain) if presets_here() else []
+    except ConfigError:  # keras-hub is not installed
+        there = []
+    if not there:
+        return Proposal(None, (f"No pretrained encoder is at hand in {presets_folder()}: with one, {gain} (docs/pretrained.md).",))
+    others = f"; there are also {', '.join(preset.name for preset in there[1:])}" if there[1:] else ""
+    return Proposal(there[0], (f"Encoder: {_described(there[0])}, {reason}; --encoder none leaves it out{others}.",))
+
+
+def _described(preset: Preset) -> str:
+    return f"{preset.name} ({preset.weights / 1e6:,.1f} M weights, {preset.licence or 'licence not stated'})"
