@@ -1,8 +1,9 @@
-"""A text experiment for somebody's data: columns, tokens, model and training chosen from what is there. Imports no TensorFlow.
+"""A text experiment for somebody's data: columns, tokens, model and training chosen from what is there.
 
 The choices are starting points that train in reasonable time on two cores; comments name the alternatives.
 """
 
+import re
 from pathlib import Path
 
 from nlp.data.inspection import ROLES as ROLES
@@ -11,6 +12,8 @@ from nlp.data.ngrams import ngram_counts
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, section
 from pipelines.data.frame import COMMENTS
+from pipelines.encoders.presets import Preset
+from pipelines.encoders.proposal import propose
 
 TASKS = ("classification",)
 _UNEVEN = 5.0  # largest class over smallest from which a comment says how to weigh classes
@@ -19,6 +22,12 @@ _SHORT = 40  # words of a usual text up to which character n-grams are worth the
 _JUDGE_EPOCHS = 5000  # texts below which a tenth of them is too few to choose an epoch by
 _ROWS = (1 << 10, 1 << 20)  # fewest and most rows of a table
 _WEIGHTS = 1 << 23  # of both tables, beyond which n-grams share rows: 32 MiB
+# of a pretrained encoder, chosen on validation: docs/pretrained.md
+_GAINING = 30_000  # texts up to which one is proposed
+_FEW_CLASSES = 3  # with fewer, single words tell classes apart, such as spam, and a bag of them is as good
+_ENGLISH = re.compile(r"\b(?:a|an|and|are|can|do|does|for|how|i|in|is|it|me|my|of|on|that|the|this|to|was|what|when|where|who|with|you)\b",
+                      re.I)
+_ENGLISH_SHARE = 0.15  # of the words, from which texts count as English
 
 
 def draft(path: Path, asked: Asked) -> Draft:
@@ -28,12 +37,16 @@ def draft(path: Path, asked: Asked) -> Draft:
     if seen.texts < _FEWEST:
         raise DataError(f"{path}: {seen.texts} texts are too few to train on and to judge by; give {_FEWEST} or more")
     many = seen.settings.get("labels") == "many"
-    sections = ["task: nlp.classification", section("data", _data(seen, path)), section("tokens", _tokens(seen)),
-                section("model", _model()), section("train", _train(seen))]
-    if not many:  # several labels a text have a loss of their own
+    proposal = propose(asked, "nlp", reason=_reason(seen), gain="short texts are told apart by what they mean")
+    sections = ["task: nlp.classification", section("data", _data(seen, path))]
+    if proposal.preset:
+        sections.append(_encoded(proposal.preset, seen))
+    else:
+        sections += [section("tokens", _tokens(seen)), section("model", _model()), section("train", _train(seen))]
+    if not many and not proposal.preset:  # several labels a text have a loss of their own
         sections.append(section("loss", _loss(seen)))
-    return Draft(f"Texts of {path.name}: {len(seen.counts)} {'labels' if many else 'classes'}.", _found(seen), "\n".join(sections),
-                 "TF-IDF with a linear support vector machine, fitted in the run")
+    return Draft(f"Texts of {path.name}: {len(seen.counts)} {'labels' if many else 'classes'}.", (*_found(seen), *proposal.notes),
+                 "\n".join(sections), "TF-IDF with a linear support vector machine, fitted in the run")
 
 
 def _found(seen: Seen) -> tuple[str, ...]:
@@ -69,6 +82,26 @@ def _tokens(seen: Seen) -> list[Entry]:
         entries.append(("character_buckets", letters, "the same for parts of words"))
     entries.append(("limit", max(64, min(2000, 2 * seen.words[1])), "words of a text that are used"))
     return entries
+
+
+def _reason(seen: Seen) -> str:
+    """Why these texts gain by a pretrained encoder; empty where they do not, or validation has not shown it."""
+    words = [word for text in seen.sample for word in text.split()]
+    english = sum(len(_ENGLISH.findall(text)) for text in seen.sample) >= _ENGLISH_SHARE * len(words)
+    short = seen.words[0] <= _SHORT and seen.texts <= _GAINING
+    if not english or not short or len(seen.counts) < _FEW_CLASSES or seen.settings.get("labels") == "many":
+        return ""
+    return f"since {seen.texts:,} short English texts are few: it knows words that occur in none of them"
+
+
+def _encoded(preset: Preset, seen: Seen) -> str:
+    """The section model of a frozen encoder."""
+    limit = 8 * -(-min(256, max(16, 3 * seen.words[1] // 2 + 2)) // 8)  # of its own tokens, which are parts of words
+    return section("model", [
+        ("name", "pretrained", "or bag, which needs no encoder and is served faster"),
+        ("preset", preset.handle, "quartet encoders lists others"),
+        ("limit", limit, "tokens of a text that are used"),
+        ("finetune", {"name": "frozen"}, "the last layer is fitted at once; whole: often a little better, and takes much longer")])
 
 
 def _rows(seen: Seen, characters: tuple[int, int] | None) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""A speech experiment for somebody's data: task, lengths, rate, model and training chosen from what is there. Imports no TensorFlow."""
+"""A speech experiment for somebody's data: task, lengths, rate, model and training chosen from what is there."""
 
 import unicodedata
 from collections import Counter
@@ -8,6 +8,8 @@ from statistics import median
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, section
 from pipelines.data.frame import COMMENTS
+from pipelines.encoders.presets import Preset
+from pipelines.encoders.proposal import Proposal, propose
 from speech.data import audio
 from speech.data.enough import too_little
 from speech.data.inspection import ROLES as ROLES
@@ -20,6 +22,8 @@ TEST, VALIDATION = 0.2, 0.1  # held out: a share of all, and one of the rest
 COMMAND_STEPS, TEXT_STEPS = 3000, 1500  # updates, at least
 LISTENED = 100  # recordings whose loud part is measured
 RATES = (8000, 16_000)  # Hz, for the model: more tells little of speech
+ENCODED = 16_000  # Hz, of pretrained encoders
+WINDOW = "what the model gets: the loudest part of longer recordings"
 
 
 def draft(path: Path, asked: Asked) -> Draft:
@@ -39,11 +43,19 @@ def draft(path: Path, asked: Asked) -> Draft:
              *seen.notes)
     if seen.texts is not None and (note := too_little(seen.texts, sum(seconds) / len(seconds) * len(seen.files))):
         notes = (*notes, f"Warning: {note}.")
-    body = _transcription(path, seen, rate, seconds) if seen.texts is not None else _commands(path, seen, rate, seconds)
+    proposal = Proposal()
+    if seen.texts is None:
+        proposal = propose(asked, "speech", reason=_reason(len(seen.files)), gain="new voices are understood after few recordings")
+    body = _transcription(path, seen, rate, seconds) if seen.texts is not None else _commands(path, seen, rate, seconds, proposal.preset)
     what = "Speech to text" if seen.texts is not None else f"Spoken commands: {len(seen.classes)} classes"
     compared = ("the transcript of the most similar training recording" if seen.texts is not None else
                 "a kernel classifier on statistics of cepstra, fitted in the run")
-    return Draft(f"{what}, of {path.name}.", notes, body, compared)
+    return Draft(f"{what}, of {path.name}.", (*notes, *proposal.notes), body, compared)
+
+
+def _reason(count: int) -> str:
+    """Why these recordings gain by a pretrained encoder; empty where they do not, or validation has not shown it."""
+    return f"since {count:,} recordings are few: it has heard many voices" if count < LARGE else ""
 
 
 def _contents(seen: Seen) -> str:
@@ -68,9 +80,17 @@ def _data(path: Path, seen: Seen, rate: int, task: list[Entry]) -> list[Entry]:
     return entries
 
 
-def _commands(path: Path, seen: Seen, rate: int, seconds: list[float]) -> str:
+def _commands(path: Path, seen: Seen, rate: int, seconds: list[float], preset: Preset | None = None) -> str:
     count, most = len(seen.files), max(seen.classes.values()) / min(seen.classes.values())
     window = _window(seen.files, seconds)
+    if preset:
+        return "\n".join([
+            "task: speech.commands",
+            section("data", _data(path, seen, ENCODED, [("seconds", window, WINDOW)])),
+            section("model", [("name", "pretrained", "or ds_cnn, which is small and trains from scratch"),
+                              ("preset", preset.handle, "quartet encoders lists others"),
+                              ("finetune", {"name": "frozen"}, "the last layer is fitted at once; or last, whole")]),
+        ])
     small = count < LARGE
     batch = 16 if count < 1000 else 32 if small else 128
     augment: list[Entry] = [("shift", 0.1, "s"), ("speed", 0.2 if small else 0.1, "share"),
@@ -79,7 +99,7 @@ def _commands(path: Path, seen: Seen, rate: int, seconds: list[float]) -> str:
         augment += [("warp", 0.1, "longer and shorter throats"), ("time_masks", 1, ""), ("time_width", 0.1, "s")]
     sections = [
         "task: speech.commands",
-        section("data", _data(path, seen, rate, [("seconds", window, "what the model gets: the loudest part of longer recordings")])),
+        section("data", _data(path, seen, rate, [("seconds", window, WINDOW)])),
         section("frontend", [("normalize", "recording", "removes the colour of microphone and voice")]),
         section("model", [("name", "ds_cnn" if small else "broadcast", "or broadcast" if small else "or ds_cnn, which is faster")]),
         section("augment", augment),

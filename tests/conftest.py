@@ -1,8 +1,12 @@
 """For all tests: their order; the precision and the determinism that one test chose are not the next one's."""
 
+import os
 import sys
 
 import pytest
+
+# what `quartet new` proposes must not depend on the presets of the machine that tests; tests of real ones name their folder
+os.environ["QUARTET_PRESETS"] = os.path.join(os.path.dirname(__file__), "no presets")
 
 
 def pytest_collection_modifyitems(items):

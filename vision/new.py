@@ -10,6 +10,8 @@ from statistics import median
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, section
 from pipelines.data.frame import COMMENTS
+from pipelines.encoders.presets import Preset
+from pipelines.encoders.proposal import propose
 from vision.data.inspection import ROLES as ROLES
 from vision.data.inspection import Seen, look
 
@@ -21,6 +23,11 @@ _FEWEST = 10  # images without which there is nothing to divide
 _PASSES = 1500.0  # epochs times the root of the number of images, so that steps grow with the root of the data
 _PIXELS = 4.5e8  # pixels of all epochs that `fast` trains on in about five minutes on two cores
 _STEPS = 500  # the fewest, however long they take
+# of a pretrained encoder, chosen on validation: docs/pretrained.md
+_GAINING = 10_000  # training images up to which one is proposed; with more, training from scratch learns as much in its time
+_ENCODED = 160  # px that it sees
+_ENCODED_MANY, _MANY = 96, 5000  # px for small images, where there are more than so many
+_ENCODED_PASSES, _ENCODED_PIXELS = 360.0, 5e8  # as _PASSES and _PIXELS
 
 
 def draft(path: Path, asked: Asked) -> Draft:
@@ -30,18 +37,19 @@ def draft(path: Path, asked: Asked) -> Draft:
     images = sum(seen.counts.values())
     if images < _FEWEST:
         raise DataError(f"{path}: {images} images are too few to train on and to judge by; give {_FEWEST} or more")
-    size = _size(seen)
     grey = all(header.channels == 1 for header in seen.headers)
     train = round(images * _left(seen))
+    proposal = propose(asked, "vision", reason=_reason(train, grey), gain="few photos are learned better, and in fewer epochs")
+    size = _size(seen, encoded=proposal.preset is not None)
     sections = [
         "task: vision.classification",
         section("data", _data(seen, path, size, channels=1 if grey else 3)),
-        section("model", _model(size)),
-        section("train", _train(train, size)),
+        *(_encoded(proposal.preset, train, size) if proposal.preset else
+          (section("model", _model(size)), section("train", _train(train, size)))),
         section("augment", _augment(seen, size)),
         section("loss", _loss(seen)),
     ]
-    return Draft(f"Images of {path.name}: {len(seen.counts)} classes.", _found(seen, images), "\n".join(sections),
+    return Draft(f"Images of {path.name}: {len(seen.counts)} classes.", (*_found(seen, images), *proposal.notes), "\n".join(sections),
                  "a kernel classifier on small copies of the images, fitted in the run")
 
 
@@ -79,18 +87,50 @@ def _left(seen: Seen) -> float:
     return (1.0 if seen.test else 0.8) * (1.0 if seen.validation else 0.9)
 
 
-def _size(seen: Seen) -> tuple[int, int]:
-    """Height and width the model sees: the images' own where they are equal and small; larger ones reduced, of one shape where all are."""
+def _reason(train: int, grey: bool) -> str:
+    """Why these images gain by a pretrained encoder; empty where they do not, or validation has not shown it."""
+    if grey or train > _GAINING:
+        return ""
+    return f"since {train:,} colour images are few: what it learned from a million photos helps"
+
+
+def _encoded(preset: Preset, images: int, size: tuple[int, int]) -> tuple[str, str]:
+    """The sections model and train of a pretrained encoder that trains as a whole, within some minutes on two cores."""
+    edge = _ENCODED_MANY if images > _MANY else _ENCODED
+    model: list[Entry] = [("name", "pretrained", "or fast, which trains from scratch"),
+                          ("preset", preset.handle, "quartet encoders lists others")]
+    if min(size) < edge:
+        model.append(("image_size", edge, "px that the encoder sees; more is better, and takes longer"))
+    model.append(("finetune", {"name": "whole"}, "or frozen: the fastest, and enough for photos like ImageNet's"))
+    pixels = max(min(size), edge) ** 2
+    batch = 16 if images < 500 else 32 if images < 5000 else 64
+    epochs = round(min(20.0, max(3.0, min(_ENCODED_PASSES / math.sqrt(images), _ENCODED_PIXELS / (pixels * images)))))
+    train: list[Entry] = [
+        ("epochs", epochs, f"{epochs * -(-images // batch):,} steps; more is better, and takes longer"),
+        ("batch_size", batch, "examples per update, over all devices"),
+        ("optimizer", {"name": "adamw", "weight_decay": 0.01}, ""),
+        ("learning_rate", {"peak": 0.003, "schedule": "cosine", "warmup": 0.1}, "of the new head; the encoder has its own, see finetune"),
+        ("ema", 0.98, "the average of the weights is judged and saved"),
+        ("precision", "float32", "on CPUs bfloat16 is slower for such networks; auto on a GPU"),
+    ]
+    return section("model", model), section("train", train)
+
+
+def _size(seen: Seen, *, encoded: bool = False) -> tuple[int, int]:
+    """Height and width the model sees: the images' own where they are equal and small; larger ones reduced, of one shape where all are.
+
+    An encoder sees more: it has learned what details mean.
+    """
     edges = {(header.height, header.width) for header in seen.headers}
     short = median(min(header.height, header.width) for header in seen.headers)
-    most = _EDGES[-1] if short >= _LARGE else _SMALL
+    most = _ENCODED if encoded else _EDGES[-1] if short >= _LARGE else _SMALL
     if len(edges) == 1:
         height, width = next(iter(edges))
         if max(height, width) <= most:
             return height, width
         factor = most / math.sqrt(height * width)  # as many pixels as the square has
         return max(8, 8 * round(height * factor / 8)), max(8, 8 * round(width * factor / 8))
-    edge = max((edge for edge in _EDGES if edge <= min(short, most)), default=_EDGES[0])
+    edge = max((edge for edge in (*_EDGES, _ENCODED) if edge <= min(short, most)), default=_EDGES[0])
     return edge, edge
 
 

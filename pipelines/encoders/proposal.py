@@ -1,4 +1,4 @@
-"""Which encoder `quartet new` proposes: one that a person names, or one of the presets' folder where the data are of a kind that gains by it.
+"""Which encoder `quartet new` proposes: one that a person names, or one of the presets' folder, for data of a kind that gains by it.
 
 A domain says of what kind data gain, as validation on several sets has shown (docs/pretrained.md).
 """
@@ -24,9 +24,9 @@ def propose(asked: Asked, domain: str, *, reason: str, gain: str) -> Proposal:
     """What `quartet new` proposes.
 
     Args:
-        asked: of which `encoder` is a preset's name, "none", or None: propose one that is at hand.
+        asked: its encoder is a preset's name, "none", or None: propose one that is at hand.
         domain: of the task.
-        reason: why these data gain by an encoder, "since ..."; empty where they are not known to, so that one is proposed by its name alone.
+        reason: why these data gain by an encoder, "since ..."; empty where they are not known to: then only a named one is proposed.
         gain: what one would gain, where none is at hand.
 
     Raises:
@@ -37,7 +37,8 @@ def propose(asked: Asked, domain: str, *, reason: str, gain: str) -> Proposal:
         return Proposal()
     if name is not None:
         preset = find(name, domain=domain, key="--encoder")
-        return Proposal(preset, (f"Encoder: {_described(preset)}, as asked for{'' if reason else '; without one it may well do as well'}.",))
+        doubt = "" if reason else "; that such data gain by one is not known, --encoder none leaves it out"
+        return Proposal(preset, (f"Encoder: {_described(preset)}, as asked for{doubt}.",))
     if not reason:
         return Proposal()
     try:

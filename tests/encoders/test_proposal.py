@@ -1,0 +1,131 @@
+"""Which encoder `quartet new` proposes, by what lies in the presets' folder, what a person asks for, and the kind of data."""
+
+import csv
+import importlib.util
+import json
+import os
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from pipelines.base.errors import ConfigError
+from pipelines.commands import main
+from pipelines.config.draft import new
+from pipelines.config.load import from_text
+from pipelines.encoders import listing
+from tests.encoders.test_presets import BERT, keras_preset
+
+HERE = all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text"))
+pytestmark = pytest.mark.skipif(not HERE and not os.environ.get("QUARTET_REQUIRE_EXTRAS"),
+                                reason="needs the extra `pretrained` (keras-hub, tensorflow-text): what it tests is not tested here")
+
+
+@pytest.fixture(autouse=True)
+def there(monkeypatch, tmp_path):
+    """The presets' folder."""
+    folder = tmp_path / "presets"
+    folder.mkdir()
+    monkeypatch.setenv("QUARTET_PRESETS", str(folder))
+    monkeypatch.setenv("KAGGLEHUB_CACHE", str(tmp_path / "kaggle"))
+    return folder
+
+
+def photos(folder: Path, count: int = 12, mode: str = "RGB", edge: int = 200) -> Path:
+    for name in ("cat", "dog"):
+        (folder / name).mkdir(parents=True)
+        for number in range(count):
+            Image.new(mode, (edge, edge), number).save(folder / name / f"{number}.png")
+    return folder
+
+
+def questions(path: Path, texts: str = "what is the {} of my account", classes: int = 4) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", "label"])
+        writer.writerows([texts.format(number), f"class {number % classes}"] for number in range(60))
+    return path
+
+
+def header(text: str) -> str:
+    return "".join(line for line in text.splitlines() if line.startswith("#"))
+
+
+def test_photos_get_the_encoder_that_is_at_hand(there, tmp_path):
+    data = photos(tmp_path / "photos")
+    without = new("vision", data)
+    assert from_text(without).experiment.model.name == "fast"
+    assert f"No pretrained encoder is at hand in {there}: with one, few photos are learned better" in header(without)
+    keras_preset(there / "lite", "EfficientNetBackbone")
+    keras_preset(there / "bert", **BERT)
+    text = new("vision", data)
+    experiment = from_text(text).experiment
+    assert (experiment.model.name, experiment.model.preset) == ("pretrained", "lite") and experiment.data.image_size == 160
+    assert "Encoder: lite (0.0 M weights, licence not stated), since 17 colour images are few" in header(text)
+    assert "Encoder" not in (none := new("vision", data, encoder="none")) and from_text(none).experiment.model.name == "fast"
+
+
+def test_grey_images_get_one_only_by_its_name(there, tmp_path):
+    data = photos(tmp_path / "scans", mode="L", edge=28)
+    keras_preset(there / "lite", "EfficientNetBackbone")
+    assert "ncoder" not in new("vision", data)
+    text = new("vision", data, encoder="lite")
+    experiment = from_text(text).experiment
+    assert experiment.model.preset == "lite" and experiment.model.image_size == 160 and experiment.data.channels == 1
+    assert "as asked for; that such data gain by one is not known" in header(text)
+
+
+def test_short_english_texts_of_several_classes_get_one(there, tmp_path):
+    keras_preset(there / "bert", **BERT)
+    model = from_text(new("nlp", questions(tmp_path / "q.csv"))).experiment.model
+    assert (model.name, model.preset, model.finetune.name) == ("pretrained", "bert", "frozen")
+    for texts, classes in (("wie hoch ist der {} auf meinem Konto", 4), ("what is the {} of my account", 2)):
+        text = new("nlp", questions(tmp_path / "other.csv", texts, classes))
+        assert from_text(text).experiment.model.name == "bag" and "ncoder" not in header(text)
+
+
+def test_an_encoder_that_cannot_be_used_is_named(there, tmp_path):
+    data = photos(tmp_path / "photos")
+    keras_preset(there / "bert", **BERT)
+    with pytest.raises(ConfigError, match=r"--encoder: bert \(BertBackbone\) is for text"):
+        new("vision", data, encoder="bert")
+    with pytest.raises(ConfigError, match="--encoder: there is no preset 'nowhere'"):
+        new("vision", data, encoder="nowhere")
+
+
+def test_recommendation_has_no_encoders(tmp_path):
+    path = tmp_path / "clicks.csv"
+    path.write_text("user,item\n" + "".join(f"u{number % 20},i{number % 7}\n" for number in range(200)))
+    with pytest.raises(ConfigError, match="--encoder: recsys has no pretrained encoder for such data"):
+        new("recsys", path, encoder="bert")
+
+
+def test_what_is_listed(there):
+    keras_preset(there / "lite", "EfficientNetBackbone")
+    (there / "lite" / "SOURCE.md").write_text("- Licence: MIT\n")
+    (there / "empty").mkdir()
+    done = CliRunner().invoke(main.app, ["encoders", "--json"])
+    assert done.exit_code == 0, done.output
+    rows = {row["name"]: row for row in json.loads(done.stdout)}
+    lite, mobile = rows["lite"], rows["mobilenet_v3_small_100_imagenet"]
+    assert (lite["domain"], lite["weights"], lite["licence"], lite["here"], lite["bytes"] > 0) == ("vision", 6, "MIT", True, True)
+    assert (mobile["domain"], mobile["here"], mobile["bytes"], mobile["page"]) == (
+        "vision", False, None, "https://www.kaggle.com/models/keras/mobilenetv3")
+    assert "is no preset: there is no config.json" in rows["empty"]["problem"] and not rows["empty"]["here"]
+    assert {rows[name]["domain"] for name in ("bert_tiny_en_uncased", "dinov2_small", "whisper_tiny_en")} == {"nlp", "vision", "speech"}
+    assert "gemma_2b_en" not in rows and "esm2_t6_8M" not in rows
+
+
+def test_the_table_of_a_domain(there):
+    keras_preset(there / "lite", "EfficientNetBackbone")
+    done = CliRunner().invoke(main.app, ["encoders", "vision"])
+    assert "lite" in done.output and "resnet_50_imagenet" in done.output and "bert_tiny" not in done.output
+    assert CliRunner().invoke(main.app, ["encoders", "recsys"]).exit_code == 2
+
+
+def test_at_hand_are_usable_presets_of_a_domain_small_ones_first(there):
+    keras_preset(there / "b", **BERT)
+    keras_preset(there / "a", "EfficientNetBackbone")
+    (there / "broken").mkdir()
+    assert [preset.name for preset in listing.at_hand("nlp")] == ["b"]
