@@ -101,15 +101,15 @@ def _encoded(preset: Preset, images: int, size: tuple[int, int]) -> tuple[str, s
                           ("preset", preset.handle, "quartet encoders lists others")]
     if min(size) < edge:
         model.append(("image_size", edge, "px that the encoder sees; more is better, and takes longer"))
-    model.append(("finetune", {"name": "whole"}, "or frozen: the fastest, and enough for photos like ImageNet's"))
+    model.append(("finetune", {"name": "whole", "learning_rate": 0.002, "decay": 0.95}, "or frozen, which takes one pass over the images"))
     pixels = max(min(size), edge) ** 2
     batch = 16 if images < 500 else 32 if images < 5000 else 64
     epochs = round(min(20.0, max(3.0, min(_ENCODED_PASSES / math.sqrt(images), _ENCODED_PIXELS / (pixels * images)))))
     train: list[Entry] = [
         ("epochs", epochs, f"{epochs * -(-images // batch):,} steps; more is better, and takes longer"),
         ("batch_size", batch, "examples per update, over all devices"),
-        ("optimizer", {"name": "adamw", "weight_decay": 0.01}, ""),
-        ("learning_rate", {"peak": 0.003, "schedule": "cosine", "warmup": 0.1}, "of the new head; the encoder has its own, see finetune"),
+        ("optimizer", {"name": "adamw", "weight_decay": 0.05}, ""),
+        ("learning_rate", {"peak": 0.002, "schedule": "cosine", "warmup": 0.1}, "its shape; finetune has the peak"),
         ("ema", 0.98, "the average of the weights is judged and saved"),
         ("precision", "float32", "on CPUs bfloat16 is slower for such networks; auto on a GPU"),
     ]
