@@ -57,7 +57,7 @@ class Draft:
 
 
 def new(data: Any, domain: str | None = None, *, task: str | None = None, columns: Mapping[str, str] | None = None,
-        name: str | None = None, runs: str | Path = "runs") -> Draft:
+        encoder: str | None = None, name: str | None = None, runs: str | Path = "runs") -> Draft:
     """Looks at data and proposes an experiment for them: how they are read and divided, a model, and how it is trained.
 
     Args:
@@ -66,6 +66,8 @@ def new(data: Any, domain: str | None = None, *, task: str | None = None, column
         task: the last part of a task's name, such as ranking; default: by the data.
         columns: role -> column of a table, such as {"text": "body", "label": "topic"}; what is not named is guessed, "none" says that
             there is no such column.
+        encoder: the pretrained encoder to begin from, as model.preset names it; "none": without; default: one that is at hand, where such
+            data gain by it.
         name: what runs of it are called; default: by the file's or folder's name, or `in-memory`.
         runs: the folder of all runs.
 
@@ -93,4 +95,4 @@ def new(data: Any, domain: str | None = None, *, task: str | None = None, column
     if domain is None:
         raise ConfigError('domain: such data may be of several domains; name one of them: "vision", "speech", "nlp" or "recsys"')
     called = name or called
-    return Draft(drafted(domain, str(path), file=f"{called}.yaml", columns=columns, task=task), called)
+    return Draft(drafted(domain, str(path), file=f"{called}.yaml", columns=columns, task=task, encoder=encoder), called)
