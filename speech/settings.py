@@ -99,9 +99,9 @@ class CommandData(SpeechData):
 class TranscriptData(SpeechData):
     """Recordings with transcripts."""
 
-    source: Literal["synthetic", "tfds", "folder", "table", "connected"] = setting(
+    source: Literal["synthetic", "tfds", "folder", "table", "connected", "none"] = setting(  # type: ignore[assignment]
         ..., "synthetic, tfds, folder (of recordings, each with a .txt of the same name), table; connected: strings of digits joined from "
-        "single recordings of a tfds data set of digits")
+        "single recordings of a tfds data set of digits; none: no data, for model.name: whisper as it is")
     text_key: str = setting("text", "tfds feature or table column with the transcript; a sequence of classes is joined by blanks")
     words: list[str] = setting(list, "tfds: the words of class 0, 1, ... if the text is a sequence of classes")
     strings: int = setting(3000, "connected: strings generated for training", unit="recordings", ge=1)
@@ -224,6 +224,20 @@ class PretrainedTranscripts(PretrainedModel):
     stride: ClassVar[int] = 2
 
 
+@TRANSCRIPT_MODELS.register("speech.models.pretrained:whisper")
+class Whisper(Section):
+    """Whisper whole, encoder and decoder (Radford et al. 2022, arXiv:2212.04356): it writes as it was trained to, or is trained further;
+    needs the extra `pretrained`."""
+
+    name: Literal["whisper"]
+    preset: str = setting(..., "as of model.name: pretrained; with its tokenizer")
+    weights: Literal["preset"] | None = setting("preset", "preset: start from its weights; null: from scratch")
+    language: str | None = setting(
+        None, "of the speech, such as en or de; default: recognised from each 30 s, where the preset knows several")
+    trains: Literal["nothing", "decoder", "whole"] = setting("nothing", "nothing: it is used as it is, without training; or what trains")
+    longest: int = setting(224, "most tokens written of 30 s", unit="tokens", ge=1, le=448)
+
+
 class CommandEvaluate(Evaluate):
     """Evaluation of commands."""
 
@@ -260,7 +274,7 @@ class SpeechExperiment(Experiment):
         found = super().problems()
         data, frontend, augment = self.data, self.frontend, self.augment
         found += data.problems_here()
-        if isinstance(getattr(self, "model", None), PretrainedModel) and frontend != Frontend():
+        if hasattr(getattr(self, "model", None), "preset") and frontend != Frontend():
             found.append(("frontend", "a pretrained encoder has a front end of its own, its preset's; leave this section out"))
         window, hop = round(frontend.window * data.rate), round(frontend.hop * data.rate)
         if window < 2 or hop < 1:
@@ -315,6 +329,13 @@ class Transcription(SpeechExperiment):
             low, high = getattr(data, name)
             if low > high or (name == "gap" and low < 0):
                 found.append((f"data.{name}", f"[{low:g}, {high:g}] is not [lowest, highest]"))
+        if model.name == "whisper":
+            if self.evaluate.search == "beam":
+                found.append(("evaluate.search", "model.name: whisper decodes greedily; beam is for models with CTC"))
+            if data.source == "none" and model.trains != "nothing":
+                found.append(("data.source", f"none: there is nothing to train on, and model.trains is {model.trains}"))
+        elif data.source == "none":
+            found.append(("data.source", "none is for model.name: whisper, which writes without training; other models learn from data"))
         lengths = {"quartz": ("kernels", getattr(model, "kernels", [])), "conformer": ("kernel", [getattr(model, "kernel", 1)])}
         name, kernels = lengths.get(model.name, ("", []))
         found += [(f"model.{name}", f"{length} is not odd") for length in kernels if length % 2 == 0]

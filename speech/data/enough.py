@@ -20,4 +20,4 @@ def too_little(texts: Sequence[str], seconds: float) -> str | None:
     length = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
     return (f"{len(texts):,} clips, {length} with {different:,} different words, are too few to train a recogniser from scratch: "
             f"it needs {HOURS:.0f} hours and more, or few words spoken often; expect most words to be wrong, and use a pretrained encoder "
-            "(wav2vec 2.0, Whisper), which Quartet does not include")
+            "(model: {name: pretrained, preset: ...})")

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pipelines.base.stored import Count, Text
+from pipelines.base.stored import Count, Record, Text
 from pipelines.encoders.facts import EncoderRecord, KerasObject
 from pipelines.task.facts import ClassFacts, Facts, Moment
 
@@ -30,7 +30,22 @@ class CommandFacts(FeatureFacts, EncoderFacts, ClassFacts):
     pass
 
 
+Numbers = Annotated[list[Annotated[int, Field(ge=-1, lt=10_000_000)]], Field(max_length=10_000_000)]
+
+
+class Marks(Record):
+    """Numbers of Whisper's tokens: what decoding begins with (-1: the language, recognised) and ends with, and what it never writes."""
+
+    prompt: Annotated[Numbers, Field(min_length=1)]
+    end: Count
+    languages: Numbers
+    suppressed: Numbers
+    suppressed_first: Numbers
+
+
 class TranscriptFacts(FeatureFacts, EncoderFacts):
-    unit: Literal["characters", "subwords", "words"]
+    unit: Literal["characters", "subwords", "words", "pieces"]
     tokens: Annotated[list[Annotated[str, Field(min_length=1, max_length=1000)]], Field(min_length=1, max_length=10_000_000)]
+    merges: Annotated[list[Annotated[str, Field(max_length=1000)]], Field(max_length=10_000_000)] | None = None  # of Whisper's tokenizer
+    marks: Marks | None = None
     most_tokens: Annotated[int, Field(ge=1, le=10_000_000)]

@@ -48,9 +48,17 @@ def front_end(facts: Mapping[str, Any], rate: int) -> WhisperFrontEnd:
     return WhisperFrontEnd(converter)
 
 
+def most_frames(facts: Mapping[str, Any]) -> int:
+    """That the encoder takes. Raises ConfigError where the facts do not say so."""
+    most = facts["backbone"]["config"].get("max_encoder_sequence_length")
+    if not isinstance(most, int) or not 2 <= most <= 1_000_000:
+        raise ConfigError(f"facts of the run: backbone: max_encoder_sequence_length is {most!r}; 2 to 1,000,000 is allowed")
+    return most
+
+
 def check_frames(facts: Mapping[str, Any], frames: int) -> None:
     """Raises ConfigError where sounds of so many frames are longer than the encoder takes."""
-    most, converter = facts["backbone"]["config"].get("max_encoder_sequence_length", 0), facts["converter"]["config"]
+    most, converter = most_frames(facts), facts["converter"]["config"]
     second = converter["stride"] / converter["sampling_rate"]
     if frames > most:
         raise ConfigError(f"data.seconds: with model.silence the encoder would hear {frames * second:g} s; it takes {most * second:g} s at "

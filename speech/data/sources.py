@@ -49,7 +49,7 @@ def open_data(data: SpeechData, *, texts: bool) -> Opened[Recordings]:
 
 def open_shipped(data: SpeechData, texts: bool) -> Opened[Recordings]:
     """See `open_data`; of the sources that ship with Quartet."""
-    return {"synthetic": _synthetic, "tfds": _tfds, "folder": _folder, "table": open_table}[data.source](data, texts)
+    return {"synthetic": _synthetic, "tfds": _tfds, "folder": _folder, "table": open_table, "none": _none}[data.source](data, texts)
 
 
 def _own(splits: Mapping[str, Mapping[str, Any]], data: SpeechData, texts: bool) -> Opened[Recordings]:
@@ -87,6 +87,13 @@ def _wave(samples: np.ndarray, stored: int, rate: int, name: str) -> np.ndarray:
     if np.abs(full).max() > 1.0 or not np.all(np.isfinite(full)):
         raise DataError(f"{name}: holds samples beyond -1..1, or NaN")
     return to_int16(audio.resampled(full, stored, rate))
+
+
+def _none(data: SpeechData, texts: bool) -> Opened[Recordings]:
+    """A second of silence, where a model is used as it is."""
+    facts = Facts(["silence"], ["silence"], None, [""], None, np.array([data.rate], np.int32))
+    return Opened("no data", ["all"], lambda _: recordings(lambda number: np.zeros(data.rate, np.int16), facts, f"none {data.rate}", data),
+                  notes=["There are no data: the model is used as it is, and is not judged"])
 
 
 def _synthetic(data: SpeechData, texts: bool) -> Opened[Recordings]:

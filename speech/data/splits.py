@@ -78,8 +78,13 @@ def load_commands(experiment: Commands, decode: Decode, front_end: FrontEnd, *, 
     return Splits(train=train, validation=validation, test=test, facts=facts, skipped=tuple(skipped), notes=(*opened.notes, *notes))
 
 
-def load_transcripts(experiment: Transcription, decode: Decode, front_end: FrontEnd) -> Splits:
+def load_transcripts(experiment: Transcription, decode: Decode, front_end: FrontEnd, *, encoder: Encoder | None = None,
+                     longest: float | None = None) -> Splits:
     """The splits of a transcription experiment.
+
+    Args:
+        encoder: of the transcripts, where it is not learned from train.
+        longest: seconds of a recording to train on, where that is less than data.longest.
 
     Facts:
         unit, tokens: the output tokens, learned from train's transcripts.
@@ -99,15 +104,17 @@ def load_transcripts(experiment: Transcription, decode: Decode, front_end: Front
 
     asked = data.model_copy(update={"validation": "validation", "test": "test"}) if data.source == "connected" else data
     train, validation, test, notes = divide(opened.names, load, asked, opened.place)
-    encoder = learn(facts_of(train).texts or [], settings)
+    learned = encoder is None
+    encoder = encoder or learn(facts_of(train).texts or [], settings)
     judged = validation is not None or test is not None
     if judged:
-        train, left_out = alignable(train, encoder, experiment, front_end)
+        train, left_out = alignable(train, encoder, experiment, front_end, min(data.longest, longest or data.longest))
         notes += left_out
     parts = {"train": train, "validation": validation, "test": test}
     notes += speakers.shared_speakers(parts)
     lengths, texts = facts_of(train).lengths, facts_of(train).texts
-    if judged and lengths is not None and texts is not None and (note := too_little(texts, float(lengths.sum()) / data.rate)):
+    fresh = not hasattr(experiment.model, "preset")
+    if judged and fresh and lengths is not None and texts is not None and (note := too_little(texts, float(lengths.sum()) / data.rate)):
         notes.append(Warned(f"train: {note}"))
     encoded = {name: [encoder.encode(text) for text in facts_of(source).texts or ()]
                for name, source in parts.items() if source is not None}
@@ -118,7 +125,7 @@ def load_transcripts(experiment: Transcription, decode: Decode, front_end: Front
     known = set(encoder.alphabet.tokens) if settings.unit != "subwords" else set("".join(facts_of(train).texts or []))
     for name in ("validation", "test"):
         source = parts[name]
-        if source is not None:
+        if source is not None and learned:
             strange = unknown_parts(facts_of(source).texts or [], known, settings.unit)
             if strange:
                 kind = "words" if settings.unit == "words" else "characters"
@@ -132,7 +139,7 @@ def load_transcripts(experiment: Transcription, decode: Decode, front_end: Front
                   notes=(*opened.notes, *notes))
 
 
-def alignable(train: Source, encoder: Encoder, experiment: Transcription, front_end: FrontEnd) -> tuple[Source, list[str]]:
+def alignable(train: Source, encoder: Encoder, experiment: Transcription, front_end: FrontEnd, longest: float) -> tuple[Source, list[str]]:
     """Train without what CTC cannot learn from: recordings with fewer steps than their transcript needs, and those that are too long.
 
     A length of 0 is not known, as the recording's header cannot be read: it stays, so that reading it reports the reason.
@@ -142,14 +149,14 @@ def alignable(train: Source, encoder: Encoder, experiment: Transcription, front_
         return train, []
     needed = np.array([steps_needed(encoder.encode(text)) for text in facts.texts or ()])
     steps = np.asarray(steps_of(experiment.model, front_end.frames(facts.lengths)))
-    short, long = (needed > steps) & (facts.lengths > 0), facts.lengths > data.longest * data.rate
+    short, long = (needed > steps) & (facts.lengths > 0), facts.lengths > longest * data.rate
     notes = []
     if short.any():
         example = int(np.flatnonzero(short)[0])
         notes.append(f"train: {short.sum():,} recordings are left out that are too short for their transcripts, such as "
                      f"{facts.names[example]} ({facts.lengths[example] / data.rate:.2f} s)")
     if long.any():
-        notes.append(f"train: {long.sum():,} recordings of over {data.longest:g} s are left out (data.longest)")
+        notes.append(f"train: {long.sum():,} recordings of over {longest:g} s are left out (data.longest)")
     kept = np.flatnonzero(~short & ~long)
     if not len(kept):
         raise DataError("no recording of train is long enough for its transcript, or all are longer than data.longest; "

@@ -13,12 +13,13 @@ from pipelines.encoders import presets
 from pipelines.encoders.presets import hub
 from pipelines.encoders.settings import PretrainedModel
 from speech.models.whisper import STRIDE, encoder
-from speech.settings import PretrainedCommands, PretrainedTranscripts
+from speech.models.whisper_writer import WhisperWriter
+from speech.settings import PretrainedCommands, PretrainedTranscripts, Whisper
 
 LOUD = 0.6  # below the loudest frame, in Whisper's units, a mean over bands: 24 dB; what is quieter is no speech
 
 
-def backbone(settings: PretrainedModel, facts: dict[str, Any]) -> Any:
+def backbone(settings: PretrainedModel | Whisper, facts: dict[str, Any]) -> Any:
     """The whole WhisperBackbone; with the preset's weights where settings.weights says so."""
     if settings.weights == "preset":
         return presets.load(presets.find(settings.preset, domain="speech"))
@@ -57,6 +58,15 @@ def transcripts(settings: PretrainedTranscripts, *, tokens: int, facts: dict[str
     with warnings.catch_warnings():  # an input may not have the name of a layer, `features`, as Keras would like it to
         warnings.filterwarnings("ignore", message="When providing `inputs` as a dict")
         return keras.Model(inputs, head(features(inputs)), name="pretrained")
+
+
+def whisper(settings: Whisper, *, facts: dict[str, Any]) -> keras.Model:
+    """Encoder and decoder; see WhisperWriter. What does not train stays as it is."""
+    marks = facts["marks"]
+    model = WhisperWriter(backbone(settings, facts), most=settings.longest, **marks)
+    model.trainable = settings.trains != "nothing"
+    model.encoder.trainable = settings.trains == "whole"
+    return model
 
 
 class Windows(keras.layers.Layer):

@@ -11,7 +11,6 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.base.errors import ConfigError, DataError
-from pipelines.encoders.settings import PretrainedModel
 from pipelines.serving.output import WARNING
 from pipelines.task.contract import Splits, Task
 from speech.data import audio, pretrained
@@ -45,7 +44,7 @@ class SpeechTask(Task):
     def _front_end(self, rate: int) -> FrontEnd:
         """The experiment's, or that of a pretrained encoder, whose facts are read from its preset where there are none yet."""
         model = self.experiment.model
-        if not isinstance(model, PretrainedModel):
+        if not hasattr(model, "preset"):
             return FrontEnd(self.experiment.frontend, rate)
         if self.facts and (missing := next((name for name in ENCODER if self.facts.get(name) is None), None)):
             raise ConfigError(f"facts of the run: {missing}: field required; the file is damaged, or belongs to another experiment")

@@ -1,0 +1,126 @@
+"""Text per recording, by Whisper whole: used as it is, or trained further. See speech.tasks.transcription for what is alike."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from pipelines.data.source import Tensors
+from pipelines.task.contract import Splits
+from speech.data import pretrained
+from speech.data.splits import load_transcripts
+from speech.data.tokens import normalized
+from speech.data.whisper_tokens import WhisperTokens, learn
+from speech.models import transcript_model
+from speech.tasks.transcription import TranscriptionTask
+
+TOKENS = ("tokens", "merges", "marks")  # the facts of the tokenizer
+
+
+class WhisperTask(TranscriptionTask):
+    """speech.transcription with model.name: whisper. Facts: also `merges` and `marks` (see speech.data.whisper_tokens)."""
+
+    watch = ("token_accuracy", "max")
+    details = ()  # type: ignore[assignment]
+    read_at_once = (4, 4)  # each costs as much as 30 s
+    gives = {
+        "text": "the transcript",
+        "confidence": "mean probability of the written tokens; not calibrated",
+    }
+
+    @cached_property
+    def window(self) -> int:
+        """Samples that the encoder takes."""
+        return pretrained.most_frames(self.encoder_facts) * self.front_end.hop
+
+    @property
+    def writing(self) -> WhisperTokens:
+        """The tokenizer, once for the same facts."""
+        cached = getattr(self, "_writing", None)
+        if cached is None or cached.facts is not self.facts:
+            self._writing = cached = WhisperTokens(self.facts)
+        return cached
+
+    def splits(self) -> Splits:
+        model = self.experiment.model
+        known = {name: self.facts[name] for name in TOKENS} if self.facts else learn(model.preset, model.language)
+        splits = load_transcripts(self.experiment, self.decode, self.front_end, encoder=WhisperTokens(known),
+                                  longest=self.window / self.experiment.data.rate)
+        splits.facts.update(known, unit="pieces")
+        return self.with_noise_note(self.with_encoder(splits))
+
+    def unfit(self) -> str | None:
+        missing = next((name for name in TOKENS if self.facts.get(name) is None), None)
+        return f"{missing}: field required" if missing else super().unfit()
+
+    def prepare(self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None,
+                ) -> tuple[Any, Any]:
+        """({"features" [batch, frames, mels] of whole windows, "frames", "tokens" where transcripts are}, {"tokens", "token_count"})."""
+        waveforms, lengths = tf.cast(examples["samples"], tf.float32) / 32768.0, examples["length"]
+        if keys is not None and self.augmenter.on_waveforms:
+            waveforms, lengths = self.augmenter.waveforms(waveforms, lengths, keys, window=False)
+        size = tf.maximum(-(-tf.shape(waveforms)[1] // self.window), 1) * self.window
+        own = tf.range(tf.shape(waveforms)[1])[None] < lengths[:, None]
+        whole = tf.pad(tf.where(own, waveforms, 0.0), [[0, 0], [0, size - tf.shape(waveforms)[1]]])
+        features = self.normalized(whole, tf.fill(tf.shape(lengths), size), keys)  # silence, too, has features
+        inputs = {"features": tf.ensure_shape(features, [None, None, self.front_end.width]), "frames": self.front_end.frames(lengths)}
+        targets = {name: examples[name] for name in ("tokens", "token_count") if name in examples}
+        if targets:
+            prompt = tf.constant(self._prompt)
+            inputs["tokens"] = tf.concat([tf.tile(prompt[None], [tf.shape(features)[0], 1]), targets["tokens"]], 1)
+        return inputs, targets or None
+
+    @property
+    def _prompt(self) -> list[int]:
+        """As trained with: of a language that is recognised, the first one."""
+        marks = self.facts["marks"]
+        return [marks["languages"][0] if number < 0 else number for number in marks["prompt"]]
+
+    def model(self) -> keras.Model:
+        return transcript_model(self.experiment.model, width=self.front_end.width, tokens=len(self.facts["tokens"]), facts=self.facts)
+
+    def _behind(self, outputs: tf.Tensor, targets: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Logits behind the prompt and each token, the tokens that stand there, and which of them count: [batch, most + 1, ...]."""
+        counts, tokens = targets["token_count"], tf.pad(targets["tokens"], [[0, 0], [0, 1]])
+        number = tf.range(tf.shape(tokens)[1])[None]
+        truth = tf.where(number == counts[:, None], self.facts["marks"]["end"], tokens)
+        return outputs[:, len(self._prompt) - 1:], truth, tf.cast(number <= counts[:, None], tf.float32)
+
+    def loss(self, outputs: tf.Tensor, targets: Any, training: bool) -> tf.Tensor:
+        """Cross-entropy in nats, the mean over each recording's tokens, [batch] float32."""
+        logits, truth, own = self._behind(outputs, targets)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(truth, tf.cast(logits, tf.float32))
+        return tf.reduce_sum(losses * own, 1) / tf.reduce_sum(own, 1)
+
+    def scores(self, outputs: tf.Tensor, targets: Any) -> Tensors:
+        """Share of the tokens that are the most probable ones behind those before them in the transcript."""
+        logits, truth, own = self._behind(outputs, targets)
+        right = tf.cast(tf.argmax(logits, -1, tf.int32) == truth, tf.float32)
+        return {"token_accuracy": tf.reduce_sum(right * own, 1) / tf.reduce_sum(own, 1)}
+
+    def answer(self, model: Callable[[Any], Any], inputs: Any) -> Tensors:
+        """tokens [batch, most] int32 from 1, 0 where there is none; confidence [batch] float32."""
+        return dict(model({"features": inputs["features"]}))
+
+    def texts(self, tokens: np.ndarray) -> list[str]:
+        """Written tokens [n, most], from 1, as texts that are compared with transcripts."""
+        texts = (self.writing.text([number - 1 for number in row if number > 0]) for row in tokens.tolist())
+        return [normalized(text, self.experiment.tokens) for text in texts]
+
+    def _transcripts(self, targets: dict[str, np.ndarray]) -> list[str]:
+        return [self.writing.text(row[:count].tolist()) for row, count in zip(targets["tokens"], targets["token_count"])]
+
+    def _references(self, targets: Any, count: int) -> list[str]:
+        return self._transcripts({name: value.numpy()[:count] for name, value in targets.items()})
+
+    def _token_errors(self, *given: Any) -> None:
+        """None: what Whisper writes differs from a transcript in capitals and signs, which are not counted."""
+
+    def respond(self, answers: Tensors) -> Tensors:
+        """text [batch] string, confidence [batch] float32."""
+        written = tf.gather(tf.constant([b"", *self.writing.bytes]), answers["tokens"])
+        text = tf.strings.unicode_transcode(tf.strings.reduce_join(written, axis=1), "UTF-8", "UTF-8", errors="ignore")
+        return {"text": tf.strings.strip(text), "confidence": answers["confidence"]}
