@@ -68,6 +68,17 @@ data: {source: made, user_key: user, item_key: item, time_key: time, rating_key:
 """
 RANKING = f"task: recsys.ranking{MADE}model: {{name: dcn, width: 4, hidden: [8], history: 5}}"
 RETRIEVAL = f"task: recsys.retrieval{MADE}model: {{name: towers, width: 8, history: 5}}"
+COMMANDS = """
+task: speech.commands
+data: {source: synthetic, seconds: 0.9, group_by: speaker, validation: 0.1, test: 0.2, limit: 96}
+model: {name: pretrained, preset: '', silence: 0.1}
+train: {batch_size: 16}
+"""
+TRANSCRIPTS = """
+task: speech.transcription
+data: {source: synthetic, validation: 0.1, test: 0.1, limit: 48}
+train: {batch_size: 16}
+"""
 EASE = f"task: recsys.retrieval{MADE}model: {{name: ease, rank: 32}}"
 
 
@@ -93,6 +104,10 @@ CASES = {
         "data.source=synthetic", "data.name=null", "data.words=[]", "data.test_last=null", "data.test=0.1", "data.limit=64",
         "model.width=16", "model.kernels=[5]", "tokens.unit=subwords", "tokens.size=24", "train.batch_size=16",
         "train.validate_every=1"), sound_files),
+    "speech.commands/pretrained": Case(COMMANDS, (), sound_files, tiny.whisper),
+    "speech.transcription/pretrained": Case(TRANSCRIPTS, ("model={name: pretrained, preset: ''}",), sound_files, tiny.whisper),
+    "speech.transcription/whisper": Case(
+        TRANSCRIPTS, ("model={name: whisper, preset: '', trains: whole, longest: 12}",), sound_files, tiny.whisper),
     "vision.classification": Case("vision/digits", ("model.widths=[8, 8]", "model.hidden=16"), digit_files),
 }
 COMMON = ("train.epochs=2", "train.precision=float32", "train.devices=cpu", "evaluate.bootstrap=100", "evaluate.worst=2",

@@ -1,6 +1,7 @@
 """Whisper's tokens: pieces of bytes and marks, which decoding begins and ends with, and which it never writes."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -83,13 +84,26 @@ def pieces(tokens: Sequence[str]) -> list[bytes]:
             for token in tokens]
 
 
+@dataclass(frozen=True)
+class WhisperAlphabet(Alphabet):
+    """Token numbers, from 0, as text. `pieces`: the bytes that each token writes."""
+
+    pieces: tuple[bytes, ...] = ()
+
+    @classmethod
+    def of(cls, tokens: Sequence[str]) -> "WhisperAlphabet":
+        return cls("pieces", tuple(tokens), tuple(pieces(tokens)))
+
+    def text(self, numbers: Sequence[int]) -> str:
+        return b"".join(self.pieces[number] for number in numbers).decode("utf-8", "ignore").strip()
+
+
 class WhisperTokens(Encoder):
-    """Texts to token numbers and back, from the facts."""
+    """Texts to token numbers, from the facts."""
 
     def __init__(self, facts: Mapping[str, Any]):
-        super().__init__(Alphabet("pieces", tuple(facts["tokens"])))
+        super().__init__(WhisperAlphabet.of(facts["tokens"]))
         self.facts = facts
-        self.bytes = pieces(facts["tokens"])
         self._tokenizer: Any = None
 
     def encode(self, text: str) -> list[int]:
@@ -101,7 +115,3 @@ class WhisperTokens(Encoder):
             self._tokenizer = kind(vocabulary={token: number for number, token in enumerate(tokens) if token not in special},
                                    merges=list(self.facts["merges"]), special_tokens=special)
         return [int(number) for number in self._tokenizer(f" {text}")] if text else []
-
-    def text(self, numbers: Sequence[int]) -> str:
-        """Token numbers, from 0, as text."""
-        return b"".join(self.bytes[number] for number in numbers).decode("utf-8", "ignore").strip()

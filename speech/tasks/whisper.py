@@ -13,7 +13,7 @@ from pipelines.task.contract import Splits
 from speech.data import pretrained
 from speech.data.splits import load_transcripts
 from speech.data.tokens import normalized
-from speech.data.whisper_tokens import WhisperTokens, learn
+from speech.data.whisper_tokens import WhisperAlphabet, WhisperTokens, learn
 from speech.models import transcript_model
 from speech.tasks.transcription import TranscriptionTask
 
@@ -23,7 +23,6 @@ TOKENS = ("tokens", "merges", "marks")  # the facts of the tokenizer
 class WhisperTask(TranscriptionTask):
     """speech.transcription with model.name: whisper. Facts: also `merges` and `marks` (see speech.data.whisper_tokens)."""
 
-    watch = ("token_accuracy", "max")
     details = ()  # type: ignore[assignment]
     read_at_once = (4, 4)  # each costs as much as 30 s
     gives = {
@@ -31,18 +30,19 @@ class WhisperTask(TranscriptionTask):
         "confidence": "mean probability of the written tokens; not calibrated",
     }
 
+    _written: tuple[dict[str, Any], WhisperAlphabet] | None = None
+
     @cached_property
     def window(self) -> int:
         """Samples that the encoder takes."""
         return pretrained.most_frames(self.encoder_facts) * self.front_end.hop
 
     @property
-    def writing(self) -> WhisperTokens:
-        """The tokenizer, once for the same facts."""
-        cached = getattr(self, "_writing", None)
-        if cached is None or cached.facts is not self.facts:
-            self._writing = cached = WhisperTokens(self.facts)
-        return cached
+    def alphabet(self) -> WhisperAlphabet:
+        """Built once for the same facts."""
+        if self._written is None or self._written[0] is not self.facts:
+            self._written = self.facts, WhisperAlphabet.of(self.facts["tokens"])
+        return self._written[1]
 
     def splits(self) -> Splits:
         model = self.experiment.model
@@ -96,10 +96,10 @@ class WhisperTask(TranscriptionTask):
         return tf.reduce_sum(losses * own, 1) / tf.reduce_sum(own, 1)
 
     def scores(self, outputs: tf.Tensor, targets: Any) -> Tensors:
-        """Share of the tokens that are the most probable ones behind those before them in the transcript."""
+        """Share of the tokens that are not the most probable ones behind those before them in the transcript."""
         logits, truth, own = self._behind(outputs, targets)
-        right = tf.cast(tf.argmax(logits, -1, tf.int32) == truth, tf.float32)
-        return {"token_accuracy": tf.reduce_sum(right * own, 1) / tf.reduce_sum(own, 1)}
+        wrong = tf.cast(tf.argmax(logits, -1, tf.int32) != truth, tf.float32)
+        return {"token_error_rate": tf.reduce_sum(wrong * own, 1) / tf.reduce_sum(own, 1)}
 
     def answer(self, model: Callable[[Any], Any], inputs: Any) -> Tensors:
         """tokens [batch, most] int32 from 1, 0 where there is none; confidence [batch] float32."""
@@ -107,20 +107,10 @@ class WhisperTask(TranscriptionTask):
 
     def texts(self, tokens: np.ndarray) -> list[str]:
         """Written tokens [n, most], from 1, as texts that are compared with transcripts."""
-        texts = (self.writing.text([number - 1 for number in row if number > 0]) for row in tokens.tolist())
-        return [normalized(text, self.experiment.tokens) for text in texts]
-
-    def _transcripts(self, targets: dict[str, np.ndarray]) -> list[str]:
-        return [self.writing.text(row[:count].tolist()) for row, count in zip(targets["tokens"], targets["token_count"])]
-
-    def _references(self, targets: Any, count: int) -> list[str]:
-        return self._transcripts({name: value.numpy()[:count] for name, value in targets.items()})
-
-    def _token_errors(self, *given: Any) -> None:
-        """None: what Whisper writes differs from a transcript in capitals and signs, which are not counted."""
+        return [normalized(text, self.experiment.tokens) for text in super().texts(tokens)]
 
     def respond(self, answers: Tensors) -> Tensors:
         """text [batch] string, confidence [batch] float32."""
-        written = tf.gather(tf.constant([b"", *self.writing.bytes]), answers["tokens"])
+        written = tf.gather(tf.constant([b"", *self.alphabet.pieces]), answers["tokens"])
         text = tf.strings.unicode_transcode(tf.strings.reduce_join(written, axis=1), "UTF-8", "UTF-8", errors="ignore")
         return {"text": tf.strings.strip(text), "confidence": answers["confidence"]}

@@ -13,6 +13,7 @@ from pipelines.config.load import from_text
 from pipelines.runs.launch import task_class
 from speech.data.whisper_features import WhisperFrontEnd
 from speech.models import pretrained
+from tests.encoders.tiny import whisper
 from tests.speech.made import class_folders, tone
 
 HERE = all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text"))
@@ -24,9 +25,7 @@ CONVERTER = {"num_mels": 8, "num_fft_bins": 400, "stride": 160, "sampling_rate":
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    from tests.speech.tiny_whisper import preset
-
-    return preset(tmp_path_factory.mktemp("whisper") / "tiny")
+    return whisper(tmp_path_factory.mktemp("whisper") / "tiny")
 
 
 def task_of(text: str, facts: dict | None = None):
