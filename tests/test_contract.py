@@ -86,7 +86,7 @@ def known_users(folder: Path, splits: Any) -> list[str]:
     return ["3", "17", "nobody"]
 
 
-AT_ONCE = {"nlp.classification/frozen", "recsys.retrieval/ease"}  # fitted in closed form: no step trains them
+AT_ONCE = {"nlp.classification/frozen", "recsys.retrieval/ease", "speech.commands/pretrained"}  # fitted in closed form: no step trains them
 CASES = {
     "nlp.classification": Case("nlp/quickstart", (), lambda folder, splits: ["a room for two nights", "", "breakfast? \U0001f600"]),
     "nlp.classification/pretrained": Case(
