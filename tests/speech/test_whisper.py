@@ -100,7 +100,7 @@ def test_what_does_not_suit_it(tiny):
         task_of(tiny, ", language: fr").splits()
     with pytest.raises(ConfigError, match="there is nothing to train on"):
         task_of(tiny, ", trains: whole")
-    with pytest.raises(ConfigError, match="none is for model.name: whisper"):
+    with pytest.raises(ConfigError, match=r"none is for model\.name: whisper"):
         from_text("task: speech.transcription\nmodel: {name: quartz}\ndata: {source: none}\n")
     (tiny / "tokenizer.json").rename(tiny / "away")
     try:
