@@ -29,7 +29,7 @@ class _Trained(Section):
     learning_rate: float = setting(
         5e-5, "peak learning rate of the encoder, and of a fitted head; it follows the shape of train.learning_rate", gt=0.0)
     head: Literal["fitted", "new"] = setting(
-        "fitted", "fitted: training begins with the best linear head on the features as they are (Kumar et al. 2022, arXiv:2202.10054); "
+        "fitted", "fitted: training begins with a linear head fitted to the features as they are (Kumar et al. 2022, arXiv:2202.10054); "
         "new: with a random one, which trains at train.learning_rate, as does a head that is not linear")
 
 

@@ -17,6 +17,7 @@ from pipelines.data.source import ArraySource
 from pipelines.task.contract import Task
 
 STRENGTHS = (1.0, 3e-1, 1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6)  # of half the squared weights beside a mean loss
+BEFORE_TRAINING = 1e-2  # leaves a loss of which the encoder learns; at weaker ones a few examples are answered without a mistake
 FIRST = STRENGTHS.index(3e-3)  # then weaker ones while they gain, then stronger ones
 PATIENCE = 2  # strengths in a row without gain, after which no further one is tried that way
 CHOOSING = {"maxiter": 40, "ftol": 1e-5}  # each begins where its neighbour ended
@@ -52,7 +53,7 @@ class Fitted:
 
 
 def fit(task: Task, head: keras.Model, train: ArraySource, validation: ArraySource | None, views: int, seed: int) -> Fitted:
-    """Sets the weights of `head`, of which `dense_of` knows the layer.
+    """Sets the weights of `head`, of which `dense_of` knows the layer, with the best regularisation.
 
     Args:
         task: on features (`features.OnFeatures`).
@@ -60,20 +61,23 @@ def fit(task: Task, head: keras.Model, train: ArraySource, validation: ArraySour
         views: of each training example.
         seed: of the fifth that stands in for a validation split.
     """
-    dense = dense_of(head)
-    assert dense is not None
-    before = keras.Model(head.inputs, dense.input)
     numbers = np.arange(len(train))
     held = np.zeros(len(train), bool)
     if validation is None:
         held[np.random.default_rng(seed).permutation(len(train))[:len(train) // 5]] = True
-    fitting = _Objective(task, before, dense, _chunks(task, train, numbers[~held], views))
+    fitting = _Objective(task, head, _chunks(task, train, numbers[~held], views))
     judged = _chunks(task, validation, np.arange(len(validation)), 1) if validation is not None else _chunks(task, train, numbers[held], 1)
     chosen, weights = _chosen(task, head, fitting, judged)
     if validation is None:
-        fitting = _Objective(task, before, dense, _chunks(task, train, numbers, views))
+        fitting = _Objective(task, head, _chunks(task, train, numbers, views))
     fitting.put(fitting.minimised(weights, chosen.strength, FINAL))
     return chosen
+
+
+def fit_before_training(task: Task, head: keras.Model, train: ArraySource) -> None:
+    """Sets the weights of `head`, so regularised that its training loss is far from 0: the training of all that follows needs it."""
+    fitting = _Objective(task, head, _chunks(task, train, np.arange(len(train)), 1))
+    fitting.put(fitting.minimised(np.zeros(fitting.size), BEFORE_TRAINING, CHOOSING))
 
 
 def _chosen(task: Task, head: keras.Model, objective: "_Objective", judged: Chunks) -> tuple[Fitted, np.ndarray]:
@@ -123,14 +127,13 @@ def _chunks(task: Task, source: ArraySource, numbers: np.ndarray, views: int) ->
 
 
 class _Objective:
-    """The mean training loss of a dense layer with some regularisation, as a function of its weights on standardised features.
+    """The mean training loss of a dense layer with some regularisation, as a function of its weights on standardised features."""
 
-    Args:
-        before: from features to what the dense layer is given.
-    """
-
-    def __init__(self, task: Task, before: keras.Model, dense: keras.layers.Dense, chunks: Chunks):
+    def __init__(self, task: Task, head: keras.Model, chunks: Chunks):
+        dense = dense_of(head)
+        assert dense is not None
         self.task, self.dense = task, dense
+        before = keras.Model(head.inputs, dense.input)
         given = [(tf.cast(before(features, training=False), tf.float32), targets) for features, targets in chunks]
         count = sum(len(features) for features, _ in given)
         mean = sum(np.sum(features, 0, np.float64) for features, _ in given) / count

@@ -53,7 +53,7 @@ def learner_of(task: Task, splits: Splits, model: keras.Model, way: Finetune | N
 
     if not isinstance(way, Frozen):
         if way.head == "fitted":
-            whole.fit = lambda: _fit_first(whole, computing(), experiment.train.seed)
+            whole.fit = lambda: _fit_first(whole, computing())
         return whole
     linear = linear_head.dense_of(parts(model)[1]) is not None
     learner = _of_head(whole, way, computing(), experiment.train.seed, linear, machine.group) if way.views else None
@@ -83,26 +83,25 @@ def _of_head(whole: Learner, way: Frozen, computing: Computing | None, seed: int
                          f"computed once, in {computing.seconds:.1f} s.")
     if way.head == "linear" and linear:
         head.trainable = False  # no step trains it
-        learner.fit = lambda: _fit(learner.task, head, train, validation, views, seed, learner.notes)
+
+        def fit() -> None:
+            chosen = linear_head.fit(learner.task, head, train, validation, views, seed)
+            learner.notes.append(
+                f"The last layer was fitted by L-BFGS; L2 regularisation of {chosen.strength:g} was chosen by {chosen.metric} "
+                f"({chosen.value:.4g}) on {'validation' if validation is not None else 'a fifth of train'}.")
+
+        learner.fit = fit
     return learner
 
 
-def _fit_first(whole: Learner, computing: Computing | None, seed: int) -> None:
+def _fit_first(whole: Learner, computing: Computing | None) -> None:
     """Fits the head to the features of the encoder as it is, where that can be done; training goes on from there."""
     _, head = parts(whole.model)
-    if computing is None or linear_head.dense_of(head) is None:
-        return
-    train, validation = computing.source(whole.train), _features(computing, whole.validation)
-    if train is not None and (validation is None) == (whole.validation is None):
-        _fit(computing.adapted(1), head, train, validation, 1, seed, whole.notes)
+    train = computing.source(whole.train) if computing is not None and linear_head.dense_of(head) is not None else None
+    if computing is not None and train is not None:
+        linear_head.fit_before_training(computing.adapted(1), head, train)
+        whole.notes.append("Training began with a last layer fitted to the encoder's features by L-BFGS.")
 
 
 def _features(computing: Computing, source: Source | None) -> ArraySource | None:
     return computing.source(source) if source is not None else None
-
-
-def _fit(task: Task, head: keras.Model, train: ArraySource, validation: ArraySource | None, views: int, seed: int, notes: list[str],
-         ) -> None:
-    chosen = linear_head.fit(task, head, train, validation, views, seed)
-    notes.append(f"The last layer was fitted by L-BFGS; L2 regularisation of {chosen.strength:g} was chosen by {chosen.metric} "
-                 f"({chosen.value:.4g}) on {'validation' if validation is not None else 'a fifth of train'}.")
