@@ -100,7 +100,8 @@ class Preset:
         if "://" in self.handle:
             return self.handle
         stated = re.search(r"(?im)^\W*upstream:\s*([^\s,;]+)", self._text("SOURCE.md"))
-        return stated[1] if stated else self.config.get("_name_or_path") or hub_handle(self.handle)
+        named = str(self.config.get("_name_or_path"))  # of a repository, or a folder of whoever saved it
+        return stated[1] if stated else named if re.fullmatch(r"[\w.-]+/[\w.-]+", named) else hub_handle(self.handle)
 
     def _text(self, name: str) -> str:
         path = self.folder / name

@@ -15,8 +15,10 @@ from nlp.data.sources import TextSource
 from nlp.models import pretrained
 from nlp.settings import Pretrained, TextClassification
 from nlp.tasks.classification import Classification
+from nlp.tokens import preset as preset_tokens
 from pipelines.base.errors import ConfigError
 from pipelines.data.divide import Warned
+from pipelines.encoders.presets import find
 from pipelines.task.results import Judgement
 from tests.encoders import tiny
 from tests.encoders.tiny import PIECES
@@ -110,6 +112,18 @@ def test_a_vocabulary_with_gaps_and_a_tokenizer_of_another_kind_are_refused(tmp_
         (tmp_path / "h" / "tokenizer.json").write_text(json.dumps({"model": wrong}))
         with pytest.raises(ConfigError, match=message):
             learned(tmp_path / "h")
+
+
+@extra
+def test_pieces_of_bytes_are_read_from_tokenizer_json(tmp_path):
+    hugging_face(tmp_path / "h", model_type="roberta")
+    vocabulary = ["<s>", "<pad>", "</s>", "<unk>", "a", "b", "ab", "\u0120ab", "\u0120", "<mask>"]
+    (tmp_path / "h" / "tokenizer.json").write_text(json.dumps({"model": {
+        "type": "BPE", "vocab": {piece: number for number, piece in enumerate(vocabulary)}, "merges": [["a", "b"], "\u0120 ab"]}}))
+    facts = preset_tokens.kept(preset_tokens.read(find(str(tmp_path / "h"), domain="nlp")))
+    ids = preset_tokens.make(facts, 16).ids(tf.constant(["ab ab", "ba"]))
+    assert [[vocabulary[number - 1] for number in row] for row in ids.to_list()] == [
+        ["<s>", "ab", "\u0120ab", "</s>"], ["<s>", "b", "a", "</s>"]]
 
 
 @extra

@@ -8,9 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.base.errors import ConfigError, DataError
+from pipelines.encoders import locate
 from pipelines.serving import embed
 from pipelines.serving.output import Prediction
 from pipelines.serving.predict import Predictor
+from tests.data.prepared import require_preset
 from tests.encoders import tiny
 
 HERE = all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text"))
@@ -32,6 +34,18 @@ def test_a_text_encoder_gives_vectors_without_a_run(tmp_path):
     with np.load(tmp_path / "v.npz") as stored:
         assert stored["input"].tolist() == TEXTS and stored["vector"].dtype == np.float32
         np.testing.assert_array_equal(stored["vector"], np.stack(pq.read_table(tmp_path / "v.parquet")["vector"].to_pylist()))
+
+
+def test_a_real_encoder_knows_what_is_alike_and_whose_it_is():
+    name = require_preset("minilm_l6")
+    run = embed.of_preset(name)
+    texts = ["the cat sat on the mat", "a feline was seated on a rug", "stock prices fell", "Café", "cafe"]
+    vectors = np.stack([one.values["vector"] for one in Predictor(run, answer=embed.vectors).predict(texts)])
+    cosine = vectors @ vectors.T / vectors.shape[1]  # their root mean square is 1
+    assert cosine[0, 1] > 0.5 > 0.3 > cosine[0, 2] and cosine[3, 4] > 0.999  # accents are stripped
+    record = run.task.facts["encoder"]
+    source = (locate.presets_folder() / name / "SOURCE.md").read_text()
+    assert record["checksum"] in source and (record["licence"], record["weights"]) == ("Apache-2.0", 22_713_216)
 
 
 def test_what_cannot_be_written_is_an_error(tmp_path):
