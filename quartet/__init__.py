@@ -18,12 +18,21 @@ if TYPE_CHECKING:
     from pipelines.base.metric_kinds import MetricKind
     from pipelines.config.schema import Data, Experiment, Section, setting
     from pipelines.data.memory import Recordings
+    from pipelines.data.random import uniform
     from pipelines.data.source import ArraySource, Source
     from pipelines.task.contract import Task
     from pipelines.task.learning import Splits
     from pipelines.task.results import Judgement, Metric
     from quartet.drafts import Draft, new
-    from quartet.extend import declare_metrics, register_domain, register_model, register_source, register_task
+    from quartet.extend import (
+        declare_metrics,
+        register_augmentation,
+        register_domain,
+        register_metric,
+        register_model,
+        register_source,
+        register_task,
+    )
     from quartet.run import Evaluation, Run, load, runs
     from quartet.searching import Search, tune
     from quartet.training import check, train
@@ -55,7 +64,9 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "Judgement": "pipelines.task.results",
     "Metric": "pipelines.task.results",
     "MetricKind": "pipelines.base.metric_kinds",
+    "register_augmentation": "quartet.extend",
     "register_domain": "quartet.extend",
+    "register_metric": "quartet.extend",
     "register_model": "quartet.extend",
     "register_source": "quartet.extend",
     "register_task": "quartet.extend",
@@ -64,13 +75,14 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "Source": "pipelines.data.source",
     "Splits": "pipelines.task.learning",
     "Task": "pipelines.task.contract",
+    "uniform": "pipelines.data.random",
 }
 
 __all__ = [
     "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Interrupted", "Judgement",
     "Metric", "MetricKind", "QuartetError", "Recordings", "Run", "Search", "Section", "Source", "Splits", "Task",
-    "TrainingError", "check", "declare_metrics", "load", "new", "register_domain", "register_model", "register_source",
-    "register_task", "runs", "setting", "train", "tune",
+    "TrainingError", "check", "declare_metrics", "load", "new", "register_augmentation", "register_domain", "register_metric",
+    "register_model", "register_source", "register_task", "runs", "setting", "train", "tune", "uniform",
 ]
 
 

@@ -13,12 +13,12 @@ Imports no TensorFlow.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from pipelines.base.errors import ConfigError
 from pipelines.base.metric_kinds import MetricKind, declare
 from pipelines.config import registry
-from pipelines.config.schema import Experiment, Section
+from pipelines.config.schema import METRICS, Experiment, Section
 
 Builder = TypeVar("Builder", bound=Callable[..., Any])
 
@@ -53,6 +53,48 @@ def register_source(task: str, settings: type[Section]) -> Callable[[Builder], B
     if isinstance(settings, type) and not issubclass(settings, base):
         raise ConfigError(f"{settings.__name__}: the settings of a source of {task} derive from {base.__module__}.{base.__name__}")
     return _adding(task, "data", settings)
+
+
+def register_augmentation(task: str, settings: type[Section]) -> Callable[[Builder], Builder]:
+    """A decorator for an augmentation of training examples, chosen by `augment.own: {name: ...}`; in graph, a batch at a time.
+
+    It is handed those of these that it names: for images `(settings, images, keys)` and gives images back, [batch, height, width, channels]
+    float32 in 0..255; for speech `(settings, waveforms, lengths, keys, rate)` and gives waveforms back, [batch, samples] float32 in -1..1,
+    of which the `lengths` [batch] first samples count. `keys`, int32 [batch, 2], are a pure function of seed, epoch and example: draw with
+    `quartet.uniform(keys, stream)` alone, so that examples are the same in any batch and after a resume.
+
+    Args:
+        task: "vision.classification", "speech.commands" or "speech.transcription", which has those of speech.commands.
+        settings: its section, as of `register_model`.
+
+    Raises:
+        ConfigError: as `register_model` does, or the task takes no augmentations.
+    """
+    return _adding(task, "augment.own", settings)
+
+
+def register_metric(settings: type[Section], *, better: Literal["max", "min"] | None = None, share: bool = False,
+                    title: str | None = None) -> Callable[[Builder], Builder]:
+    """A decorator for a metric of any task, chosen by `evaluate.metrics: [{name: ...}]`: its mean over the examples that are judged.
+
+    The function is handed those of these that it names: `(settings, outputs, targets, facts)`, the model's outputs, what the task's `loss`
+    is given and what was learned from train (`facts["classes"]`); in graph, it gives [batch] numbers, NaN where an example does not count.
+    `train.watch` and `tune.objective` may name it.
+
+    Args:
+        settings: its section; the name in `name: Literal["..."]` is the metric's.
+        better, share, title: as of `MetricKind`.
+
+    Raises:
+        ConfigError: as `register_model` does, or the name means another metric already.
+    """
+
+    def add(function: Builder) -> Builder:
+        declare_metrics(**dict.fromkeys(get_args(settings.model_fields["name"].annotation), MetricKind(better, share, title)))
+        METRICS.add(settings, function)
+        return function
+
+    return add
 
 
 def register_task(experiment: type[Experiment]) -> Callable[[Builder], Builder]:

@@ -134,6 +134,9 @@ class Frontend(Section):
         "train", "each band to mean 0 and deviation 1 over train, or to mean 0 over the recording (and train's deviation); or as it is")
 
 
+AUGMENTATIONS = Variants(what="augmentation")
+
+
 class Augment(Section):
     """Training augmentation; each random choice depends on seed, epoch and example only."""
 
@@ -149,6 +152,8 @@ class Augment(Section):
     warp: float = setting(
         0.0, "vocal tract length perturbation (Jaitly and Hinton 2013): largest change of all frequencies, as a share, at the same tempo; "
         "for speakers that are not in train", unit="share", ge=0.0, lt=0.5)
+    own: Annotated[Any, AUGMENTATIONS] | None = setting(
+        None, "an augmentation of one's own, of waveforms, after all others of them (`register_augmentation`)")
     frequency_masks: int = setting(0, "SpecAugment (Park et al. 2019): masks over bands", ge=0, le=10)
     frequency_width: int = setting(8, "most bands of a mask", unit="bands", ge=1)
     time_masks: int = setting(0, "SpecAugment: masks over frames", ge=0, le=20)

@@ -123,6 +123,9 @@ class RandAugment(Section):
     magnitude: float = setting(0.5, "strength", ge=0.0, le=1.0)
 
 
+AUGMENTATIONS = Variants(what="augmentation")
+
+
 class Augment(Section):
     """Training augmentation; each random choice depends on seed, epoch and example only."""
 
@@ -134,6 +137,8 @@ class Augment(Section):
         None, "[low, high] share of the area cropped at random before resizing (Szegedy et al. 2015)", min_length=2, max_length=2)
     erase: int = setting(0, "edge of a square set to the mean (Cutout, DeVries and Taylor 2017)", unit="px", ge=0)
     rand_augment: RandAugment | None = setting(None, "RandAugment")
+    own: Annotated[Any, AUGMENTATIONS] | None = setting(
+        None, "an augmentation of one's own, after all but mixup and cutmix (`register_augmentation`)")
     mixup: float = setting(0.0, "alpha of MixUp's beta distribution (Zhang et al. 2018); 0: off", ge=0.0)
     cutmix: float = setting(0.0, "alpha of CutMix's beta distribution (Yun et al. 2019); 0: off; with mixup, each batch takes one", ge=0.0)
 

@@ -17,6 +17,7 @@ from pipelines.config.problems import Route, dotted
 from pipelines.config.schema import Section
 from pipelines.config.suggest import suggest
 from pipelines.config.tree import Kind, Setting, Shape, annotation_of, default, find, shape
+from pipelines.config.variants import within
 
 Found = tuple[Route, str]
 LARGEST = 2**63  # of whole numbers; no tensor has a size or an index beyond
@@ -179,6 +180,8 @@ def _accepts(annotation: Any, value: Any) -> bool:
 def _refusal(setting: Setting, allowed: Shape, value: Any) -> str:
     """Why a value is refused: what it is not, and what was probably meant."""
     text = f"{show(value)} is not {describe(allowed, setting.extra('unit') or '')}"
+    if isinstance(value, dict) and not allowed.kinds and (choice := within(setting.field)) is not None:
+        return f"no {choice.what} {show(value.get(choice.key))} is registered here; pass the file that registers it: --use FILE"
     if isinstance(value, dict):
         return f"{text}; it has no settings of its own"
     if value is None:

@@ -119,7 +119,7 @@ def _describe(kind: Kind, plural: bool = False) -> str:
         items = shape(kind.item)
         low, high = (dict(kind.limits).get(key) for key in ("min_length", "max_length"))
         inner = listed(_describe(each, plural=True) if each.base is not Literal else listed(map(_show_choice, each.choices))
-                       for each in _distinct(items))
+                       for each in _distinct(items)) or "sections"
         if low is not None and low == high:
             return f"{'lists' if plural else 'a list'} of {low} {inner}"
         size = f"{low} to {high} " if low and high else f"{low} or more " if low else f"up to {high} " if high else ""

@@ -20,7 +20,7 @@ from pipelines.base.errors import ConfigError
 from pipelines.config import variants
 from pipelines.config.messages import did_you_mean, listed
 from pipelines.config.origin import Origin, of_file, origin_of, remember, ships
-from pipelines.config.schema import Experiment
+from pipelines.config.schema import Experiment, Section
 from pipelines.config.variants import Builder, Variants, resolved
 
 SHIPPED = ("vision", "speech", "nlp", "recsys")  # packages of a plain checkout, in which no entry point may be installed
@@ -130,10 +130,20 @@ def variants_at(task: str, setting: str) -> Variants:
     part(task.partition(".")[0], "settings")
     if task not in _tasks:
         raise ConfigError(f"{task!r} is no task{did_you_mean(task, tasks())}; the tasks are {listed(tasks(), 'and')}")
-    fields = {name: variants.within(field) for name, field in _tasks[task].experiment.model_fields.items()}
-    found = fields.get(setting)
-    if found is None:
-        raise ConfigError(f"{task}: {setting} takes nothing of one's own; {listed([name for name in fields if fields[name]], 'and')} can")
+    every = _choices(_tasks[task].experiment)
+    if setting not in every:
+        raise ConfigError(f"{task}: {setting} takes nothing of one's own; {listed(every, 'and')} can")
+    return every[setting]
+
+
+def _choices(section: type[Section], before: str = "") -> dict[str, Variants]:
+    """Setting -> the sections that it chooses among, of one section and those within it."""
+    found = {}
+    for name, field in section.model_fields.items():
+        if (choice := variants.within(field)) is not None:
+            found[before + name] = choice
+        elif isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            found |= _choices(field.annotation, f"{before}{name}.")
     return found
 
 

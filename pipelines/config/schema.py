@@ -9,39 +9,16 @@ from collections.abc import Collection
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from pipelines.base.errors import ConfigError
 from pipelines.config.keras_names import keras_arguments
+from pipelines.config.section import Section as Section
+from pipelines.config.section import Share as Share
+from pipelines.config.section import setting as setting
+from pipelines.config.variants import Variants
 
-
-def setting(default: Any, meaning: str, *, unit: str = "", path: bool = False, names: str = "", search: bool | str | None = None,
-            **limits: Any) -> Any:
-    """A setting: its default (`...` where one must be given), meaning, unit, and pydantic's limits.
-
-    Args:
-        default: the value when the experiment does not say; a class or function to call for a fresh one.
-        meaning: one sentence for the reference page.
-        unit: what the number counts ("examples", "s", "px", "share"), empty for none.
-        path: the value is a file or folder that must exist before any work starts.
-        names: the Keras module, such as "keras.optimizers", that must have a class of that name, in whatever case.
-        search: whether a search may vary it, or why not; None: it may, but for the settings of `data`, which change what trials are
-            judged on.
-        limits: `ge`, `gt`, `le`, `lt`, `min_length`, `pattern`, ... as pydantic's Field takes them.
-    """
-    extra: dict[str, Any] = {"unit": unit, "path": path, "names": names, "search": search}
-    if callable(default):
-        return Field(default_factory=default, description=meaning, json_schema_extra=extra, **limits)
-    return Field(default, description=meaning, json_schema_extra=extra, **limits)
-
-
-class Section(BaseModel):
-    """A mapping in the YAML: unknown keys and wrong types are errors, and nothing changes after the check."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, protected_namespaces=())
-
-
-Share = Annotated[float, Field(ge=0.0, lt=1.0)]
+METRICS = Variants(what="metric")  # of one's own, for any task
 
 
 class Data(Section):
@@ -214,6 +191,8 @@ class Evaluate(Section):
         None, "examples per evaluation batch over all devices; default: train.batch_size, at least 256", unit="examples", ge=1)
     bootstrap: int = setting(1000, "resamples behind each 95 % interval", ge=100)
     baseline: bool = setting(True, "put a cheap model, fitted on train within seconds, beside the score, where the task has one")
+    metrics: list[Annotated[Any, METRICS]] = setting(
+        list, "metrics of one's own (`register_metric`), on validation after each epoch and in the report: [{name: top_k, k: 3}]")
     worst: int = setting(36, "worst mistakes shown in the report and in TensorBoard", ge=0, le=400)
 
 

@@ -25,7 +25,7 @@ from pydantic.fields import FieldInfo
 
 from pipelines.base.errors import ConfigError
 from pipelines.config.origin import Origin, origin_of
-from pipelines.config.schema import Section
+from pipelines.config.section import Section
 
 SectionClass = TypeVar("SectionClass", bound=type[Section])
 Builder = str | Callable[..., Any]

@@ -35,6 +35,11 @@ def integers(keys: tf.Tensor, stream: int, low: int, high: int, count: int = 1) 
     return low + tf.cast(uniform(keys, stream, count) * float(high - low + 1), tf.int32)
 
 
+def own(keys: tf.Tensor) -> tf.Tensor:
+    """Keys for somebody's own augmentation, int32 [batch, 2]: whatever its streams, its draws are independent of ours."""
+    return tf.bitwise.bitwise_xor(keys, tf.constant([0x6F776E21, 0x51A7B3C5], tf.int32))
+
+
 def _mix(words: tf.Tensor) -> tf.Tensor:
     """MurmurHash3's fmix32: every bit of the input moves each bit of the output with probability one half."""
     words = (words ^ _right(words, 16)) * tf.constant(0x85EBCA6B, tf.uint32)

@@ -31,6 +31,8 @@ def changed_settings(section: BaseModel, *, leave_out: tuple[str, ...] = ()) -> 
 def _differing(section: BaseModel, name: str, default: Any, prefix: str) -> list[Changed]:
     value, dotted = getattr(section, name), f"{prefix}{name}"
     if not isinstance(value, BaseModel):
+        if isinstance(value, list):
+            value = [one.model_dump() if isinstance(one, BaseModel) else one for one in value]
         required = default is _NONE
         same = value == default and type(value) is type(default)
         return [] if same else [Changed(dotted, value, None if required else default, required)]

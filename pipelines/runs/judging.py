@@ -11,6 +11,7 @@ from pipelines.data.stream import StreamSource
 from pipelines.reports.baselines import put_beside
 from pipelines.runs.policy import Policy
 from pipelines.task.contract import Condensed
+from pipelines.task.judging import add_own
 from pipelines.task.results import Baseline, Judgement
 from pipelines.training.evaluation import Evaluator, batch_size
 from pipelines.training.session import Session
@@ -46,7 +47,9 @@ def answered(session: Session, experiment: Experiment, watching: Evaluator | Non
     """
     if watching is None or session.splits.validation is None:
         return None
-    return (watching if session.learner.answers else evaluator(session, experiment, session.splits.validation)).judged()
+    one = watching if session.learner.answers else evaluator(session, experiment, session.splits.validation)
+    answers, watching.own = one.judged(), one.own
+    return answers
 
 
 def judge(session: Session, experiment: Experiment, policy: Policy, watching: Evaluator | None, known: Condensed | None,
@@ -71,6 +74,7 @@ def judge(session: Session, experiment: Experiment, policy: Policy, watching: Ev
         answers, targets = every[split]
         source = getattr(session.splits, split)
         judgement = judgements[split] = session.task.judge(answers, targets, source)
+        add_own(judgement, one.own, experiment.evaluate.bootstrap)
         if policy.details:
             session.task.explain(session.model, judgement, answers, targets, source)
         verdict = judgement.beaten

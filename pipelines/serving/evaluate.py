@@ -23,6 +23,7 @@ from pipelines.runs.folder import RunFolder
 from pipelines.serving.load import LoadedRun
 from pipelines.serving.new_data import new_data
 from pipelines.task.contract import Splits
+from pipelines.task.judging import add_own
 from pipelines.task.results import Judgement
 from pipelines.training.evaluation import Evaluator, batch_size
 
@@ -79,6 +80,7 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
     answers, targets = evaluator.judged()
     seconds = time.perf_counter() - began
     judgement = run.task.judge(answers, targets, source)
+    add_own(judgement, evaluator.own, experiment.evaluate.bootstrap)
     run.task.explain(run.model, judgement, answers, targets, source)
     if run.machine.precision != run.judged_precision:
         notes.append(f"Judged in {run.machine.precision}; the run's own report is in {run.judged_precision}.")

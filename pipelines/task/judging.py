@@ -1,15 +1,17 @@
 """What a task says of judging: answers beside what they should be, and all that a report says of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from pipelines.base.errors import ConfigError
+from pipelines.config.schema import METRICS
 from pipelines.data.source import Source, Tensors
 from pipelines.task import intervals
 from pipelines.task.learning import Learning, alone
 from pipelines.task.results import Baseline, Judgement
-from pipelines.task.units import units_of
+from pipelines.task.units import EXAMPLES, units_of
 
 if TYPE_CHECKING:
     import keras
@@ -19,6 +21,17 @@ Condensed = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 
 # a source and a function in graph to the function's value of the model's inputs of each example, and the targets
 Features = Callable[[Source, Callable[[Any], Any]], tuple[np.ndarray, dict[str, np.ndarray]]]
+
+
+def add_own(judgement: Judgement, values: Mapping[str, np.ndarray], resamples: int) -> None:
+    """Adds the metrics of the experiment's own, values [n] of each example by name, with their intervals and beside each prediction."""
+    for name, each in values.items():
+        counts, units = ~np.isnan(each), judgement.units or EXAMPLES
+        if units.of is not None:
+            units = units.pick(counts) if len(units.of) == len(each) else EXAMPLES
+        judgement.metrics[name] = intervals.mean(each[counts].astype(np.float64), resamples=resamples, units=units)
+        if judgement.predictions and all(len(column) == len(each) for column in judgement.predictions.values()):
+            judgement.predictions = {**judgement.predictions, name: each}
 
 
 class Judging(Learning):
@@ -40,6 +53,22 @@ class Judging(Learning):
     def targets(self, examples: Tensors) -> Tensors:
         """What answers are compared with, name -> [batch, ...]; in graph. By default every entry that is no input."""
         return {name: value for name, value in examples.items() if name not in self.raw_spec()}
+
+    def own_scores(self, outputs: Any, targets: Any) -> Tensors:
+        """The metrics of the experiment's own, evaluate.metrics: name -> [batch] float32, NaN where an example does not count. In graph.
+
+        Raises:
+            ConfigError: one that gives anything but a number for each example, or has the name of a score of the task.
+        """
+        import tensorflow as tf
+
+        values = {}
+        for one in self.experiment.evaluate.metrics:
+            value = tf.convert_to_tensor(METRICS.build(one, outputs=outputs, targets=targets, facts=self.facts))
+            if value.shape.rank != 1:
+                raise ConfigError(f"evaluate.metrics: {one.name} gives the shape {value.shape}, not [batch]: a number for each example")
+            values[one.name] = tf.cast(value, tf.float32)
+        return values
 
     def cannot_judge(self, source: Source) -> str | None:
         """Why a source cannot be judged, with the remedy; None where it can. Asked before anything is answered."""

@@ -44,6 +44,7 @@ class Evaluator:
         self.feed: Feed = make_feed(source, decode, plan=self.plan, seed=0, shuffle=False, random_decode=False, data=data,
                                     strategy=machine.strategy, devices=machine.devices, own=machine.own, facts=task.facts,
                                     lengths=Lengths.of(task))
+        self.own: Arrays = {}  # name -> [examples], of the metrics in evaluate.metrics
         self._scores = tf.function(self._score_step, autograph=False)
         self._answers = tf.function(self._answer_step, autograph=False)
 
@@ -56,7 +57,8 @@ class Evaluator:
         parts = self._collect(self._scores, stop)
         if parts is None:
             return None
-        means = {name: float(np.mean(values, dtype=np.float64)) for name, values in parts.items()}
+        averaged = dict.fromkeys(parts, np.mean) | {one.name: np.nanmean for one in self.task.experiment.evaluate.metrics}
+        means = {name: float(averaged[name](values, dtype=np.float64)) for name, values in parts.items()}
         agreed: dict[str, float] = self.machine.group.of_chief(means)
         return agreed
 
@@ -65,8 +67,10 @@ class Evaluator:
         return _sides(self._collect(self._answers) or {})
 
     def judged(self) -> Condensed:
-        """(answers, targets) as `Task.condense` leaves them of each batch: what `Task.judge` takes."""
-        return _sides(self._collect(self._answers, keep=self._condensed) or {})
+        """(answers, targets) as `Task.condense` leaves them of each batch: what `Task.judge` takes. `own` then holds evaluate.metrics."""
+        arrays = self._collect(self._answers, keep=self._condensed) or {}
+        self.own = {name.partition("/")[2]: values for name, values in arrays.items() if name.startswith("own/")}
+        return _sides(arrays)
 
     def features(self, function: Callable[[Any], tf.Tensor]) -> tuple[np.ndarray, Arrays]:
         """(what `function` makes of the model's inputs, in graph, [examples, ...]; the targets), in the order of the source."""
@@ -83,7 +87,8 @@ class Evaluator:
 
     def _condensed(self, arrays: Arrays) -> Arrays:
         answers, targets = self.task.condense(*_sides(arrays))
-        return {**{f"answer/{k}": v for k, v in answers.items()}, **{f"target/{k}": v for k, v in targets.items()}}
+        own = {name: value for name, value in arrays.items() if name.startswith("own/")}
+        return {**{f"answer/{k}": v for k, v in answers.items()}, **{f"target/{k}": v for k, v in targets.items()}, **own}
 
     def _collect(self, step_function: Any, stop: Callable[[], bool] = lambda: False, keep: Callable[[Arrays], Arrays] = dict,
                  ) -> Arrays | None:
@@ -129,16 +134,25 @@ class Evaluator:
         def replica_step(examples: Any) -> dict:
             inputs, targets = self.task.prepare(self._examples(step, examples))
             outputs = self._averaged(inputs)
-            return {"loss": self.task.loss(outputs, targets, training=False), **self.task.scores(outputs, targets)}
+            return {"loss": self.task.loss(outputs, targets, training=False), **self.task.scores(outputs, targets),
+                    **self.task.own_scores(outputs, targets)}
 
         return self.machine.strategy.run(replica_step, args=(self._next(iterator),))
 
     def _answer_step(self, step: tf.Tensor, iterator: Any) -> Any:
         def replica_step(examples: Any) -> dict:
             examples = self._examples(step, examples)
-            inputs, _ = self.task.prepare(examples)
-            answers, targets = self.task.answer(lambda x: self.model(x, training=False), inputs), self.task.targets(examples)
-            return {**{f"answer/{k}": v for k, v in answers.items()}, **{f"target/{k}": v for k, v in targets.items()}}
+            inputs, learned = self.task.prepare(examples)
+            outputs: list[Any] = []  # of each call of the model: the first sees the inputs as they are, others test-time views
+
+            def model(x: Any) -> Any:
+                outputs.append(self.model(x, training=False))
+                return outputs[-1]
+
+            answers, targets = self.task.answer(model, inputs), self.task.targets(examples)
+            own = self.task.own_scores(outputs[0], learned) if self.task.experiment.evaluate.metrics else {}
+            return {**{f"answer/{k}": v for k, v in answers.items()}, **{f"target/{k}": v for k, v in targets.items()},
+                    **{f"own/{k}": v for k, v in own.items()}}
 
         return self.machine.strategy.run(replica_step, args=(self._next(iterator),))
 

@@ -143,7 +143,8 @@ def prepare(
             freezing.append(GradualUnfreeze(way, model))
     # what is wrong whatever the data is said before they are all decoded
     score_names = find_scores(task, model, decoded_spec(splits.train, None if task.stored_decoded else task.decode))
-    return Prepared(task, splits, machine, plan, model, way, freezing, score_names, watched(train, task, score_names, splits))
+    own = check_own_metrics(task, model, splits, score_names)
+    return Prepared(task, splits, machine, plan, model, way, freezing, score_names, watched(train, task, [*score_names, *own], splits))
 
 
 def assemble(experiment: Experiment, task_class: type[Task], *, precision: str | None = None, facts: dict[str, Any] | None = None,
@@ -188,6 +189,23 @@ def assemble(experiment: Experiment, task_class: type[Task], *, precision: str |
         splits.train, None if task.stored_decoded else task.decode, plan=plan, seed=train.seed, shuffle=True, rule=Lengths.of(task))
     return Session(task, splits, machine, plan, steps, feed, shown, model, learner, begun.way, optimizer, weights, averaged, averages,
                    tables, step, begun.freezing, begun.watch)
+
+
+def check_own_metrics(task: Task, model: Any, splits: Splits, scores: list[str]) -> list[str]:
+    """The names of evaluate.metrics, traced on an example to be judged, so that what is wrong with them is said before training.
+
+    Raises:
+        ConfigError: one that is there twice or has the name of a score, or gives anything but a number for each example.
+    """
+    names = [one.name for one in task.experiment.evaluate.metrics]
+    twice = next((name for number, name in enumerate(names) if name in [*scores, "loss", *names[:number]]), None)
+    if twice:
+        raise ConfigError(f"evaluate.metrics: there is a metric {twice} already")
+    source = splits.validation or splits.test
+    if names and source is not None:
+        spec = decoded_spec(source, None if task.stored_decoded else task.decode)
+        find_scores(task, model, spec, task.own_scores)
+    return names
 
 
 def watched(train: Train, task: Task, scores: list[str], splits: Splits) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """The sums from which an epoch's metrics are computed: [2 + scores], of the loss, of weights (1 or 0), of each score."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -9,15 +9,17 @@ import tensorflow as tf
 from pipelines.task.contract import Task
 
 
-def find_scores(task: Task, model: keras.Model, spec: Mapping[str, tf.TensorSpec]) -> list[str]:
+def find_scores(task: Task, model: keras.Model, spec: Mapping[str, tf.TensorSpec],
+                scored: Callable[[Any, Any], Mapping[str, tf.Tensor]] | None = None) -> list[str]:
     """The names of the task's scores, from a trace on symbols (nothing is computed).
 
     Args:
         spec: name -> spec of one decoded example.
+        scored: (outputs, targets) -> scores; None for the task's own.
     """
     def scores(examples: Any) -> dict:
         inputs, targets = task.prepare(examples)
-        return task.scores(model(inputs, training=False), targets)
+        return dict((scored or task.scores)(model(inputs, training=False), targets))
 
     one = {key: tf.TensorSpec([1, *value.shape], value.dtype) for key, value in spec.items()}
     return list(tf.function(scores, autograph=False).get_concrete_function(one).structured_outputs)

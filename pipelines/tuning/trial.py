@@ -82,7 +82,7 @@ def survey(order: Mapping[str, Any]) -> dict[str, Any]:
     source = validation if len(numbers) == len(validation) else validation.subset(numbers)
     one = Evaluator(session.task, session.model, source, machine=session.machine, data=experiment.data,
                     batch=batch_size(experiment.evaluate, experiment.train.batch_size))
-    streamed = ["loss", *session.step.score_names]
+    streamed = ["loss", *session.step.score_names, *(one.name for one in experiment.evaluate.metrics)]
     judged: list[str] | None
     try:
         answers, targets = one.judged()

@@ -1,7 +1,7 @@
 """Training augmentation of whole batches, in graph, on the device: pure functions of each example's own key.
 
-Waveforms: speed, shift, gain and noise. Features: vocal tract length perturbation, SpecAugment. What happens to a recording is the
-same in any batch.
+Waveforms: speed, shift, noise, gain, one's own. Features: vocal tract length perturbation, SpecAugment. What happens to a recording is
+the same in any batch.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from pipelines.base.errors import DataError
 from pipelines.data import random
 from pipelines.data.walk import files_of
 from speech.data import audio
-from speech.settings import Augment
+from speech.settings import AUGMENTATIONS, Augment
 
 # the purpose of each draw from an example's key
 SPEED, SHIFT, GAIN, NOISE, RATIO, PLACE, COLOUR, WARP, BANDS, FRAMES = 0, 1, 2, 3, 4, 5, 6, 7, 16, 64
@@ -63,7 +63,8 @@ class Augmenter:
     @property
     def on_waveforms(self) -> bool:
         """Whether waveforms are augmented."""
-        return bool(self.settings.shift or self.settings.speed or self.settings.gain or self.settings.noise)
+        settings = self.settings
+        return bool(settings.shift or settings.speed or settings.gain or settings.noise or settings.own)
 
     def waveforms(self, waveforms: tf.Tensor, lengths: tf.Tensor, keys: tf.Tensor, *, window: bool) -> tuple[tf.Tensor, tf.Tensor]:
         """Augments a batch of waveforms.
@@ -99,6 +100,9 @@ class Augmenter:
         if settings.gain:
             decibels = settings.gain * (2.0 * random.uniform(keys, GAIN) - 1.0)
             waveforms = waveforms * tf.pow(10.0, decibels / 20.0)[:, None]
+        if settings.own is not None:
+            given = AUGMENTATIONS.build(settings.own, waveforms=waveforms, lengths=lengths, keys=random.own(keys), rate=self.rate)
+            waveforms = tf.ensure_shape(tf.cast(given, tf.float32), waveforms.shape)
         own = tf.range(tf.shape(waveforms)[1])[None] < lengths[:, None]
         return tf.where(own, waveforms, 0.0), lengths
 

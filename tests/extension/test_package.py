@@ -16,7 +16,7 @@ task: vision.classification
 data: {source: digits}
 model: {name: linear}
 train: {epochs: 1, precision: float32, devices: cpu}
-evaluate: {bootstrap: 100, baseline: false}
+evaluate: {bootstrap: 100, baseline: false, metrics: [{name: label_probability}]}
 monitor: {tensorboard: false}
 """
 
@@ -48,14 +48,16 @@ def quartet(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
                           timeout=600, check=False, env={**environment(), "PYTHONPATH": str(folder / "packages")})
 
 
-def test_its_model_is_trained_by_name_alone(installed):
+def test_its_model_is_trained_and_its_metric_judged_by_name_alone(installed):
     done = quartet(installed, "train", "mine.yaml", "model.scal=3")
     assert "no such setting of linear, which has scale; did you mean model.scale?" in done.stderr, done.stderr
     done = quartet(installed, "train", "mine.yaml")
     assert done.returncode == 0, done.stderr
     (used,) = json.loads((installed / "runs/vision/mine/default/environment.json").read_text())["extensions"]
-    assert (used["name"], used["version"], used["registers"]) == ("sample-extension", "1.2", ["model linear"])
+    assert (used["name"], used["version"], used["registers"]) == ("sample-extension", "1.2", ["metric label_probability", "model linear"])
     assert len(used["sha256"]) == 64
+    metrics = json.loads((installed / "runs/vision/mine/default/report/report.json").read_text())["metrics"]
+    assert 0 < metrics["test/label_probability"]["low"] < metrics["test/label_probability"]["high"] < 1
 
 
 def test_it_runs_outside_of_the_checkout(installed):
@@ -72,7 +74,7 @@ def test_without_the_package_the_run_says_what_to_install(installed):
         path.rename(away)
     try:
         done = quartet(installed, "evaluate", "vision/mine/default")
-        assert done.returncode == 2 and "uses model linear of sample-extension" in done.stderr, done.stderr
+        assert done.returncode == 2 and "uses metric label_probability, model linear of sample-extension" in done.stderr, done.stderr
         assert "install sample-extension 1.2" in done.stderr
     finally:
         for path, away in hidden.items():

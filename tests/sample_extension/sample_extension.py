@@ -1,4 +1,4 @@
-"""A linear model for images. Keras is imported by what builds it, so that a command that needs none stays quick."""
+"""A linear model for images, and a metric. Keras is imported by what builds them, so that a command that needs none stays quick."""
 
 from typing import Literal
 
@@ -19,3 +19,16 @@ def linear(settings, *, image_size, channels, classes):
     images = keras.Input((*image_size, channels))
     x = keras.layers.Flatten()(keras.layers.Rescaling(1 / settings.scale)(images))
     return keras.Model(images, keras.layers.Dense(classes, dtype="float32")(x))
+
+
+class Chosen(quartet.Section):
+    """The probability of the label."""
+
+    name: Literal["label_probability"]
+
+
+@quartet.register_metric(Chosen, better="max", share=True)
+def label_probability(settings, outputs, targets):
+    import tensorflow as tf
+
+    return tf.gather(tf.nn.softmax(outputs), targets, batch_dims=1)

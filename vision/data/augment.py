@@ -1,6 +1,6 @@
 """Training augmentation of whole batches, in graph, on the device: pure functions of their keys.
 
-What happens to one image (flip, shift, erase, RandAugment) depends on its own key alone, so it is the same in any batch and on
+What happens to one image (flip, shift, erase, RandAugment, one's own) depends on its own key alone, so it is the same in any batch and on
 any number of replicas. MixUp and CutMix draw from the micro-batch's seed, because they need a partner from it.
 """
 
@@ -11,7 +11,7 @@ import tensorflow as tf
 from pipelines.data import random
 from vision.data.mixing import mix
 from vision.data.rand_augment import rand_augment
-from vision.settings import Augment
+from vision.settings import AUGMENTATIONS, Augment
 
 # the purpose of each draw from an example's key
 FLIP, SHIFT, ERASE, RAND_AUGMENT = 0, 1, 3, 16
@@ -41,6 +41,9 @@ def augment(
     if settings.rand_augment:
         images = rand_augment(images, keys, operations=settings.rand_augment.operations, magnitude=settings.rand_augment.magnitude,
                               stream=RAND_AUGMENT)
+    if settings.own is not None:
+        shape = images.shape
+        images = tf.ensure_shape(tf.cast(AUGMENTATIONS.build(settings.own, images=images, keys=random.own(keys)), tf.float32), shape)
     if settings.mixup or settings.cutmix:
         return mix(images, labels, mixup=settings.mixup, cutmix=settings.cutmix, seed=seed, classes=classes)
     return images, labels
