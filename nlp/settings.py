@@ -110,6 +110,11 @@ class Bag(Section):
     naive_bayes: bool = setting(
         False, "instead of vectors, one trained weight a token times its naive Bayes log-count ratios from train (Wang and Manning 2012)")
 
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether weights are set from how often tokens occur in train."""
+        return self.naive_bayes or self.rarity
+
 
 @MODELS.register("nlp.models.cnn:build")
 class Cnn(Section):

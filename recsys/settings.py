@@ -1,6 +1,6 @@
 """The settings of recommendation: interactions, protocols, models. Imports no TensorFlow."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -161,6 +161,7 @@ class Ease(Section):
     """
 
     name: Literal["ease"]
+    closed_form: ClassVar[bool] = True  # fitted to whole histories before the first step, and there is none
     rank: int = setting(
         1024, "eigenvectors kept: EASE at that rank, and exactly EASE where users or items are no more than that", unit="vectors", ge=1
     )
@@ -288,7 +289,7 @@ class Retrieval(_Lists):
     def problems(self) -> list[tuple[str, str]]:
         found = super().problems()
         for name in ("numbers", "categories", "lists", "users"):
-            if self.model.name == "ease" and getattr(self.data, name):
+            if getattr(self.model, "closed_form", False) and getattr(self.data, name):
                 found.append((f"data.{name}", "model.name: ease knows a user by the ids of the history alone; towers take features"))
         return found
 

@@ -11,7 +11,7 @@ from nlp import models, tokens
 from nlp.data import requests, splits
 from nlp.data.facts import TextFacts
 from nlp.metrics import baseline, judging
-from nlp.settings import Bag, Hashed, Pretrained, TextClassification, Words
+from nlp.settings import Hashed, Pretrained, TextClassification, Words
 from nlp.tokens.base import FIRST, PAD
 from pipelines.base.formatting import escaped
 from pipelines.data.source import Source, Tensors
@@ -131,7 +131,7 @@ class Classification(SingleLabel):
 
     def initialise(self, model: keras.Model, batches: Iterator[tuple[Any, Any]]) -> None:
         settings = self.experiment.model
-        if isinstance(settings, Bag) and (settings.naive_bayes or settings.rarity):
+        if getattr(settings, "counts_tokens", False):
             from nlp.models.bag import count_tokens, set_rarity, set_ratios
 
             if settings.naive_bayes:
@@ -221,7 +221,7 @@ class Classification(SingleLabel):
     def show_model(self, model: keras.Model, writer: "Writer", step: int) -> None:
         """The vectors of the most frequent words or pieces, for the projector; for hashed tokens, of words frequent in some of train."""
         names, rows = self._named_rows()
-        if names and not (isinstance(self.experiment.model, Bag) and self.experiment.model.naive_bayes):  # then a token has one weight only
+        if names and not getattr(self.experiment.model, "naive_bayes", False):  # then a token has one weight only
             vectors = tf.gather(model.get_layer("embedding").variable.value, rows)
             writer.projector("words", vectors.numpy(), names)
 

@@ -19,9 +19,8 @@ from recsys.data.features import unused
 from recsys.data.protocol import TRAIN, VALIDATION
 from recsys.metrics.users import train_users
 from recsys.models.base import ListModel
-from recsys.models.ease import EaseModel
 from recsys.models.sampling import Sampler
-from recsys.settings import RETRIEVAL_MODELS, Ease, Retrieval
+from recsys.settings import RETRIEVAL_MODELS, Retrieval
 from recsys.tasks.base import ListTask
 from recsys.tasks.closed_form import CHOOSING, fit
 from recsys.tasks.sequential import NO_SEED
@@ -34,17 +33,20 @@ class RetrievalTask(ListTask):
     mixes = "The softmax over the items of the batch"
 
     @property
+    def closed_form(self) -> bool:
+        """Whether the model is fitted to whole histories before step 0, as its settings declare."""
+        return getattr(self.experiment.model, "closed_form", False)
+
+    @property
     def history_length(self) -> int | None:
-        model = self.experiment.model
-        return None if isinstance(model, Ease) else max(1, model.history)
+        return None if self.closed_form else max(1, self.experiment.model.history)
 
     @property
     def takes_history(self) -> bool:
-        model = self.experiment.model
-        return isinstance(model, Ease) or model.history > 0
+        return self.closed_form or self.experiment.model.history > 0
 
     def training(self, made: Catalogue) -> tuple[Source, dict[str, Any]]:
-        if isinstance(self.experiment.model, Ease):
+        if self.closed_form:
             assert made.user_ids is not None
             self._users = train_users(made, len(made.user_ids), length=None, exclude_seen=self.experiment.evaluate.exclude_seen)
             return self._users, {}
@@ -62,7 +64,7 @@ class RetrievalTask(ListTask):
 
     def build(self, options: dict[str, Any]) -> ListModel:
         model: ListModel = RETRIEVAL_MODELS.build(self.experiment.model, features=list(self.facts["features"].values()), **options)
-        if isinstance(model, EaseModel):
+        if self.closed_form:
             return model
         nothing = tf.zeros([1], tf.int32)
         model({"user": nothing, "positive": nothing, "at": tf.zeros([1], tf.int64), "negatives": nothing})
@@ -70,7 +72,7 @@ class RetrievalTask(ListTask):
 
     def initialise(self, model: keras.Model, batches: Iterator[tuple[Any, Any]]) -> None:
         settings = self.experiment.model
-        if not isinstance(settings, Ease):
+        if not self.closed_form:
             return
         basis = (self._shown or self._users).basis
         judging = self.experiment.evaluate
@@ -82,8 +84,7 @@ class RetrievalTask(ListTask):
 
     def explain(self, model: keras.Model, judgement: Judgement, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray],
                 source: Source) -> None:
-        settings = self.experiment.model
-        if isinstance(settings, Ease):
+        if self.closed_form:
             l2, damping = model.chosen.numpy().tolist()
             judgement.notes.append(f"EASE in closed form, no step trained it: rank {model.rank:,}, l2 {l2:.4g}, damping {damping:g}")
 
