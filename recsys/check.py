@@ -37,15 +37,15 @@ def check_interactions(experiment: Experiment, progress: Callable[[int, int], No
         findings += _repetitions(log)
         findings += _few(log)
     findings += _times(log, data)
-    made, notes = load(lenient, repetitions=repetitions_of(experiment))
-    findings += _cold(made.items, made.users, made.parts, made.log)
-    findings += _leaks(made.log, made.parts, data)
+    catalogue, notes = load(lenient, repetitions=repetitions_of(experiment))
+    findings += _cold(catalogue.items, catalogue.users, catalogue.parts, catalogue.log)
+    findings += _leaks(catalogue.log, catalogue.parts, data)
     findings.append(Finding("note", notes[0]))
     if experiment.task == "recsys.retrieval":  # type: ignore[attr-defined]
-        findings += [Finding("warning", text) for text in unused(made.features)]
+        findings += [Finding("warning", text) for text in unused(catalogue.features)]
     splits = {}
     for number, name in enumerate(NAMES):
-        mask = made.parts == number
+        mask = catalogue.parts == number
         if mask.any():
             splits[name] = {
                 "examples": int(mask.sum()),
@@ -53,7 +53,7 @@ def check_interactions(experiment: Experiment, progress: Callable[[int, int], No
                 "identical": 0,
                 "classes": {},
                 "common": [],
-                "measures": _measures(made.log, mask),
+                "measures": _measures(catalogue.log, mask),
             }
     order = {"error": 0, "warning": 1, "note": 2}
     return Check(log.place, splits, sorted(findings, key=lambda finding: order[finding.level]))
@@ -63,16 +63,16 @@ CHECKS = dict.fromkeys(("recsys.ranking", "recsys.retrieval", "recsys.sequential
 
 
 def _measures(log: Log, mask: np.ndarray) -> dict[str, dict[str, float]]:
-    found = {}
+    measures = {}
     for name, who in (("events a user", log.users), ("events an item", log.items)):
         if who is not None:
             counts = np.bincount(who[mask])
             counts = counts[counts > 0]
-            found[name] = {"min": float(counts.min()), "median": float(np.median(counts)), "max": float(counts.max())}
+            measures[name] = {"min": float(counts.min()), "median": float(np.median(counts)), "max": float(counts.max())}
     if log.ratings is not None:
         values = log.ratings[mask]
-        found["rating"] = {"min": float(values.min()), "median": float(np.median(values)), "max": float(values.max())}
-    return found
+        measures["rating"] = {"min": float(values.min()), "median": float(np.median(values)), "max": float(values.max())}
+    return measures
 
 
 def _repetitions(log: Log) -> list[Finding]:
@@ -84,10 +84,10 @@ def _repetitions(log: Log) -> list[Finding]:
     for values in whole:
         same &= values[order][1:] == values[order][:-1]
     later = order[1:][same]
-    found = []
+    findings = []
     if len(later):
         share = len(later) / len(log)
-        found.append(
+        findings.append(
             Finding(
                 "warning" if share >= 0.01 else "note",
                 f"{len(later):,} of {len(log):,} events ({share:.0%}) are exact repetitions",
@@ -97,17 +97,17 @@ def _repetitions(log: Log) -> list[Finding]:
     gone = repeating(log)
     more = int(gone.sum()) - len(later)
     if more > 0:
-        found.append(
+        findings.append(
             Finding(
                 "warning" if more / len(log) >= MANY else "note",
                 f"{more:,} further events follow another of the same user and item, and are no new item of that user",
             )
         )
-    return found
+    return findings
 
 
 def _few(log: Log) -> list[Finding]:
-    found = []
+    findings = []
     for of, who, ids in (("user", log.users, log.user_ids), ("item", log.items, log.item_ids)):
         assert who is not None and ids is not None
         counts = np.bincount(who, minlength=len(ids))
@@ -115,7 +115,7 @@ def _few(log: Log) -> list[Finding]:
             few = (counts > 0) & (counts <= most)
             if few.any():
                 share = few.sum() / (counts > 0).sum()
-                found.append(
+                findings.append(
                     Finding(
                         "warning" if share >= 0.5 else "note",
                         f"{int(few.sum()):,} of {int((counts > 0).sum()):,} {of}s ({share:.0%}) "
@@ -123,7 +123,7 @@ def _few(log: Log) -> list[Finding]:
                         tuple(str(ids.values[number]) for number in np.flatnonzero(few)[:20]),
                     )
                 )
-    return found
+    return findings
 
 
 def _times(log: Log, data: InteractionData) -> list[Finding]:
@@ -134,40 +134,40 @@ def _times(log: Log, data: InteractionData) -> list[Finding]:
         return [
             Finding("error" if data.protocol == "time" else "warning", f"all times are equal ({when(float(times[0]))}): they order nothing")
         ]
-    found = [Finding("note", f"times from {when(float(times.min()))} to {when(float(times.max()))}")]
+    findings = [Finding("note", f"times from {when(float(times.min()))} to {when(float(times.max()))}")]
     back = int(np.sum(np.diff(times) < 0))
     if back:
-        found.append(Finding("note", f"times are out of order in the file at {back:,} of {len(times):,} rows; events are put in order"))
+        findings.append(Finding("note", f"times are out of order in the file at {back:,} of {len(times):,} rows; events are put in order"))
     if log.users is not None:
         order = in_time(log)
         tied = (np.diff(times[order]) == 0) & (np.diff(log.users[order]) == 0)
         if tied.any():
             share = tied.mean()
-            found.append(
+            findings.append(
                 Finding(
                     "warning" if share >= MANY else "note",
                     f"{int(tied.sum()):,} events ({share:.0%}) have the time of another of "
                     "the same user: the order of the rows decides between them",
                 )
             )
-    return found
+    return findings
 
 
 def _cold(items: np.ndarray, users: np.ndarray, parts: np.ndarray, log: Log) -> list[Finding]:
-    found = []
+    findings = []
     for name, part in (("validation", VALIDATION), ("test", TEST)):
         mask = parts == part
         for of, numbers, there in (("items", items, log.items), ("users", users, log.users)):
             cold = int(np.sum(numbers[mask] == 0)) if there is not None else 0
             if cold:
                 share = cold / mask.sum()
-                found.append(
+                findings.append(
                     Finding(
                         "warning" if share >= 0.1 else "note",
                         f"{cold:,} of {int(mask.sum()):,} {name} events ({share:.0%}) are of {of} that train does not have",
                     )
                 )
-    return found
+    return findings
 
 
 def _leaks(log: Log, parts: np.ndarray, data: InteractionData) -> list[Finding]:

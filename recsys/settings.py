@@ -217,25 +217,25 @@ class RankingLoss(Section):
 
 
 def _data_problems(data: InteractionData) -> list[tuple[str, str]]:
-    found = []
+    problems = []
     if data.source == "tfds" and not data.name:
-        found.append(("data.name", "source: tfds needs the data set's name, such as movielens/latest-small-ratings"))
+        problems.append(("data.name", "source: tfds needs the data set's name, such as movielens/latest-small-ratings"))
     if data.source == "table" and not data.path:
-        found.append(("data.path", "source: table needs a path"))
+        problems.append(("data.path", "source: table needs a path"))
     for name in ("columns", "items", "users"):
         if getattr(data, name) and data.source != "table":
-            found.append((f"data.{name}", f"{name} is for source: table, not {data.source}"))
+            problems.append((f"data.{name}", f"{name} is for source: table, not {data.source}"))
     kinds = [*data.numbers, *data.categories, *data.lists]
     if data.group_by is not None:
-        found.append(("data.group_by", "interactions are divided by data.protocol or data.split_key; groups are not looked at"))
+        problems.append(("data.group_by", "interactions are divided by data.protocol or data.split_key; groups are not looked at"))
     twice = sorted({name for name in kinds if kinds.count(name) > 1})
     if twice:
-        found.append(("data.numbers", f"column {twice[0]!r} is named twice among data.numbers, data.categories and data.lists"))
+        problems.append(("data.numbers", f"column {twice[0]!r} is named twice among data.numbers, data.categories and data.lists"))
     if data.protocol == "time" and data.time_key is None and data.source == "table" and data.split_key is None:
-        found.append(("data.time_key", "protocol: time needs the column of the time"))
+        problems.append(("data.time_key", "protocol: time needs the column of the time"))
     if isinstance(data.test, str) and data.test not in ("test", "testing") and data.split_key is None:
-        found.append(("data.test", "a share, test or null; a split's name needs data.split_key"))
-    return found
+        problems.append(("data.test", "a share, test or null; a split's name needs data.split_key"))
+    return problems
 
 
 class _Lists(Experiment):
@@ -245,18 +245,18 @@ class _Lists(Experiment):
     evaluate: RankedEvaluate = setting(RankedEvaluate, "judging")
 
     def problems(self) -> list[tuple[str, str]]:
-        found = super().problems() + _data_problems(self.data)
+        problems = super().problems() + _data_problems(self.data)
         for name in ("user_key", "item_key"):
             if getattr(self.data, name) is None:
-                found.append((f"data.{name}", "recommending needs users and items"))
+                problems.append((f"data.{name}", "recommending needs users and items"))
         if self.data.positive_from is not None and self.data.rating_key is None and self.data.source == "table":
-            found.append(("data.rating_key", "positive_from needs the column of the rating"))
+            problems.append(("data.rating_key", "positive_from needs the column of the rating"))
         if self.train.watch is None and len(set(self.evaluate.cutoffs)) < len(self.evaluate.cutoffs):
-            found.append(("evaluate.cutoffs", "a cut-off is named twice"))
+            problems.append(("evaluate.cutoffs", "a cut-off is named twice"))
         model: Any = getattr(self, "model", None)
         if model is not None and model.name == "sasrec" and model.width % model.heads:
-            found.append(("model.width", f"{model.width} is not a multiple of model.heads = {model.heads}"))
-        return found
+            problems.append(("model.width", f"{model.width} is not a multiple of model.heads = {model.heads}"))
+        return problems
 
 
 @register_task("recsys.tasks.sequential:SequentialTask")
@@ -268,14 +268,14 @@ class Sequential(_Lists):
     loss: SampledSoftmax = setting(SampledSoftmax, "the loss")
 
     def problems(self) -> list[tuple[str, str]]:
-        found = super().problems()
+        problems = super().problems()
         for name in ("numbers", "categories", "lists", "users"):
             if getattr(self.data, name):
                 text = "recsys.sequential knows a user by the ids of the history alone; recsys.retrieval and recsys.ranking take features"
-                found.append((f"data.{name}", text))
+                problems.append((f"data.{name}", text))
         if self.data.items and not self.data.title_key:
-            found.append(("data.items", "recsys.sequential takes nothing but titles from the table of items (data.title_key)"))
-        return found
+            problems.append(("data.items", "recsys.sequential takes nothing but titles from the table of items (data.title_key)"))
+        return problems
 
 
 @register_task("recsys.tasks.retrieval:RetrievalTask")
@@ -287,11 +287,11 @@ class Retrieval(_Lists):
     loss: RetrievalLoss = setting(RetrievalLoss, "the loss of the towers")
 
     def problems(self) -> list[tuple[str, str]]:
-        found = super().problems()
+        problems = super().problems()
         for name in ("numbers", "categories", "lists", "users"):
             if getattr(self.model, "closed_form", False) and getattr(self.data, name):
-                found.append((f"data.{name}", "model.name: ease knows a user by the ids of the history alone; towers take features"))
-        return found
+                problems.append((f"data.{name}", "model.name: ease knows a user by the ids of the history alone; towers take features"))
+        return problems
 
 
 @register_task("recsys.tasks.ranking:RankingTask")
@@ -305,12 +305,12 @@ class Ranking(Experiment):
 
     def problems(self) -> list[tuple[str, str]]:
         data = self.data
-        found = super().problems() + _data_problems(data)
+        problems = super().problems() + _data_problems(data)
         if data.rating_key is None and data.source == "table":
-            found.append(("data.rating_key", "ranking needs the column of the rating or click"))
+            problems.append(("data.rating_key", "ranking needs the column of the rating or click"))
         if getattr(self.model, "history", 0) and (self.loss.name == "click" or not data.user_key or not data.item_key):
-            found.append(("model.history", "earlier ratings need data.user_key, data.item_key and loss: {name: rating}"))
-        return found
+            problems.append(("model.history", "earlier ratings need data.user_key, data.item_key and loss: {name: rating}"))
+        return problems
 
 
 QUICK_START = "recsys/quickstart"

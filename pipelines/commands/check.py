@@ -24,12 +24,12 @@ def check(experiment: Experiment) -> Check:
         DataError: there are no data to look at.
     """
     module: Any = part(experiment.task.partition(".")[0], "check")
-    found: Callable[..., Check] | None = getattr(module, "CHECKS", {}).get(experiment.task)
-    if found is None:
+    checker: Callable[..., Check] | None = getattr(module, "CHECKS", {}).get(experiment.task)
+    if checker is None:
         raise ConfigError(f"the data of {experiment.task} cannot be checked in advance; the experiment itself is right")
     with Progress(console=Console(file=sys.stderr), transient=True, disable=not sys.stderr.isatty()) as bar:
         reading = bar.add_task("reading", total=None)
-        checked = found(experiment, lambda done, total: bar.update(reading, completed=done, total=total))
+        checked = checker(experiment, lambda done, total: bar.update(reading, completed=done, total=total))
     refused = None if checked.failed else refusal(experiment)
     if refused is not None:
         checked.findings.insert(0, Finding("error", f"training would stop before its first step: {refused}"))

@@ -43,15 +43,15 @@ def diagnose(machine: Machine) -> list[Finding]:
 
 def text(findings: Iterable[Finding]) -> str:
     """For the terminal: a line each, with the remedy below; the broken and doubtful once more at the end, counted."""
-    found = list(findings)
+    every = list(findings)
     signs = {"ok": "ok     ", "note": "       ", "warning": "WARNING", "broken": "BROKEN "}
-    width = max((len(one.name) for one in found), default=0)
+    width = max((len(one.name) for one in every), default=0)
     lines = []
-    for one in found:
+    for one in every:
         lines.append(f"{signs[one.state]}  {one.name:<{width}}  {one.text}")
         if one.remedy:
             lines.append(f"{'':9}{'':<{width}}  -> {one.remedy}")
-    counts = {state: sum(one.state == state for one in found) for state in ("broken", "warning")}
+    counts = {state: sum(one.state == state for one in every) for state in ("broken", "warning")}
     lines.append("")
     if not any(counts.values()):
         lines.append("Nothing to fix.")
@@ -63,10 +63,10 @@ def text(findings: Iterable[Finding]) -> str:
 def _versions(machine: Machine) -> list[Finding]:
     from packaging.requirements import Requirement
 
-    found = [Finding("python", "ok", f"{machine.python} ({platform.machine()})")]
+    findings = [Finding("python", "ok", f"{machine.python} ({platform.machine()})")]
     if not machine.requirements:
-        return [*found, Finding("versions", "note", "not checked: neither an installation nor its pyproject.toml is there",
-                                f"pip install {DISTRIBUTION}")]
+        return [*findings, Finding("versions", "note", "not checked: neither an installation nor its pyproject.toml is there",
+                                   f"pip install {DISTRIBUTION}")]
     wrong = []
     for text in machine.requirements:
         requirement = Requirement(text)
@@ -79,21 +79,21 @@ def _versions(machine: Machine) -> list[Finding]:
             wrong.append(Finding(requirement.name, "warning", f"{there} is installed, tested is {requirement.specifier}", install))
     if not wrong:
         main = ", ".join(f"{name} {machine.versions[name]}" for name in ("tensorflow", "keras", "numpy") if machine.versions.get(name))
-        found.append(Finding("versions", "ok", f"{main}; all {len(machine.requirements)} requirements are met"))
-    return found + wrong
+        findings.append(Finding("versions", "ok", f"{main}; all {len(machine.requirements)} requirements are met"))
+    return findings + wrong
 
 
 def _tensorflow(machine: Machine) -> list[Finding]:
     probe = machine.probe
     if probe.get("error"):
         log = probe.get("log", "").strip().splitlines()
-        said = next((line for line in reversed(log) if line.strip()), probe["error"])
+        message = next((line for line in reversed(log) if line.strip()), probe["error"])
         remedy = "pip install --force-reinstall tensorflow; see the text above"
         if "avx" not in machine.flags and platform.machine() in ("x86_64", "AMD64"):
             remedy = "this processor has no AVX, which TensorFlow's builds need: use another machine"
-        elif "numpy" in said.lower():
+        elif "numpy" in message.lower():
             remedy = "pip install 'numpy>=2.1,<3'"
-        return [Finding("tensorflow", "broken", f"does not start: {probe['error']}: {said[:300]}", remedy)]
+        return [Finding("tensorflow", "broken", f"does not start: {probe['error']}: {message[:300]}", remedy)]
     build = probe.get("build", {})
     kind = "built for the CPU"
     if build.get("is_cuda_build"):
@@ -104,12 +104,12 @@ def _tensorflow(machine: Machine) -> list[Finding]:
 def _gpu(machine: Machine) -> list[Finding]:
     probe, build = machine.probe, machine.probe.get("build", {})
     gpus = probe.get("gpus", [])
-    found = [_one_gpu(gpu) for gpu in gpus]
+    findings = [_one_gpu(gpu) for gpu in gpus]
     if gpus:
         driver = _driver(machine.smi)
         if driver:
-            found.append(Finding("driver", "ok", driver))
-        return found
+            findings.append(Finding("driver", "ok", driver))
+        return findings
     hidden = {name: value for name, value in machine.variables.items() if name in HIDING and value in ("", "-1", "none", "void")}
     if hidden:
         name, value = next(iter(hidden.items()))
@@ -155,18 +155,18 @@ def _remedy_of(error: str) -> str:
 
 
 def _broken_driver(machine: Machine) -> Finding:
-    said = next((line for line in (machine.smi or "").splitlines() if line.strip()), "nvidia-smi fails")
-    if "mismatch" in said.lower():
+    message = next((line for line in (machine.smi or "").splitlines() if line.strip()), "nvidia-smi fails")
+    if "mismatch" in message.lower():
         loaded = f"the loaded kernel module is {machine.module}, " if machine.module else ""
-        return Finding("driver", "broken", f"{said}: {loaded}the libraries are of another version (the driver was updated while it ran)",
+        return Finding("driver", "broken", f"{message}: {loaded}the libraries are of another version (the driver was updated while it ran)",
                        "reboot; or stop all GPU programs and: sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia; sudo modprobe nvidia")
-    if "couldn't communicate" in said.lower() or "has failed" in said.lower():
-        return Finding("driver", "broken", said, "the kernel module is not loaded: sudo modprobe nvidia; if that fails after a kernel "
+    if "couldn't communicate" in message.lower() or "has failed" in message.lower():
+        return Finding("driver", "broken", message, "the kernel module is not loaded: sudo modprobe nvidia; if that fails after a kernel "
                        "update, install the driver again (sudo dkms autoinstall, or the driver's package) and reboot")
-    if "no devices" in said.lower():
-        return Finding("driver", "broken", said, "the driver finds no working GPU: `dmesg | grep -i nvrm` says why; start a container with "
-                       "--gpus all")
-    return Finding("driver", "broken", said, "reboot; if it stays, install the driver again")
+    if "no devices" in message.lower():
+        return Finding("driver", "broken", message, "the driver finds no working GPU: `dmesg | grep -i nvrm` says why; start a container "
+                       "with --gpus all")
+    return Finding("driver", "broken", message, "reboot; if it stays, install the driver again")
 
 
 def _unseen(machine: Machine, build: dict[str, Any]) -> list[Finding]:
@@ -186,8 +186,8 @@ def _unseen(machine: Machine, build: dict[str, Any]) -> list[Finding]:
     if number and int(number[1]) < DRIVER_OF_CUDA.get(major, 0):
         return [Finding("driver", "broken", f"{driver} is too old for CUDA {major}", f"install driver {DRIVER_OF_CUDA[major]} or newer")]
     log = [line for line in machine.probe.get("log", "").splitlines() if re.search(r"cuda|gpu|dlopen", line, re.IGNORECASE)]
-    said = f": {log[-1].strip()[:300]}" if log else ""
-    return [Finding("gpu", "broken", f"{driver}, and TensorFlow sees no GPU{said}", "TF_CPP_MAX_VLOG_LEVEL=3 python -c "
+    reason = f": {log[-1].strip()[:300]}" if log else ""
+    return [Finding("gpu", "broken", f"{driver}, and TensorFlow sees no GPU{reason}", "TF_CPP_MAX_VLOG_LEVEL=3 python -c "
                     "'import tensorflow as tf; tf.config.list_physical_devices()' names what it looked for")]
 
 
@@ -199,31 +199,32 @@ def _driver(smi: str | None) -> str | None:
 
 def _processor(machine: Machine) -> list[Finding]:
     has = "".join(f", {name}" for name in FLAGS if name in machine.flags)
-    found = [Finding("processor", "ok", f"{machine.processor}, {machine.cores} core{'s' * (machine.cores > 1)}{has}")]
+    findings = [Finding("processor", "ok", f"{machine.processor}, {machine.cores} core{'s' * (machine.cores > 1)}{has}")]
     if platform.machine() in ("x86_64", "AMD64") and machine.flags and "avx2" not in machine.flags:
-        found.append(Finding("processor", "warning", "no AVX2: training on it is several times slower", "in a virtual machine, pass the "
-                             "host's processor through (CPU model: host)"))
+        findings.append(Finding("processor", "warning", "no AVX2: training on it is several times slower", "in a virtual machine, pass the "
+                                "host's processor through (CPU model: host)"))
     gain = machine.probe.get("bfloat16_gain")
     if gain and not machine.probe.get("gpus"):
         use = "is used for precision: auto" if gain >= FASTER else "is not used: float32 is as fast"
-        found.append(Finding("bfloat16", "ok", f"a convolution is {gain:.1f} x as fast as in float32; bfloat16 {use}"))
-    return found
+        findings.append(Finding("bfloat16", "ok", f"a convolution is {gain:.1f} x as fast as in float32; bfloat16 {use}"))
+    return findings
 
 
 def _room(machine: Machine) -> list[Finding]:
-    found = []
+    findings = []
     if machine.memory is not None:
         little = machine.memory < LOW_MEMORY
-        found.append(Finding("memory", "warning" if little else "ok", f"{machine.memory / 2**30:.1f} GiB free",
-                             "close other programs, or set data.cache: disk and a smaller train.batch_size" if little else ""))
+        findings.append(Finding("memory", "warning" if little else "ok", f"{machine.memory / 2**30:.1f} GiB free",
+                                "close other programs, or set data.cache: disk and a smaller train.batch_size" if little else ""))
     for what, (place, free) in machine.disks.items():
         if free is None:
-            found.append(Finding(what, "broken", f"{place}: cannot be written", f"fix its permissions, or choose another: {_other(what)}"))
+            remedy = f"fix its permissions, or choose another: {_other(what)}"
+            findings.append(Finding(what, "broken", f"{place}: cannot be written", remedy))
         else:
             little = free < LOW_DISK
-            found.append(Finding(what, "warning" if little else "ok", f"{place}: {free / 2**30:.1f} GiB free",
-                                 f"free some space, or choose another: {_other(what)}" if little else ""))
-    return found
+            findings.append(Finding(what, "warning" if little else "ok", f"{place}: {free / 2**30:.1f} GiB free",
+                                    f"free some space, or choose another: {_other(what)}" if little else ""))
+    return findings
 
 
 def _other(what: str) -> str:
@@ -237,9 +238,9 @@ def _data(machine: Machine) -> list[Finding]:
 
 
 def _rest(machine: Machine) -> list[Finding]:
-    found = []
+    findings = []
     if not machine.tools.get("tensorboard", True):
-        found.append(Finding("tensorboard", "warning", "its command is not there", "pip install tensorboard"))
+        findings.append(Finding("tensorboard", "warning", "its command is not there", "pip install tensorboard"))
     remarks = {
         "TF_ENABLE_ONEDNN_OPTS": ("0", "switches oneDNN off: training on the CPU is slower"),
         "TF_USE_LEGACY_KERAS": ("1", "asks for Keras 2, which this project does not work with"),
@@ -247,8 +248,8 @@ def _rest(machine: Machine) -> list[Finding]:
     }
     for name, (value, meaning) in remarks.items():
         if machine.variables.get(name, "").lower() in (value, {"1": "true", "0": "false"}[value]):
-            found.append(Finding(name, "warning", f"{name}={machine.variables[name]} {meaning}", f"unset {name}"))
+            findings.append(Finding(name, "warning", f"{name}={machine.variables[name]} {meaning}", f"unset {name}"))
     backend = machine.variables.get("KERAS_BACKEND", "tensorflow")
     if backend != "tensorflow":
-        found.append(Finding("KERAS_BACKEND", "broken", f"Keras is told to use {backend}", "unset KERAS_BACKEND"))
-    return found
+        findings.append(Finding("KERAS_BACKEND", "broken", f"Keras is told to use {backend}", "unset KERAS_BACKEND"))
+    return findings

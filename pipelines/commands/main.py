@@ -159,12 +159,12 @@ def check(
     from pipelines.base.terminal import console
     from pipelines.commands.check import check as read_all
 
-    found = read_all(loaded.experiment)
-    found.render(console())
+    result = read_all(loaded.experiment)
+    result.render(console())
     target = output or runs / named(loaded) / "check.json"
-    write_json(target, found.to_json())
+    write_json(target, result.to_json())
     echo(f"findings     {shown(target)}")
-    if found.failed:
+    if result.failed:
         raise typer.Exit(1)
 
 

@@ -78,21 +78,22 @@ def evaluate(
     from pipelines.serving.evaluate import evaluate as judge
     from pipelines.serving.load import load_run
 
-    found = judge(load_run(folder), split=split, data=data, overrides=settings or ())
+    evaluated = judge(load_run(folder), split=split, data=data, overrides=settings or ())
     from pipelines.base import formatting
     from pipelines.base.terminal import print_table
 
-    counts = [metric.n for metric in found.judgement.metrics.values() if metric.n]
+    counts = [metric.n for metric in evaluated.judgement.metrics.values() if metric.n]
     rows = [[formatting.title(name), formatting.number(metric.value, name), formatting.bounds(metric.low, metric.high, name)]
-            for name, metric in found.judgement.metrics.items()]
-    units = next((metric.drawn_by() for metric in found.judgement.metrics.values() if metric.low is not None), "examples")
+            for name, metric in evaluated.judgement.metrics.items()]
+    units = next((metric.drawn_by() for metric in evaluated.judgement.metrics.values() if metric.low is not None), "examples")
     interval = "95 % interval" + ("" if units == "examples" else f", drawn by {units}")
-    print_table([f"{found.split}, {formatting.counted(counts[0], 'example')}" if counts else found.split, "", interval], rows, right=(1,))
-    for note in found.notes:
+    heading = f"{evaluated.split}, {formatting.counted(counts[0], 'example')}" if counts else evaluated.split
+    print_table([heading, "", interval], rows, right=(1,))
+    for note in evaluated.notes:
         echo(note)
-    echo(f"report       {shown(found.folder / 'report.html')}")
+    echo(f"report       {shown(evaluated.folder / 'report.html')}")
     if output is not None:
-        predictions.write(output, found.judgement.predictions)
+        predictions.write(output, evaluated.judgement.predictions)
         echo(f"predictions  {shown(output)}")
 
 
@@ -316,9 +317,9 @@ def report(
         echo(closing(search, search.read_report()), end=False)
         return _opened(search.report / "report.html", open_it)
     folder = find_run(runs, names[0])
-    found = folder.read_report()
+    content = folder.read_report()
     page = folder.report / "report.html"
-    echo(headline(found))
+    echo(headline(content))
     for other in sorted(folder.report.glob("*/report.json")):
         judged = stored.read(other, stored.Report).model_dump()
         echo(f"{other.parent.name}: {headline(judged)}")
@@ -360,15 +361,15 @@ def list_all(
 
     if state not in (None, *get_args(State)):
         raise ConfigError(f"--state: {state!r} is not one of {listed(get_args(State), 'and')}")
-    found = in_order([one for one in list_runs(runs, match=match) if state in (None, one.state)], sort.value)
+    listing = in_order([one for one in list_runs(runs, match=match) if state in (None, one.state)], sort.value)
     if as_json:
-        echo(json_text([one.as_json() for one in found]))
+        echo(json_text([one.as_json() for one in listing]))
         return
-    if not found:
+    if not listing:
         echo(f"no such runs in {runs}")
         return
     rows = []
-    for one in found:
+    for one in listing:
         state_text = one.state if one.state == "finished" else f"damaged: {one.progress}" if one.state == "damaged" else (
             f"{one.state} at {one.progress}" if one.progress.startswith("step") else f"{one.state}, {one.progress}")
         rows.append([f"{one.experiment}/{one.name}" if one.experiment else one.name, state_text,
@@ -394,9 +395,9 @@ def clean(
     where = runs or context.obj or RUNS
     if not where.is_dir():
         raise ConfigError(f"{where}: there is no such folder; --runs DIR says where the runs are")
-    found = list(cleaning.find(where, moved=moved))
-    refused = {one.path: reason for one in found if (reason := None if dry_run else cleaning.remove(one))}
-    gone = [one for one in found if one.path not in refused]
+    leftovers = list(cleaning.find(where, moved=moved))
+    refused = {one.path: reason for one in leftovers if (reason := None if dry_run else cleaning.remove(one))}
+    gone = [one for one in leftovers if one.path not in refused]
     if gone:
         print_table(["", "what", "size"], [[str(one.path), one.why, formatting.size(one.size)] for one in gone], right=(2,))
     echo(f"{formatting.size(sum(one.size for one in gone))} {'would be' if dry_run else 'are'} free{'' if gone else ': nothing to remove'}")
@@ -416,19 +417,19 @@ def compare(
     from pipelines.runs import comparing as comparing
     from pipelines.runs.listing import find_run
 
-    found = comparing.compare([find_run(runs or context.obj or RUNS, name) for name in names])
+    comparison = comparing.compare([find_run(runs or context.obj or RUNS, name) for name in names])
     if as_json:
         from pipelines.base.files import finite
 
-        echo(json_text(finite(comparing.as_json(found))))
+        echo(json_text(finite(comparing.as_json(comparison))))
         return
-    columns, rows = comparing.settings_table(found)
+    columns, rows = comparing.settings_table(comparison)
     if rows:
         print_table(columns, rows)
     else:
         echo("No setting differs.")
     echo("")
-    columns, rows = comparing.metrics_table(found)
+    columns, rows = comparing.metrics_table(comparison)
     print_table(columns, rows)
-    for note in found.notes:
+    for note in comparison.notes:
         echo(f"\n{note}")

@@ -22,10 +22,10 @@ def closing(folder: SearchFolder, content: Mapping[str, Any]) -> str:
     print_table(columns, rows, right=(1,), file=out)
     more = len(content["trials"]) - len(rows)
     lines = [f"and {more} more in {shown(folder.report / 'trials.csv')}"] if more > 0 else []
-    found = content["importance"]
-    if found:
-        lines.append("mattered     " + ", ".join(f"{name} {share:.0%}" for name, share in list(found["shares"].items())[:6]))
-        lines += importance_lines(Importance(**found))[1:]
+    importance = content["importance"]
+    if importance:
+        lines.append("mattered     " + ", ".join(f"{name} {share:.0%}" for name, share in list(importance["shares"].items())[:6]))
+        lines += importance_lines(Importance(**importance))[1:]
     else:
         lines += importance_lines(None)
     called = run_name(content["experiment"], content["search"])

@@ -39,9 +39,9 @@ def find(runs: Path, *, moved: bool = False) -> Iterator[Useless]:
         if moved and name and number.isdigit() and folder.path.with_name(name).is_dir():
             yield Useless(folder, folder.path, MOVED, size_of(folder.path))
         elif folder.finished and folder.checkpoints.is_dir():
-            taken = size_of(folder.checkpoints)
-            if taken:
-                yield Useless(folder, folder.checkpoints, STATE, taken)
+            size = size_of(folder.checkpoints)
+            if size:
+                yield Useless(folder, folder.checkpoints, STATE, size)
 
 
 def remove(one: Useless) -> str | None:

@@ -113,8 +113,8 @@ def same_examples(split: str, *runs: tuple[Mapping[str, Any], Any, Mapping[str, 
         runs: (report, settings, environment) of each.
     """
     def fingerprint(report: Mapping[str, Any], environment: Mapping[str, Any]) -> Any:
-        told = report.get("judged", {}).get(split, {}).get("fingerprint")
-        return told or (environment.get("data") or {}).get(split)
+        recorded = report.get("judged", {}).get(split, {}).get("fingerprint")
+        return recorded or (environment.get("data") or {}).get(split)
 
     prints = [fingerprint(report, environment) for report, _, environment in runs]
     if all(prints) and _alike_made([environment for _, _, environment in runs]):
@@ -181,37 +181,38 @@ def _welch(value: float, first: Mapping[str, Any], other: Mapping[str, Any]) -> 
     return Difference(value, value - reach, value + reach, float(2.0 * t.sf(abs(value) / error, freedom)), "welch")
 
 
-def settings_table(found: Comparison) -> tuple[list[str], list[list[str]]]:
+def settings_table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     """(columns, rows): what differs."""
-    rows = [[name, *(formatting.yaml_value(value) for value in values)] for name, values in (*found.settings, *found.facts)]
-    return ["", *found.names], rows
+    rows = [[name, *(formatting.yaml_value(value) for value in values)] for name, values in (*comparison.settings, *comparison.facts)]
+    return ["", *comparison.names], rows
 
 
-def metrics_table(found: Comparison) -> tuple[list[str], list[list[str]]]:
+def metrics_table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     """(columns, rows): each metric in each run, and for each run after the first whether it differs by more than chance."""
-    columns = ["", *found.names]
-    columns += ["difference", "more than chance?"] if len(found.names) == 2 else [f"more than chance? ({name})" for name in found.names[1:]]
+    columns = ["", *comparison.names]
+    others = comparison.names[1:]
+    columns += ["difference", "more than chance?"] if len(others) == 1 else [f"more than chance? ({name})" for name in others]
     rows = []
-    for name, values in found.metrics.items():
+    for name, values in comparison.metrics.items():
         row = [name, *("–" if value is None else value.text(name) for value in values)]
-        for one in found.differences[name]:
-            if len(found.names) == 2:
+        for one in comparison.differences[name]:
+            if len(comparison.names) == 2:
                 row.append("–" if one is None else _signed(one, name))
             row.append(_verdict(one, name))
         rows.append(row)
     return columns, rows
 
 
-def as_json(found: Comparison) -> dict[str, Any]:
+def as_json(comparison: Comparison) -> dict[str, Any]:
     """Everything, for programs."""
     def plain(one: Difference | None) -> dict[str, Any] | None:
         return None if one is None else {"value": one.value, "low": one.low, "high": one.high, "p": one.p, "test": one.test,
                                          "more_than_chance": one.more_than_chance}
 
     return {
-        "runs": found.names, "settings": dict(found.settings), "facts": dict(found.facts),
-        "metrics": {name: [None if one is None else one.as_json() for one in values] for name, values in found.metrics.items()},
-        "differences": {name: [plain(one) for one in values] for name, values in found.differences.items()}, "notes": found.notes,
+        "runs": comparison.names, "settings": dict(comparison.settings), "facts": dict(comparison.facts),
+        "metrics": {name: [None if one is None else one.as_json() for one in values] for name, values in comparison.metrics.items()},
+        "differences": {name: [plain(one) for one in values] for name, values in comparison.differences.items()}, "notes": comparison.notes,
     }
 
 

@@ -27,18 +27,18 @@ def write_comparison(folders: Sequence[RunFolder], target: Path) -> Comparison:
         ConfigError: fewer than two runs, or one that is not finished.
         OSError: as the system gives it.
     """
-    found = compare(folders)
-    blocks: list[Block] = [Heading("Runs compared", 1), Paragraph(", ".join(found.names), lead=True)]
-    columns, rows = metrics_table(found)
-    blocks += [Heading("Metrics"), Table(columns, rows, [False] * len(columns)), Bullets(found.notes)]
-    figure = curves([(name, read_rows(folder.metrics)) for name, folder in zip(found.names, folders)])
+    comparison = compare(folders)
+    blocks: list[Block] = [Heading("Runs compared", 1), Paragraph(", ".join(comparison.names), lead=True)]
+    columns, rows = metrics_table(comparison)
+    blocks += [Heading("Metrics"), Table(columns, rows, [False] * len(columns)), Bullets(comparison.notes)]
+    figure = curves([(name, read_rows(folder.metrics)) for name, folder in zip(comparison.names, folders)])
     if figure is not None:
         blocks += [Heading("Curves"), Picture("curves.png", png(figure), "Validation metrics of every run over the epochs")]
-    columns, rows = settings_table(found)
+    columns, rows = settings_table(comparison)
     blocks.append(Heading("Settings and machines"))
     blocks.append(Table(columns, rows, [False] * len(columns)) if rows else Paragraph("No setting differs."))
-    write_whole(target, page(blocks, title=" and ".join(found.names)))
-    return found
+    write_whole(target, page(blocks, title=" and ".join(comparison.names)))
+    return comparison
 
 
 def curves(runs: Sequence[tuple[str, Sequence[dict[str, Any]]]]) -> "Figure | None":

@@ -239,25 +239,25 @@ def changes(file: Path, resolved: str) -> tuple[list[tuple[str, Any, Any]], str]
     settings are compared as they stand.
     """
     here, there = parse(resolved, "the experiment").values, read(file, str(file)).values
-    found = differences(there, here)
-    if not found:
+    changed = differences(there, here)
+    if not changed:
         return [], ""
     try:
         whole = resolved_yaml(load(file, check_paths=False).experiment)
     except ConfigError as error:
-        return found, f"\nThis version does not take that experiment as it stands:\n{error}"
+        return changed, f"\nThis version does not take that experiment as it stands:\n{error}"
     return differences(parse(whole, str(file)).values, here), ""
 
 
-def shown_changes(found: Sequence[tuple[str, Any, Any]], most: int = 10) -> str:
+def shown_changes(changes: Sequence[tuple[str, Any, Any]], most: int = 10) -> str:
     """A line for each setting that differs."""
-    more = f"\n  and {len(found) - most} more" if len(found) > most else ""
-    return "\n".join(f"  {name}: {show(there)} there, {show(here)} now" for name, there, here in found[:most]) + more
+    more = f"\n  and {len(changes) - most} more" if len(changes) > most else ""
+    return "\n".join(f"  {name}: {show(there)} there, {show(here)} now" for name, there, here in changes[:most]) + more
 
 
 def differences(there: Any, here: Any, name: str = "") -> list[tuple[str, Any, Any]]:
     """Settings that differ between two experiments: (dotted name, value there, value here)."""
     if isinstance(there, dict) and isinstance(here, dict):
-        return [found for key in sorted(set(there) | set(here), key=str)
-                for found in differences(there.get(key), here.get(key), f"{name}.{key}" if name else str(key))]
+        return [difference for key in sorted(set(there) | set(here), key=str)
+                for difference in differences(there.get(key), here.get(key), f"{name}.{key}" if name else str(key))]
     return [] if there == here and type(there) is type(here) else [(name, there, here)]

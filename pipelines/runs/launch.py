@@ -47,5 +47,5 @@ def _train(experiment: Experiment, folder: RunFolder, name: str, fresh: bool, qu
 
 def task_class(task: str) -> type[Task]:
     """The class of a task such as vision.classification; imports its module, and so TensorFlow. Raises ConfigError for no such task."""
-    found: type[Task] = registry.task_class(task)
-    return found
+    registered: type[Task] = registry.task_class(task)
+    return registered

@@ -74,10 +74,10 @@ def metric_of(stored: Mapping[str, Any]) -> Metric:
 
 def headline(report: Mapping[str, Any]) -> str:
     """`test accuracy 98.3 % [96.9, 99.4] on 360 examples`."""
-    found = leading(report)
-    if found is None:
+    chosen = leading(report)
+    if chosen is None:
         return "nothing was judged: the data have neither a test nor a validation split"
-    name, metric = found
+    name, metric = chosen
     split, base = formatting.split_name(name)
     text = f"{split} {formatting.title(base).lower()} {metric.text(name)}"
     if metric.n:
@@ -110,22 +110,22 @@ def list_runs(runs: Path, *, match: str | None = None) -> list[Listed]:
     """
     if not runs.is_dir():
         raise ConfigError(f"{runs}: there is no such folder; --runs DIR says where the runs are")
-    found = []
+    listed = []
     for folder in run_folders(runs):
         name = folder.path.relative_to(runs).as_posix()
         if match is None or (fnmatchcase(name, match) if set(match) & set("*?[") else match in name):
-            found.append(replace(looked(folder, name.rpartition("/")[0]), size=size_of(folder.path)))
-    return found
+            listed.append(replace(looked(folder, name.rpartition("/")[0]), size=size_of(folder.path)))
+    return listed
 
 
-def ordered(found: Sequence[Listed], by: Literal["date", "name", "metric", "duration"]) -> list[Listed]:
+def ordered(entries: Sequence[Listed], by: Literal["date", "name", "metric", "duration"]) -> list[Listed]:
     """Runs by name; newest, longest, or best first. By metric, runs of one metric stand together, those without one last."""
     if by == "name":
-        return sorted(found, key=lambda one: (one.experiment, one.name))
+        return sorted(entries, key=lambda one: (one.experiment, one.name))
     if by == "date":
-        return sorted(found, key=lambda one: -one.date)
+        return sorted(entries, key=lambda one: -one.date)
     if by == "duration":
-        return sorted(found, key=lambda one: -(one.seconds or 0.0))
+        return sorted(entries, key=lambda one: -(one.seconds or 0.0))
 
     def rank(one: Listed) -> tuple[bool, str, float]:
         if one.metric is None:
@@ -133,7 +133,7 @@ def ordered(found: Sequence[Listed], by: Literal["date", "name", "metric", "dura
         name, metric = one.metric
         return False, name, metric.value if better(name) == "min" else -metric.value
 
-    return sorted(found, key=rank)
+    return sorted(entries, key=rank)
 
 
 def looked(folder: RunFolder, experiment: str) -> Listed:
@@ -156,16 +156,16 @@ def look(folder: RunFolder, experiment: str) -> Listed:
     except Linked as error:
         return Listed(folder, experiment, "failed", str(error).removeprefix(f"{folder.path}/")[:_REASON])
     report = folder.read_report() if folder.finished else None
-    told = _told(folder)
-    if told is not None and told.status == "failed":  # an order that runs has no result yet
+    described = _told(folder)
+    if described is not None and described.status == "failed":  # an order that runs has no result yet
         rows = last_rows(folder.metrics)
-        reason = ((told.reason or "").splitlines() or [""])[0][:_REASON]
+        reason = ((described.reason or "").splitlines() or [""])[0][:_REASON]
         date = max(_date(folder.metrics), _date(folder.experiment))
         return Listed(folder, experiment, "failed", reason, _last_metric(rows), _checkpoint(folder).seconds, date)
     if report is not None:
         seconds = report["timing"].get("train_seconds")
         return Listed(folder, experiment, "finished", "", leading(report), seconds, _date(folder.report / "report.json"))
-    state: State = "paused" if told is not None else "running" if running(folder) else "interrupted"
+    state: State = "paused" if described is not None else "running" if running(folder) else "interrupted"
     rows = last_rows(folder.metrics)
     date = max(_date(folder.metrics), _date(folder.experiment), _date(folder.checkpoints / "resume.npz"))
     settings = folder.read_settings()
@@ -241,17 +241,17 @@ def _named(runs: Path, given: str) -> RunFolder:
         return RunFolder(below)
     names = {folder.path.relative_to(runs).as_posix(): folder for folder in run_folders(runs)} if runs.is_dir() else {}
     wanted = given.strip("/")
-    found = [name for name in names if name.endswith(f"/{wanted}")] or [name for name in names if name.startswith(f"{wanted}/")]
-    if not found and path.is_dir():
+    matches = [name for name in names if name.endswith(f"/{wanted}")] or [name for name in names if name.startswith(f"{wanted}/")]
+    if not matches and path.is_dir():
         inside = {str(folder.path): folder for folder in run_folders(path)}
         if not inside:
             raise ConfigError(f"{given}: is no run: it has no experiment.yaml{_there(names, runs)}")
-        names, found = inside, list(inside)
-    if len(found) == 1:
-        return names[found[0]]
-    if found:
-        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        raise ConfigError(f"{given}: names {len(found)} runs; give one of them: {', '.join(found[:_SHOWN])}{more}")
+        names, matches = inside, list(inside)
+    if len(matches) == 1:
+        return names[matches[0]]
+    if matches:
+        more = f" and {len(matches) - _SHOWN} more" if len(matches) > _SHOWN else ""
+        raise ConfigError(f"{given}: names {len(matches)} runs; give one of them: {', '.join(matches[:_SHOWN])}{more}")
     near = nearest(wanted, names, 0.5) or nearest(wanted, [name.rpartition("/")[2] for name in names], 0.5)
     raise ConfigError(f"{given}: there is no such run" + (f"; did you mean {near}?" if near else _there(names, runs)))
 
@@ -262,16 +262,16 @@ def require_model(folder: RunFolder) -> None:
         return
     if any(folder.path.glob("*.order.json")):
         raise ConfigError(f"{folder.path}: this is a trial of a search, which keeps no model; train the search's best.yaml")
-    found = looked(folder, folder.path.parent.name)
+    entry = looked(folder, folder.path.parent.name)
     seeds = sorted(path.name for path in folder.path.parent.glob(f"{_escaped(folder.path.name)}-seed*") if (path / "model").is_dir())
     if seeds:
         raise ConfigError(f"{folder.path}: this is the report over several seeds; their models are in {listed(seeds, 'and')} beside it")
-    if found.state == "finished":
+    if entry.state == "finished":
         raise ConfigError(f"{folder.path}: the run is finished, and its model/ is gone")
-    if found.state == "damaged":
-        raise ConfigError(f"{folder.path}: the run has no model, and is damaged: {found.progress}")
-    how = {"running": "is still training", "interrupted": "was interrupted; the command that began it resumes it"}[found.state]
-    raise ConfigError(f"{folder.path}: the run has no model: it {how} ({found.progress or 'nothing is saved yet'})")
+    if entry.state == "damaged":
+        raise ConfigError(f"{folder.path}: the run has no model, and is damaged: {entry.progress}")
+    how = {"running": "is still training", "interrupted": "was interrupted; the command that began it resumes it"}[entry.state]
+    raise ConfigError(f"{folder.path}: the run has no model: it {how} ({entry.progress or 'nothing is saved yet'})")
 
 
 def last_rows(path: Path) -> list[dict[str, Any]]:

@@ -79,7 +79,7 @@ def culprits(session: "Session", step: int, most: int = 5) -> list[str]:
     """Names of the examples of a step's batch whose own loss is not finite, at the weights before the step."""
     task, feed = session.task, session.shown
     now = tf.constant(step, tf.int64)
-    found = []
+    causes = []
     for number, raw in feed.raw(step):
         keys = feed.keys(step, tf.constant([number], tf.int64))
         example = stacked([task.decode(raw, keys[0] if task.random_decode else None)], feed.spec, feed.rule)
@@ -87,10 +87,10 @@ def culprits(session: "Session", step: int, most: int = 5) -> list[str]:
         inputs, targets = task.prepare(example, keys=keys, seed=seed, epoch=now // session.plan.steps_per_epoch)
         loss = task.loss(session.model(inputs, training=False), targets, training=True)
         if not np.isfinite(loss.numpy()).all():
-            found.append(feed.name(number, step))
-            if len(found) == most:
+            causes.append(feed.name(number, step))
+            if len(causes) == most:
                 break
-    return found
+    return causes
 
 
 def waiting_remedy(session: "Session") -> str:

@@ -73,14 +73,14 @@ def joint_report(experiment: Experiment, folder: RunFolder, call: Call, reports:
 
 def mean_judgements(reports: Sequence[Mapping[str, Any]]) -> dict[str, Judgement]:
     """Split -> mean of each metric and of its bounds over the reports that have it."""
-    made: dict[str, Judgement] = {}
+    means: dict[str, Judgement] = {}
     for name in dict.fromkeys(name for report in reports for name in report["metrics"]):
         split, _, base = name.partition("/")
-        found = [report["metrics"][name] for report in reports if name in report["metrics"]]
-        value, low, high = (_mean([metric[key] for metric in found]) for key in ("value", "low", "high"))
-        made.setdefault(split, Judgement()).metrics[base] = Metric(
-            float("nan") if value is None else value, low, high, found[0]["n"], found[0].get("unit", "example"), found[0].get("units"))
-    return made
+        values = [report["metrics"][name] for report in reports if name in report["metrics"]]
+        value, low, high = (_mean([metric[key] for metric in values]) for key in ("value", "low", "high"))
+        means.setdefault(split, Judgement()).metrics[base] = Metric(
+            float("nan") if value is None else value, low, high, values[0]["n"], values[0].get("unit", "example"), values[0].get("units"))
+    return means
 
 
 def _mean(values: list[float | None]) -> float | None:

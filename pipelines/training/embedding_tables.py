@@ -75,8 +75,8 @@ class Table(keras.layers.Layer):
 
 def tables_of(model: keras.Model) -> list[Table]:
     """The tables of a model, each once, in the order of its layers."""
-    found = [layer for layer in model._flatten_layers() if isinstance(layer, Table)]
-    return list(dict.fromkeys(found))
+    tables = [layer for layer in model._flatten_layers() if isinstance(layer, Table)]
+    return list(dict.fromkeys(tables))
 
 
 def all_variables(model: keras.Model) -> list[keras.Variable]:
@@ -102,13 +102,13 @@ class Lookups:
 
     def gradients(self, tables: list[Table], gradients: list) -> list[tuple[tf.Tensor, tf.Tensor]]:
         """For each table (ids [n] int64, gradients [n, width]) of all its lookups; `gradients` as `made` has them."""
-        found = []
+        summed = []
         for table in tables:
             parts = [(tf.reshape(tf.cast(ids, tf.int64), [-1]), tf.reshape(gradient, [-1, table.width]))
                      for (one, ids, _), gradient in zip(self.made, gradients) if one is table]
             parts = parts or [(tf.zeros([0], tf.int64), tf.zeros([0, table.width]))]
-            found.append((tf.concat([ids for ids, _ in parts], 0), tf.concat([rows for _, rows in parts], 0)))
-        return found
+            summed.append((tf.concat([ids for ids, _ in parts], 0), tf.concat([rows for _, rows in parts], 0)))
+        return summed
 
 
 @contextmanager

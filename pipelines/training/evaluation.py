@@ -119,8 +119,8 @@ class Evaluator:
         found = {name: values[:len(self.source)] for name, values in found.items()}  # the rest fills up the last batch
         if self.feed.lengths is not None:
             place = np.argsort(order.longest_first(self.feed.lengths))
-            found = {name: values[place] for name, values in found.items()}
-        return found
+            results = {name: values[place] for name, values in results.items()}
+        return results
 
     def _fetched(self, result: Any, keep: Callable[[Arrays], Arrays]) -> list[Arrays]:
         """What is kept of a step's result, a part for each replica here."""

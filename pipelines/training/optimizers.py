@@ -31,14 +31,14 @@ def purely(optimizer_class: type) -> type:
 
 def names() -> dict[str, type]:
     """Lower-case name -> Keras optimizer class, for every one that can be used."""
-    found = {}
+    classes = {}
     for name in dir(keras.optimizers):
         candidate = getattr(keras.optimizers, name)
         if inspect.isclass(candidate) and issubclass(candidate, keras.optimizers.Optimizer):
-            found[name.lower()] = candidate
+            classes[name.lower()] = candidate
     for name in ("optimizer", "lossscaleoptimizer", "multioptimizer"):  # wrappers around others
-        found.pop(name, None)
-    return found
+        classes.pop(name, None)
+    return classes
 
 
 def make(settings: Settings, weights: list[keras.Variable]) -> keras.optimizers.Optimizer:

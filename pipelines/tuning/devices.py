@@ -35,8 +35,8 @@ def visible_gpus() -> list[str]:
     if visible is not None:
         return [name.strip() for name in visible.split(",") if name.strip()]
     try:
-        found = subprocess.run(["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"], capture_output=True, text=True, timeout=20,
-                               check=False)
+        listing = subprocess.run(["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"], capture_output=True, text=True, timeout=20,
+                                 check=False)
     except (OSError, subprocess.TimeoutExpired):
         return []
-    return found.stdout.split() if found.returncode == 0 else []
+    return listing.stdout.split() if listing.returncode == 0 else []

@@ -200,11 +200,11 @@ def _trained(nursery: Nursery, folder: SearchFolder, number: str, stopped: list[
     order = _found(folder, f"*/{number}.order.json")
     refuse_links(order.parent)
     nursery.start(number, [str(order)], log=str(order.parent / "log.txt"))
-    told = False
+    announced = False
     while not (ended := nursery.ended(0.5)):
-        if stopped and not told:
+        if stopped and not announced:
             nursery.signal(signal.SIGTERM)
-            told = True
+            announced = True
     result = order.with_name(f"{number}.result.json")
     if not result.exists():
         if stopped:
@@ -219,9 +219,9 @@ def _found(folder: SearchFolder, pattern: str, patience: float = 60.0) -> Path:
     """A file that the chief has written; a network's file system may show it late."""
     until = time.monotonic() + patience
     while True:
-        found = next(iter(folder.trials.glob(pattern)), None)
-        if found is not None:
-            return found
+        path = next(iter(folder.trials.glob(pattern)), None)
+        if path is not None:
+            return path
         if time.monotonic() > until:
             raise TrainingError(f"{folder.trials}: the chief's trial is not there; chief and workers need one folder of runs (--runs)")
         time.sleep(0.5)

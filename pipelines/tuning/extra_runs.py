@@ -31,18 +31,18 @@ def alone(nursery: Nursery, order: Path, *, environment: Mapping[str, str], sign
     result, log = order.with_name(order.name.replace("order", "result")), order.with_suffix(".log")
     result.unlink(missing_ok=True)
     nursery.start(order.name, [str(order)], log=str(log), environment=environment)
-    told = False
+    announced = False
     while True:
-        if signalled() is not None and not told:  # once: a second signal would break off the saving of the state
+        if signalled() is not None and not announced:  # once: a second signal would break off the saving of the state
             nursery.signal(signal.SIGTERM)
-            told = True
+            announced = True
         for _, status in nursery.ended(WAIT_SECONDS):
             if (number := signalled()) is not None:
                 raise Stopped(number)
-            found = read_result(result, status, log)
-            for file in (order, result, log) if found["status"] == "completed" or "exit_status" in found else (order,):
+            stored = read_result(result, status, log)
+            for file in (order, result, log) if stored["status"] == "completed" or "exit_status" in stored else (order,):
                 file.unlink(missing_ok=True)
-            return found
+            return stored
 
 
 def repeat(folder: Path, key: str, text: str, name: str, run: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
@@ -78,14 +78,14 @@ def set_aside(folder: Path, key: str, wanted: Mapping[str, Any]) -> None:
     """
     there = {path: re.fullmatch(rf"{key}(-seed(\d+))?", path.name) for path in sorted(folder.iterdir())}
     old = []
-    for path, found in there.items():
-        if found is None or not RunFolder(path).begun:
+    for path, content in there.items():
+        if content is None or not RunFolder(path).begun:
             continue
         expected = dict(wanted)
-        if found[1]:
-            expected |= {"seeds": 1, "train": {**wanted["train"], "seed": int(found[2])}}
+        if content[1]:
+            expected |= {"seeds": 1, "train": {**wanted["train"], "seed": int(content[2])}}
         if changes(RunFolder(path).experiment, to_yaml(expected))[0]:
-            old.append((path, found[1] or ""))
+            old.append((path, content[1] or ""))
     number = 1
     while any(path.name == f"{key}~{number}" or path.name.startswith(f"{key}~{number}-seed") for path in there):
         number += 1

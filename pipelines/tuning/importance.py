@@ -53,8 +53,8 @@ def importance(dimensions: Sequence[Dimension], trials: Sequence[tuple[Mapping[s
     from sklearn.ensemble import RandomForestRegressor
 
     def rows(settings: Sequence[Mapping[str, Any]], length: Any) -> np.ndarray:
-        found = _rows(dimensions, settings)
-        return found if len(levels) == 1 else np.column_stack([found, np.broadcast_to(length, len(found))])
+        table = _rows(dimensions, settings)
+        return table if len(levels) == 1 else np.column_stack([table, np.broadcast_to(length, len(table))])
 
     forest = RandomForestRegressor(_TREES, min_samples_leaf=2, oob_score=True, random_state=seed, n_jobs=1)
     seen = rows([trials[place][0] for place in places], lengths)
@@ -85,10 +85,10 @@ def _out_of_setting_fit(forest: Any, rows: np.ndarray, scores: np.ndarray, of: n
     """R squared on settings left out with all their rounds, against the mean of each length: what the length alone predicts is nothing."""
     from sklearn.model_selection import GroupKFold, cross_val_predict
 
-    said = cross_val_predict(forest, rows, scores, groups=of, cv=GroupKFold(5))
+    predicted = cross_val_predict(forest, rows, scores, groups=of, cv=GroupKFold(5))
     means = {length: scores[lengths == length].mean() for length in np.unique(lengths)}
     spread = float(np.sum((scores - np.array([means[length] for length in lengths])) ** 2))
-    return 1.0 - float(np.sum((scores - said) ** 2)) / spread if spread > 0.0 else 0.0
+    return 1.0 - float(np.sum((scores - predicted) ** 2)) / spread if spread > 0.0 else 0.0
 
 
 def _rows(dimensions: Sequence[Dimension], settings: Sequence[Mapping[str, Any]]) -> np.ndarray:

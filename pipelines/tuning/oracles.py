@@ -75,10 +75,10 @@ class _Grid(_InMemory, oracles.GridSearchOracle):
     space is known, so that the next point follows at once and workers need not wait for each other."""
 
     def populate_space(self, trial_id: str) -> dict[str, Any]:
-        found = super().populate_space(trial_id)
-        if found["status"] == "RUNNING" and trial_id not in self._populate_next:
+        response = super().populate_space(trial_id)
+        if response["status"] == "RUNNING" and trial_id not in self._populate_next:
             self._populate_next.append(trial_id)
-        return found
+        return response
 
 
 class _Bayesian(_InMemory, oracles.BayesianOptimizationOracle):

@@ -44,11 +44,11 @@ class SearchProgress(Screen):
         self._left = None if left is None else (left, time.monotonic())
         setting = ", ".join(f"{name.rpartition('.')[2]} {shown(item)}" for name, item in values.items())
         if value is None:
-            said = f"failed: {str(result['reason']).splitlines()[0]}"
+            message = f"failed: {str(result['reason']).splitlines()[0]}"
         else:
             first = " (best so far)" if self.best is not None and self.best[1] == number else ""
-            said = f"{formatting.number(float(value), self.objective)}{first}"
-        self.note(f"trial {number:>{len(str(self.total))}}/{self.total}  {said}  {formatting.duration(result['seconds'])}  {setting}")
+            message = f"{formatting.number(float(value), self.objective)}{first}"
+        self.note(f"trial {number:>{len(str(self.total))}}/{self.total}  {message}  {formatting.duration(result['seconds'])}  {setting}")
         if not self._live:
             self.note(f"  {self.line()}")
 

@@ -34,13 +34,13 @@ def write(folder: SearchFolder, *, name: str, experiment: Experiment, tune: Tune
     ranked = sorted(trials, key=lambda trial: (trial.value is None, -(trial.value or 0.0) * sign, -(trial.epochs or 0), trial.number))
     ended = [trial for trial in trials if trial.value is not None]
     rounds = [(trial.setting, trial.epochs) for trial in ended] if any(trial.epochs for trial in ended) else None
-    found = importance(space, [(trial.values, trial.value) for trial in ended], tune.seed, rounds)
+    shares = importance(space, [(trial.values, trial.value) for trial in ended], tune.seed, rounds)
     comparison = _comparison(folder) if {"best", "start"} <= set(repeats) else None
     content: dict[str, Any] = finite({
         "task": experiment.task, "experiment": name, "search": folder.path.name, "objective": f"validation/{objective}",
         "direction": direction, "algorithm": tune.algorithm, "seconds": elapsed, "workers": workers,
         "best": {"trial": best.number, "value": best.value, "values": best.values},
-        "importance": None if found is None else vars(found),
+        "importance": None if shares is None else vars(shares),
         "repeats": {key: dict(value) for key, value in repeats.items()}, "comparison": comparison,
         "trials": [{"trial": trial.number, "setting": trial.setting, "run": f"trials/{folders[trial.number]}", "values": trial.values,
                     "to_epoch": trial.epochs, **(trial.result or {})} for trial in trials],
@@ -49,7 +49,7 @@ def write(folder: SearchFolder, *, name: str, experiment: Experiment, tune: Tune
     from pipelines.base.figures import png
 
     images = {key: png(figure) for key, figure in pictures.items()}
-    blocks = _blocks(content, ranked, space, objective, found, images, folder, tune)
+    blocks = _blocks(content, ranked, space, objective, shares, images, folder, tune)
     for key, image in images.items():
         write_whole(folder.report / "figures" / f"{key}.png", image)
     write_whole(folder.report / "trials.csv", _csv(space, trials, objective))
@@ -112,22 +112,22 @@ def repeats_lines(content: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def importance_lines(found: Importance | None) -> list[str]:
+def importance_lines(shares: Importance | None) -> list[str]:
     """Remarks that belong beside the shares."""
-    if found is None:
+    if shares is None:
         return [f"Too few different trials to tell which settings mattered ({FEWEST} are needed)."]
-    rest = max(0.0, 1.0 - sum(found.shares.values()))
-    said = [f"Share of the variation between settings that each explains by itself; {rest:.0%} is explained by several together."]
-    if found.epochs:
-        said.append(f"Settings were trained to epochs {', '.join(map(str, found.epochs))}: the length counts as a factor of its own, over "
-                    "which the shares are averaged.")
-    if found.fit < 0.3:
-        said.append(f"The {found.trials} trials predict one another poorly (R squared {found.fit:.2f} on held-out trials), "
-                    "so these shares are rough.")
-    return said
+    rest = max(0.0, 1.0 - sum(shares.shares.values()))
+    lines = [f"Share of the variation between settings that each explains by itself; {rest:.0%} is explained by several together."]
+    if shares.epochs:
+        lines.append(f"Settings were trained to epochs {', '.join(map(str, shares.epochs))}: the length counts as a factor of its own, "
+                     "over which the shares are averaged.")
+    if shares.fit < 0.3:
+        lines.append(f"The {shares.trials} trials predict one another poorly (R squared {shares.fit:.2f} on held-out trials), "
+                     "so these shares are rough.")
+    return lines
 
 
-def _blocks(content: Mapping[str, Any], ranked: Sequence[Any], space: Sequence[Dimension], objective: str, found: Importance | None,
+def _blocks(content: Mapping[str, Any], ranked: Sequence[Any], space: Sequence[Dimension], objective: str, shares: Importance | None,
             images: Mapping[str, bytes], folder: SearchFolder, tune: Tune) -> list[Block]:
     text = headline(content)
     blocks: list[Block] = [Heading(f"{content['experiment']}: {content['search']}", 1),
@@ -149,9 +149,9 @@ def _blocks(content: Mapping[str, Any], ranked: Sequence[Any], space: Sequence[D
     if len(ranked) > SHOWN:
         blocks.append(Paragraph(f"The best {SHOWN} of {len(ranked)}; trials.csv has all."))
     blocks.append(Heading("Which settings mattered"))
-    if found:
-        blocks.append(Table(("setting", "share"), [[name, f"{share:.0%}"] for name, share in found.shares.items()], (False, True)))
-    blocks.append(Bullets(importance_lines(found)))
+    if shares:
+        blocks.append(Table(("setting", "share"), [[name, f"{share:.0%}"] for name, share in shares.shares.items()], (False, True)))
+    blocks.append(Bullets(importance_lines(shares)))
     if content.get("comparison"):
         table = content["comparison"]["table"]
         blocks += [Heading("Against the experiment as it was"), Table(table["columns"], table["rows"], [False] * len(table["columns"])),
@@ -173,9 +173,9 @@ def _comparison(folder: SearchFolder) -> dict[str, Any]:
     """The best setting against the experiment as it was, over the same seeds."""
     from pipelines.runs import comparing
 
-    found = comparing.compare([RunFolder(folder.path / "start"), RunFolder(folder.path / "best")])
-    columns, rows = comparing.metrics_table(found)
-    return {**comparing.as_json(found), "table": {"columns": columns, "rows": rows},
+    comparison = comparing.compare([RunFolder(folder.path / "start"), RunFolder(folder.path / "best")])
+    columns, rows = comparing.metrics_table(comparison)
+    return {**comparing.as_json(comparison), "table": {"columns": columns, "rows": rows},
             "rows": [{"metric": row[0], "said": f"{row[-2]}, more than chance: {row[-1]}"} for row in rows]}
 
 

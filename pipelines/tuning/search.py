@@ -380,12 +380,12 @@ class _Search:
         if not self.tune.seeds:
             return {}
         wanted = {"best": best.values} | ({"start": {}} if self.tune.compare else {})
-        found = {}
+        metrics = {}
         for key, values in wanted.items():
             self.progress.note(f"training {REPEATED[key]} over {self.tune.seeds} seeds")
             text = repeated_yaml(self.experiment, values, self.tune.seeds, self.precision)
-            found[key] = repeat(self.folder.path, key, text, self.name, self._alone)
-        return found
+            metrics[key] = repeat(self.folder.path, key, text, self.name, self._alone)
+        return metrics
 
 
 def _direction(objective: str, own: list[str]) -> str:

@@ -122,15 +122,15 @@ def check_events(events: Sequence[dict[str, Any]], place: str) -> None:
     started: set[int] = set()
     for number, event in enumerate(events, 1):
         try:
-            found: Any = Event.validate_python(event)
+            parsed: Any = Event.validate_python(event)
         except ValidationError as error:
             raise ConfigError(f"{place}, line {number}: {why(error)}; begin anew with --fresh") from None
-        wrong = (found.event == "begin") != (number == 1)
-        if found.event == "start":
-            wrong |= found.trial in started or not {found.setting, *found.peers} <= {*started, found.trial}
-            started.add(found.trial)
-        elif found.event in ("held", "end"):
-            wrong |= found.trial not in started
+        wrong = (parsed.event == "begin") != (number == 1)
+        if parsed.event == "start":
+            wrong |= parsed.trial in started or not {parsed.setting, *parsed.peers} <= {*started, parsed.trial}
+            started.add(parsed.trial)
+        elif parsed.event in ("held", "end"):
+            wrong |= parsed.trial not in started
         if wrong:
             raise ConfigError(f"{place}, line {number}: a search does not come to this after what stands before it; "
                               "begin anew with --fresh")

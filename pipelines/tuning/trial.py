@@ -111,11 +111,11 @@ def trial(order: Mapping[str, Any]) -> dict[str, Any]:
     report = train_when_free(experiment, folder, call)
     key = f"validation/{order['objective']}"
     metrics = {**logged(folder, report["timing"]["best_epoch"], key), **report["metrics"]}
-    found = metrics.get(key)
-    if found is None:
+    metric = metrics.get(key)
+    if metric is None:
         there = ", ".join(name.partition("/")[2] for name in metrics if name.startswith("validation/"))
         raise ConfigError(f"tune.objective: {order['objective']!r} is no metric of this task (there are: {there})")
-    value = metric_of(found).value
+    value = metric_of(metric).value
     if not np.isfinite(value):
         raise QuartetError(f"validation/{order['objective']} is not a finite number")
     stopped = next((note for note in report.get("notes", ()) if note.startswith("Training ended after")), None)
@@ -123,7 +123,7 @@ def trial(order: Mapping[str, Any]) -> dict[str, Any]:
         with contextlib.suppress(OSError):
             for file in folder.checkpoints.glob("*.npz"):
                 file.unlink()
-    return {"value": value, "low": found.get("low"), "high": found.get("high"), "metrics": metrics, "stopped": stopped,
+    return {"value": value, "low": metric.get("low"), "high": metric.get("high"), "metrics": metrics, "stopped": stopped,
             "epochs": report["timing"]["epochs"], "train_seconds": report["timing"]["train_seconds"],
             "parts": report["time"]["seconds"], "seconds": time.perf_counter() - began}
 
@@ -157,14 +157,14 @@ def logged(folder: RunFolder, epoch: int | None, key: str) -> dict[str, dict[str
 def train_when_free(experiment: Experiment, folder: RunFolder, call: Call) -> dict[str, Any]:
     """Trains as `train` does. Where a process of a search that was killed still trains in the folder, on another machine, it is waited
     for: what it leaves is gone on with."""
-    said = False
+    announced = False
     while True:
         try:
             return train(experiment, folder, call)
         except Locked as error:
-            if not said:
+            if not announced:
                 print(f"{error}\nwaiting for it", flush=True)
-                said = True
+                announced = True
             time.sleep(LOCKED_SECONDS)
 
 

@@ -52,9 +52,9 @@ class Nursery:
             TrainingError: the server is gone.
         """
         assert self._server.stdout is not None
-        found: list[tuple[str, int]] = []
+        events: list[tuple[str, int]] = []
         until = time.monotonic() + seconds
-        while not found and (left := until - time.monotonic()) > 0:
+        while not events and (left := until - time.monotonic()) > 0:
             if not select.select([self._server.stdout], [], [], left)[0]:
                 break
             data = os.read(self._server.stdout.fileno(), 1 << 16)
@@ -62,8 +62,8 @@ class Nursery:
                 raise TrainingError(f"the process that starts trials has ended with status {self._server.wait()}; "
                                     "the same command resumes the search")
             *lines, self._rest = (self._rest + data).split(b"\n")
-            found += [(event["ended"], event["status"]) for event in map(json.loads, lines)]
-        return found
+            events += [(event["ended"], event["status"]) for event in map(json.loads, lines)]
+        return events
 
     def close(self) -> None:
         """Ends the server, and with it whatever still runs."""
@@ -144,16 +144,16 @@ def _import(domain: str) -> None:
 
 
 def _over(running: Mapping[int, tuple[str, Any]]) -> list[tuple[int, int]]:
-    found = []
+    over = []
     for pid, (_, process) in list(running.items()):
         if process is not None:
             if process.poll() is not None:
-                found.append((pid, process.returncode))
+                over.append((pid, process.returncode))
             continue
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
-            found.append((pid, os.waitstatus_to_exitcode(status)))
-    return found
+            over.append((pid, os.waitstatus_to_exitcode(status)))
+    return over
 
 
 def _new(order: Mapping[str, Any]) -> tuple[int, Any]:

@@ -71,8 +71,8 @@ def read_result(file: Path, status: int, log: Path) -> dict[str, Any]:
     """
     if not file.exists():
         return {"status": "failed", "reason": why_ended(status, log)}
-    found = stored.read(file, Result).model_dump(exclude_unset=True)
-    return {**found, "reason": found.get("reason") or "no reason is given"} if found["status"] == "failed" else found
+    result = stored.read(file, Result).model_dump(exclude_unset=True)
+    return {**result, "reason": result.get("reason") or "no reason is given"} if result["status"] == "failed" else result
 
 
 def why_ended(status: int, log: Path) -> str:

@@ -68,23 +68,23 @@ def hyperparameters(dimensions: Sequence[Dimension]) -> Any:
 
 def decoded(dimensions: Sequence[Dimension], places: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a trial from what an oracle chose; settings that do not matter for it (`when`) are left out."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for dimension in dimensions:
-        if dimension.name not in places or not active(dimension, found):
+        if dimension.name not in places or not active(dimension, settings):
             continue
         listed, place = values_of(dimension), places[dimension.name]
         if listed is not None:
-            found[dimension.name] = listed[place]
+            settings[dimension.name] = listed[place]
         elif dimension.step is not None:
-            found[dimension.name] = value_at(dimension, place)
+            settings[dimension.name] = value_at(dimension, place)
         else:  # six digits tell settings apart, and can be read
-            found[dimension.name] = int(place) if dimension.kind == "int" else float(f"{place:.6g}")
-    return found
+            settings[dimension.name] = int(place) if dimension.kind == "int" else float(f"{place:.6g}")
+    return settings
 
 
 def placed(dimensions: Sequence[Dimension], values: Mapping[str, Any]) -> dict[str, Any] | None:
     """What an oracle would have chosen for the settings `values`, as `decoded` gives them back; None where the space does not hold them."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     seen: dict[str, Any] = {}
     for dimension in dimensions:
         if not active(dimension, seen):
@@ -103,8 +103,8 @@ def placed(dimensions: Sequence[Dimension], values: Mapping[str, Any]) -> dict[s
             places = [int(value) if dimension.kind == "int" else float(value)]
         if not places:
             return None
-        found[dimension.name] = places[0]
-    return found
+        settings[dimension.name] = places[0]
+    return settings
 
 
 def active(dimension: Dimension, values: Mapping[str, Any]) -> bool:
@@ -124,12 +124,12 @@ def count(dimensions: Sequence[Dimension], most: int) -> int:
         listed = values_of(dimension)
         if listed is None:
             return limit
-        found = 0
+        count = 0
         for value in listed:
-            found += below(place + 1, {**values, dimension.name: value}, limit - found)
-            if found >= limit:
+            count += below(place + 1, {**values, dimension.name: value}, limit - count)
+            if count >= limit:
                 return limit
-        return found
+        return count
 
     return below(0, {}, most)
 

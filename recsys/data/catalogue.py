@@ -83,14 +83,14 @@ class Catalogue:
 
     def facts(self) -> dict[str, Any]:
         """JSON values for the run: ids, titles, features."""
-        found: dict[str, Any] = {}
+        facts: dict[str, Any] = {}
         if self.user_ids is not None:
-            found["user_ids"] = self.user_ids.values.tolist()
+            facts["user_ids"] = self.user_ids.values.tolist()
         if self.item_ids is not None:
-            found["item_ids"] = self.item_ids.values.tolist()
+            facts["item_ids"] = self.item_ids.values.tolist()
         if self.titles is not None:
-            found["titles"] = self.titles
-        return found
+            facts["titles"] = self.titles
+        return facts
 
 
 def catalogue(log: Log, parts: np.ndarray, data: InteractionData, known: dict[str, Any] | None = None) -> Catalogue:

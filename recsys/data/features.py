@@ -30,7 +30,7 @@ def learn(log: Log, train: np.ndarray, data: InteractionData) -> list[Facts]:
     Raises:
         DataError: a column that is in no table, or no numbers where numbers are asked for.
     """
-    found, known = [], dict[str, np.ndarray]()
+    features, known = [], dict[str, np.ndarray]()
     for kind, names in (("number", data.numbers), ("category", data.categories), ("list", data.lists)):
         for name in names:
             of, table = _where(log, name, data)
@@ -56,8 +56,8 @@ def learn(log: Log, train: np.ndarray, data: InteractionData) -> list[Facts]:
                 facts["values"] = [value for value, count in pairs if count >= data.min_count and value]
                 if kind == "list":
                     facts["length"] = data.list_length
-            found.append(facts)
-    return found
+            features.append(facts)
+    return features
 
 
 def unused(facts: list[Facts]) -> list[str]:
@@ -139,12 +139,12 @@ def encoded(values: pa.ChunkedArray, facts: Facts, data: InteractionData, log: L
 
 def numbers(values: pa.ChunkedArray, name: str, log: Log | None) -> np.ndarray:
     """[n] float64, NaN where nothing stands. Raises DataError for what is no number."""
-    found, wrong = numbers_of(values)
+    parsed, wrong = numbers_of(values)
     place = next((place for place, value in wrong.items() if value is not None and value != "" and value == value), None)
     if place is not None:
         where = f"{log.place}: " if log is not None else ""
         raise DataError(f"{where}{wrong[place]!r} in column {name} is no number (data.numbers); name it in data.categories if it is a text")
-    return found
+    return parsed
 
 
 def _where(log: Log, name: str, data: InteractionData) -> tuple[str, pa.Table]:

@@ -84,16 +84,16 @@ def look(path: Path, asked: Asked) -> Seen:
     seen = Seen(frame, split=split, parts=parts)
     free = [name for name in names if name != split]
     wanted = [role for role in ("user", "item", "time", "rating", "click") if not asked.absent("label" if role == "click" else role)]
-    found = by_name(free, wanted, {**own, **({"split": split} if split else {})}) if frame.header else dict(own)
+    roles = by_name(free, wanted, {**own, **({"split": split} if split else {})}) if frame.header else dict(own)
     for role, fits in (("rating", lambda one: one.kind == "number" and one.distinct > 1), ("click", _is_click)):
-        if role in found and role not in own and not fits(facts[found[role]]):
-            del found[role]
-    if "rating" in found and "rating" not in own and facts[found["rating"]].distinct == 2 and _is_click(facts[found["rating"]]):
-        found.setdefault("click", found.pop("rating"))
-    if "click" in found and "rating" in found and "click" not in own:
-        del found["click"]
-    _by_values(found, {name: facts[name] for name in free if name not in found.values()}, facts, wanted, seen, frame)
-    seen.user, seen.item, seen.rating, seen.click, seen.time = (found.get(role) for role in ("user", "item", "rating", "click", "time"))
+        if role in roles and role not in own and not fits(facts[roles[role]]):
+            del roles[role]
+    if "rating" in roles and "rating" not in own and facts[roles["rating"]].distinct == 2 and _is_click(facts[roles["rating"]]):
+        roles.setdefault("click", roles.pop("rating"))
+    if "click" in roles and "rating" in roles and "click" not in own:
+        del roles["click"]
+    _by_values(roles, {name: facts[name] for name in free if name not in roles.values()}, facts, wanted, seen, frame)
+    seen.user, seen.item, seen.rating, seen.click, seen.time = (roles.get(role) for role in ("user", "item", "rating", "click", "time"))
     shown = listed([seen.called(name) for name in names], "and")
     for role in ("item", "user"):
         if getattr(seen, role) is None and seen.click is None:
@@ -103,37 +103,37 @@ def look(path: Path, asked: Asked) -> Seen:
         _look_at_times(seen, asked, path)
     if seen.rating:
         seen.middle = middle(facts[seen.rating], frame.values[seen.rating])
-    seen.title = _title(seen, [name for name in free if name not in found.values()])
+    seen.title = _title(seen, [name for name in free if name not in roles.values()])
     rest = [name for name in names if name not in seen.roles.values()]
     if frame.header:
         seen.numbers = [name for name in rest if facts[name].kind == "number" and _plain_number(frame, name) and fit(name, "title") is None]
         seen.categories = [name for name in rest if facts[name].kind == "text" and facts[name].distinct <= MOST]
-    if said := frame.passed_over():
-        seen.notes.append(said)
+    if note := frame.passed_over():
+        seen.notes.append(note)
     return seen
 
 
-def _by_values(found: dict[str, str], free: dict[str, Facts], facts: Mapping[str, Facts], wanted: list[str], seen: Seen, frame: Frame,
+def _by_values(roles: dict[str, str], free: dict[str, Facts], facts: Mapping[str, Facts], wanted: list[str], seen: Seen, frame: Frame,
                ) -> None:
     """Roles that no name tells, by what the columns hold: times by their range, ratings by their few values, ids in the usual order."""
-    if "time" in wanted and "time" not in found:
+    if "time" in wanted and "time" not in roles:
         time = next((name for name, one in free.items() if one.looks_timed), None) or next((
             name for name, one in free.items() if one.kind in ("text", "other") and one.distinct > 2 and _times(frame, name, 200)), None)
         if time is not None:
-            found["time"] = time
+            roles["time"] = time
             free.pop(time)
-    if "rating" in wanted and not {"rating", "click"} & set(found) and {"user", "item"} - set(found):
+    if "rating" in wanted and not {"rating", "click"} & set(roles) and {"user", "item"} - set(roles):
         rating = next((name for name, one in reversed(free.items()) if one.looks_rated and (len(free) > 2)), None)
         if rating is not None:
-            found["rating"] = rating
+            roles["rating"] = rating
             free.pop(rating)
     ids = [name for name, one in free.items() if one.distinct > 1 and (one.kind == "text" or (one.kind == "number" and one.whole))
            and one.present > one.distinct]
-    missing = [role for role in ("user", "item") if role in wanted and role not in found]
-    if missing and len(ids) == len(missing) and "click" not in found and (not frame.header or len(missing) == 1 or len(free) == 2):
-        if frame.header and len(missing) == 2 and not {"rating", "time"} & set(found):
+    missing = [role for role in ("user", "item") if role in wanted and role not in roles]
+    if missing and len(ids) == len(missing) and "click" not in roles and (not frame.header or len(missing) == 1 or len(free) == 2):
+        if frame.header and len(missing) == 2 and not {"rating", "time"} & set(roles):
             return
-        found.update(zip(missing, ids))
+        roles.update(zip(missing, ids))
         seen.notes.append("Guessed: " + listed([f"{role}s in column {seen.called(name)}" for role, name in zip(missing, ids)], "and")
                           + f"; if not, name them with {listed([f'--{role}' for role in missing], 'and')}.")
 

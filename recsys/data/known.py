@@ -49,18 +49,18 @@ def whole(times: np.ndarray) -> np.ndarray:
     return np.round(times).astype(np.int64)
 
 
-def places(made: Catalogue, times: np.ndarray, data: InteractionData) -> np.ndarray:
+def places(catalogue: Catalogue, times: np.ndarray, data: InteractionData) -> np.ndarray:
     """[n] int64: of each event, the place in the histories that its own ends before, or a code.
 
     Train events have what stands before them whatever the protocol, so that none is predicted from itself.
     """
-    at = visible(made, times)
+    at = visible(catalogue, times)
     if all_known(data):
-        at[made.parts != TRAIN] = known_at(data)
+        at[catalogue.parts != TRAIN] = known_at(data)
     return at
 
 
-def visible(made: Catalogue, times: np.ndarray) -> np.ndarray:
+def visible(catalogue: Catalogue, times: np.ndarray) -> np.ndarray:
     """[n] int64: of each event, the place in the histories that its user's train events before its second end at.
 
     Events of the same second are not seen: nothing says which came first, and a request, which has a time alone, is answered so too.
@@ -69,12 +69,12 @@ def visible(made: Catalogue, times: np.ndarray) -> np.ndarray:
         times: [n] int64, seconds.
     """
     at = np.zeros(len(times), np.int64)
-    order = np.lexsort((times, made.users))
-    order = order[made.users[order] > 0]
+    order = np.lexsort((times, catalogue.users))
+    order = order[catalogue.users[order] > 0]
     if not len(order):
         return at
-    train = made.parts[order] == TRAIN
+    train = catalogue.parts[order] == TRAIN
     before = np.cumsum(train) - train  # train events before each, over all users in the order of users
-    new = np.r_[True, (np.diff(made.users[order]) != 0) | (np.diff(times[order]) != 0)]
+    new = np.r_[True, (np.diff(catalogue.users[order]) != 0) | (np.diff(times[order]) != 0)]
     at[order] = before[new][np.cumsum(new) - 1]
     return at

@@ -46,14 +46,14 @@ def divided(log: Log, data: InteractionData, repetitions: Repetitions = "count")
         repetitions = "count"
     once = repetitions == "left out"
     if data.split_key is not None and log.parts is not None:
-        parts, said = _own(log, data)
+        parts, sentences = _own(log, data)
     elif data.protocol == "leave_last_out":
-        parts, said = _leave_last_out(log, wants_validation, wants_test, once)
+        parts, sentences = _leave_last_out(log, wants_validation, wants_test, once)
     else:
         test = POOL_TEST / 2 if isinstance(data.test, str) else float(data.test or 0.0)
         validation = float(data.validation) if not isinstance(data.validation, str) else 0.1
         shares = ((TEST, test), (VALIDATION, validation))
-        parts, said = _by_time(log, shares) if data.protocol == "time" else _at_random(log, shares, data.split_seed, once)
+        parts, sentences = _by_time(log, shares) if data.protocol == "time" else _at_random(log, shares, data.split_seed, once)
     if once:
         parts = _once(log, parts)
     elif repetitions == "judged once":
@@ -61,10 +61,10 @@ def divided(log: Log, data: InteractionData, repetitions: Repetitions = "count")
     gone = int(np.sum(parts == LEFT_OUT))
     if gone:
         why = "a pair counts once, by its last event in the earliest part that has it" if once else "held out, a pair counts once"
-        said.append(f"{gone:,} of {len(log):,} events ({gone / len(log):.0%}) repeat a user and item and are left out: {why}")
+        sentences.append(f"{gone:,} of {len(log):,} events ({gone / len(log):.0%}) repeat a user and item and are left out: {why}")
     if not np.any(parts == TRAIN):
-        raise DataError(f"{log.place}: no event is left to train on ({said[0]})")
-    return parts, said
+        raise DataError(f"{log.place}: no event is left to train on ({sentences[0]})")
+    return parts, sentences
 
 
 def pairs_of(log: Log) -> np.ndarray:
@@ -79,9 +79,9 @@ def repeating(log: Log, *, later: bool = True) -> np.ndarray:
     if not later:
         order = order[::-1]
     _, first = np.unique(pairs_of(log)[order], return_index=True)
-    found = np.ones(len(log), bool)
-    found[order[first]] = False
-    return found
+    repeats = np.ones(len(log), bool)
+    repeats[order[first]] = False
+    return repeats
 
 
 def _once(log: Log, parts: np.ndarray) -> np.ndarray:
@@ -91,19 +91,19 @@ def _once(log: Log, parts: np.ndarray) -> np.ndarray:
     pairs, known = pairs_of(log), np.flatnonzero(parts != LEFT_OUT)
     order = known[np.lexsort((-place[known], parts[known], pairs[known]))]
     kept = order[np.append(True, pairs[order][1:] != pairs[order][:-1])]
-    found = np.full(len(log), LEFT_OUT, np.int8)
-    found[kept] = parts[kept]
-    return found
+    once = np.full(len(log), LEFT_OUT, np.int8)
+    once[kept] = parts[kept]
+    return once
 
 
 def _judged_once(log: Log, parts: np.ndarray) -> np.ndarray:
     """The parts with one event of each pair in validation, and one in test: the first."""
-    found = parts.copy()
+    once = parts.copy()
     for part in (VALIDATION, TEST):
         numbers = np.flatnonzero(parts == part)
         if len(numbers):
-            found[numbers[repeating(log.take(numbers))]] = LEFT_OUT
-    return found
+            once[numbers[repeating(log.take(numbers))]] = LEFT_OUT
+    return once
 
 
 def _leave_last_out(log: Log, validation: bool, test: bool, once: bool) -> tuple[np.ndarray, list[str]]:
@@ -129,7 +129,7 @@ def _leave_last_out(log: Log, validation: bool, test: bool, once: bool) -> tuple
     parts[behind & ~new] = LEFT_OUT
     few = int(np.sum((counts > 0) & (counts < 2 + held * int(validation))))
     of_new = " with a new item" if once and not new.all() else ""
-    said = [
+    sentences = [
         f"Protocol leave_last_out: of each user the last event{of_new}"
         f"{' by time' if log.times is not None else ' in the order of the rows'} "
         f"is {'test' if test else 'validation'}"
@@ -137,8 +137,8 @@ def _leave_last_out(log: Log, validation: bool, test: bool, once: bool) -> tuple
         + ", the rest train; of equal times the order of the data decides"
     ]
     if few:
-        said.append(f"{few:,} of {int(np.sum(counts > 0)):,} users have too few events for all of that; what train needs stays there")
-    return parts, said
+        sentences.append(f"{few:,} of {int(np.sum(counts > 0)):,} users have too few events for all of that; what train needs stays there")
+    return parts, sentences
 
 
 def _after_held(users: np.ndarray, held: np.ndarray) -> np.ndarray:
@@ -152,13 +152,13 @@ def _after_held(users: np.ndarray, held: np.ndarray) -> np.ndarray:
 def _by_time(log: Log, shares: tuple[tuple[int, float], ...]) -> tuple[np.ndarray, list[str]]:
     if log.times is None:
         raise DataError(f"{log.place}: protocol: time needs times (data.time_key)")
-    parts, bounds, taken = np.zeros(len(log), np.int8), [], 0.0
+    parts, bounds, share_so_far = np.zeros(len(log), np.int8), [], 0.0
     ordered = np.sort(log.times)
     for part, share in shares:
         if share:
-            taken += share
+            share_so_far += share
             # events of one time stay on one side
-            bound = ordered[min(len(ordered) - 1, int(np.floor((1 - taken) * len(ordered))))]
+            bound = ordered[min(len(ordered) - 1, int(np.floor((1 - share_so_far) * len(ordered))))]
             parts[(log.times >= bound) & (parts == TRAIN)] = part
             bounds.append(f"{NAMES[part]} from {when(bound)} on")
     return parts, [f"Protocol time: the latest events are held out, {', '.join(bounds)}; the rest train"]
@@ -169,15 +169,15 @@ def _at_random(log: Log, shares: tuple[tuple[int, float], ...], seed: int, once:
     parts, done = np.full(len(log), LEFT_OUT, np.int8), 0
     parts[drawn] = TRAIN
     order = drawn[np.argsort(draws(len(drawn), seed, "events"), kind="stable")]
-    said = []
+    sentences = []
     for part, share in shares:
         count = round(share * len(drawn))
         if share and count:
             parts[order[done : done + count]] = part
             done += count
-            said.append(f"{NAMES[part]} {share:.0%}")
+            sentences.append(f"{NAMES[part]} {share:.0%}")
     return parts, [
-        f"Protocol random: {' and '.join(said) or 'nothing'} of all events held out at random, split_seed {seed}"
+        f"Protocol random: {' and '.join(sentences) or 'nothing'} of all events held out at random, split_seed {seed}"
         "; events after a held-out one may be trained on"
     ]
 
@@ -195,14 +195,15 @@ def _own(log: Log, data: InteractionData) -> tuple[np.ndarray, list[str]]:
             f"{log.name(int(unknown[0]))}: {str(log.parts[unknown[0]])!r} in column {data.split_key} (data.split_key) is none of "
             "train, validation and test, nor named by data.test or data.validation"
         )
-    said = f"Protocol: the data's own splits, column {data.split_key}"
+    sentence = f"Protocol: the data's own splits, column {data.split_key}"
     share = data.validation if isinstance(data.validation, float) else 0.1 if data.validation == "validation" else 0.0
     train = np.flatnonzero(parts == TRAIN)
     count = round(share * len(train))
     if count and not np.any(parts == VALIDATION):
         parts[train[np.argsort(draws(len(train), data.split_seed, "events"), kind="stable")[:count]]] = VALIDATION
-        said += f", which has no validation: {count:,} of {len(train):,} events of train are it, at random, split_seed {data.split_seed}"
-    return parts, [said]
+        sentence += (f", which has no validation: {count:,} of {len(train):,} events of train are held out as validation at random, "
+                     f"split_seed {data.split_seed}")
+    return parts, [sentence]
 
 
 def when(time: float) -> str:

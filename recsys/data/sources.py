@@ -34,8 +34,8 @@ def read_log(data: InteractionData) -> Log:
         DataError: names the file, the row, the column, the value and the remedy. Under on_bad_example: skip, bad rows are
             left out and counted instead.
     """
-    found = (RATED_SOURCES if isinstance(data, RatedData) else IMPLICIT_SOURCES).build(data)
-    return found if isinstance(found, Log) else _own(found, data)
+    opened = (RATED_SOURCES if isinstance(data, RatedData) else IMPLICIT_SOURCES).build(data)
+    return opened if isinstance(opened, Log) else _own(opened, data)
 
 
 def _own(table: Any, data: InteractionData) -> Log:
@@ -69,9 +69,9 @@ def read_shipped(data: InteractionData) -> Log:
     for setting in ("items", "users"):
         where, key = getattr(data, setting), getattr(data, f"{setting[:-1]}_key")
         if where:
-            found = read_table(where, text=[key, *data.categories])
-            column(found, key, where, f"data.{setting[:-1]}_key")
-            extra[f"{setting[:-1]}_table"] = found
+            extra_table = read_table(where, text=[key, *data.categories])
+            column(extra_table, key, where, f"data.{setting[:-1]}_key")
+            extra[f"{setting[:-1]}_table"] = extra_table
     digest = hashlib.sha256((log.digest + "".join(_file_digest(Path(p)) for p in (data.items, data.users) if p)).encode()).hexdigest()[:16]
     return replace(log, skipped=(*bad.reasons, *log.skipped)[:NAMED], left_out=bad.count + log.left_out, digest=digest, **extra)
 
@@ -173,12 +173,12 @@ def encode(values: pa.ChunkedArray | pa.Array, *, guess: bool = False) -> tuple[
     if isinstance(coded, pa.ChunkedArray):
         coded = coded.combine_chunks()
     numbers = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
-    found = coded.dictionary
-    if pa.types.is_integer(found.type):
-        ids = found.to_numpy(zero_copy_only=False).astype(np.int64)
+    distinct = coded.dictionary
+    if pa.types.is_integer(distinct.type):
+        ids = distinct.to_numpy(zero_copy_only=False).astype(np.int64)
     else:
-        plain = found.to_pylist()
-        if pa.types.is_floating(found.type) and all(float(value).is_integer() for value in plain):
+        plain = distinct.to_pylist()
+        if pa.types.is_floating(distinct.type) and all(float(value).is_integer() for value in plain):
             ids = np.asarray(plain, np.int64)
         else:
             texts = [value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value) for value in plain]
@@ -208,14 +208,14 @@ def numbers_of(values: pa.ChunkedArray) -> tuple[np.ndarray, dict[int, Any]]:
     """[n] float64, NaN where there is no number, and those places with what stands there."""
     kind = values.type
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        found = values.cast(pa.float64()).combine_chunks().fill_null(float("nan")).to_numpy(zero_copy_only=False)
+        numbers = values.cast(pa.float64()).combine_chunks().fill_null(float("nan")).to_numpy(zero_copy_only=False)
     else:
         nan = float("nan")
         coded = values.combine_chunks().dictionary_encode()
         known = np.array([*(nan if (number := number_of(value)) is None else number for value in coded.dictionary.to_pylist()), nan])
-        found = known[coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
-    wrong = np.flatnonzero(~np.isfinite(found))
-    return found, {int(number): values[int(number)].as_py() for number in wrong}
+        numbers = known[coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+    wrong = np.flatnonzero(~np.isfinite(numbers))
+    return numbers, {int(number): values[int(number)].as_py() for number in wrong}
 
 
 def _from_tfds(data: InteractionData) -> pa.Table:

@@ -91,15 +91,15 @@ def top(scores: Scores, rows: sparse.csr_matrix, seen: sparse.csr_matrix | None,
         allowed: [1 + items] bool.
     """
     order = _best(scores, allowed) if isinstance(scores, np.ndarray) else None
-    found = []
+    lists = []
     for start in range(0, rows.shape[0], USERS):
         part = seen[start : start + USERS].tocsr() if seen is not None else None
         if order is not None:
-            found.append(_first(order, rows[start : start + USERS].shape[0], part, k, len(allowed)))
+            lists.append(_first(order, rows[start : start + USERS].shape[0], part, k, len(allowed)))
             continue
         values = scores(rows[start : start + USERS])  # type: ignore[operator]
-        found.append((_top_of_sparse if sparse.issparse(values) else _top_of_dense)(values, part, k, allowed))
-    return np.concatenate(found) if found else np.zeros((0, k), np.int32)
+        lists.append((_top_of_sparse if sparse.issparse(values) else _top_of_dense)(values, part, k, allowed))
+    return np.concatenate(lists) if lists else np.zeros((0, k), np.int32)
 
 
 def _best(scores: np.ndarray, allowed: np.ndarray) -> np.ndarray:
@@ -120,9 +120,9 @@ def _first(order: np.ndarray, users: int, seen: sparse.csr_matrix | None, k: int
     free = free[:, :-1]
     rank = np.cumsum(free, axis=1)
     user, where = np.nonzero(free & (rank <= k))
-    made = np.zeros((users, k), np.int32)
-    made[user, rank[user, where] - 1] = head[where]
-    return made
+    lists = np.zeros((users, k), np.int32)
+    lists[user, rank[user, where] - 1] = head[where]
+    return lists
 
 
 def _top_of_sparse(values: sparse.csr_matrix, seen: sparse.csr_matrix | None, k: int, allowed: np.ndarray) -> np.ndarray:
@@ -132,15 +132,15 @@ def _top_of_sparse(values: sparse.csr_matrix, seen: sparse.csr_matrix | None, k:
     if seen is not None:
         left = (left - left.multiply(seen > 0)).tocsr()
     left.eliminate_zeros()
-    made = np.zeros((left.shape[0], k), np.int32)
+    lists = np.zeros((left.shape[0], k), np.int32)
     few = np.diff(left.indptr) < k
     for row in np.flatnonzero(~few):
         start, stop = left.indptr[row : row + 2]
         items = left.indices[start:stop]
-        made[row] = items[np.lexsort((items, -left.data[start:stop]))[:k]]
+        lists[row] = items[np.lexsort((items, -left.data[start:stop]))[:k]]
     if few.any():
-        made[few] = _top_of_dense(values[few].toarray(), seen[few] if seen is not None else None, k, allowed)
-    return made
+        lists[few] = _top_of_dense(values[few].toarray(), seen[few] if seen is not None else None, k, allowed)
+    return lists
 
 
 def _top_of_dense(values: np.ndarray, seen: sparse.csr_matrix | None, k: int, allowed: np.ndarray) -> np.ndarray:
@@ -179,8 +179,8 @@ def ndcg(scores: Scores, users: Mapping[str, Any], k: int, allowed: np.ndarray) 
         users: rows, seen (see `top`), held_users, held_items (see `metrics.hits`), held [users].
     """
     lists = top(scores, users["rows"], users["seen"], k, allowed)
-    found = hits(lists, users["held_users"], users["held_items"], len(allowed) - 1)
-    return float(np.mean(per_user(found, users["held"], k)["ndcg"]))
+    hit = hits(lists, users["held_users"], users["held_items"], len(allowed) - 1)
+    return float(np.mean(per_user(hit, users["held"], k)["ndcg"]))
 
 
 def best_ease(train: sparse.csr_matrix, choices: list[float], validation: Mapping[str, Any] | None, k: int, allowed: np.ndarray,
@@ -188,11 +188,11 @@ def best_ease(train: sparse.csr_matrix, choices: list[float], validation: Mappin
     """EASE with the l2 that has the best NDCG@k on validation users (see `ndcg`), or the first where there are none."""
     if validation is None or len(choices) == 1:
         return choices[0], ease(train, choices[0])
-    best, found, kept = -1.0, choices[0], None
+    best, chosen, kept = -1.0, choices[0], None
     for l2 in choices:
         scores = ease(train, l2)
         value = ndcg(scores, validation, k, allowed)
         if value > best:
-            best, found, kept = value, l2, scores
+            best, chosen, kept = value, l2, scores
     assert kept is not None
-    return found, kept
+    return chosen, kept

@@ -18,12 +18,12 @@ def hits(lists: np.ndarray, held_users: np.ndarray, held_items: np.ndarray, item
     width = np.int64(items) + 1
     wanted = np.unique(held_users[held_items > 0].astype(np.int64) * width + held_items[held_items > 0])
     keys = np.arange(len(lists), dtype=np.int64)[:, None] * width + lists
-    found = np.searchsorted(wanted, keys.ravel()).clip(0, max(0, len(wanted) - 1))
-    there = (wanted[found] == keys.ravel()).reshape(keys.shape) if len(wanted) else np.zeros(keys.shape, bool)
+    place = np.searchsorted(wanted, keys.ravel()).clip(0, max(0, len(wanted) - 1))
+    there = (wanted[place] == keys.ravel()).reshape(keys.shape) if len(wanted) else np.zeros(keys.shape, bool)
     return there & (lists > 0)
 
 
-def per_user(found: np.ndarray, held: np.ndarray, k: int) -> dict[str, np.ndarray]:
+def per_user(hit: np.ndarray, held: np.ndarray, k: int) -> dict[str, np.ndarray]:
     """The metrics of each user's first `k` places.
 
     hit_rate    1 if any of them holds a held-out item
@@ -39,21 +39,21 @@ def per_user(found: np.ndarray, held: np.ndarray, k: int) -> dict[str, np.ndarra
     Returns:
         name -> [users] float64.
     """
-    found = found[:, :k]
-    k = found.shape[1]
+    hit = hit[:, :k]
+    k = hit.shape[1]
     places = np.arange(1, k + 1)
     discounts = 1.0 / np.log2(places + 1)
     most = np.minimum(k, held)
     ideal = np.concatenate([[0.0], np.cumsum(discounts)])[most]
-    any_hit = found.any(axis=1)
-    first = np.where(any_hit, found.argmax(axis=1) + 1, 1)
-    precision = np.cumsum(found, axis=1) / places
+    any_hit = hit.any(axis=1)
+    first = np.where(any_hit, hit.argmax(axis=1) + 1, 1)
+    precision = np.cumsum(hit, axis=1) / places
     return {
-        "ndcg": (found * discounts).sum(axis=1) / ideal,
+        "ndcg": (hit * discounts).sum(axis=1) / ideal,
         "hit_rate": any_hit.astype(np.float64),
-        "recall": found.sum(axis=1) / held,
+        "recall": hit.sum(axis=1) / held,
         "mrr": any_hit / first,
-        "map": (precision * found).sum(axis=1) / most,
+        "map": (precision * hit).sum(axis=1) / most,
     }
 
 

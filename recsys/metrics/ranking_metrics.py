@@ -43,44 +43,44 @@ def judge_lists(
     """
     basis, people = source.basis, source.people
     rows, held_items, counts = people.pairs(numbers)
-    made, lead = Judgement(), settings.cutoffs[0]
+    judgement, lead = Judgement(), settings.cutoffs[0]
     names = {"model": lists}
     matrix = people.matrix(basis.items, numbers)
     for name in settings.baselines:
         scores = basis.scores(name, settings)
         if scores is not None:
             names[name] = baselines.top(scores, matrix, matrix if settings.exclude_seen else None, lists.shape[1], basis.allowed)
-    found = {name: per_user.hits(one, rows, held_items, basis.items) for name, one in names.items()}
-    values = {name: {k: per_user.per_user(hit, counts, k) for k in settings.cutoffs} for name, hit in found.items()}
+    hits = {name: per_user.hits(one, rows, held_items, basis.items) for name, one in names.items()}
+    values = {name: {k: per_user.per_user(hit, counts, k) for k in settings.cutoffs} for name, hit in hits.items()}
     several = bool((counts > 1).any())
     for k in settings.cutoffs:
         for metric in ("ndcg", "hit_rate", "mrr", *(["recall", "map"] if several else [])):
             of = values["model"][k][metric]
-            made.metrics[f"{metric}@{k}"] = (
+            judgement.metrics[f"{metric}@{k}"] = (
                 share(of > 0, resamples=settings.bootstrap, units=USERS)
                 if metric == "hit_rate"
                 else mean_of(of, resamples=settings.bootstrap, units=USERS)
             )
     events = int(basis.counts.sum())
-    made.metrics[f"coverage@{lead}"] = Metric(per_user.coverage(lists, lead, items), None, None, len(lists), USERS.name)
+    judgement.metrics[f"coverage@{lead}"] = Metric(per_user.coverage(lists, lead, items), None, None, len(lists), USERS.name)
     novelty = per_user.novelty(lists, lead, basis.counts, events)
-    made.metrics[f"novelty@{lead}"] = mean_of(novelty, resamples=settings.bootstrap, units=USERS)
-    made.tables["model_and_baselines"] = [
+    judgement.metrics[f"novelty@{lead}"] = mean_of(novelty, resamples=settings.bootstrap, units=USERS)
+    judgement.tables["model_and_baselines"] = [
         _row(name, values[name][lead], names[name], lead, settings, basis.counts, items, events) for name in names
     ]
     if not several:  # with one item held out, recall is the hit rate and MAP is MRR
-        made.tables["model_and_baselines"] = [
+        judgement.tables["model_and_baselines"] = [
             {name: value for name, value in row.items() if name not in (f"recall@{lead}", f"map@{lead}")}
-            for row in made.tables["model_and_baselines"]
+            for row in judgement.tables["model_and_baselines"]
         ]
     others = [name for name in names if name not in ("model", itself)]
     if others:
         best = max(others, key=lambda name: float(values[name][lead]["ndcg"].mean()))
         ours, theirs = values["model"][lead]["ndcg"], values[best][lead]["ndcg"]
         sums = resampled_sums(np.stack([ours - theirs, np.ones(len(ours))], 1), resamples=settings.bootstrap)
-        tell(made, f"ndcg@{lead}", float(ours.mean()), best, float(theirs.mean()), sums[:, 0] / sums[:, 1], lower=False)
+        tell(judgement, f"ndcg@{lead}", float(ours.mean()), best, float(theirs.mean()), sums[:, 0] / sums[:, 1], lower=False)
     seen = "items that the user had before are no candidates" if settings.exclude_seen else "also items that the user had before"
-    made.notes += [
+    judgement.notes += [
         protocol,
         f"Candidates: all {items:,} items of the catalogue, never a sample; {seen}. Cut-offs: {', '.join(map(str, settings.cutoffs))}",
         "Intervals and tests draw users",
@@ -88,19 +88,19 @@ def judge_lists(
     ]
     cold = int(np.sum(held_items <= 0))
     if cold:
-        made.notes.append(
+        judgement.notes.append(
             f"{cold:,} of {len(held_items):,} held-out events are of items that train does not have: they count as missed, "
             "for baselines too"
         )
     if fallback.any():
-        made.notes.append(
+        judgement.notes.append(
             f"{int(fallback.sum()):,} of {len(fallback):,} users are unknown and without history: they got the most popular items"
         )
-    made.tables["by_group"] = _groups(values, lead, source, numbers, rows, held_items, basis.counts)
-    made.tables["sample_lists"] = sample_lists(lists, source, numbers, chosen)
-    made.figures["cutoffs"] = _cutoffs_figure(values, settings)
-    made.figures["popularity"] = _popularity_figure(names, lead, basis.counts)
-    return made
+    judgement.tables["by_group"] = _groups(values, lead, source, numbers, rows, held_items, basis.counts)
+    judgement.tables["sample_lists"] = sample_lists(lists, source, numbers, chosen)
+    judgement.figures["cutoffs"] = _cutoffs_figure(values, settings)
+    judgement.figures["popularity"] = _popularity_figure(names, lead, basis.counts)
+    return judgement
 
 
 def _row(

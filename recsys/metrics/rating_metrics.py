@@ -45,10 +45,10 @@ def judge_ratings(predicted: Predicted, *, resamples: int = 1000) -> Judgement:
     predictions, true, baselines, users = predicted.values, predicted.true, predicted.baselines, predicted.users
     units = EXAMPLES if users is None else grouped(users, "user")
     errors = {"model": predictions - true, **{name: value - true for name, value in baselines.items()}}
-    made = Judgement()
-    made.metrics["rmse"] = _rmse(errors["model"], units, resamples)
-    made.metrics["mae"] = mean_of(np.abs(errors["model"]), units=units, resamples=resamples)
-    made.metrics["mse"] = mean_of(errors["model"] ** 2, units=units, resamples=resamples)
+    judgement = Judgement()
+    judgement.metrics["rmse"] = _rmse(errors["model"], units, resamples)
+    judgement.metrics["mae"] = mean_of(np.abs(errors["model"]), units=units, resamples=resamples)
+    judgement.metrics["mse"] = mean_of(errors["model"] ** 2, units=units, resamples=resamples)
     rows = []
     for name, error in errors.items():
         rmse, mae = _rmse(error, units, resamples), mean_of(np.abs(error), units=units, resamples=resamples)
@@ -63,14 +63,14 @@ def judge_ratings(predicted: Predicted, *, resamples: int = 1000) -> Judgement:
                 "mae_high": mae.high,
             }
         )
-    made.tables["model_and_baselines"] = rows
+    judgement.tables["model_and_baselines"] = rows
     if baselines:
         best = min(baselines, key=lambda name: float(np.mean(errors[name] ** 2)))
         table = np.stack([errors["model"] ** 2, errors[best] ** 2, np.ones(len(true))], 1)
         sums = resampled_sums(table, resamples=resamples, units=units)
         drawn = np.sqrt(sums[:, 0] / sums[:, 2]) - np.sqrt(sums[:, 1] / sums[:, 2])
-        tell(made, "rmse", made.metrics["rmse"].value, best, float(np.sqrt(np.mean(errors[best] ** 2))), drawn, lower=True)
-    made.tables["by_group"] = [
+        tell(judgement, "rmse", judgement.metrics["rmse"].value, best, float(np.sqrt(np.mean(errors[best] ** 2))), drawn, lower=True)
+    judgement.tables["by_group"] = [
         {
             "group": label,
             "ratings": int(mask.sum()),
@@ -79,36 +79,36 @@ def judge_ratings(predicted: Predicted, *, resamples: int = 1000) -> Judgement:
         }
         for label, mask in thirds(predicted.groups)
     ]
-    made.tables["calibration"] = calibration(predictions, true)
-    made.figures["calibration"] = _calibration_figure(made.tables["calibration"], "predicted rating", "true rating, mean")
-    return made
+    judgement.tables["calibration"] = calibration(predictions, true)
+    judgement.figures["calibration"] = _calibration_figure(judgement.tables["calibration"], "predicted rating", "true rating, mean")
+    return judgement
 
 
 def judge_clicks(predicted: Predicted, *, resamples: int = 1000) -> Judgement:
     """AUC, log loss and calibration of probabilities of clicks."""
     predictions, true, baselines, users = predicted.values, predicted.true, predicted.baselines, predicted.users
     units = EXAMPLES if users is None else grouped(users, "user")
-    made = Judgement()
+    judgement = Judgement()
     answers = {"model": predictions, **baselines}
     losses = {name: log_losses(value, true) for name, value in answers.items()}
     low, value, high = auc(predictions, true, users)
-    made.metrics["auc"] = Metric(value, low, high, len(true), units.name, None if units.of is None else units.count(len(true)))
-    made.metrics["log_loss"] = mean_of(losses["model"], units=units, resamples=resamples)
+    judgement.metrics["auc"] = Metric(value, low, high, len(true), units.name, None if units.of is None else units.count(len(true)))
+    judgement.metrics["log_loss"] = mean_of(losses["model"], units=units, resamples=resamples)
     rows = calibration(predictions, true)
     off = sum(row["count"] * abs(row["predicted"] - row["true"]) for row in rows) / len(true)
-    made.metrics["calibration_error"] = Metric(float(off), None, None, len(true))
+    judgement.metrics["calibration_error"] = Metric(float(off), None, None, len(true))
     table = []
     for name, answer in answers.items():
         loss = mean_of(losses[name], units=units, resamples=resamples)
         table.append(
             {"of": name, "auc": auc(answer, true)[1], "log_loss": loss.value, "log_loss_low": loss.low, "log_loss_high": loss.high}
         )
-    made.tables["model_and_baselines"] = table
+    judgement.tables["model_and_baselines"] = table
     if baselines:
         best = min(baselines, key=lambda name: losses[name].mean())
         sums = resampled_sums(np.stack([losses["model"] - losses[best], np.ones(len(true))], 1), resamples=resamples, units=units)
-        tell(made, "log_loss", float(losses["model"].mean()), best, float(losses[best].mean()), sums[:, 0] / sums[:, 1], lower=True)
-    made.tables["by_group"] = [
+        tell(judgement, "log_loss", float(losses["model"].mean()), best, float(losses[best].mean()), sums[:, 0] / sums[:, 1], lower=True)
+    judgement.tables["by_group"] = [
         {
             "group": label,
             "events": int(mask.sum()),
@@ -118,9 +118,9 @@ def judge_clicks(predicted: Predicted, *, resamples: int = 1000) -> Judgement:
         }
         for label, mask in thirds(predicted.groups)
     ]
-    made.tables["calibration"] = rows
-    made.figures["calibration"] = _calibration_figure(rows, "predicted probability", "share of clicks")
-    return made
+    judgement.tables["calibration"] = rows
+    judgement.figures["calibration"] = _calibration_figure(rows, "predicted probability", "share of clicks")
+    return judgement
 
 
 def auc(scores: np.ndarray, true: np.ndarray, users: np.ndarray | None = None) -> tuple[float | None, float, float | None]:
@@ -175,7 +175,7 @@ def calibration(predictions: np.ndarray, true: np.ndarray, bins: int = BINS) -> 
 
 def thirds(groups: Mapping[str, np.ndarray]) -> list[tuple[str, np.ndarray]]:
     """(label, mask [n]) of the lowest, middle and highest third of each count, by examples; bounds stand in the label."""
-    found = []
+    rows = []
     for name, counts in groups.items():
         cuts = np.quantile(counts, [1 / 3, 2 / 3]) if len(counts) else [0, 0]
         bounds = [(-1.0, cuts[0]), (cuts[0], cuts[1]), (cuts[1], float("inf"))]
@@ -183,21 +183,21 @@ def thirds(groups: Mapping[str, np.ndarray]) -> list[tuple[str, np.ndarray]]:
             mask = (counts > low) & (counts <= high)
             if mask.any():
                 least, most = int(counts[mask].min()), int(counts[mask].max())
-                found.append((f"{name} {least:,}" + (f" to {most:,}" if most > least else ""), mask))
-    return found
+                rows.append((f"{name} {least:,}" + (f" to {most:,}" if most > least else ""), mask))
+    return rows
 
 
-def tell(made: Judgement, metric: str, value: float, best: str, theirs: float, drawn: np.ndarray, *, lower: bool) -> None:
+def tell(judgement: Judgement, metric: str, value: float, best: str, theirs: float, drawn: np.ndarray, *, lower: bool) -> None:
     """Puts into a judgement whether the model beats the best baseline, and where it does not, what a reader must know.
 
     Args:
         drawn: [resamples] model less baseline, of whole users drawn.
     """
-    made.notes.append(verdict(NAMES.get(metric, formatting.title(metric)), value, best, theirs, drawn, lower=lower))
+    judgement.notes.append(verdict(NAMES.get(metric, formatting.title(metric)), value, best, theirs, drawn, lower=lower))
     sign = -1.0 if lower else 1.0
     low, high = sorted(sign * float(bound) for bound in np.quantile(drawn, [0.025, 0.975]))
     gain = Metric(sign * (value - theirs), low, high)
-    made.beaten = cheap_verdict(metric, BASELINES.get(best, best), Metric(value), Metric(theirs), gain)
+    judgement.beaten = cheap_verdict(metric, BASELINES.get(best, best), Metric(value), Metric(theirs), gain)
 
 
 def verdict(metric: str, value: float, best: str, theirs: float, drawn: np.ndarray, *, lower: bool) -> str:

@@ -50,9 +50,9 @@ class Held:
         places = np.repeat(self.visible_of[numbers] - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
         columns = self.visible[places]
         there = columns > 0
-        made = sparse.csr_matrix((np.ones(there.sum(), np.float32), (rows[there], columns[there])), shape=(len(numbers), items + 1))
-        made.data[:] = 1.0
-        return made
+        rows_by_item = sparse.csr_matrix((np.ones(there.sum(), np.float32), (rows[there], columns[there])), shape=(len(numbers), items + 1))
+        rows_by_item.data[:] = 1.0
+        return rows_by_item
 
     def pairs(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(row in `numbers`, item) of each held-out event, and how many each user has."""
@@ -62,13 +62,13 @@ class Held:
         return rows, self.held[places], counts
 
 
-def held_out(made: Catalogue, part: int) -> Held | None:
+def held_out(catalogue: Catalogue, part: int) -> Held | None:
     """The users who have events in a part; what came in earlier parts is visible. None where there are none.
 
     Of users whom train does not have nothing is visible, also where validation has events of theirs: the run does not know them, so
     they are answered, and judged, without a history.
     """
-    log, parts = made.log, made.parts
+    log, parts = catalogue.log, catalogue.parts
     assert log.users is not None and log.user_ids is not None
     order = in_time(log)
     # visible first by part, so that train stands before validation also where the protocol mixes them in time
@@ -84,23 +84,23 @@ def held_out(made: Catalogue, part: int) -> Held | None:
     def split(mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         chosen = order[mask]
         counts = np.bincount(numbers[users[chosen]], minlength=int(who.sum()))
-        return made.items[chosen], np.concatenate([[0], np.cumsum(counts)])
+        return catalogue.items[chosen], np.concatenate([[0], np.cumsum(counts)])
 
-    visible, visible_of = split((parts[order] < part) & (made.users[order] > 0))
+    visible, visible_of = split((parts[order] < part) & (catalogue.users[order] > 0))
     held, held_of = split(parts[order] == part)
     known = np.zeros(len(log.user_ids), np.int32)
-    known[log.users] = made.users
+    known[log.users] = catalogue.users
     return Held(known[who], log.user_ids.values[who], visible, visible_of, np.where(held > 0, held, COLD).astype(np.int32), held_of)
 
 
-def trained(made: Catalogue, users: np.ndarray) -> Held:
+def trained(catalogue: Catalogue, users: np.ndarray) -> Held:
     """These users of the run with their train events, and nothing held out."""
-    assert made.user_ids is not None
-    histories = made.histories((TRAIN,))
+    assert catalogue.user_ids is not None
+    histories = catalogue.histories((TRAIN,))
     visible = [histories.of(int(user)) for user in users]
     visible_of = np.concatenate([[0], np.cumsum([len(items) for items in visible])]).astype(np.int64)
     items = np.concatenate(visible) if visible else np.zeros(0, np.int32)
-    return Held(users, made.user_ids.values[users - 1], items, visible_of, np.zeros(0, np.int32), np.zeros(len(users) + 1, np.int64))
+    return Held(users, catalogue.user_ids.values[users - 1], items, visible_of, np.zeros(0, np.int32), np.zeros(len(users) + 1, np.int64))
 
 
 def packed(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -155,23 +155,23 @@ class Basis:
         """One baseline, or None where it does not fit memory (then a note says so)."""
         if name in self.fitted:
             return self.fitted[name]
-        made: baselines.Scores | None = None
+        scores: baselines.Scores | None = None
         if name == "popularity":
-            made = baselines.popularity(self.train)
+            scores = baselines.popularity(self.train)
         elif name == "item_knn":
             if baselines.knn_fits(self.train):
-                made = baselines.item_knn(self.train, settings.neighbours)
+                scores = baselines.item_knn(self.train, settings.neighbours)
             else:
                 self.notes.append("item_knn is left out: so many items have a user in common that it would take hours")
         elif not baselines.ease_fits(self.train):
             self.notes.append(f"EASE is left out: {self.train.shape[0] - 1:,} users x {self.items:,} items do not fit its memory")
         else:
             validation = self.chooses(settings)
-            l2, made = baselines.best_ease(self.train, settings.ease_l2, validation, settings.cutoffs[0], self.allowed)
+            l2, scores = baselines.best_ease(self.train, settings.ease_l2, validation, settings.cutoffs[0], self.allowed)
             how = "chosen on validation" if validation is not None and len(settings.ease_l2) > 1 else "as set"
             self.notes.append(f"EASE: l2 {l2:g}, {how}")
-        self.fitted[name] = made
-        return made
+        self.fitted[name] = scores
+        return scores
 
 
 class UserSource(ArraySource):
@@ -210,18 +210,19 @@ def packed_all(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return np.array([plain[start:stop].tobytes() for start, stop in pairwise(offsets)] + [b""], object)[:-1]
 
 
-def titles_of(made: Catalogue) -> list[str]:
+def titles_of(catalogue: Catalogue) -> list[str]:
     """What the items are called, by number: their titles, or else their ids."""
-    assert made.item_ids is not None
-    return made.titles or [str(value) for value in made.item_ids.values.tolist()]
+    assert catalogue.item_ids is not None
+    return catalogue.titles or [str(value) for value in catalogue.item_ids.values.tolist()]
 
 
-def train_users(made: Catalogue, count: int, *, length: int | None, exclude_seen: bool) -> UserSource:
+def train_users(catalogue: Catalogue, count: int, *, length: int | None, exclude_seen: bool) -> UserSource:
     """At most `count` users of train, evenly apart, with their train events and nothing held out."""
-    assert made.user_ids is not None
-    held = trained(made, np.asarray(spread(len(made.user_ids), count), np.int32) + 1)
-    basis = Basis(train_matrix(made), made.counts, titles_of(made))
-    return UserSource(held, basis, length=length, exclude_seen=exclude_seen, place=made.log.place, fingerprint=f"{made.log.digest}-shown")
+    assert catalogue.user_ids is not None
+    held = trained(catalogue, np.asarray(spread(len(catalogue.user_ids), count), np.int32) + 1)
+    basis = Basis(train_matrix(catalogue), catalogue.counts, titles_of(catalogue))
+    log = catalogue.log
+    return UserSource(held, basis, length=length, exclude_seen=exclude_seen, place=log.place, fingerprint=f"{log.digest}-shown")
 
 
 def spread(count: int, wanted: int) -> list[int]:
@@ -229,30 +230,30 @@ def spread(count: int, wanted: int) -> list[int]:
     return sorted({int(place) for place in np.linspace(0, count - 1, min(wanted, count))}) if count and wanted else []
 
 
-def train_matrix(made: Catalogue) -> sparse.csr_matrix:
+def train_matrix(catalogue: Catalogue) -> sparse.csr_matrix:
     """[1 + users, 1 + items] float32, 1 where the user had the item in train."""
-    assert made.user_ids is not None and made.item_ids is not None
-    train = made.parts == TRAIN
+    assert catalogue.user_ids is not None and catalogue.item_ids is not None
+    train = catalogue.parts == TRAIN
     matrix = sparse.csr_matrix(
-        (np.ones(int(train.sum()), np.float32), (made.users[train], made.items[train])),
-        shape=(len(made.user_ids) + 1, len(made.item_ids) + 1),
+        (np.ones(int(train.sum()), np.float32), (catalogue.users[train], catalogue.items[train])),
+        shape=(len(catalogue.user_ids) + 1, len(catalogue.item_ids) + 1),
     )
     matrix.data[:] = 1.0
     return matrix
 
 
-def user_sources(made: Catalogue, *, length: int | None, exclude_seen: bool) -> dict[str, UserSource]:
+def user_sources(catalogue: Catalogue, *, length: int | None, exclude_seen: bool) -> dict[str, UserSource]:
     """validation and test, as far as the protocol has them."""
-    people = {name: held_out(made, number) for number, name in enumerate(NAMES) if number != TRAIN}
-    basis = Basis(train_matrix(made), made.counts, titles_of(made), people["validation"])
+    people = {name: held_out(catalogue, number) for number, name in enumerate(NAMES) if number != TRAIN}
+    basis = Basis(train_matrix(catalogue), catalogue.counts, titles_of(catalogue), people["validation"])
     return {
         name: UserSource(
             held,
             basis,
             length=length,
             exclude_seen=exclude_seen,
-            place=made.log.place,
-            fingerprint=f"{made.log.digest}-{name}-{len(held)}-{int(held.held_of[-1])}",
+            place=catalogue.log.place,
+            fingerprint=f"{catalogue.log.digest}-{name}-{len(held)}-{int(held.held_of[-1])}",
         )
         for name, held in people.items()
         if held is not None

@@ -37,10 +37,10 @@ class ListModel(keras.Model, ABC):
     def get_config(self) -> dict[str, Any]:
         return {}  # a run is built again from its experiment
 
-    def fill(self, made: Catalogue) -> None:
+    def fill(self, catalogue: Catalogue) -> None:
         """Puts in what comes from the data: histories up to the test split, and how popular items are in train."""
-        self.store.fill(made.histories((TRAIN, VALIDATION)))
-        self.popularity.assign(np.log(np.maximum(made.counts, 0.5) / max(1, made.counts.sum())).astype(np.float32))
+        self.store.fill(catalogue.histories((TRAIN, VALIDATION)))
+        self.popularity.assign(np.log(np.maximum(catalogue.counts, 0.5) / max(1, catalogue.counts.sum())).astype(np.float32))
 
     @abstractmethod
     def learn(self, inputs: dict[str, tf.Tensor], training: bool) -> Any:

@@ -72,8 +72,8 @@ def recommend(
             mass = mass * tf.exp(high - top) + tf.reduce_sum(tf.exp(plain - top[:, None]), -1)
             high = top
             inside = (some_held >= turn * chunk) & (some_held < first + chunk)
-            found = tf.gather(plain, tf.clip_by_value(some_held - first, 0, chunk - 1), batch_dims=1)
-            own = tf.where(inside, found, own)
+            matching = tf.gather(plain, tf.clip_by_value(some_held - first, 0, chunk - 1), batch_dims=1)
+            own = tf.where(inside, matching, own)
         scores = _struck(plain, seen, first, chunk)
         if allow is not None:
             scores = tf.where(tf.reduce_any(allow > 0, -1, keepdims=True), _only(scores, allow, first, chunk), scores)

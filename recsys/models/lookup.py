@@ -52,8 +52,8 @@ def finder(ids: Sequence[Any]) -> Callable[[tf.Tensor], tf.Tensor]:
 def _search(values: tf.Tensor, ordered: np.ndarray, order: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:
     flat = tf.reshape(values, [-1])
     at = tf.minimum(tf.searchsorted(tf.constant(ordered), flat), len(ordered) - 1)
-    found = tf.where(tf.gather(tf.constant(ordered), at) == flat, tf.gather(tf.constant(order), at) + 1, 0)
-    return tf.reshape(found, tf.shape(values)), tf.reshape(at, tf.shape(values))
+    numbers = tf.where(tf.gather(tf.constant(ordered), at) == flat, tf.gather(tf.constant(order), at) + 1, 0)
+    return tf.reshape(numbers, tf.shape(values)), tf.reshape(at, tf.shape(values))
 
 
 def ids_of(numbers: tf.Tensor, ids: Sequence[Any]) -> tf.Tensor:

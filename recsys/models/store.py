@@ -150,13 +150,13 @@ class FeatureVectors(keras.layers.Layer):
             if embedding is None:
                 numbers.append(value[..., None])
                 continue
-            found = tf.cast(embedding(value), self.compute_dtype)
-            known = tf.cast(value > 0, found.dtype)[..., None]
+            embedded = tf.cast(embedding(value), self.compute_dtype)
+            known = tf.cast(value > 0, embedded.dtype)[..., None]
             if one["kind"] == "list":
-                found = tf.reduce_sum(found * known, -2) / tf.maximum(tf.reduce_sum(known, -2), 1)
+                embedded = tf.reduce_sum(embedded * known, -2) / tf.maximum(tf.reduce_sum(known, -2), 1)
             else:
-                found = found * known
-            vectors.append(found)
+                embedded = embedded * known
+            vectors.append(embedded)
         return vectors, numbers
 
 

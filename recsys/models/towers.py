@@ -51,9 +51,9 @@ class TowersModel(ListModel):
         self.dropout = keras.layers.Dropout(settings.dropout)
         self.frozen: tuple[tf.Variable, tf.Variable] | None = None
 
-    def fill(self, made: Catalogue) -> None:
-        super().fill(made)
-        for of, arrays in (("user", made.user_features), ("item", made.item_features)):
+    def fill(self, catalogue: Catalogue) -> None:
+        super().fill(catalogue)
+        for of, arrays in (("user", catalogue.user_features), ("item", catalogue.item_features)):
             if of in self.stores:
                 self.stores[of].fill(arrays)
 
@@ -97,10 +97,10 @@ class TowersModel(ListModel):
         else:
             history = tf.zeros([tf.shape(users)[0], 1], tf.int32)
         positive, bias = self.item_tower(inputs["positive"], training)
-        made = {"users": self.user_tower(users, history, training), "positive": positive, "positive_bias": bias}
+        outputs = {"users": self.user_tower(users, history, training), "positive": positive, "positive_bias": bias}
         if "negatives" in inputs:
-            made["negatives"], made["negatives_bias"] = self.item_tower(inputs["negatives"], training)
-        return made
+            outputs["negatives"], outputs["negatives_bias"] = self.item_tower(inputs["negatives"], training)
+        return outputs
 
     def queries(self, users: tf.Tensor, history: tf.Tensor, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
         known = users > 0 if self.settings.user_id or self.facts["user"] else tf.zeros_like(users, tf.bool)

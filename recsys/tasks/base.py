@@ -83,10 +83,10 @@ class ListTask(Task):
         return True
 
     @abstractmethod
-    def training(self, made: Catalogue) -> tuple[Source, dict[str, Any]]:
+    def training(self, catalogue: Catalogue) -> tuple[Source, dict[str, Any]]:
         """(the training examples, further facts)."""
 
-    def unused(self, made: Catalogue) -> list[str]:
+    def unused(self, catalogue: Catalogue) -> list[str]:
         """What of the data was asked for and is not used, in words."""
         return []
 
@@ -100,24 +100,24 @@ class ListTask(Task):
 
     def splits(self) -> Splits:
         settings = self.experiment
-        made, notes = splits.load(settings.data, self.facts or None, repetitions=splits.repetitions_of(settings))
-        log = made.log
-        if made.user_ids is None or made.item_ids is None or not len(made.item_ids):
+        catalogue, notes = splits.load(settings.data, self.facts or None, repetitions=splits.repetitions_of(settings))
+        log = catalogue.log
+        if catalogue.user_ids is None or catalogue.item_ids is None or not len(catalogue.item_ids):
             raise DataError(f"{log.place}: recommending needs users and items (data.user_key, data.item_key)")
         if not self.facts:
-            check_several(list(made.item_ids.values[:2]), log.place, "item", "a list of recommendations")
-        train, more = self.training(made)
-        judged = user_sources(made, length=self.history_length, exclude_seen=settings.evaluate.exclude_seen)
-        stored = made.histories((TRAIN, VALIDATION))
+            check_several(list(catalogue.item_ids.values[:2]), log.place, "item", "a list of recommendations")
+        train, more = self.training(catalogue)
+        judged = user_sources(catalogue, length=self.history_length, exclude_seen=settings.evaluate.exclude_seen)
+        stored = catalogue.histories((TRAIN, VALIDATION))
         facts = {
-            **made.facts(),
-            "features": {one["name"]: one for one in made.features},
+            **catalogue.facts(),
+            "features": {one["name"]: one for one in catalogue.features},
             "history_events": len(stored.items),
             "divided": notes[0],
             **more,
         }
-        self._catalogue, self._shown = made, judged.get("validation")
-        notes += self.unused(made)
+        self._catalogue, self._shown = catalogue, judged.get("validation")
+        notes += self.unused(catalogue)
         unnamed = log.left_out - len(log.skipped)
         return Splits(train, judged.get("validation"), judged.get("test"), facts, log.skipped, tuple(notes), unnamed)
 
@@ -163,17 +163,17 @@ class ListTask(Task):
             return {}
         k = self.experiment.evaluate.cutoffs[0]
         held, top = targets["held"], outputs["items"][:, :k]
-        found = tf.reduce_any((top[:, :, None] == held[:, None, :]) & (top > 0)[:, :, None], -1)
+        hit = tf.reduce_any((top[:, :, None] == held[:, None, :]) & (top > 0)[:, :, None], -1)
         discounts = 1.0 / np.log2(np.arange(2, k + 2)).astype(np.float32)
         ideal = np.concatenate([[1.0], np.cumsum(discounts)]).astype(np.float32)
         most = tf.minimum(tf.reduce_sum(tf.cast(held != 0, tf.int32), -1), k)
-        gained = tf.reduce_sum(tf.cast(found, tf.float32) * discounts[: top.shape[1]], -1)
+        gained = tf.reduce_sum(tf.cast(hit, tf.float32) * discounts[: top.shape[1]], -1)
         return {f"ndcg@{k}": gained / tf.gather(tf.constant(ideal), most)}
 
     def answer(self, model: Callable[[Any], Any], inputs: Any) -> Tensors:
         """items [batch, longest cut-off] int32, scores likewise float32, fallback [batch] bool; of requests also basis [batch] int32."""
-        found = model(inputs)
-        answers = {name: found[name] for name in ("items", "scores", "fallback")}
+        outputs = model(inputs)
+        answers = {name: outputs[name] for name in ("items", "scores", "fallback")}
         if "k" not in inputs:
             return answers
         wanted = tf.where(inputs["k"] > 0, inputs["k"], tf.shape(answers["items"])[1])
@@ -206,7 +206,7 @@ class ListTask(Task):
         if not isinstance(base, UserSource):
             raise DataError(str(self.cannot_judge(source)))
         settings = self.experiment.evaluate
-        made = judge_lists(
+        judgement = judge_lists(
             answers["items"],
             answers["fallback"],
             base,
@@ -217,8 +217,8 @@ class ListTask(Task):
             chosen=spread(len(numbers), settings.sample_users),
             itself=self.experiment.model.name,
         )
-        made.predictions = self._predictions(answers, base, numbers)
-        return made
+        judgement.predictions = self._predictions(answers, base, numbers)
+        return judgement
 
     def _predictions(self, answers: dict[str, np.ndarray], base: UserSource, numbers: np.ndarray) -> dict[str, list[Any]]:
         """A row for each user: the held-out items (null: unknown to train) and the list, best first, with its scores."""
@@ -362,12 +362,12 @@ class ListTask(Task):
     def respond(self, answers: Tensors) -> Tensors:
         """items [batch, k] ids as given, scores [batch, k], titles [batch, k] where there are any, count [batch] int32, fallback [batch]
         bool, based_on [batch] string."""
-        made = {"items": ids_of(answers["items"], self.facts["item_ids"])}
+        response = {"items": ids_of(answers["items"], self.facts["item_ids"])}
         if self.facts.get("titles"):
-            made["titles"] = tf.gather(tf.constant(["", *self.facts["titles"]]), answers["items"])
+            response["titles"] = tf.gather(tf.constant(["", *self.facts["titles"]]), answers["items"])
         count = tf.reduce_sum(tf.cast(answers["items"] > 0, tf.int32), -1)
         based_on = tf.gather(tf.constant(BASIS), answers["basis"])
-        return {**made, "scores": answers["scores"], "count": count, "fallback": answers["fallback"], "based_on": based_on}
+        return {**response, "scores": answers["scores"], "count": count, "fallback": answers["fallback"], "based_on": based_on}
 
 
 NEVER = int(np.iinfo(np.int32).max)  # no item has this number

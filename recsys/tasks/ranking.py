@@ -91,8 +91,8 @@ class RankingTask(Task):
 
     def splits(self) -> Splits:
         settings = self.experiment.data
-        made, notes = splits.load(settings, self.facts or None, repetitions=splits.repetitions_of(self.experiment))
-        log = made.log
+        catalogue, notes = splits.load(settings, self.facts or None, repetitions=splits.repetitions_of(self.experiment))
+        log = catalogue.log
         if log.ratings is None:
             raise DataError(f"{log.place}: ranking needs the column of the rating or click (data.rating_key)")
         if self.clicks and not np.isin(log.ratings, (0.0, 1.0)).all():
@@ -102,71 +102,73 @@ class RankingTask(Task):
                 "set loss: {name: rating}"
             )
         if self.experiment.model.history and known.timeless(settings):
-            made.log = replace(log, times=known.random_order(len(log), settings.split_seed))
-        train = made.parts == TRAIN
+            catalogue.log = replace(log, times=known.random_order(len(log), settings.split_seed))
+        train = catalogue.parts == TRAIN
         ratings = log.ratings[train]
-        histories = made.histories((TRAIN,))
-        columns = {one["name"]: one for one in made.features}
+        histories = catalogue.histories((TRAIN,))
+        columns = {one["name"]: one for one in catalogue.features}
         label = {"mean": float(ratings.mean()), "low": float(ratings.min()), "high": float(ratings.max()),
                  "std": 1.0 if self.clicks else float(ratings.std(dtype=np.float64)) or 1.0}
         facts = {
-            **made.facts(),
+            **catalogue.facts(),
             "features": columns,
             "history_events": len(histories.items),
             "divided": notes[0],
             "label": label,
             "digest": log.digest,
         }
-        fitted = biases.fit(made.users[train], made.items[train], ratings, len(facts.get("user_ids", ())), len(facts.get("item_ids", ())))
-        self._catalogue, self._biases, self._histories = made, fitted, histories
-        arrays = self._arrays(made)
-        parts = {name: self._source(made, arrays, number) for number, name in enumerate(NAMES)}
+        users, items = len(facts.get("user_ids", ())), len(facts.get("item_ids", ()))
+        fitted = biases.fit(catalogue.users[train], catalogue.items[train], ratings, users, items)
+        self._catalogue, self._biases, self._histories = catalogue, fitted, histories
+        arrays = self._arrays(catalogue)
+        parts = {name: self._source(catalogue, arrays, number) for number, name in enumerate(NAMES)}
         if parts["train"] is None:
             raise DataError(f"{log.place}: no event to train on")
         return Splits(parts["train"], parts["validation"], parts["test"], facts, log.skipped, tuple(notes), log.left_out - len(log.skipped))
 
-    def _arrays(self, made: Catalogue) -> dict[str, np.ndarray]:
-        log, settings = made.log, self.experiment.data
+    def _arrays(self, catalogue: Catalogue) -> dict[str, np.ndarray]:
+        log, settings = catalogue.log, self.experiment.data
         arrays: dict[str, np.ndarray] = {}
-        if made.user_ids is not None:
-            arrays["user"] = made.users
-        if made.item_ids is not None:
-            arrays["item"] = made.items
-        arrays |= features.event_arrays(log, made.features, settings)
+        if catalogue.user_ids is not None:
+            arrays["user"] = catalogue.users
+        if catalogue.item_ids is not None:
+            arrays["item"] = catalogue.items
+        arrays |= features.event_arrays(log, catalogue.features, settings)
         if self.experiment.model.history:
             times = known.whole(log.times if log.times is not None else log.rows.astype(np.float64))
             arrays["time"] = times
             if self.facts and self.facts.get("digest") != log.digest:  # other data than the run's, whose histories the model holds
                 arrays["at"] = np.full(len(log), known.known_at(settings) if log.times is not None else known.ALL, np.int64)
             else:
-                arrays["at"] = known.places(made, times, settings)
+                arrays["at"] = known.places(catalogue, times, settings)
         arrays[LABEL] = log.ratings.astype(np.float32)  # type: ignore[union-attr]
         return arrays
 
-    def _source(self, made: Catalogue, arrays: dict[str, np.ndarray], part: int) -> RatedSource | None:
-        numbers = np.flatnonzero(made.parts == part)
+    def _source(self, catalogue: Catalogue, arrays: dict[str, np.ndarray], part: int) -> RatedSource | None:
+        numbers = np.flatnonzero(catalogue.parts == part)
         if not len(numbers):
             return None
         assert self._biases is not None
-        users, items = made.users[numbers], made.items[numbers]
+        users, items = catalogue.users[numbers], catalogue.items[numbers]
         mean = np.full(len(numbers), self._biases.mean)
         baselines = {"share of clicks" if self.clicks else "mean": mean}
         groups: dict[str, np.ndarray] = {}
-        if made.user_ids is not None and made.item_ids is not None and part != TRAIN:
-            low, high = float(made.log.ratings.min()), float(made.log.ratings.max())  # type: ignore[union-attr]
+        if catalogue.user_ids is not None and catalogue.item_ids is not None and part != TRAIN:
+            low, high = float(catalogue.log.ratings.min()), float(catalogue.log.ratings.max())  # type: ignore[union-attr]
             baselines["user and item biases"] = np.clip(self._biases(users, items), low, high)
         if part != TRAIN:
-            if made.user_ids is not None:
-                groups["user's events in train"] = np.bincount(made.users[made.parts == TRAIN], minlength=made.users.max() + 1)[users]
-            if made.item_ids is not None:
-                groups["item's events in train"] = made.counts[items]
+            if catalogue.user_ids is not None:
+                trained = catalogue.users[catalogue.parts == TRAIN]
+                groups["user's events in train"] = np.bincount(trained, minlength=catalogue.users.max() + 1)[users]
+            if catalogue.item_ids is not None:
+                groups["item's events in train"] = catalogue.counts[items]
         return RatedSource(
             {key: value[numbers] for key, value in arrays.items()},
             baselines=baselines,
             groups_of=groups,
-            users=made.log.users[numbers] if made.log.users is not None else None,
-            names=lambda number, made=made, numbers=numbers: made.log.name(int(numbers[number])),  # type: ignore[misc]
-            fingerprint=f"{made.log.digest}-{NAMES[part]}-{len(numbers)}",
+            users=catalogue.log.users[numbers] if catalogue.log.users is not None else None,
+            names=lambda number, catalogue=catalogue, numbers=numbers: catalogue.log.name(int(numbers[number])),  # type: ignore[misc]
+            fingerprint=f"{catalogue.log.digest}-{NAMES[part]}-{len(numbers)}",
         )
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
@@ -207,23 +209,23 @@ class RankingTask(Task):
 
     def _example(self) -> Tensors:
         """An example as the model takes it, of zeros."""
-        found: Tensors = {}
+        example: Tensors = {}
         for name in ("user", "item"):
             if f"{name}_ids" in self.facts:
-                found[name] = tf.zeros([1], tf.int32)
+                example[name] = tf.zeros([1], tf.int32)
         for one in self.facts["features"].values():
             if one["of"] == "event":
                 shape = [1, one["length"]] if one["kind"] == "list" else [1]
-                found[one["name"]] = tf.zeros(shape, tf.float32 if one["kind"] == "number" else tf.int32)
+                example[one["name"]] = tf.zeros(shape, tf.float32 if one["kind"] == "number" else tf.int32)
         if self.experiment.model.history:
-            found |= {"time": tf.zeros([1], tf.int64), "at": tf.zeros([1], tf.int64)}
-        return found
+            example |= {"time": tf.zeros([1], tf.int64), "at": tf.zeros([1], tf.int64)}
+        return example
 
     def _fill(self, model: RankingModel) -> None:
         """What is computed from train: histories, features of users and items, and the biases that the model begins with."""
-        made, fitted = self._catalogue, self._biases
-        assert made is not None and fitted is not None
-        for of, arrays in (("user", made.user_features), ("item", made.item_features)):
+        catalogue, fitted = self._catalogue, self._biases
+        assert catalogue is not None and fitted is not None
+        for of, arrays in (("user", catalogue.user_features), ("item", catalogue.item_features)):
             if of in model.stores:
                 model.stores[of].fill(arrays)
         if not self.clicks and model.user_bias is not None and model.item_bias is not None:
@@ -276,15 +278,16 @@ class RankingTask(Task):
             users=base.users[numbers] if base.users is not None else None,
             groups={name: value[numbers] for name, value in base.groups_of.items()},
         )
-        made = judge(predicted, resamples=self.experiment.evaluate.bootstrap)
-        made.predictions = {"event": [source.name(number) for number in range(len(source))], "label": predicted.true,
-                            "prediction": predicted.values}
-        made.notes.append(self.facts["divided"])
+        judgement = judge(predicted, resamples=self.experiment.evaluate.bootstrap)
+        judgement.predictions = {"event": [source.name(number) for number in range(len(source))], "label": predicted.true,
+                                 "prediction": predicted.values}
+        judgement.notes.append(self.facts["divided"])
         if self.experiment.model.history:
-            made.notes.append(known.judged_with(self.experiment.data))
+            judgement.notes.append(known.judged_with(self.experiment.data))
         if base.users is not None:
-            made.notes.append(f"Intervals draw whole users{'; that of AUC is by formula, users being its units' if self.clicks else ''}")
-        return made
+            auc = "; that of AUC is by formula, users being its units" if self.clicks else ""
+            judgement.notes.append(f"Intervals draw whole users{auc}")
+        return judgement
 
     def show(self, source: Source, writer: "Writer", step: int, *, inputs: Any = None, targets: Any = None, split: str = "train") -> None:
         names = list(inputs)
@@ -313,11 +316,11 @@ class RankingTask(Task):
     @property
     def examples(self) -> dict[str, str]:  # type: ignore[override]
         """A known user and a known item, just after all that is known of the user."""
-        found = {}
+        examples = {}
         for name in ("user", "item"):
             if ids := self.facts.get(f"{name}_ids"):
-                found[name] = f"tf.constant([{ids[0]!r}], tf.{id_dtype(ids).name})  # one of the run's ids"
-        return found
+                examples[name] = f"tf.constant([{ids[0]!r}], tf.{id_dtype(ids).name})  # one of the run's ids"
+        return examples
 
     def receive(self, raw: Tensors) -> Tensors:
         """Ids and values as given into numbers, name -> [batch, ...]."""

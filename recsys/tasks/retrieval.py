@@ -45,22 +45,22 @@ class RetrievalTask(ListTask):
     def takes_history(self) -> bool:
         return self.closed_form or self.experiment.model.history > 0
 
-    def training(self, made: Catalogue) -> tuple[Source, dict[str, Any]]:
+    def training(self, catalogue: Catalogue) -> tuple[Source, dict[str, Any]]:
         if self.closed_form:
-            assert made.user_ids is not None
-            self._users = train_users(made, len(made.user_ids), length=None, exclude_seen=self.experiment.evaluate.exclude_seen)
+            assert catalogue.user_ids is not None
+            self._users = train_users(catalogue, len(catalogue.user_ids), length=None, exclude_seen=self.experiment.evaluate.exclude_seen)
             return self._users, {}
-        train, stored = made.histories((TRAIN,)), made.histories((TRAIN, VALIDATION))
+        train, stored = catalogue.histories((TRAIN,)), catalogue.histories((TRAIN, VALIDATION))
         users = np.repeat(np.arange(len(train.offsets) - 1), train.counts()).astype(np.int32)
         # train events stand first among those stored of a user
         at = stored.offsets[users] + np.arange(len(users)) - train.offsets[users]
-        self._sampler = Sampler(made.counts, self.experiment.loss.power)
-        self._shares = Held((made.counts / max(1, made.counts.sum())).astype(np.float32))
+        self._sampler = Sampler(catalogue.counts, self.experiment.loss.power)
+        self._shares = Held((catalogue.counts / max(1, catalogue.counts.sum())).astype(np.float32))
         arrays = {"user": users, "item": train.items, "at": at.astype(np.int64)}
-        return ArraySource(arrays, title=made.log.place, fingerprint=f"{made.log.digest}-events-{len(users)}"), {}
+        return ArraySource(arrays, title=catalogue.log.place, fingerprint=f"{catalogue.log.digest}-events-{len(users)}"), {}
 
-    def unused(self, made: Catalogue) -> list[str]:
-        return unused(made.features)
+    def unused(self, catalogue: Catalogue) -> list[str]:
+        return unused(catalogue.features)
 
     def build(self, options: dict[str, Any]) -> ListModel:
         model: ListModel = RETRIEVAL_MODELS.build(self.experiment.model, features=list(self.facts["features"].values()), **options)

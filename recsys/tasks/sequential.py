@@ -73,18 +73,18 @@ class SequentialTask(ListTask):
     def history_length(self) -> int:
         return self.experiment.model.length
 
-    def training(self, made: Catalogue) -> tuple[Source, dict[str, Any]]:
-        histories = made.histories((TRAIN,))
+    def training(self, catalogue: Catalogue) -> tuple[Source, dict[str, Any]]:
+        histories = catalogue.histories((TRAIN,))
         source = WindowSource(
             histories.items,
             histories.offsets,
             self.history_length,
-            place=made.log.place,
-            fingerprint=f"{made.log.digest}-windows-{self.history_length}-{len(histories.items)}",
+            place=catalogue.log.place,
+            fingerprint=f"{catalogue.log.digest}-windows-{self.history_length}-{len(histories.items)}",
         )
         if not len(source) and not self.facts:
-            raise DataError(f"{made.log.place}: no user has two events to train on; a next item needs one before it")
-        self._sampler = Sampler(made.counts, self.experiment.loss.power)
+            raise DataError(f"{catalogue.log.place}: no user has two events to train on; a next item needs one before it")
+        self._sampler = Sampler(catalogue.counts, self.experiment.loss.power)
         return source, {"targets_per_window": source.targets / max(1, len(source))}
 
     def build(self, options: dict[str, Any]) -> SequentialModel:

@@ -128,8 +128,8 @@ def _settable(callback: keras.callbacks.Callback, name: str) -> bool:
 
 def _plain(callback: keras.callbacks.Callback) -> dict[str, Any]:
     """Public attributes with JSON values."""
-    found = {name: value.item() if isinstance(value, np.generic) else value for name, value in _public(callback).items()}
-    return {name: value for name, value in found.items()
+    values = {name: value.item() if isinstance(value, np.generic) else value for name, value in _public(callback).items()}
+    return {name: value for name, value in values.items()
             if value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value))}
 
 
