@@ -1,4 +1,4 @@
-"""`python -m recsys.train [CONFIG] [key=value ...]`: trains a recommendation experiment; without CONFIG, made interactions."""
+"""`python -m recsys.train [CONFIG] [key=value ...]`: trains a recommendation experiment; without CONFIG, synthetic interactions."""
 
 from pipelines.commands.main import train_main
 

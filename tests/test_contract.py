@@ -64,7 +64,7 @@ def sound_files(folder: Path, splits: Any) -> list[str]:
 
 
 MADE = """
-data: {source: made, user_key: user, item_key: item, time_key: time, rating_key: rating, title_key: title, test: 0.1}
+data: {source: synthetic, user_key: user, item_key: item, time_key: time, rating_key: rating, title_key: title, test: 0.1}
 """
 RANKING = f"task: recsys.ranking{MADE}model: {{name: dcn, width: 4, hidden: [8], history: 5}}"
 RETRIEVAL = f"task: recsys.retrieval{MADE}model: {{name: towers, width: 8, history: 5}}"

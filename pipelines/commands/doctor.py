@@ -22,7 +22,7 @@ DRIVER_OF_CUDA = {12: 525, 13: 580}  # oldest driver of each major version of CU
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the diagnosis: what, how it stands, and what to do about it."""
+    """One line of the diagnosis: what was examined, its condition, and what to do about it."""
 
     name: str
     state: State
@@ -148,7 +148,7 @@ def _remedy_of(error: str) -> str:
     if "dnn" in low:
         return "cuDNN does not start: pip install --force-reinstall 'keras-quartet[gpu]', and take other cuDNN out of LD_LIBRARY_PATH"
     if "memory" in low or "oom" in low:
-        return "its memory is taken: nvidia-smi names the processes"
+        return "its memory is in use: nvidia-smi names the processes"
     if "ptxas" in low or "ptx" in low:
         return "the driver is older than this GPU's code needs: install a newer one"
     return "nvidia-smi and `dmesg | grep -i nvrm` say more; a reboot often helps"
@@ -172,7 +172,7 @@ def _broken_driver(machine: Machine) -> Finding:
 def _unseen(machine: Machine, build: dict[str, Any]) -> list[Finding]:
     """The driver works, and TensorFlow sees no GPU."""
     driver = _driver(machine.smi) or f"kernel module {machine.module}"
-    if not build:  # TensorFlow does not start, which is said elsewhere
+    if not build:  # TensorFlow does not start, which is reported elsewhere
         return [Finding("driver", "ok", driver)]
     if not build.get("is_cuda_build"):
         return [Finding("gpu", "broken", f"{driver}; this TensorFlow is built for the CPU",
@@ -251,5 +251,5 @@ def _rest(machine: Machine) -> list[Finding]:
             findings.append(Finding(name, "warning", f"{name}={machine.variables[name]} {meaning}", f"unset {name}"))
     backend = machine.variables.get("KERAS_BACKEND", "tensorflow")
     if backend != "tensorflow":
-        findings.append(Finding("KERAS_BACKEND", "broken", f"Keras is told to use {backend}", "unset KERAS_BACKEND"))
+        findings.append(Finding("KERAS_BACKEND", "broken", f"Keras is set to use {backend}", "unset KERAS_BACKEND"))
     return findings

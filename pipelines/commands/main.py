@@ -33,7 +33,7 @@ Name = Annotated[
     typer.Option(
         metavar="NAME",
         show_default=False,
-        help="Name of the run or search; default: made from the settings that are changed.",
+        help="Name of the run or search; default: formed from the settings that are changed.",
     ),
 ]
 Fresh = Annotated[
@@ -67,7 +67,7 @@ def train(
     from pipelines.machine.hosts import named as hosts
 
     if folder.trained and not fresh and hosts() is None:
-        # what needs no TensorFlow is said without it: another experiment of that name, and the result of a finished run
+        # what needs no TensorFlow is checked without it: another experiment of that name, and the result of a finished run
         folder.claim(resolved_yaml(loaded.experiment))
         if folder.finished:
             echo(closing(folder, folder.read_report()))
@@ -110,7 +110,7 @@ def tune(
     experiment = named(loaded)
     kept = [one for one in overrides if not one.startswith(("tune.trials=", "tune.minutes=", "tune.seeds=", "tune.compare="))]
     folder = SearchFolder(run_folder(runs, experiment, name or (f"search-{name_of(kept)}" if kept else "search")).path)
-    # what needs no TensorFlow is said without it: a space that does not suit, another search of that name, the result of a finished one
+    # what needs no TensorFlow is checked without it: a space that does not suit, another search of that name, the result of a finished one
     from pipelines.commands.search_summary import closing
     from pipelines.tuning.distributed import role
     from pipelines.tuning.search import prepared, search
@@ -206,7 +206,7 @@ def new(
 
 
 def _say_estimate(path: Path) -> None:
-    """What the experiment will take here; where that cannot be found out, why, which training would say, too."""
+    """What the experiment will take here; where that cannot be estimated, the reason, which training would give, too."""
     from pipelines.commands.estimate import estimate
     from pipelines.config.load import load
     from pipelines.machine.startup import start_tensorflow

@@ -1,4 +1,4 @@
-"""What the command line says when a training is over: the result, where it stands and what can be done with it."""
+"""What the command line prints when a training is over: the result, where it is stored and what can be done with it."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -16,7 +16,7 @@ from pipelines.commands.shell import RUNS, Run, Runs, Settings, echo, extensible
 from pipelines.tuning.search_folder import SearchFolder
 
 Batch = Annotated[int | None, typer.Option(min=1, metavar="N", show_default="the task's", help="Inputs answered at a time.")]
-Replace = Annotated[bool, typer.Option("--replace", help="Write over what stands there.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Overwrite what is there.")]
 
 
 class Format(str, Enum):
@@ -307,7 +307,7 @@ def report(
         echo(f"compared     {shown(target)}")
         return _opened(target, open_it)
     if output is not None:
-        raise ConfigError("--output: is for several runs; the report of one stands in its folder")
+        raise ConfigError("--output: is for several runs; the report of one is in its folder")
     search = next((one for one in (SearchFolder(Path(names[0])), SearchFolder(runs / names[0])) if one.begun), None)
     if search is not None:
         if not search.finished:

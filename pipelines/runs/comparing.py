@@ -3,7 +3,7 @@
 Runs judged on the same examples share their hard ones: they are compared in pairs, resample by resample, which drew the same
 examples (or speakers, ...) for both. Runs judged on different examples are not tested: their difference may be that of the examples.
 Where both runs are means over several seeds, the seeds are compared by Welch's t-test, which also tells of the training's own
-chance. Of older runs, which kept neither fingerprints nor resamples, the standard error is taken from each 95 % interval (its width
+chance. Of older runs, which kept neither fingerprints nor resamples, the standard error is derived from each 95 % interval (its width
 / 3.92) and the difference tested as normal (Wald), as if the examples were independent; on the same examples that is cautious.
 """
 
@@ -301,7 +301,7 @@ def _short(paths: Sequence[str]) -> list[str]:
 
 
 def _alike_made(environments: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the fingerprints of runs can be compared; those that another version made cannot."""
+    """Whether the fingerprints of runs can be compared; those of another version cannot."""
     return len({environment.get("fingerprints", 1) for environment in environments}) == 1
 
 

@@ -69,7 +69,7 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """The report stands: training and judging are over."""
+        """The report is written: training and judging are over."""
         return (self.report / "report.json").exists()
 
     @property
@@ -102,7 +102,7 @@ class RunFolder:
 
         Args:
             resolved: the experiment, resolved whole, as YAML.
-            fresh: begin anew; what stands there is moved aside to <name>~1, <name>~2, ...
+            fresh: begin anew; what is there is moved aside to <name>~1, <name>~2, ...
         """
         if fresh:
             self.move_aside()
@@ -116,7 +116,7 @@ class RunFolder:
         A run that was refused before its first step, for a wrong setting say, is begun with the experiment as it is now.
 
         Raises:
-            ConfigError: another experiment stands there.
+            ConfigError: another experiment is there.
         """
         refuse_links(self.path)
         if not self.begun or not self.trained:
@@ -151,7 +151,7 @@ class RunFolder:
         Raises:
             Locked: another process is training here.
             Linked: something in the folder leads out of it.
-            WriteError: the folder cannot be made or written to.
+            WriteError: the folder cannot be created or written to.
         """
         with self._lock_file(), held(self.path):
             sweep_tree(self.path)
@@ -245,7 +245,7 @@ def changes(file: Path, resolved: str) -> tuple[list[tuple[str, Any, Any]], str]
     try:
         whole = resolved_yaml(load(file, check_paths=False).experiment)
     except ConfigError as error:
-        return changed, f"\nThis version does not take that experiment as it stands:\n{error}"
+        return changed, f"\nThis version does not accept that experiment as it is:\n{error}"
     return differences(parse(whole, str(file)).values, here), ""
 
 

@@ -8,7 +8,7 @@ from pipelines.training.loop import Hook
 
 @dataclass(frozen=True)
 class Policy:
-    """As it stands, that of a run by itself: it does everything. A search, which trains many and compares them, leaves things out.
+    """By default, that of a run by itself: it does everything. A search, which trains many and compares them, leaves things out.
 
     Attributes:
         test: the test split is judged, once, at the end.

@@ -3,7 +3,7 @@
 from time import perf_counter
 
 
-class Sparingly:
+class DrawingBudget:
     """Whether to draw now: always at first, then when drawing has taken under a tenth of the time, so that short epochs stay short."""
 
     def __init__(self, share: float = 0.1):

@@ -9,7 +9,7 @@ from pipelines.config.schema import Experiment
 from pipelines.data.divide import divide
 from pipelines.data.source import Source, Tensors
 from pipelines.data.split import describe
-from pipelines.task.drawing_budget import Sparingly
+from pipelines.task.drawing_budget import DrawingBudget
 
 if TYPE_CHECKING:
     import keras
@@ -51,7 +51,7 @@ class Learning(ABC):
         """
         self.experiment = experiment
         self.facts = facts or {}
-        self.drawing = Sparingly()  # for pictures in `show` and `show_epoch`; texts and numbers cost little and come each epoch
+        self.drawing = DrawingBudget()  # for pictures in `show` and `show_epoch`; texts and numbers cost little and come each epoch
 
     @abstractmethod
     def splits(self) -> Splits:

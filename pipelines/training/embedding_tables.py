@@ -89,23 +89,23 @@ class Lookups:
 
     def __init__(self, tape: tf.GradientTape):
         self.tape = tape
-        self.made: list[tuple[Table, tf.Tensor, tf.Tensor]] = []
+        self.results: list[tuple[Table, tf.Tensor, tf.Tensor]] = []
 
     @property
     def vectors(self) -> list[tf.Tensor]:
         """What each lookup gave, by which the loss is differentiated."""
-        return [vectors for _, _, vectors in self.made]
+        return [vectors for _, _, vectors in self.results]
 
     def add(self, table: Table, ids: tf.Tensor, vectors: tf.Tensor) -> None:
         self.tape.watch(vectors)
-        self.made.append((table, ids, vectors))
+        self.results.append((table, ids, vectors))
 
     def gradients(self, tables: list[Table], gradients: list) -> list[tuple[tf.Tensor, tf.Tensor]]:
-        """For each table (ids [n] int64, gradients [n, width]) of all its lookups; `gradients` as `made` has them."""
+        """For each table (ids [n] int64, gradients [n, width]) of all its lookups; `gradients` in the order of `results`."""
         summed = []
         for table in tables:
             parts = [(tf.reshape(tf.cast(ids, tf.int64), [-1]), tf.reshape(gradient, [-1, table.width]))
-                     for (one, ids, _), gradient in zip(self.made, gradients) if one is table]
+                     for (one, ids, _), gradient in zip(self.results, gradients) if one is table]
             parts = parts or [(tf.zeros([0], tf.int64), tf.zeros([0, table.width]))]
             summed.append((tf.concat([ids for ids, _ in parts], 0), tf.concat([rows for _, rows in parts], 0)))
         return summed

@@ -30,7 +30,7 @@ class Evaluator:
         model: built under `machine.strategy.scope()`.
         source: what is judged.
         batch: examples a step over all devices; rounded up to a multiple of them.
-        averages: (variable of the model, what stands in for it in `scores`), such as weights and statistics with their moving averages.
+        averages: (variable of the model, its replacement in `scores`), such as weights and statistics with their moving averages.
     """
 
     def __init__(self, task: Task, model: keras.Model, source: Source, *, machine: Machine, batch: int, data: Data,
@@ -110,13 +110,13 @@ class Evaluator:
             parts += self._fetched(before, keep)
         except tf.errors.OpError as error:
             raise self.feed.blame(error, 0, steps) or error from error
-        found = {name: joined([part[name] for part in parts]) for name in parts[0]}
+        results = {name: joined([part[name] for part in parts]) for name in parts[0]}
         if self.machine.group.size > 1:
-            every = [unpacked(data) for data in self.machine.group.gathered(packed(found))]
+            every = [unpacked(data) for data in self.machine.group.gathered(packed(results))]
             if not every:
-                return found
-            found = {name: _interleaved([one[name] for one in every], steps) for name in found}
-        found = {name: values[:len(self.source)] for name, values in found.items()}  # the rest fills up the last batch
+                return results
+            results = {name: _interleaved([one[name] for one in every], steps) for name in results}
+        results = {name: values[:len(self.source)] for name, values in results.items()}  # the rest fills up the last batch
         if self.feed.lengths is not None:
             place = np.argsort(order.longest_first(self.feed.lengths))
             results = {name: values[place] for name, values in results.items()}
@@ -180,7 +180,7 @@ def _interleaved(parts: list[np.ndarray], steps: int) -> np.ndarray:
 
 
 def _sides(arrays: Arrays) -> Condensed:
-    """(answers, targets) of what stands under `answer/` and `target/`."""
+    """(answers, targets) of the entries under `answer/` and `target/`."""
     answers, targets = ({name.partition("/")[2]: value for name, value in arrays.items() if name.startswith(side)}
                         for side in ("answer/", "target/"))
     return answers, targets

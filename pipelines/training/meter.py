@@ -37,7 +37,7 @@ class Meter:
         return part
 
     def add(self, name: str, seconds: float) -> None:
-        """Adds time measured elsewhere to a part. Not taken from a part that is open meanwhile."""
+        """Adds time measured elsewhere to a part. Not subtracted from a part that is open meanwhile."""
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
     def step(self, seconds: float, waited: float, steps: int, batch: int, *, first: bool = False) -> None:

@@ -32,7 +32,7 @@ class Identity(Record):
 
     precision: Literal["float32", "bfloat16", "float16"]
     data: dict[Name, Text]
-    fingerprints: Count = 1  # how those of `data` were made (pipelines.data.fingerprint)
+    fingerprints: Count = 1  # the version of those of `data` (pipelines.data.fingerprint)
 
 
 class About(Identity):
@@ -93,7 +93,7 @@ def load(path: Path, groups: dict[str, list[keras.Variable]], *, carry: Mapping[
             _fits(stored, name, variable.path, _dtype(variable), tuple(variable.shape))
         for name, like in (carry or {}).items():
             _fits(stored, f"carry/{name}", name, like.dtype, like.shape)
-        values = {name: stored.read(name) for name in wanted}  # all are whole before the first is taken
+        values = {name: stored.read(name) for name in wanted}  # all are whole before the first is used
         carried = {name.partition("/")[2]: stored.read(name) for name in stored.names if name.startswith("carry/")}
     for name, variable in wanted.items():
         variable.assign(values.pop(name))

@@ -1,4 +1,4 @@
-"""What weights may be: no more than memory holds, and numbers. Asked before they are made, and when they are read."""
+"""What weights may be: no more than memory holds, and numbers. Checked before they are created, and when they are read."""
 
 import contextlib
 import math
@@ -16,7 +16,7 @@ MOST_VARIABLES = 50_000  # of a model; a setting that asks for more layers would
 
 @contextlib.contextmanager
 def bounded(what: str) -> Iterator[None]:
-    """Inside, no Keras variable is made that memory does not hold, together with those made before it.
+    """Inside, no Keras variable is created that memory does not hold, together with those created before it.
 
     Args:
         what: is being built, for the message.

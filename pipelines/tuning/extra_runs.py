@@ -70,7 +70,7 @@ def repeat(folder: Path, key: str, text: str, name: str, run: Callable[[Path], d
 
 
 def set_aside(folder: Path, key: str, wanted: Mapping[str, Any]) -> None:
-    """Renames what stands under `key` of another experiment (the best was another trial, or there were other seeds): `best` becomes
+    """Renames what is stored under `key` of another experiment (the best was another trial, or there were other seeds): `best` becomes
     `best~1`, `best-seed0` becomes `best~1-seed0`. Seeds of the same experiment stay, and are not trained again.
 
     Args:

@@ -16,7 +16,7 @@ import numpy as np
 from pipelines.config.space import Dimension
 from pipelines.tuning.tuner_space import active, coordinates, values_of
 
-FEWEST = 8  # trials below which nothing is said
+FEWEST = 8  # trials below which nothing is reported
 _DRAWN, _PLACES, _TREES = 400, 16, 200
 
 

@@ -44,7 +44,7 @@ class Asked:
 class _InMemory:
     """What all four share. Stands before Keras Tuner's class."""
 
-    known: Mapping[str, Any] | None = None  # the places that the journal has for the trial being asked for again
+    known: Mapping[str, Any] | None = None  # the places that the journal has for the trial that is requested again
     first: Mapping[str, Any] | None = None  # the places of the first trial; None: drawn, as all others
     trials: dict[str, Any]
 

@@ -29,7 +29,7 @@ class SearchProgress(Screen):
         self._left: tuple[float, float] | None = None
 
     def known(self, number: int, value: float | None) -> None:
-        """A trial that ended before, told without a line."""
+        """A trial that ended before, counted without a line."""
         self.done += 1
         if value is None:
             self.failed += 1

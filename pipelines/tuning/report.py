@@ -1,6 +1,6 @@
 """What a search came to: report.md, report.html with figures inside, search.json for programs, and trials.csv.
 
-search.json is written last: where it stands, the search is over.
+search.json is written last: where it exists, the search is over.
 """
 
 import csv
@@ -107,7 +107,7 @@ def repeats_lines(content: Mapping[str, Any]) -> list[str]:
     if comparison:
         for row in comparison["rows"]:
             if row["metric"].startswith("test/"):
-                lines.append(f"Against the experiment as it was, {row['metric']}: {row['said']}.")
+                lines.append(f"Against the experiment as it was, {row['metric']}: {row['text']}.")
                 break
     return lines
 
@@ -176,7 +176,7 @@ def _comparison(folder: SearchFolder) -> dict[str, Any]:
     comparison = comparing.compare([RunFolder(folder.path / "start"), RunFolder(folder.path / "best")])
     columns, rows = comparing.metrics_table(comparison)
     return {**comparing.as_json(comparison), "table": {"columns": columns, "rows": rows},
-            "rows": [{"metric": row[0], "said": f"{row[-2]}, more than chance: {row[-1]}"} for row in rows]}
+            "rows": [{"metric": row[0], "text": f"{row[-2]}, more than chance: {row[-1]}"} for row in rows]}
 
 
 def _remark(trial: Mapping[str, Any]) -> str:

@@ -376,7 +376,7 @@ class _Search:
                          number: self._folder(trial).name for number, trial in self.trials.items()})
 
     def _repeats(self, best: Trial) -> dict[str, dict[str, Any]]:
-        """Reports of the best setting, and if asked for of the experiment as it was, over several seeds."""
+        """Reports of the best setting, and, where requested, of the experiment as it was, over several seeds."""
         if not self.tune.seeds:
             return {}
         wanted = {"best": best.values} | ({"start": {}} if self.tune.compare else {})

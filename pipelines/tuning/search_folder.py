@@ -73,12 +73,12 @@ class SearchFolder:
         return RunFolder(self.path / name)
 
     def compared(self, resolved: str) -> bool:
-        """Whether what stands here is the search that is asked for, to the last setting; changes nothing.
+        """Whether what is here is the search that is requested, to the last setting; changes nothing.
 
         False where there is none yet, or where it resumes with other tune.trials, minutes, seeds or compare.
 
         Raises:
-            ConfigError: another search stands there, or a run, or one that has begun more trials than it shall have.
+            ConfigError: another search is there, or a run, or one that has begun more trials than it shall have.
         """
         refuse_links(self.path)
         if (self.path / "experiment.yaml").exists():

@@ -94,13 +94,13 @@ class Repeat(Record):
     spread: dict[Name, Spread]
 
 
-class Said(Record):
+class ComparedMetric(Record):
     metric: Name
-    said: Text
+    text: Text
 
 
 class Compared(Record):
-    rows: list[Said]
+    rows: list[ComparedMetric]
 
 
 class SearchReport(Record):
@@ -132,5 +132,5 @@ def check_events(events: Sequence[dict[str, Any]], place: str) -> None:
         elif parsed.event in ("held", "end"):
             wrong |= parsed.trial not in started
         if wrong:
-            raise ConfigError(f"{place}, line {number}: a search does not come to this after what stands before it; "
+            raise ConfigError(f"{place}, line {number}: a search does not come to this after the lines before it; "
                               "begin anew with --fresh")

@@ -156,7 +156,7 @@ def logged(folder: RunFolder, epoch: int | None, key: str) -> dict[str, dict[str
 
 def train_when_free(experiment: Experiment, folder: RunFolder, call: Call) -> dict[str, Any]:
     """Trains as `train` does. Where a process of a search that was killed still trains in the folder, on another machine, it is waited
-    for: what it leaves is gone on with."""
+    for, and its training is resumed."""
     announced = False
     while True:
         try:

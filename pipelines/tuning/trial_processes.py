@@ -198,7 +198,7 @@ def die_with_parent(parent: int | None = None) -> None:
 
     expected = parent or os.getppid()
     ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    if os.getppid() != expected:  # it had ended before this was asked for
+    if os.getppid() != expected:  # it had ended before this call
         os._exit(1)
 
 

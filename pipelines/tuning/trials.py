@@ -26,7 +26,7 @@ class Trial:
     """One trial as the search knows it.
 
     Attributes:
-        number: from 1, in the order in which they were asked for.
+        number: from 1, in the order in which they were requested.
         values: setting -> value.
         setting: number of the trial whose folder it trains in: its own, or with hyperband the one that it continues from.
         epochs: to which it trains, None for all.

@@ -93,7 +93,7 @@ class Catalogue:
         return facts
 
 
-def catalogue(log: Log, parts: np.ndarray, data: InteractionData, known: dict[str, Any] | None = None) -> Catalogue:
+def build_catalogue(log: Log, parts: np.ndarray, data: InteractionData, known: dict[str, Any] | None = None) -> Catalogue:
     """Numbers users and items as train has them, or as a run knows them, and learns the features.
 
     Args:
@@ -105,16 +105,16 @@ def catalogue(log: Log, parts: np.ndarray, data: InteractionData, known: dict[st
     counts = np.bincount(items[train], minlength=len(item_ids) + 1 if item_ids is not None else 1)
     counts[0] = 0
     learned = list(known.get("features", {}).values()) if known is not None else learn(log, train, data)
-    made = Catalogue(log, parts, users, items, user_ids, item_ids, counts, learned)
+    catalogue = Catalogue(log, parts, users, items, user_ids, item_ids, counts, learned)
     if known is not None:
-        made.titles = known.get("titles")
-        return made
+        catalogue.titles = known.get("titles")
+        return catalogue
     if item_ids is not None:
-        made.item_features = entity_arrays(log, train, learned, data, "item", item_places)
-        made.titles = _titles(log, data, item_ids, item_places)
+        catalogue.item_features = entity_arrays(log, train, learned, data, "item", item_places)
+        catalogue.titles = _titles(log, data, item_ids, item_places)
     if user_ids is not None:
-        made.user_features = entity_arrays(log, train, learned, data, "user", user_places)
-    return made
+        catalogue.user_features = entity_arrays(log, train, learned, data, "user", user_places)
+    return catalogue
 
 
 def _renumbered(

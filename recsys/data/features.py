@@ -1,7 +1,7 @@
 """Feature columns as numbers: what is learned of them from train, and the arrays that the models take.
 
-A column belongs to the events, or to items or users where it stands in their table or never differs for one item: it is then
-stored once an item and found again by the id.
+A column belongs to the events, or to items or users where it is in their table or never differs for one item: it is then
+stored once an item and looked up by the id.
 """
 
 from typing import Any, NoReturn
@@ -28,7 +28,7 @@ def learn(log: Log, train: np.ndarray, data: InteractionData) -> list[Facts]:
         or "values": the known values as texts, most frequent first; code k + 1 stands for values[k], 0 for all others.
 
     Raises:
-        DataError: a column that is in no table, or no numbers where numbers are asked for.
+        DataError: a column that is in no table, or no numbers where numbers are needed.
     """
     features, known = [], dict[str, np.ndarray]()
     for kind, names in (("number", data.numbers), ("category", data.categories), ("list", data.lists)):
@@ -64,7 +64,7 @@ def unused(facts: list[Facts]) -> list[str]:
     """For each column that differs between the events of one item, that retrieval, which knows users and items alone, does without it."""
     return [
         f"Column {one['name']} is not used: it differs between events of one item, and retrieval knows users and items alone. What "
-        "belongs to users is taken from their own table (data.users), what belongs to events by recsys.ranking"
+        "belongs to users comes from their own table (data.users), what belongs to events by recsys.ranking"
         for one in facts
         if one["of"] == "event"
     ]
@@ -138,7 +138,7 @@ def encoded(values: pa.ChunkedArray, facts: Facts, data: InteractionData, log: L
 
 
 def numbers(values: pa.ChunkedArray, name: str, log: Log | None) -> np.ndarray:
-    """[n] float64, NaN where nothing stands. Raises DataError for what is no number."""
+    """[n] float64, NaN where there is nothing. Raises DataError for what is no number."""
     parsed, wrong = numbers_of(values)
     place = next((place for place, value in wrong.items() if value is not None and value != "" and value == value), None)
     if place is not None:

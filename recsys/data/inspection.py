@@ -15,7 +15,7 @@ from pipelines.data.frame import Frame, open_frame, split_column
 from pipelines.data.times import Times, read_times
 
 ROLES = ("user", "item", "rating", "time", "label", "split")
-MOST = 30  # values of a text column that is taken as a category
+MOST = 30  # values of a text column that counts as a category
 UNREAD = 0.05  # share of times that may be unreadable
 
 
@@ -31,7 +31,7 @@ class Seen:
         middle: rating from which liking begins.
         time_format: what data.time_format must say, where the reader needs it; time_comment: why.
         unread: rows whose time cannot be read.
-        notes: what else was found, a line each.
+        notes: further remarks, a line each.
     """
 
     frame: Frame
@@ -72,7 +72,7 @@ class Seen:
 
 
 def look(path: Path, asked: Asked) -> Seen:
-    """Raises DataError for a table in which no users or items are found, or whose times cannot be read."""
+    """Raises DataError for a table without users or items, or whose times cannot be read."""
     frame = open_frame(path)
     names, facts = frame.names, frame.facts
     given: dict[str, str | None] = dict(asked.roles(names, path, ("user", "item", "rating", "time", "split", "label")))

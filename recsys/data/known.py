@@ -18,7 +18,7 @@ def all_known(data: InteractionData) -> bool:
     So it is where events are held out whatever their time: at random, or by the data's own splits where no times are known.
     """
     if data.split_key is not None:
-        return data.source not in ("made", "tfds") and data.time_key is None
+        return data.source not in ("synthetic", "tfds") and data.time_key is None
     return data.protocol == "random"
 
 
@@ -52,7 +52,7 @@ def whole(times: np.ndarray) -> np.ndarray:
 def places(catalogue: Catalogue, times: np.ndarray, data: InteractionData) -> np.ndarray:
     """[n] int64: of each event, the place in the histories that its own ends before, or a code.
 
-    Train events have what stands before them whatever the protocol, so that none is predicted from itself.
+    Train events have what comes before them whatever the protocol, so that none is predicted from itself.
     """
     at = visible(catalogue, times)
     if all_known(data):

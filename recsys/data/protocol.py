@@ -1,6 +1,6 @@
 """Which events are train, validation and test: leave-last-out, a cut in time, or a random share.
 
-Pure functions of users, times and data.split_seed. What was decided is said in words, for the report. Where each pair of user and
+Pure functions of users, times and data.split_seed. What was decided is described for the report. Where each pair of user and
 item counts once, what is held out is new to the user, and no event of train is left out for what comes after it.
 """
 
@@ -142,7 +142,7 @@ def _leave_last_out(log: Log, validation: bool, test: bool, once: bool) -> tuple
 
 
 def _after_held(users: np.ndarray, held: np.ndarray) -> np.ndarray:
-    """[n] bool: an event that is held out stands at or before this one of the same user; events by user and time."""
+    """[n] bool: an event that is held out comes at or before this one of the same user; events by user and time."""
     seen = np.cumsum(held)
     starts = np.append(True, users[1:] != users[:-1])
     before = np.maximum.accumulate(np.where(starts, seen - held, 0))

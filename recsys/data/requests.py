@@ -44,7 +44,7 @@ def _all(inputs: Sequence[str], keys: Sequence[str], bare: str, text: Sequence[s
             yield given, {bare: given}
 
 
-def taken(sent: Any, keys: Sequence[str], bare: str) -> Request:
+def parsed(sent: Any, keys: Sequence[str], bare: str) -> Request:
     """What a client sent as a request: an object, UTF-8 of one, or a bare value. Raises DataError."""
     if isinstance(sent, bytes):
         try:
@@ -68,7 +68,7 @@ def taken(sent: Any, keys: Sequence[str], bare: str) -> Request:
 
 def _from_json(text: str, keys: Sequence[str]) -> Request | Exception:
     try:
-        return taken(text.lstrip(), keys, "")
+        return parsed(text.lstrip(), keys, "")
     except DataError as error:
         return error
 

@@ -1,4 +1,4 @@
-"""Interactions as arrays: who, what, when, how much - from tables through pyarrow, from TFDS, or made here.
+"""Interactions as arrays: who, what, when, how much - from tables through pyarrow, from TFDS, or generated here.
 
 Ids are kept as they were given (text or whole numbers) and counted from 0 in `Log`; rows keep their place in the file, so
 that messages can name them. 10 million rows of CSV take seconds and fit 4 GB.
@@ -23,7 +23,7 @@ from pipelines.data.memory import arrow
 from pipelines.data.tables import NAMED, LeftOut, column, read_table, split_names
 from pipelines.data.times import MEANINGS, read_times
 from recsys.data.log import Ids, Log, row_names
-from recsys.data.quickstart import made_log
+from recsys.data.quickstart import synthetic_log
 from recsys.settings import IMPLICIT_SOURCES, RATED_SOURCES, InteractionData, RatedData
 
 
@@ -49,8 +49,8 @@ def _own(table: Any, data: InteractionData) -> Log:
 
 def read_shipped(data: InteractionData) -> Log:
     """See `read_log`; of the sources that ship with Quartet."""
-    if data.source == "made":
-        return made_log()
+    if data.source == "synthetic":
+        return synthetic_log()
     if data.source == "tfds":
         return _log(data, _from_tfds(data), place=str(data.name), path=None, digest=_tfds_digest(data))
     path = Path(str(data.path)).expanduser()
@@ -119,7 +119,7 @@ def _log(
         number = min(bad)
         more = f" (and {len(bad) - 1:,} more such rows)" if len(bad) > 1 else ""
         raise DataError(
-            f"{say([number])[0]}: {bad[number]}{more}. Mend or remove the row, or set data.on_bad_example: skip; "
+            f"{say([number])[0]}: {bad[number]}{more}. Repair or remove the row, or set data.on_bad_example: skip; "
             "`quartet check` lists all such rows."
         )
     wanted = [
@@ -205,7 +205,7 @@ def _whole(text: str) -> bool:
 
 
 def numbers_of(values: pa.ChunkedArray) -> tuple[np.ndarray, dict[int, Any]]:
-    """[n] float64, NaN where there is no number, and those places with what stands there."""
+    """[n] float64, NaN where there is no number, and those places with their values."""
     kind = values.type
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         numbers = values.cast(pa.float64()).combine_chunks().fill_null(float("nan")).to_numpy(zero_copy_only=False)
@@ -219,7 +219,7 @@ def numbers_of(values: pa.ChunkedArray) -> tuple[np.ndarray, dict[int, Any]]:
 
 
 def _from_tfds(data: InteractionData) -> pa.Table:
-    """The columns that are asked for, of split train, as a table."""
+    """The columns that the settings name, of split train, as a table."""
     import tensorflow as tf
 
     from pipelines.data.tfds import TfdsSource, features, prepared

@@ -7,7 +7,7 @@ import numpy as np
 from pipelines.base.errors import DataError
 from pipelines.config.schema import Experiment
 from pipelines.data.split import draws
-from recsys.data.catalogue import Catalogue, catalogue
+from recsys.data.catalogue import Catalogue, build_catalogue
 from recsys.data.log import Log
 from recsys.data.protocol import LEFT_OUT, NAMES, TRAIN, Repetitions, divided
 from recsys.data.sources import read_log
@@ -31,7 +31,7 @@ def load(data: InteractionData, known: dict[str, Any] | None = None, *, repetiti
         notes.append(f"{log.left_out:,} rows were left out as unreadable (on_bad_example: skip)")
     if isinstance(data, ImplicitData):
         log = _positive(log, data, notes)
-    parts, said = divided(log, data, repetitions)
+    parts, sentences = divided(log, data, repetitions)
     if np.any(parts == LEFT_OUT):
         log, parts = log.take(parts != LEFT_OUT), parts[parts != LEFT_OUT]
     if data.limit is not None and np.sum(parts == TRAIN) > data.limit:
@@ -42,12 +42,12 @@ def load(data: InteractionData, known: dict[str, Any] | None = None, *, repetiti
         log, parts = log.take(keep), parts[keep]
         notes.append(f"train limited to {data.limit:,} of {len(train):,} events (data.limit)")
     log, parts = _frequent(log, parts, data, notes)
-    made = catalogue(log, parts, data, known)
-    cold = {name: int(np.sum(made.items[parts == number] == 0)) for number, name in enumerate(NAMES) if number != TRAIN}
+    catalogue = build_catalogue(log, parts, data, known)
+    cold = {name: int(np.sum(catalogue.items[parts == number] == 0)) for number, name in enumerate(NAMES) if number != TRAIN}
     for name, count in cold.items():
-        if count and made.item_ids is not None:
+        if count and catalogue.item_ids is not None:
             notes.append(f"{count:,} of {int(np.sum(parts == NAMES.index(name))):,} {name} events are of items that train does not have")
-    return made, [*said, *notes]
+    return catalogue, [*sentences, *notes]
 
 
 def repetitions_of(experiment: Experiment) -> Repetitions:

@@ -26,7 +26,7 @@ def popularity(train: sparse.csr_matrix) -> np.ndarray:
 
 
 def knn_fits(train: sparse.csr_matrix) -> bool:
-    """Whether similarities of all items are found in minutes."""
+    """Whether similarities of all items are computed in minutes."""
     return float(np.sum(np.diff(train.indptr).astype(np.float64) ** 2)) <= PAIRS
 
 

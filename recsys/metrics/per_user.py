@@ -33,7 +33,7 @@ def per_user(hit: np.ndarray, held: np.ndarray, k: int) -> dict[str, np.ndarray]
     map         mean over hits of precision at their place, divided by min(k, held-out items) instead of the hits
 
     Args:
-        found: [users, length >= k] bool, see `hits`.
+        hit: [users, length >= k] bool, see `hits`.
         held: [users], held-out items of each, at least 1.
 
     Returns:
@@ -58,7 +58,7 @@ def per_user(hit: np.ndarray, held: np.ndarray, k: int) -> dict[str, np.ndarray]
 
 
 def coverage(lists: np.ndarray, k: int, items: int) -> float:
-    """Share of the catalogue that stands in at least one list's first `k` places."""
+    """Share of the catalogue that is in at least one list's first `k` places."""
     shown = np.unique(lists[:, :k])
     return float(np.sum(shown > 0) / items)
 

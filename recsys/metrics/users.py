@@ -71,7 +71,7 @@ def held_out(catalogue: Catalogue, part: int) -> Held | None:
     log, parts = catalogue.log, catalogue.parts
     assert log.users is not None and log.user_ids is not None
     order = in_time(log)
-    # visible first by part, so that train stands before validation also where the protocol mixes them in time
+    # visible first by part, so that train comes before validation also where the protocol mixes them in time
     order = order[np.lexsort((parts[order], log.users[order]))]
     who = np.zeros(len(log.user_ids), bool)
     who[log.users[parts == part]] = True
@@ -117,7 +117,7 @@ def unpacked(texts: tf.Tensor) -> tf.Tensor:
 
 @dataclass
 class Basis:
-    """What baselines are fitted on and chosen by; fitted once, when first asked for.
+    """What baselines are fitted on and chosen by; fitted once, when first needed.
 
     Attributes:
         train: [1 + users, 1 + items], 1 where the user had the item in train.

@@ -18,7 +18,7 @@ class ListModel(keras.Model, ABC):
 
     Inputs when judged: user [batch] int32, history [batch, length] int32 (oldest first, 0 in front), seen and held [batch, any] int32.
     When serving: user, history [batch, any] (0 where an item is unknown), allow [batch, any], similar [batch] int32, exclude_seen [batch]
-    bool: without a history that of the user is taken from the store. See `models.lists.recommend` for the answer.
+    bool: without a history that of the user comes from the store. See `models.lists.recommend` for the answer.
 
     Args:
         users, items: known ones.

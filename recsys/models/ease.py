@@ -28,7 +28,7 @@ class EaseModel(ListModel):
         return int(self.item_vectors.shape[1])
 
     def put(self, history_vectors: np.ndarray, item_vectors: np.ndarray, *, chosen: tuple[float, float]) -> None:
-        """Sets the vectors of `closed_form.Spectrum.sides`, and the l2 and damping that they were made with."""
+        """Sets the vectors of `closed_form.Spectrum.sides`, and the l2 and damping that they were computed with."""
         self.history_vectors.assign(history_vectors)
         self.item_vectors.assign(item_vectors)
         self.chosen.assign(chosen)

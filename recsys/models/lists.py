@@ -30,7 +30,7 @@ def recommend(
         known: [batch] bool; where False the score is `popularity`.
         popularity: [1 + items] float32.
         seen: [batch, any] int32, no candidates; 0 fills up.
-        held: [batch, any] int32, held-out items for the loss; 0 fills up, less than 0 is passed over.
+        held: [batch, any] int32, held-out items for the loss; 0 fills up, less than 0 is ignored.
         allow: [batch, any] int32; where a row has any item, only these are candidates.
         similar: [batch] int32; where > 0 the score is the cosine to that item's vector, and the item itself is no candidate.
         k: length of the lists, at most the number of items.

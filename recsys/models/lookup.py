@@ -1,6 +1,6 @@
 """Ids to numbers and back in graph, from constants alone: nothing that an exported model would have to keep track of.
 
-Whole-number ids are found by binary search; texts by a 62-bit hash, then compared, so that no two are ever confused.
+Whole-number ids are looked up by binary search; texts by a 62-bit hash, then compared, so that no two are ever confused.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-NO_ID = int(np.iinfo(np.int64).min)  # stands where a whole-number id is missing; texts: the empty text
+NO_ID = int(np.iinfo(np.int64).min)  # where a whole-number id is missing; texts: the empty text
 BUCKETS = 1 << 62
 
 
@@ -19,7 +19,7 @@ def id_dtype(ids: Sequence[Any]) -> tf.DType:
 
 
 def missing(dtype: tf.DType) -> Any:
-    """What stands for no id."""
+    """The value that means no id."""
     return NO_ID if dtype == tf.int64 else ""
 
 
@@ -36,7 +36,7 @@ def finder(ids: Sequence[Any]) -> Callable[[tf.Tensor], tf.Tensor]:
         order = np.argsort(plain, kind="stable")
         return lambda values: _search(values, plain[order], order.astype(np.int32))[0]
     texts = np.asarray(ids, object)
-    with tf.init_scope():  # computed once, when the graph is made
+    with tf.init_scope():  # computed once, when the graph is traced
         hashes = tf.strings.to_hash_bucket_fast(tf.constant(texts.tolist()), BUCKETS).numpy()
     order = np.argsort(hashes, kind="stable")
     if np.any(np.diff(hashes[order]) == 0):  # one in a billion for a million ids
@@ -57,6 +57,6 @@ def _search(values: tf.Tensor, ordered: np.ndarray, order: np.ndarray) -> tuple[
 
 
 def ids_of(numbers: tf.Tensor, ids: Sequence[Any]) -> tf.Tensor:
-    """The ids of numbers from 1, in graph; for 0 what stands for no id."""
+    """The ids of numbers from 1, in graph; for 0 the value that means no id."""
     dtype = id_dtype(ids)
     return tf.gather(tf.constant([missing(dtype), *ids], dtype), numbers)

@@ -29,7 +29,7 @@ class RankingModel(keras.Model):
         users, items: known ones; 0 where the data have no such ids.
         events: ratings in the history store; 0 for none.
         features: facts of the feature columns.
-        mean: what stands before anything is known of an example: the mean rating, or the logit of the share of clicks.
+        mean: the answer before anything is known of an example: the mean rating, or the logit of the share of clicks.
         scale: the unit in which the model adds to it, such as the standard deviation of ratings; whatever their scale, it learns the same.
         timeless: times are an order alone, which says nothing of how old a rating is.
     """

@@ -17,7 +17,7 @@ from recsys.data import splits
 from recsys.data.catalogue import Catalogue
 from recsys.data.facts import ListFacts
 from recsys.data.protocol import TRAIN, VALIDATION
-from recsys.data.requests import Request, as_id, as_ids, requests, taken
+from recsys.data.requests import Request, as_id, as_ids, parsed, requests
 from recsys.metrics.ranking_metrics import judge_lists
 from recsys.metrics.users import UserSource, spread, train_users, unpacked, user_sources
 from recsys.models.base import ListModel
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PROJECTED, COMPONENTS = 20_000, 128  # items, and components of each, that TensorBoard's projector still shows fluently
 KEYS = ("user", "history", "allow", "similar", "exclude_seen", "k")
-# what an answer says that it is made from; the number of each is BASIS.index
+# what an answer is based on; the number of each is BASIS.index
 BASIS = (
     "the user",
     "the history given",
@@ -54,7 +54,7 @@ class ListTask(Task):
         "titles": "of each",
         "count": "how many items there are: fewer where no more may be recommended",
         "fallback": "nothing is known of the user and the history: these are the most popular items",
-        "based_on": "what the answer is made from, in words",
+        "based_on": "what the answer is based on, in words",
     }
     sends = 'a request: a user\'s id, or an object such as {"user": 42, "k": 10} or {"history": [1, 2], "exclude_seen": true}'
     stored_decoded = True
@@ -87,7 +87,7 @@ class ListTask(Task):
         """(the training examples, further facts)."""
 
     def unused(self, catalogue: Catalogue) -> list[str]:
-        """What of the data was asked for and is not used, in words."""
+        """What of the data is named by settings and not used, in words."""
         return []
 
     @abstractmethod
@@ -321,7 +321,7 @@ class ListTask(Task):
         yield from requests(inputs, list(keys), "user", text=texts, raw=self._asked)
 
     def take(self, sent: Any) -> dict[str, Any]:
-        return self._asked(taken(sent, list(self._keys), "user"))
+        return self._asked(parsed(sent, list(self._keys), "user"))
 
     @property
     def _keys(self) -> dict[str, str]:
@@ -345,7 +345,7 @@ class ListTask(Task):
         if "similar" in request:
             known = set(map(str, self.facts["item_ids"]))
             if str(row["similar"]) not in known:
-                raise DataError(f"item {request['similar']!r} is unknown: nothing can be said of what is like it")
+                raise DataError(f"item {request['similar']!r} is unknown, so nothing is known of similar items")
         return row
 
     def _count(self, wanted: Any) -> int:

@@ -19,7 +19,7 @@ from recsys.metrics import baselines
 EXACT = 2_000  # users or items up to which all eigenvectors are computed
 ITERATIONS = 4  # power iterations of the random projection
 LEADING = 50  # eigenvalues whose mean says how large l2 should be
-SHARES, SHARE = (0.1, 0.2, 0.3, 0.5, 1.0), 0.3  # of that mean: tried for l2, and taken where there is nobody to choose by
+SHARES, SHARE = (0.1, 0.2, 0.3, 0.5, 1.0), 0.3  # of that mean: tried for l2, and used where there is nobody to choose by
 DAMPINGS, DAMPING = (0.0, 0.25), 0.125  # likewise
 CHOOSING = 1_000  # validation users who choose, at most
 TINY = 1e-6

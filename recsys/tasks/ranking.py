@@ -17,7 +17,7 @@ from recsys.data import features, known, splits
 from recsys.data.catalogue import Catalogue
 from recsys.data.facts import RankingFacts
 from recsys.data.protocol import NAMES, TRAIN
-from recsys.data.requests import Request, as_id, requests, taken
+from recsys.data.requests import Request, as_id, parsed, requests
 from recsys.metrics import rating_metrics
 from recsys.models import biases
 from recsys.models.lookup import finder, id_dtype, missing
@@ -349,7 +349,7 @@ class RankingTask(Task):
         yield from requests(inputs, list(keys), "user", text=texts, raw=self._asked)
 
     def take(self, sent: Any) -> dict[str, Any]:
-        return self._asked(taken(sent, list(self._keys), "user"))
+        return self._asked(parsed(sent, list(self._keys), "user"))
 
     @property
     def _keys(self) -> dict[str, str]:

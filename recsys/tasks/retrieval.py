@@ -144,7 +144,7 @@ class RetrievalTask(ListTask):
 
 
 LENGTHS = 8  # different numbers of a batch's items that the step is compiled for, at most
-ABSENT = 1e9  # taken from the score of what only fills up
+ABSENT = 1e9  # subtracted from the score of padding
 
 
 def _with(vectors: tf.Tensor, more: tf.Tensor) -> tf.Tensor:

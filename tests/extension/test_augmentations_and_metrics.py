@@ -121,7 +121,7 @@ def test_a_recording_is_augmented_behind_all_others(used):
 @pytest.mark.parametrize("text", [
     f"{IMAGES}{EVALUATE}".replace("digits}", "digits, limit: 40}"),
     f"task: nlp.classification\ndata: {{source: quick}}\nmodel: {{name: bag, width: 4}}\n{EVALUATE}",
-    "task: recsys.retrieval\ndata: {source: made, user_key: user, item_key: item, time_key: time}\nmodel: {name: towers, width: 4}\n"
+    "task: recsys.retrieval\ndata: {source: synthetic, user_key: user, item_key: item, time_key: time}\nmodel: {name: towers, width: 4}\n"
     f"{EVALUATE}".replace("evaluate: {", "evaluate: {baselines: [], "),
 ])
 def test_a_metric_is_judged_on_a_task_of_any_domain(used, text):

@@ -88,7 +88,7 @@ def test_a_history_answers_as_the_user_who_has_it(tmp_path):
     from pipelines.config.load import from_text
     from recsys.tasks.retrieval import RetrievalTask
 
-    text = "task: recsys.retrieval\ndata: {source: made, protocol: random, test: 0.1}\nmodel: {name: ease, rank: 64}\n"
+    text = "task: recsys.retrieval\ndata: {source: synthetic, protocol: random, test: 0.1}\nmodel: {name: ease, rank: 64}\n"
     task = RetrievalTask(from_text(text, file="a.yaml").experiment)
     splits = task.splits()
     task.facts = splits.facts

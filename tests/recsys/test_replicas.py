@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-MADE = {"source": "made", "user_key": "user", "item_key": "item", "time_key": "time", "rating_key": "rating", "limit": 1500}
+MADE = {"source": "synthetic", "user_key": "user", "item_key": "item", "time_key": "time", "rating_key": "rating", "limit": 1500}
 SGD = {
     "optimizer": {"name": "sgd"},
     "learning_rate": {"peak": 0.05},

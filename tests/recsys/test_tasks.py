@@ -111,7 +111,7 @@ def test_scores_while_training_are_the_judged_metric(next_item):
 
 
 MADE = (
-    "data.source=made",
+    "data.source=synthetic",
     "data.name=null",
     "data.user_key=user",
     "data.item_key=item",
@@ -260,10 +260,10 @@ def test_movielens_is_read_and_divided():
 def test_a_run_is_judged_on_other_data_in_its_own_numbers(next_item, tmp_path):
     """The same events as a table, in another order of ids and rows: the same users are test, and the same answers come."""
     from pipelines.serving.evaluate import evaluate
-    from recsys.data.quickstart import made_log
+    from recsys.data.quickstart import synthetic_log
 
     run, report = next_item
-    log = made_log()
+    log = synthetic_log()
     rows = [
         f"{log.user_ids.values[u]},{log.item_ids.values[i]},{r:g},{t:.0f}"
         for u, i, r, t in zip(log.users, log.items, log.ratings, log.times)

@@ -32,7 +32,7 @@ def told(curve: list[tuple[float, float | None]], *, chance: float = 0.1, exampl
 
 def test_validation_at_chance_beside_a_good_train_is_said_in_the_first_tenth_of_training():
     heard = told([(0.3 + 0.05 * epoch, 0.1) for epoch in range(10)], epochs=40)
-    assert len(heard) == 1 and heard[0].startswith("Epoch 5: validation stands at chance level (10.0 %")
+    assert len(heard) == 1 and heard[0].startswith("Epoch 5: validation is at chance level (10.0 %")
 
 
 def test_no_learning_at_all_is_said():
@@ -58,7 +58,7 @@ def test_each_is_said_once_though_the_run_was_interrupted():
     assert len(told([(0.9, 0.1)] * 10, broken_after=5)) == 1
 
 
-@pytest.mark.parametrize("kept", [{"history": [["high", None]], "told": []}, {"history": []}, {"history": [[0.5]], "told": []}])
+@pytest.mark.parametrize("kept", [{"history": [["high", None]], "reported": []}, {"history": []}, {"history": [[0.5]], "reported": []}])
 def test_a_checkpoint_of_another_kind_is_refused_before_it_is_taken(kept):
     whole = Diagnosis("accuracy", 0.1, 400, print).state()
     assert checked(whole, Diagnosis.Kept, "resume.npz").model_dump() == whole
@@ -68,7 +68,7 @@ def test_a_checkpoint_of_another_kind_is_refused_before_it_is_taken(kept):
 
 def test_warnings_given_before_an_interruption_stay_in_the_report():
     before, after = Warnings(), Warnings()
-    before.texts.append("validation stands at chance level")
+    before.texts.append("validation is at chance level")
     after.texts.append("the data could not be compared")
     after.restore(Warnings.Kept(**before.state()).model_dump())
-    assert after.texts == ["validation stands at chance level", "the data could not be compared"]
+    assert after.texts == ["validation is at chance level", "the data could not be compared"]

@@ -12,15 +12,15 @@ from pipelines.base.stored import Record, Text
 from pipelines.training.loop import Hook, Loop
 
 PATIENCE = 3  # epochs in a row that show the same
-EARLY = 0.1  # share of all epochs before which nothing is said
+EARLY = 0.1  # share of all epochs before which nothing is reported
 LEARNED = 0.3  # of the way from chance to perfect, on train, from which a model has learned something
 RISING = 0.01  # gain of validation over the last fifth of training from which it was still rising
 ALIKE = 0.03  # difference of train and validation that is none
 
 AT_CHANCE = (
-    "validation stands at chance level ({validation}; {chance} needs no model) while train is at {train}: what is learned does not hold "
+    "validation is at chance level ({validation}; {chance} needs no model) while train is at {train}: what is learned does not hold "
     "for examples that were not trained on. Look for labels that were mixed up, for a validation split of another kind than train, or give "
-    "more examples, stronger augmentation, a smaller network or a pretrained one; training on will hardly mend it"
+    "more examples, stronger augmentation, a smaller network or a pretrained one; more training will hardly help"
 )
 NOTHING = (
     "nothing has been learned so far: {train} on train, {chance} needs no model. Try a train.learning_rate.peak ten times lower, then ten "
@@ -46,20 +46,20 @@ class Diagnosis(Hook):
 
     class Kept(Record):
         history: list[tuple[float, float | None]]
-        told: list[Text]
+        reported: list[Text]
 
     def __init__(self, metric: str, chance: float, examples: int, say: Callable[[str], None]):
         self.metric, self.chance, self.say = metric, chance, say
-        # two standard errors of a share: what lies nearer to chance cannot be told from it
+        # two standard errors of a share: what lies nearer to chance cannot be distinguished from it
         self.margin = 2 * math.sqrt(chance * (1 - chance) / examples) if examples else 0.0
         self.history: list[tuple[float, float | None]] = []  # of each epoch: train, validation
-        self.told: set[str] = set()
+        self.reported: set[str] = set()
 
     def state(self) -> dict[str, Any]:
-        return {"history": self.history, "told": sorted(self.told)}
+        return {"history": self.history, "reported": sorted(self.reported)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.history, self.told = [(train, validation) for train, validation in state["history"]], set(state["told"])
+        self.history, self.reported = [(train, validation) for train, validation in state["history"]], set(state["reported"])
 
     def on_epoch(self, loop: Loop) -> None:
         train = loop.epoch_metrics.get(f"train/{self.metric}")
@@ -71,9 +71,9 @@ class Diagnosis(Hook):
         if len(recent) < PATIENCE or loop.epoch < EARLY * epochs:
             return
         if all(self._learned(train) and self._at_chance(validation) for train, validation in recent):
-            self._tell(f"Epoch {loop.epoch}: ", AT_CHANCE)
+            self._warn(f"Epoch {loop.epoch}: ", AT_CHANCE)
         elif all(train <= self.chance + 0.02 * (1 - self.chance) for train, _ in self.history):
-            self._tell(f"Epoch {loop.epoch}: ", NOTHING)
+            self._warn(f"Epoch {loop.epoch}: ", NOTHING)
 
     def on_end(self, loop: Loop) -> None:
         judged = [validation for _, validation in self.history if validation is not None]
@@ -83,7 +83,7 @@ class Diagnosis(Hook):
         before, after = sum(judged[-2 * last:-last]) / last, sum(judged[-last:]) / last
         train = self.history[-1][0]
         if after - before >= max(RISING, self.margin) and train - after <= ALIKE:
-            self._tell("At the end: ", SHORT, before=self._number(before), after=self._number(after))
+            self._warn("At the end: ", SHORT, before=self._number(before), after=self._number(after))
 
     def _learned(self, train: float) -> bool:
         return train - self.chance >= LEARNED * (1 - self.chance)
@@ -94,10 +94,10 @@ class Diagnosis(Hook):
     def _number(self, value: float) -> str:
         return formatting.number(value, self.metric)
 
-    def _tell(self, when: str, text: str, **more: str) -> None:
-        if text in self.told:
+    def _warn(self, when: str, text: str, **more: str) -> None:
+        if text in self.reported:
             return
-        self.told.add(text)
+        self.reported.add(text)
         train, validation = self.history[-1]
         shown = self._number(validation) if validation is not None else "–"
         self.say(when + text.format(train=self._number(train), validation=shown, chance=self._number(self.chance), **more) + ".")

@@ -10,14 +10,14 @@ from pipelines.training.loop import Hook, Loop
 
 
 class Profile(Hook):
-    """Records what processor and devices do from one step to another. A failure to record is said, and training continues."""
+    """Records what processor and devices do from one step to another. A failure to record is reported, and training continues."""
 
     def __init__(self, folder: Path, steps: Sequence[int], say: Callable[[str], None]):
         """
         Args:
-            folder: TensorBoard's run that the profile stands under.
+            folder: TensorBoard's run that the profile belongs to.
             steps: [first, last]: recorded are the steps after `first` steps are done, until `last` are.
-            say: told where the profile is, or why there is none.
+            say: is given where the profile is, or why there is none.
         """
         self.folder, self.say = folder, say
         self.first, self.last = steps

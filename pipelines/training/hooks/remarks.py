@@ -8,12 +8,12 @@ from pipelines.training.loop import Hook, Loop
 
 
 class WarnOfWaiting(Hook):
-    """Says once when the device waits for input for more than the share allowed, and what would mend it."""
+    """Warns once when the device waits for input for more than the share allowed, and the remedy."""
 
     ENOUGH = 30.0  # s of steps measured after which the share is judged within an epoch
 
     def __init__(self, limit: float, say: Callable[[str], None], remedy: str):
-        self.limit, self.say, self.remedy, self.said = limit, say, remedy, False
+        self.limit, self.say, self.remedy, self.given = limit, say, remedy, False
 
     def on_steps(self, loop: Loop) -> None:
         if loop.meter.seconds["input"] + loop.meter.seconds["step"] >= self.ENOUGH:
@@ -21,22 +21,22 @@ class WarnOfWaiting(Hook):
 
     def on_epoch(self, loop: Loop) -> None:
         share = loop.meter.input_wait_fraction
-        if share > self.limit and not self.said:
-            self.said = True
+        if share > self.limit and not self.given:
+            self.given = True
             self.say(f"{share:.0%} of the time goes into waiting for input. {self.remedy}")
 
 
 class Remarks(Hook):
-    """Says once what the task has to say of an epoch, given its metrics."""
+    """Gives each of the task's remarks on an epoch once."""
 
     def __init__(self, remark: Callable[[dict[str, float]], str | None], say: Callable[[str], None]):
         self.remark, self.say = remark, say
-        self.said: set[str] = set()
+        self.given: set[str] = set()
 
     def on_epoch(self, loop: Loop) -> None:
         text = self.remark(loop.epoch_metrics)
-        if text and text not in self.said:
-            self.said.add(text)
+        if text and text not in self.given:
+            self.given.add(text)
             self.say(f"Epoch {loop.epoch}: {text}")
 
 

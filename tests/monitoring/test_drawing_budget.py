@@ -12,7 +12,7 @@ def test_pictures_come_each_epoch_unless_they_would_take_long(monkeypatch):
     def drawn(epochs: int, seconds: float) -> list[int]:
         """The epochs of so many seconds after which a drawing of 2 s was made."""
         nonlocal now
-        pace, made = drawing_budget.Sparingly(), []
+        pace, made = drawing_budget.DrawingBudget(), []
         for epoch in range(epochs):
             if pace.due():
                 with pace:

@@ -15,7 +15,7 @@ from recsys.tasks.retrieval import RetrievalTask
 
 TEXT = """
 task: recsys.retrieval
-data: {source: made, protocol: random, validation: 0.1, test: 0.1}
+data: {source: synthetic, protocol: random, validation: 0.1, test: 0.1}
 model: {name: ease, rank: 32}
 train: {devices: cpu, precision: float32}
 evaluate: {bootstrap: 100, baselines: [popularity, ease]}
