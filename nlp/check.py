@@ -9,7 +9,7 @@ from nlp import tokens
 from nlp.data.scan import Examined, examine
 from nlp.data.sources import OUTSIDE, Loaded, open_data
 from nlp.data.splits import NO_VALIDATION, class_numbers, of_known_classes
-from nlp.settings import Hashed, Pretrained, TextClassification, Words
+from nlp.settings import Hashed, TextClassification, Words
 from pipelines.base.errors import DataError
 from pipelines.config.messages import listed
 from pipelines.data.check import Check, Finding, Read, check
@@ -46,7 +46,7 @@ def check_texts(experiment: TextClassification, progress: Callable[[int, int], N
     if not len(parts["train"]):
         raise DataError(f"{opened.place}: train has no text that can be used")
     cut, limit = _cutter(experiment, parts["train"])
-    limited_by = "model.limit" if isinstance(experiment.model, Pretrained) else "tokens.limit"
+    limited_by = "model.limit" if experiment.own_tokens else "tokens.limit"
     examined = {name: examine(texts(source), cut, progress) for name, source in parts.items()}
     labels = {name: class_numbers(source) for name, source in parts.items()}
     reads = {name: Read([], one.fingerprints, {"characters": one.characters, "tokens": one.tokens}, one.kinds,
@@ -80,7 +80,7 @@ def _of_classes(source: Source) -> Source:
 
 def _cutter(experiment: TextClassification, train: Source) -> tuple[tokens.Tokenizer, int]:
     """The tokenizer without a limit, and the limit."""
-    if isinstance(experiment.model, Pretrained):
+    if experiment.own_tokens:
         return tokens.make(Words(name="words", limit=NO_LIMIT), {"vocabulary": []}), experiment.model.limit
     settings = experiment.cutting
     whole = texts(train)

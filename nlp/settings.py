@@ -1,6 +1,6 @@
 """The settings of text classification: data sources, tokens, models. Imports no TensorFlow."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -158,6 +158,7 @@ class Pretrained(PretrainedModel):
     """An encoder of KerasHub with its own tokens; needs the extra `pretrained`."""
 
     name: Literal["pretrained"]
+    own_tokens: ClassVar[bool] = True  # cut by its own tokenizer, `limit` at most
     limit: int = setting(128, "tokens of a text that are used, with the encoder's own marks", unit="tokens", ge=4)
     pool: Literal["auto", "mean", "first", "max"] = setting(
         "auto", "how one vector is made of the tokens' vectors; auto: as the preset states that it was trained, else mean")
@@ -211,9 +212,9 @@ class TextClassification(Experiment):
             found.append(("tokens.characters", f"{characters} is not [shortest, longest]"))
         if model.name == "transformer" and model.width % model.heads:
             found.append(("model.width", f"{model.width} is not a multiple of model.heads = {model.heads}"))
-        if model.name == "pretrained" and self.tokens is not None:
-            found.append(("tokens", "model: pretrained brings its own tokens; leave the section out (model.limit sets their number)"))
-        if isinstance(self.tokens, Hashed) and model.name not in ("bag", "pretrained"):
+        if self.own_tokens and self.tokens is not None:
+            found.append(("tokens", f"model: {model.name} brings its own tokens; leave the section out (model.limit sets their number)"))
+        if isinstance(self.tokens, Hashed) and model.name != "bag" and not self.own_tokens:
             words = self.tokens
             if words.words > 1 or words.characters:
                 found.append(("tokens.words", (
@@ -237,6 +238,16 @@ class TextClassification(Experiment):
         if self.reject and self.reject.splits and "{split}" not in self.reject.splits:
             found.append(("reject.splits", f"{self.reject.splits!r} lacks {{split}}, such as '{{split}}_oos'"))
         return found
+
+    @property
+    def own_tokens(self) -> bool:
+        """Whether the model cuts texts by its own tokenizer, as its settings declare."""
+        return getattr(self.model, "own_tokens", False)
+
+    @property
+    def limit(self) -> int:
+        """Tokens of a text that are used."""
+        return self.model.limit if self.own_tokens else self.cutting.limit
 
     @property
     def cutting(self) -> "Words | Hashed | Subwords":

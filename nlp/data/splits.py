@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from nlp import tokens
 from nlp.data.sources import OUTSIDE, Loaded, TextSource, open_data
-from nlp.settings import Pretrained, TextClassification
+from nlp.settings import TextClassification
 from pipelines.base.errors import DataError
 from pipelines.data.divide import check_several, divide
 from pipelines.data.opened import Opened
@@ -72,7 +72,7 @@ def load_texts(experiment: TextClassification, known: dict[str, Any] | None = No
 
 def _of_preset(experiment: TextClassification) -> tuple[dict[str, Any], list[str]]:
     """Facts and notes of a pretrained encoder, before any data are read; nothing for other models."""
-    if not isinstance(experiment.model, Pretrained):
+    if not experiment.own_tokens:
         return {}, []
     from nlp.models import pretrained
 

@@ -11,7 +11,7 @@ from nlp import models, tokens
 from nlp.data import requests, splits
 from nlp.data.facts import TextFacts
 from nlp.metrics import baseline, judging
-from nlp.settings import Hashed, Pretrained, TextClassification, Words
+from nlp.settings import Hashed, TextClassification, Words
 from nlp.tokens.base import FIRST, PAD
 from pipelines.base.formatting import escaped
 from pipelines.data.source import Source, Tensors
@@ -54,17 +54,16 @@ class Classification(SingleLabel):
 
     @property
     def length_most(self) -> int:  # type: ignore[override]
-        model = self.experiment.model
-        return model.limit if isinstance(model, Pretrained) else self.experiment.cutting.limit
+        return self.experiment.limit
 
     @property
     def length_unit(self) -> int:  # type: ignore[override]
         """An encoder costs what its tokens cost, padding among them, and may have no places beyond its limit."""
-        return 1 if isinstance(self.experiment.model, Pretrained) else 8
+        return 1 if self.experiment.own_tokens else 8
 
     @property
     def needs(self) -> tuple[str, ...]:  # type: ignore[override]
-        return ("tensorflow_text",) if isinstance(self.experiment.model, Pretrained) else ()
+        return ("tensorflow_text",) if self.experiment.own_tokens else ()
 
     @property
     def watch(self) -> tuple[str, str]:  # type: ignore[override]
@@ -82,7 +81,7 @@ class Classification(SingleLabel):
         return (reject.label if reject else None) or "out_of_scope"
 
     def unfit(self) -> str | None:
-        wanted = ("backbone", "tokenizer", "pool") if isinstance(self.experiment.model, Pretrained) else (
+        wanted = ("backbone", "tokenizer", "pool") if self.experiment.own_tokens else (
             () if isinstance(self.experiment.cutting, Hashed) else ("vocabulary",))
         missing = next((name for name in wanted if self.facts.get(name) is None), None)
         return f"{missing}: field required" if missing else None
@@ -91,7 +90,7 @@ class Classification(SingleLabel):
     def tokenizer(self) -> tokens.Tokenizer:
         cached = getattr(self, "_tokenizer", None)
         if cached is None or cached[0] is not self.facts:
-            if isinstance(self.experiment.model, Pretrained):
+            if self.experiment.own_tokens:
                 from nlp.models import pretrained
 
                 cached = self.facts, pretrained.tokenizer(self.experiment.model, self.facts)
@@ -233,7 +232,7 @@ class Classification(SingleLabel):
             return names, tf.range(FIRST, FIRST + len(names))
         source: Source | None = getattr(self, "_trained_on", None)
         settings = self.experiment.cutting
-        if source is None or isinstance(self.experiment.model, Pretrained) or not isinstance(settings, Hashed):
+        if source is None or self.experiment.own_tokens or not isinstance(settings, Hashed):
             return [], tf.zeros([0], tf.int32)
         texts = source.gather(tf.range(min(len(source), COUNTED), dtype=tf.int64))["text"]
         named = Words(name="words", lower=settings.lower, html=settings.html, limit=settings.limit, vocabulary=PROJECTED)
