@@ -9,10 +9,11 @@ from pipelines.config.dump import inline
 from pipelines.data.check import Check, Read, check, shared_groups
 from pipelines.data.divide import divide
 from pipelines.data.files import FileSource
+from pipelines.data.opened import without
 from pipelines.data.source import Source, origin
 from vision.data.scan import Examined, examine
 from vision.data.sources import open_data
-from vision.data.splits import not_empty, without
+from vision.data.splits import not_empty
 from vision.settings import ImageClassification
 
 IDENTICAL = "the same pixels"

@@ -161,7 +161,7 @@ def _numbered(rows: Rows, marked: Sequence[bool], data: TextData, opened: Opened
     many = data.labels == "many"
     seen = {title for label in rows.labels for title in (label if many else (label,))} if many else {
         label for label, outside in zip(rows.labels, marked) if not outside}
-    opened.classes.extend(class_names([title for title in seen if title not in set(opened.classes)]))
+    opened.classes.extend(class_names(list(seen - set(opened.classes))))
     numbers = {title: number for number, title in enumerate(opened.classes)}
     labels = None if many else np.array([OUTSIDE if outside else numbers[label] for label, outside in zip(rows.labels, marked)], np.int64)
     source = Loaded(_tensor(rows.texts), {}, rows.places, fingerprint=rows.fingerprint, labels=labels,

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from pipelines.base.errors import DataError
 from pipelines.config.messages import listed
 from pipelines.data.source import Source
@@ -46,3 +48,11 @@ def check_columns(splits: Mapping[str, Mapping[str, Any]], wanted: Sequence[str]
             raise DataError(f"source {source}: split {split} has no {missing!r}; there are {listed(columns, 'and')}")
         if len({len(columns[name]) for name in wanted}) > 1:
             raise DataError(f"source {source}: split {split}: {', '.join(f'{len(columns[name]):,} of {name}' for name in wanted)}")
+
+
+def without(source: AnySource, bad: Sequence[tuple[int, str]], skipped: list[str]) -> AnySource:
+    """The source without its unreadable examples, (number, reason), which are named in `skipped`."""
+    if not bad:
+        return source
+    skipped.extend(f"{source.name(number)}: {reason}" for number, reason in bad)
+    return source.subset(np.setdiff1d(np.arange(len(source)), [number for number, _ in bad]))  # type: ignore[return-value]

@@ -180,6 +180,13 @@ def class_names(labels: Sequence[str]) -> list[str]:
         return sorted(distinct)
 
 
+def numbered(labels: Sequence[str], classes: list[str]) -> np.ndarray:
+    """The place of each label in `classes`, [n] int64; labels that are new are appended to it, in order."""
+    classes.extend(class_names(list(set(labels) - set(classes))))
+    numbers = {title: number for number, title in enumerate(classes)}
+    return np.array([numbers[label] for label in labels], np.int64)
+
+
 def row(path: str | Path, number: int) -> str:
     """`file:line` of the data row `number` (from 0); reads the file again, so for messages only."""
     return rows(path, [number])[0]

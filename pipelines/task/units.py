@@ -44,11 +44,11 @@ class Units:
         if self.of is None:
             return []
         count = self.count(len(self.of))
-        said = [f"95 % intervals are drawn by {formatting.counted(count, self.name)}."]
+        sentences = [f"95 % intervals are drawn by {formatting.counted(count, self.name)}."]
         if count < FEW:
-            said.append(f"{count} are few to draw from: the truth for another {self.name} lies outside these intervals more often than "
-                        "in 5 % of cases.")
-        return said
+            sentences.append(f"{count} are few to draw from: the truth for another {self.name} lies outside these intervals more often "
+                             "than in 5 % of cases.")
+        return sentences
 
 
 EXAMPLES = Units()

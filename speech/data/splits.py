@@ -9,9 +9,10 @@ import tensorflow as tf
 from pipelines.base.errors import DataError
 from pipelines.config.messages import did_you_mean, listed
 from pipelines.data.divide import Warned, check_classes, check_several, divide
+from pipelines.data.opened import without
 from pipelines.data.source import Source, Tensors
 from pipelines.data.split import choose, describe
-from pipelines.data.tables import class_names
+from pipelines.data.tables import numbered
 from pipelines.task.contract import Splits
 from speech.data import speakers
 from speech.data.connected_digits import open_connected
@@ -179,10 +180,7 @@ def _with_tokens(source: Source, rows: list[list[int]], most: int) -> Source:
 
 def class_labels(source: Recordings, classes: list[str], data: CommandData) -> np.ndarray:
     """Class of each recording, int64; new names are appended to `classes`, sorted."""
-    titles = [_kept(label, data) for label in source.facts.labels or ()]
-    classes.extend(class_names([title for title in set(titles) if title not in classes]))
-    numbers = {title: number for number, title in enumerate(classes)}
-    return np.array([numbers[title] for title in titles], np.int64)
+    return numbered([_kept(label, data) for label in source.facts.labels or ()], classes)
 
 
 def _kept(label: str, data: CommandData) -> str:
@@ -212,10 +210,7 @@ def fewer_unknown(train: Source, classes: list[str], data: CommandData) -> tuple
 def readable(source: Recordings, data: SpeechData, skipped: list[str], place: str, split: str) -> Recordings:
     """The recordings; under on_bad_example: skip without those that cannot be read, which are named in `skipped`."""
     if data.on_bad_example == "skip":
-        bad = find_bad(source)
-        skipped.extend(f"{source.name(number)}: {reason}" for number, reason in bad)
-        if bad:
-            source = source.subset(np.setdiff1d(np.arange(len(source)), [number for number, _ in bad]))
+        source = without(source, find_bad(source), skipped)
     if not len(source):
         raise DataError(f"{place}: split {split} has no recording that can be read")
     return source

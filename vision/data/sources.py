@@ -16,7 +16,19 @@ from pipelines.data.names import groups_in_names
 from pipelines.data.opened import Opened, check_columns
 from pipelines.data.records import RecordSource, tfds_source
 from pipelines.data.source import ArraySource, Source
-from pipelines.data.tables import LeftOut, absent_files, class_names, column, file_paths, labels_of, read_table, row, split_names, values_of
+from pipelines.data.tables import (
+    LeftOut,
+    absent_files,
+    class_names,
+    column,
+    file_paths,
+    labels_of,
+    numbered,
+    read_table,
+    row,
+    split_names,
+    values_of,
+)
 from pipelines.data.tfds import TfdsSource, features, prepared
 from pipelines.machine import memory
 from vision.data.decode import pixels
@@ -93,9 +105,8 @@ def _table(data: ImageData) -> Opened:
     splits = split_names(values_of(table, data.split_key, path, "data.split_key"), data) if data.split_key else ["all"] * len(labels)
     groups = values_of(table, data.group_by, path, "data.group_by") if data.group_by and not by_folder and not by_name else None
     images = column(table, data.image_key, path, "data.image_key").to_pylist()
-    classes = class_names(labels)
-    numbers = {title: number for number, title in enumerate(classes)}
-    codes, parts = np.array([numbers[label] for label in labels], np.int64), np.array(splits)
+    classes: list[str] = []
+    codes, parts = numbered(labels, classes), np.array(splits)
     skipped: list[str] = []
     if all(isinstance(image, (bytes, dict)) for image in images):
         content = _contents(images, path)
@@ -145,7 +156,6 @@ def _npz(data: ImageData) -> Opened:
 def _of_arrays(place: str, found: Mapping[str, arrays.Arrays], data: ImageData) -> Opened:
     named = {split: _names_of(part.values["label"], place, part.names["label"]) for split, part in found.items()}
     classes = class_names([label for labels in named.values() for label in set(labels)])
-    numbers = {title: number for number, title in enumerate(classes)}
     notes: list[str] = []
 
     def load(split: str) -> Source:
@@ -153,7 +163,7 @@ def _of_arrays(place: str, found: Mapping[str, arrays.Arrays], data: ImageData) 
         images, note = arrays.to_uint8(part.values["image"], f"{place}: array {part.names['image']!r}")
         if note and note not in notes:
             notes.append(note)
-        labels = np.array([numbers[label] for label in named[split]], np.int64)
+        labels = numbered(named[split], classes)
         groups = part.values["group"].astype(str) if data.group_by else None
         return ArraySource({"image": images, "label": labels}, title=f"{place}:{part.names['image']}", labels=labels, groups=groups)
 

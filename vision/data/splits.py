@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from pipelines.base.errors import DataError
 from pipelines.base.files import write_json
 from pipelines.data.divide import check_classes, check_several, divide
 from pipelines.data.files import FileSource
+from pipelines.data.opened import without
 from pipelines.data.source import Source, origin
 from pipelines.data.split import choose, describe
 from pipelines.task.contract import Splits
@@ -99,14 +100,6 @@ def _only_readable(load: Callable[[str], Source], data: ImageData, skipped: list
         return without(source, _cached_bad(source, data), skipped)
 
     return loaded
-
-
-def without(source: Source, bad: Sequence[tuple[int, str]], skipped: list[str]) -> Source:
-    """The source without its unreadable examples, (number, reason), which are named in `skipped`."""
-    if not bad:
-        return source
-    skipped.extend(f"{source.name(number)}: {reason}" for number, reason in bad)
-    return source.subset(np.setdiff1d(np.arange(len(source)), [number for number, _ in bad]))
 
 
 def _cached_bad(source: Source, data: ImageData) -> list[tuple[int, str]]:
