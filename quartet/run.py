@@ -50,9 +50,9 @@ class Run:
     @property
     def summary(self) -> dict[str, Any]:
         """Plain values for a row of a table: run, experiment, name, state, progress, metric, seconds, date, bytes."""
-        from pipelines.runs.listing import looked
+        from pipelines.runs.listing import entry_of
 
-        return looked(self._folder, self._folder.experiment_name).as_json()
+        return entry_of(self._folder, self._folder.experiment_name).as_json()
 
     @property
     def state(self) -> str:

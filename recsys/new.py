@@ -29,7 +29,7 @@ def draft(path: Path, asked: Asked) -> Draft:
     sections = [f"task: recsys.{task}".ljust(30) + f"# {_why(task, seen)}", section("data", _data(path, seen, task))]
     body = {"ranking": _ranking, "sequential": _sequential, "retrieval": _retrieval}[task](seen)
     compared = "" if task == "ranking" else "popularity, item kNN and EASE on the same test"
-    return Draft(f"Recommendation from {path.name}.", tuple(_found(seen)), "\n".join([*sections, *body]), compared)
+    return Draft(f"Recommendation from {path.name}.", tuple(_described(seen)), "\n".join([*sections, *body]), compared)
 
 
 def _task(seen: Seen, asked: Asked) -> str:
@@ -47,7 +47,7 @@ def _why(task: str, seen: Seen) -> str:
     return "which items for a user" + ("" if seen.time else "; without times there is no next one")
 
 
-def _found(seen: Seen) -> list[str]:
+def _described(seen: Seen) -> list[str]:
     frame = seen.frame
     lines = [f"Found: {frame.rows:,} rows; columns {', '.join(frame.names)}." if frame.header else
              f"Found: {frame.rows:,} rows of {len(frame.names)} columns, which the file does not name."]

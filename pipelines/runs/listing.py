@@ -114,7 +114,7 @@ def list_runs(runs: Path, *, match: str | None = None) -> list[Listed]:
     for folder in run_folders(runs):
         name = folder.path.relative_to(runs).as_posix()
         if match is None or (fnmatchcase(name, match) if set(match) & set("*?[") else match in name):
-            listed.append(replace(looked(folder, name.rpartition("/")[0]), size=size_of(folder.path)))
+            listed.append(replace(entry_of(folder, name.rpartition("/")[0]), size=size_of(folder.path)))
     return listed
 
 
@@ -136,16 +136,16 @@ def ordered(entries: Sequence[Listed], by: Literal["date", "name", "metric", "du
     return sorted(entries, key=rank)
 
 
-def looked(folder: RunFolder, experiment: str) -> Listed:
-    """As `look`; a run whose files are not what a run writes is damaged, and does not stop the others from being listed."""
+def entry_of(folder: RunFolder, experiment: str) -> Listed:
+    """As `read_entry`; a run whose files are not what a run writes is damaged, and does not stop the others from being listed."""
     try:
-        return look(folder, experiment)
+        return read_entry(folder, experiment)
     except QuartetError as error:
         reason = str(error).removeprefix(f"{folder.path}{os.sep}").splitlines()[0]
         return Listed(folder, experiment, "damaged", reason[:_REASON], date=_date(folder.path))
 
 
-def look(folder: RunFolder, experiment: str) -> Listed:
+def read_entry(folder: RunFolder, experiment: str) -> Listed:
     """How far a run is and what it came to; what is not written yet counts as not there.
 
     Raises:
@@ -156,7 +156,7 @@ def look(folder: RunFolder, experiment: str) -> Listed:
     except Linked as error:
         return Listed(folder, experiment, "failed", str(error).removeprefix(f"{folder.path}/")[:_REASON])
     report = folder.read_report() if folder.finished else None
-    described = _told(folder)
+    described = _outcome(folder)
     if described is not None and described.status == "failed":  # an order that runs has no result yet
         rows = last_rows(folder.metrics)
         reason = ((described.reason or "").splitlines() or [""])[0][:_REASON]
@@ -262,7 +262,7 @@ def require_model(folder: RunFolder) -> None:
         return
     if any(folder.path.glob("*.order.json")):
         raise ConfigError(f"{folder.path}: this is a trial of a search, which keeps no model; train the search's best.yaml")
-    entry = looked(folder, folder.path.parent.name)
+    entry = entry_of(folder, folder.path.parent.name)
     seeds = sorted(path.name for path in folder.path.parent.glob(f"{_escaped(folder.path.name)}-seed*") if (path / "model").is_dir())
     if seeds:
         raise ConfigError(f"{folder.path}: this is the report over several seeds; their models are in {listed(seeds, 'and')} beside it")
@@ -325,7 +325,7 @@ def _checkpoint(folder: RunFolder) -> stored.Checkpointed:
         return arrays.json("about", stored.Checkpointed)
 
 
-def _told(folder: RunFolder) -> stored.Outcome | None:
+def _outcome(folder: RunFolder) -> stored.Outcome | None:
     """What came of the last order that a search gave for a trial: it has ended, or pauses; None while it has not, and for other runs."""
     numbers = [int(path.name.partition(".")[0]) for path in folder.path.glob("*.order.json") if path.name.partition(".")[0].isdigit()]
     result = folder.path / f"{max(numbers)}.result.json" if numbers else None

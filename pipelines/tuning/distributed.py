@@ -197,7 +197,7 @@ def work(folder: SearchFolder, experiment: Experiment, say: Any) -> None:
 
 def _trained(nursery: Nursery, folder: SearchFolder, number: str, stopped: list[int]) -> bool:
     """Runs a trial to its end; False where a signal came before."""
-    order = _found(folder, f"*/{number}.order.json")
+    order = _appeared(folder, f"*/{number}.order.json")
     refuse_links(order.parent)
     nursery.start(number, [str(order)], log=str(order.parent / "log.txt"))
     announced = False
@@ -215,7 +215,7 @@ def _trained(nursery: Nursery, folder: SearchFolder, number: str, stopped: list[
     return True
 
 
-def _found(folder: SearchFolder, pattern: str, patience: float = 60.0) -> Path:
+def _appeared(folder: SearchFolder, pattern: str, patience: float = 60.0) -> Path:
     """A file that the chief has written; a network's file system may show it late."""
     until = time.monotonic() + patience
     while True:

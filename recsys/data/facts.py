@@ -23,7 +23,7 @@ class Feature(Record):
     length: Annotated[int, Field(ge=1, le=100_000)] = 1
 
     @model_validator(mode="after")
-    def _told(self) -> Any:
+    def _complete(self) -> Any:
         wanted = {"number": ("mean", "std"), "category": ("values",), "list": ("values", "length")}[self.kind]
         missing = [name for name in wanted if name not in self.model_fields_set]
         if missing:

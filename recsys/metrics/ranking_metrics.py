@@ -9,7 +9,7 @@ from pipelines.task.intervals import resampled_sums, share
 from pipelines.task.results import Judgement, Metric
 from pipelines.task.units import Units
 from recsys.metrics import baselines, per_user
-from recsys.metrics.rating_metrics import tell, thirds
+from recsys.metrics.rating_metrics import add_verdict, thirds
 from recsys.metrics.users import UserSource
 from recsys.settings import RankedEvaluate
 
@@ -78,7 +78,7 @@ def judge_lists(
         best = max(others, key=lambda name: float(values[name][lead]["ndcg"].mean()))
         ours, theirs = values["model"][lead]["ndcg"], values[best][lead]["ndcg"]
         sums = resampled_sums(np.stack([ours - theirs, np.ones(len(ours))], 1), resamples=settings.bootstrap)
-        tell(judgement, f"ndcg@{lead}", float(ours.mean()), best, float(theirs.mean()), sums[:, 0] / sums[:, 1], lower=False)
+        add_verdict(judgement, f"ndcg@{lead}", float(ours.mean()), best, float(theirs.mean()), sums[:, 0] / sums[:, 1], lower=False)
     seen = "items that the user had before are no candidates" if settings.exclude_seen else "also items that the user had before"
     judgement.notes += [
         protocol,

@@ -69,7 +69,7 @@ def judge_ratings(predicted: Predicted, *, resamples: int = 1000) -> Judgement:
         table = np.stack([errors["model"] ** 2, errors[best] ** 2, np.ones(len(true))], 1)
         sums = resampled_sums(table, resamples=resamples, units=units)
         drawn = np.sqrt(sums[:, 0] / sums[:, 2]) - np.sqrt(sums[:, 1] / sums[:, 2])
-        tell(judgement, "rmse", judgement.metrics["rmse"].value, best, float(np.sqrt(np.mean(errors[best] ** 2))), drawn, lower=True)
+        add_verdict(judgement, "rmse", judgement.metrics["rmse"].value, best, float(np.sqrt(np.mean(errors[best] ** 2))), drawn, lower=True)
     judgement.tables["by_group"] = [
         {
             "group": label,
@@ -107,7 +107,8 @@ def judge_clicks(predicted: Predicted, *, resamples: int = 1000) -> Judgement:
     if baselines:
         best = min(baselines, key=lambda name: losses[name].mean())
         sums = resampled_sums(np.stack([losses["model"] - losses[best], np.ones(len(true))], 1), resamples=resamples, units=units)
-        tell(judgement, "log_loss", float(losses["model"].mean()), best, float(losses[best].mean()), sums[:, 0] / sums[:, 1], lower=True)
+        drawn = sums[:, 0] / sums[:, 1]
+        add_verdict(judgement, "log_loss", float(losses["model"].mean()), best, float(losses[best].mean()), drawn, lower=True)
     judgement.tables["by_group"] = [
         {
             "group": label,
@@ -187,7 +188,7 @@ def thirds(groups: Mapping[str, np.ndarray]) -> list[tuple[str, np.ndarray]]:
     return rows
 
 
-def tell(judgement: Judgement, metric: str, value: float, best: str, theirs: float, drawn: np.ndarray, *, lower: bool) -> None:
+def add_verdict(judgement: Judgement, metric: str, value: float, best: str, theirs: float, drawn: np.ndarray, *, lower: bool) -> None:
     """Puts into a judgement whether the model beats the best baseline, and where it does not, what a reader must know.
 
     Args:

@@ -8,7 +8,7 @@ from pipelines.base.files import WriteError, open_to_append, whole_folder, write
 from pipelines.base.inside import Linked
 from pipelines.monitoring.metrics_log import MetricsLog
 from pipelines.runs.folder import RunFolder
-from pipelines.runs.listing import find_run, look
+from pipelines.runs.listing import find_run, read_entry
 from pipelines.tuning.search_folder import Journal, SearchFolder
 
 FILES = ["metrics.jsonl", "environment.json", "experiment.yaml", "model/model.keras", "model/.model.part.keras", "model/facts.json",
@@ -48,7 +48,7 @@ def test_a_link_is_refused_by_name_before_anything_is_written_or_read(stranger, 
     for call in calls:
         with pytest.raises(Linked, match=rf"{name}: is a link to .*Put what it leads to in its place, or remove it"):
             call()
-    listed = look(folder, "toy")
+    listed = read_entry(folder, "toy")
     assert listed.state == "failed" and f"{name}: is a link" in listed.progress
     assert untouched(thesis)
 
