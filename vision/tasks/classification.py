@@ -106,7 +106,7 @@ class Classification(SingleLabel):
         )
 
     def initialise(self, model: keras.Model, batches: Iterator[tuple[Any, Any]]) -> None:
-        if self.experiment.model.name == "fast" and self.experiment.model.whiten:
+        if getattr(self.experiment.model, "whiten", False):  # declared by `fast`
             images: list[np.ndarray] = []
             for inputs, _ in batches:
                 images.extend(inputs.numpy())
