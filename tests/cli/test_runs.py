@@ -176,7 +176,7 @@ def test_a_run_of_an_earlier_version_goes_on(tmp_path):
     with pytest.raises(ConfigError, match=r"\n  train.checkpoint_seconds: 60.0 there, 5.0 now\nGive --name"):
         folder.claim(resolved.replace("checkpoint_seconds: 60.0", "checkpoint_seconds: 5.0"))
     write_whole(folder.experiment, without.replace("train:\n", "train:\n  turbo: 3\n"))
-    with pytest.raises(ConfigError, match=r"train.turbo: 3 there, null now(.|\n)*does not take(.|\n)*train.turbo: no such setting"):
+    with pytest.raises(ConfigError, match=r"train.turbo: 3 there, null now(.|\n)*does not accept(.|\n)*train.turbo: no such setting"):
         folder.claim(resolved)
 
 
