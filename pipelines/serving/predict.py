@@ -142,7 +142,7 @@ class Predictor:
                 except UNREADABLE as error:
                     errors[place] = reason(error)
                     del rows[place]
-            examples = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
+            examples = {name: joined([part[name] for part in parts]) for name in parts[0]} if parts else {}
             return Decoded(names, fields, list(rows), examples, errors)
 
     def _receive_rows(self, rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""One long input in a batch does not make all others as long."""
+"""One long input in a batch does not make all others as long; a broken one among inputs of different lengths fails alone."""
 
 from types import SimpleNamespace
 
@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines.serving.answers import PADDED, bounded_parts
+from pipelines.serving.predict import Predictor
 
 SPECS = {"ids": tf.TensorSpec([None, None], tf.string), "length": tf.TensorSpec([None], tf.int32)}
 
@@ -37,3 +38,18 @@ def test_numbers_count_by_their_bytes(kind, value):
     rows = [{"samples": value} if place == 1 else {"samples": value[:1000]} for place in range(8)]
     found = list(bounded_parts({"samples": SimpleNamespace(dtype=kind, shape=tf.TensorShape([None, None]))}, rows))
     assert [(one.start, one.stop) for one in found] == [(0, 2), (2, 8)]
+
+
+def test_a_broken_row_among_rows_of_different_lengths_fails_alone():
+    predictor = Predictor.__new__(Predictor)
+
+    def receive(rows):
+        if any(row["ids"] is None for row in rows):
+            raise ValueError("no ids")
+        return {"ids": np.stack([row["ids"] for row in rows])}
+
+    predictor._receive_rows = receive
+    rows = [("a", {"ids": np.ones(2)}), ("b", {"ids": None}), ("c", {"ids": np.ones(3)})]
+    decoded = predictor._decode(rows)
+    assert decoded.places == [0, 2] and decoded.errors == {1: "no ids"}
+    assert decoded.examples["ids"].tolist() == [[1, 1, 0], [1, 1, 1]]
