@@ -1,12 +1,14 @@
-"""`quartet serve` against a handler that computes nothing, in one run: the first answer, one client, sixteen.
+"""`quartet serve` against a handler that computes nothing, in one run: the first answer, one client, 64, and 64 at half of their load.
 
-python -m benchmarks.serving            # about 90 s on 2 cores, with a training of vision/digits; RUN serves that run (of images)
-Both are Starlette under uvicorn on the loopback, each in a process of its own; the clients keep their connections, and take turns with the
-two servers. Medians; what a request costs beyond the bare handler's is reading the image, answering it, and the queue between them.
+python -m benchmarks.serving            # about 90 s on 2 cores, with a training of vision/digits; RUN serves that run
+python -m benchmarks.serving RUN --json '{"inputs": ["a text"]}'      # of texts or ids: the body of a request
+Both are Starlette under uvicorn with httptools and uvloop on the loopback, each in a process of its own; the clients, in a third one, keep
+their connections, and take turns with the two servers. Medians; what a request costs beyond the bare handler's is reading and answering
+it, and the queue between them. Server and clients share the processors: the ratios mean more than the rates.
 """
 
 import argparse
-import http.client
+import asyncio
 import io
 import statistics
 import subprocess
@@ -14,13 +16,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.product import machine
 
-CLIENTS = 16
+CLIENTS = 64
 
 
 def bare() -> None:
@@ -40,7 +41,7 @@ def bare() -> None:
         bound.listen()
         print(f"serving      http://127.0.0.1:{bound.getsockname()[1]}", file=sys.stderr, flush=True)
         app = Starlette(routes=[Route("/predict", predict, methods=["POST"])])
-        uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off")).run(sockets=[bound])
+        uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, proxy_headers=False, lifespan="off")).run(sockets=[bound])
 
 
 @contextmanager
@@ -59,27 +60,39 @@ def server(*arguments: str) -> Iterator[tuple[int, float]]:
         process.wait()
 
 
-def times(port: int, body: bytes, seconds: float) -> list[float]:
-    """ms of each request of one client, one after the other."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    found = []
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        began = time.perf_counter()
-        connection.request("POST", "/predict", body, {"Content-Type": "image/jpeg"})
-        answer = connection.getresponse()
-        answer.read()
-        if answer.status != 200:
-            raise SystemExit(f"status {answer.status}")
-        found.append(1000 * (time.perf_counter() - began))
-    connection.close()
+async def client(port: int, sent: bytes, end: float, pause: float) -> list[float]:
+    """Seconds of each request of one client, one after the other; with a pause, one is due every `pause` s, and late ones count from
+    then."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    found, due = [], time.perf_counter()
+    while (now := time.perf_counter()) < end or not found:
+        if pause:
+            due += pause
+            await asyncio.sleep(max(0.0, due - now))
+        began = due if pause else now
+        writer.write(sent)
+        head = await reader.readuntil(b"\r\n\r\n")
+        if not head.startswith(b"HTTP/1.1 200"):
+            raise SystemExit(head.decode())
+        await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].partition(b"\r")[0]))
+        found.append(time.perf_counter() - began)
+    writer.close()
     return found
 
 
-def rate(port: int, body: bytes, seconds: float) -> float:
-    """Requests/s of sixteen clients."""
-    with ThreadPoolExecutor(CLIENTS) as pool:
-        return sum(len(found) for found in pool.map(lambda _: times(port, body, seconds), range(CLIENTS))) / seconds
+def load(port: int, sent: bytes, seconds: float, clients: int = 1, rate: float = 0.0) -> list[float]:
+    """ms of each request of that many clients, of `rate` requests/s together; 0: as many as are answered."""
+    import uvloop
+
+    async def all_clients() -> list[list[float]]:
+        end = time.perf_counter() + seconds
+        return await asyncio.gather(*(client(port, sent, end, clients / rate if rate else 0.0) for _ in range(clients)))
+
+    return [1000 * one for found in uvloop.run(all_clients()) for one in found]
+
+
+def wire(body: bytes, kind: str) -> bytes:
+    return f"POST /predict HTTP/1.1\r\nHost: here\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 def image() -> bytes:
@@ -91,27 +104,32 @@ def image() -> bytes:
     return buffer.getvalue()
 
 
-def measure(run: str, rounds: int, seconds: float) -> None:
-    body = image()
+def measure(run: str, sent: bytes, rounds: int, seconds: float) -> None:
     with server("quartet", "serve", run, "--port", "0") as (ours, up), server("benchmarks.serving", "--bare") as (other, _):
-        first = times(ours, body, 0.0001)[0]
+        first = load(ours, sent, 0.0001)[0]
         alone: dict[int, list[float]] = {ours: [], other: []}
         crowd: dict[int, list[float]] = {ours: [], other: []}
-        times(other, body, 0.5)
+        half: list[float] = []
+        load(other, sent, 0.5)
         for _ in range(rounds):
             for port in (ours, other):
-                alone[port].extend(times(port, body, seconds))
-                crowd[port].append(rate(port, body, seconds))
+                alone[port].extend(load(port, sent, seconds))
+                crowd[port].append(len(load(port, sent, seconds, CLIENTS)) / seconds)
+            half.extend(load(ours, sent, seconds, CLIENTS, crowd[ours][-1] / 2))
     (mine, theirs), (many, bare_many) = ([statistics.median(found[port]) for port in (ours, other)] for found in (alone, crowd))
+    share = statistics.median(one / two for one, two in zip(crowd[ours], crowd[other]))
     print(f"up after {up:.1f} s; the first answer after {first:.1f} ms, {first / mine:.1f} x the median")
     print(f"one client: median {mine:.2f} ms, 99 % within {statistics.quantiles(alone[ours], n=100)[98]:.2f} ms; "
           f"bare handler {theirs:.2f} ms; {mine / theirs:.1f} x")
-    print(f"{CLIENTS} clients: {many:,.0f} requests/s; bare handler {bare_many:,.0f}; {bare_many / many:.1f} x")
+    print(f"{CLIENTS} clients: {many:,.0f} requests/s; bare handler {bare_many:,.0f}; {share:.0%} of it")
+    middle, late = statistics.median(half), statistics.quantiles(half, n=100)[98]
+    print(f"half of that load: median {middle:.2f} ms, 99 % within {late:.2f} ms; {late / middle:.1f} x")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("run", nargs="?", help="a finished run of images; without it, one of vision/digits is made")
+    parser.add_argument("run", nargs="?", help="a finished run; without it, one of vision/digits is made")
+    parser.add_argument("--json", help="the body of a request; default: an image of 8 x 8 px")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
     parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
@@ -119,12 +137,13 @@ def main() -> None:
     if asked.bare:
         return bare()
     print(machine(), flush=True)
+    sent = wire(asked.json.encode(), "application/json") if asked.json else wire(image(), "image/jpeg")
     if asked.run:
-        return measure(asked.run, asked.rounds, asked.seconds)
+        return measure(asked.run, sent, asked.rounds, asked.seconds)
     with tempfile.TemporaryDirectory() as runs:
         subprocess.run([sys.executable, "-m", "vision.train", "train.epochs=1", "--runs", runs, "--name", "run", "--quiet"], check=True,
                        stdout=subprocess.DEVNULL)
-        measure(str(Path(runs) / "vision" / "digits" / "run"), asked.rounds, asked.seconds)
+        measure(str(Path(runs) / "vision" / "digits" / "run"), sent, asked.rounds, asked.seconds)
 
 
 if __name__ == "__main__":

@@ -69,6 +69,7 @@ class Predictor:
         self.free = [name for name, value in received.items() if value.shape.rank and value.shape.rank > 1 and value.shape[1] is None]
         self._respond = tf.function(lambda examples: answer(run, examples), autograph=False, input_signature=[
             {name: tf.TensorSpec([None, *value.shape[1:]], value.dtype) for name, value in received.items()}])
+        self._whole = tf.function(lambda raw: answer(run, run.task.receive(raw)), autograph=False, input_signature=[spec])
         outputs = self._respond.get_concrete_function().structured_outputs
         self.inputs: dict[str, tf.TensorSpec] = spec
         self.outputs: dict[str, tf.TensorSpec] = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in outputs.items()}
@@ -93,7 +94,17 @@ class Predictor:
     def together(self, read: list[Any]) -> list[Prediction]:
         """Answers (name, raw example) in one batch; much longer ones by themselves."""
         rows = [one[1] for one in read]
-        return [one for part in bounded_parts(self.inputs, rows) for one in self._answer([self._decode(read[part])])]
+        return [one for part in bounded_parts(self.inputs, rows) for one in self._at_once(read[part], rows[part])]
+
+    def _at_once(self, read: list[Any], rows: list[dict[str, Any]]) -> list[Prediction]:
+        """Decodes and answers in one call; in two, where they are many of different length, or one of them cannot be decoded."""
+        if len(read) > SIMILAR:
+            return self._answer([self._decode(read)])
+        try:
+            answers = {name: value.numpy() for name, value in self._whole(stacked(self.run.task, rows)).items()}
+        except UNREADABLE:
+            return self._answer([self._decode(read)])
+        return [Prediction(name, self._values(answers, place)) for place, (name, _) in enumerate(read)]
 
     def warm_up(self) -> None:
         """Answers an example alone and in a full batch, so that TensorFlow is ready for the first input."""
@@ -173,11 +184,13 @@ class Predictor:
                 if place in chunk.errors:
                     predictions.append(Prediction(name, error=chunk.errors[place], fields=fields))
                 else:
-                    values = {key: plain(value[row]) for key, value in answers.items()}
-                    values = first(values, self.run.task.ranked, values.get("count", 0))
-                    predictions.append(Prediction(name, trimmed(values, self.run.task.details), fields=fields))
+                    predictions.append(Prediction(name, self._values(answers, row), fields=fields))
                     row += 1
         return predictions
+
+    def _values(self, answers: dict[str, np.ndarray], row: int) -> dict[str, Any]:
+        values = {key: plain(value[row]) for key, value in answers.items()}
+        return trimmed(first(values, self.ranked, values.get("count", 0)), self.details)
 
     def _answers(self, examples: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Where lengths differ, examples of similar length are answered together, so that little of it is padding."""

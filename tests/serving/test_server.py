@@ -220,14 +220,17 @@ def test_warming_up_answers_alone_and_in_a_full_batch_and_nothing_is_traced_afte
 
     predictor = Predictor(loaded, batch=5)
     sizes = []
-    answers = predictor._answers
-    predictor._answers = lambda examples: sizes.append(len(examples["image"])) or answers(examples)
+    whole = predictor._whole
+    predictor._whole = lambda raw: sizes.append(len(raw["image"])) or whole(raw)
     predictor.warm_up()
     assert sizes == [1, 5]
     for count in (1, 2, 3, 5):
         found = predictor.together([("a", {"image": image}) for image in judged[0][:count]])
         assert all(one.error is None for one in found)
-    assert predictor._receive.experimental_get_tracing_count() == predictor._respond.experimental_get_tracing_count() == 1
+    broken = predictor.together([("a", {"image": judged[0][0]}), ("b", {"image": b"x"})])
+    assert [one.error is None for one in broken] == [True, False]
+    for function in (whole, predictor._receive, predictor._respond):
+        assert function.experimental_get_tracing_count() == 1
 
 
 def test_without_the_extra_the_message_names_it(monkeypatch):

@@ -12,8 +12,7 @@
 An input of /predict that cannot be read gets its error as the answer. A client never names a file or an address of the server's.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -57,23 +56,22 @@ def make_app(models: Models, observed: Observed, *, limit: int) -> Observed:
 
     def route(path: str, methods: tuple[str, ...] = ("GET",), *more: str) -> Callable[[Handler], Handler]:
         def add(handler: Handler) -> Handler:
-            routes.extend(Route(one, _answered(path, handler), methods=list(methods)) for one in (path, *more))
+            routes.extend(Route(one, Answered(path, handler), methods=list(methods)) for one in (path, *more))
             return handler
 
         return add
 
-    @contextmanager
-    def asked(request: Request) -> Iterator[tuple[Hosted, Share]]:
-        """The model and version in the path or the query, and the memory of the request."""
-        given = request.path_params or request.query_params
-        with models.use(given.get("model"), given.get("version")) as hosted, memory.share() as share:
-            exchange = request.scope["exchange"]
-            exchange.model, exchange.version = hosted.name, str(hosted.version)
-            yield hosted, share
+    def asked(request: Request) -> Hosted:
+        """The model and version in the path or the query. Raises Refused."""
+        given = request.path_params or _query(request)
+        hosted = models.get(given.get("model"), given.get("version"))
+        exchange = request.scope["exchange"]
+        exchange.model, exchange.version = hosted.name, str(hosted.version)
+        return hosted
 
     @route("/predict", ("POST",))
     async def predict(request: Request) -> Response:
-        with asked(request) as (hosted, share):
+        with asked(request) as hosted, Share(memory) as share:
             model = hosted.model
             shown = Shown.of(model.columns, model.classes, top=_count(request, "top"), every=_flag(request, "probabilities"),
                              details=model.details, ranked=model.ranked)
@@ -84,30 +82,29 @@ def make_app(models: Models, observed: Observed, *, limit: int) -> Observed:
 
     @route("/v1/models/{model}:predict", ("POST",), "/v1/models/{model}/versions/{version}:predict")
     async def rest_predict(request: Request) -> Response:
-        with asked(request) as (hosted, share):
+        with asked(request) as hosted, Share(memory) as share:
             content = json_of(await body_of(request, limit, share), share)
             return Json(await tensorflow_rest.predict(hosted, content, request.scope["exchange"]))
 
     @route("/v1/models/{model}:classify", ("POST",), "/v1/models/{model}/versions/{version}:classify")
     async def rest_classify(request: Request) -> Response:
-        with asked(request) as (hosted, share):
+        with asked(request) as hosted, Share(memory) as share:
             content = json_of(await body_of(request, limit, share), share)
             return Json(await tensorflow_rest.classify(hosted, content, request.scope["exchange"]))
 
     @route("/v1/models/{model}/metadata", ("GET",), "/v1/models/{model}/versions/{version}/metadata")
     async def rest_metadata(request: Request) -> Response:
-        with asked(request) as (hosted, _):
-            return Json(tensorflow_rest.metadata(hosted))
+        hosted = asked(request)
+        return Json(tensorflow_rest.metadata(hosted))
 
     @route("/v1/models/{model}", ("GET",), "/v1/models/{model}/versions/{version}")
     async def rest_status(request: Request) -> Response:
-        with asked(request) as (hosted, _):
-            one = "version" in request.path_params
-            return Json(tensorflow_rest.status([hosted.version] if one else models.versions(hosted.name)))
+        hosted, one = asked(request), "version" in request.path_params
+        return Json(tensorflow_rest.status([hosted.version] if one else models.versions(hosted.name)))
 
     @route("/v2/models/{model}/infer", ("POST",), "/v2/models/{model}/versions/{version}/infer")
     async def infer(request: Request) -> Response:
-        with asked(request) as (hosted, share):
+        with asked(request) as hosted, Share(memory) as share:
             body = await body_of(request, limit, share)
             header = request.headers.get(open_inference.HEADER)
             content, length = await open_inference.infer(hosted, body, header, share, request.scope["exchange"])
@@ -117,13 +114,13 @@ def make_app(models: Models, observed: Observed, *, limit: int) -> Observed:
 
     @route("/v2/models/{model}/ready", ("GET",), "/v2/models/{model}/versions/{version}/ready")
     async def model_ready(request: Request) -> Response:
-        with asked(request) as (hosted, _):
-            return Json({"name": hosted.name, "ready": not observed.draining}, 503 if observed.draining else 200)
+        hosted = asked(request)
+        return Json({"name": hosted.name, "ready": not observed.draining}, 503 if observed.draining else 200)
 
     @route("/v2/models/{model}", ("GET",), "/v2/models/{model}/versions/{version}")
     async def model_metadata(request: Request) -> Response:
-        with asked(request) as (hosted, _):
-            return Json(open_inference.metadata(hosted, models.versions(hosted.name)))
+        hosted = asked(request)
+        return Json(open_inference.metadata(hosted, models.versions(hosted.name)))
 
     @route("/v2/repository/index", ("POST",))
     async def index(request: Request) -> Response:
@@ -172,20 +169,22 @@ async def _unknown(scope: Any, receive: Any, send: Any) -> None:
     await Json({"error": "there is nothing here; / says what there is"}, 404)(scope, receive, send)
 
 
-def _answered(route: str, handler: Handler) -> Handler:
-    """A handler whose refusals are answers, too. `route` is its name in the metrics."""
+class Answered:
+    """A handler as an ASGI application, whose refusals are answers, too. `route` is its name in the metrics."""
 
-    async def answer(request: Request) -> Response:
-        exchange = request.scope["exchange"]
-        exchange.route = route
+    def __init__(self, route: str, handler: Handler):
+        self.route, self.handler = route, handler
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        exchange = scope["exchange"]
+        exchange.route = self.route
         try:
-            return await handler(request)
+            response = await self.handler(Request(scope, receive, send))
         except (DataError, ConfigError) as error:
             exchange.error = str(error)
             status, retry = (error.status, error.retry) if isinstance(error, Refused) else (400, None)
-            return Json({"error": str(error)}, status, {"Retry-After": str(retry)} if retry is not None else None)
-
-    return answer
+            response = Json({"error": str(error)}, status, {"Retry-After": str(retry)} if retry is not None else None)
+        await response(scope, receive, send)
 
 
 def described(model: Answerer) -> dict[str, Any]:
@@ -197,12 +196,16 @@ def described(model: Answerer) -> dict[str, Any]:
     }
 
 
+def _query(request: Request) -> Mapping[str, str]:
+    return request.query_params if request.scope["query_string"] else {}
+
+
 def _count(request: Request, name: str) -> int:
-    given = request.query_params.get(name, "0")
+    given = _query(request).get(name, "0")
     if not given.isdecimal() or len(given) > 9:
         raise Refused(f"{name}={given:.20}: a number of classes is wanted")
     return int(given)
 
 
 def _flag(request: Request, name: str) -> bool:
-    return request.query_params.get(name, "false").lower() in ("1", "true", "yes", "")
+    return _query(request).get(name, "false").lower() in ("1", "true", "yes", "")

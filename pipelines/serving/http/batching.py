@@ -1,13 +1,13 @@
 """Inputs of many requests answered in batches, by one thread: requests that arrive while it computes are its next batch.
 
-What waits is bounded in number and in time, and an input that spoils a batch fails alone.
+What waits is bounded in number and in time, and an input that spoils a batch fails alone. All but the computing happens in the thread of
+the server's loop, so that nothing is locked.
 """
 
 import asyncio
-import threading
-import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,11 +25,9 @@ class Job:
 
     rows: list[Row]
     came: float
-    loop: asyncio.AbstractEventLoop
     answers: "asyncio.Future[list[Prediction]]"
     begun: int = 0  # rows that are in a batch, or were
     done: list[Prediction] = field(default_factory=list)
-    dropped: bool = False  # refused, or its client has gone
 
 
 class Batches:
@@ -48,121 +46,95 @@ class Batches:
         self.waiting = 0
         self._answer, self._metrics = answer, metrics
         self._jobs: deque[Job] = deque()
-        self._changed = threading.Condition()
-        self._closed = False
+        self._computing = False
+        self._due: asyncio.Handle | None = None  # the next batch, where nothing is computing
         self._rate = 0.0  # rows/s, lately
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="batches")
         metrics.queue.set_function(lambda: self.waiting)
-        threading.Thread(target=self._work, daemon=True, name="batches").start()
 
     async def answers(self, rows: list[Row]) -> list[Prediction]:
         """The answers, in order. Raises Busy, and what the model failed with."""
         if not rows:
             return []
+        if self.waiting + len(rows) > self.room:
+            raise Busy("too many inputs wait", retry=self._retry())
         loop = asyncio.get_running_loop()
-        job = Job(rows, time.monotonic(), loop, loop.create_future())
-        with self._changed:
-            if self.waiting + len(rows) > self.room:
-                raise Busy("too many inputs wait", retry=self._retry())
-            self.waiting += len(rows)
-            self._jobs.append(job)
-            self._changed.notify()
-        try:
-            return await job.answers
-        finally:
-            job.dropped = True
+        job = Job(rows, loop.time(), loop.create_future())
+        self.waiting += len(rows)
+        self._jobs.append(job)
+        if not self._computing:
+            full = self.waiting >= self.batch
+            if self._due is not None and full:
+                self._due.cancel()
+                self._due = None
+            if self._due is None:  # with what else arrives in this turn of the loop
+                self._due = loop.call_soon(self._start) if full or not self.delay else loop.call_later(self.delay, self._start)
+        return await job.answers
 
     def close(self) -> None:
-        """Ends the thread once what waits is answered."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
+        """Ends the thread; nothing may wait."""
+        self._thread.shutdown(wait=False)
 
     def _retry(self) -> int:
         """Seconds in which half of what waits will be answered."""
         return max(1, min(30, round(self.waiting / 2 / self._rate))) if self._rate else 1
 
-    def _work(self) -> None:
-        while (parts := self._next()) is not None:
-            if parts:
-                self._run(parts)
+    def _start(self) -> None:
+        """Begins the next batch."""
+        self._due = None
+        loop = asyncio.get_running_loop()
+        parts = self._next(loop.time())
+        self._computing = bool(parts)
+        if parts:
+            began = loop.time()
+            future = loop.run_in_executor(self._thread, self._compute, [row for _, some in parts for row in some])
+            future.add_done_callback(lambda done: self._finish(parts, done.result(), loop.time() - began))
 
-    def _next(self) -> list[tuple[Job, list[Row]]] | None:
-        """The rows of the next batch, by request; None at the end."""
-        with self._changed:
-            while not self._jobs:
-                if self._closed:
-                    return None
-                self._changed.wait()
-            if self.delay:
-                end = time.monotonic() + self.delay
-                while self.waiting < self.batch and not self._closed and (left := end - time.monotonic()) > 0:
-                    self._changed.wait(left)
-            parts, size, now = [], 0, time.monotonic()
-            while self._jobs and size < self.batch:
-                job = self._jobs[0]
-                late = now - job.came > self.deadline
-                if job.dropped or late:
-                    self.waiting -= len(job.rows) - job.begun
-                    self._jobs.popleft()
-                    if not job.dropped:
-                        self._metrics.expired.inc(len(job.rows) - job.begun)
-                        _settle(job, Busy(f"the inputs waited over {self.deadline:g} s", retry=self._retry()))
-                    continue
-                rows = job.rows[job.begun:job.begun + self.batch - size]
-                if job.begun == 0:
-                    self._metrics.waited.observe(now - job.came)
-                job.begun += len(rows)
-                size += len(rows)
-                self.waiting -= len(rows)
-                parts.append((job, rows))
-                if job.begun == len(job.rows):
-                    self._jobs.popleft()
-            return parts
+    def _next(self, now: float) -> list[tuple[Job, list[Row]]]:
+        """The rows of the next batch, by request."""
+        parts: list[tuple[Job, list[Row]]] = []
+        size = 0
+        while self._jobs and size < self.batch:
+            job = self._jobs[0]
+            late = now - job.came > self.deadline
+            if late or job.answers.done():  # refused, or its client has gone
+                self.waiting -= len(job.rows) - job.begun
+                self._jobs.popleft()
+                if not job.answers.done():
+                    self._metrics.expired.inc(len(job.rows) - job.begun)
+                    job.answers.set_exception(Busy(f"the inputs waited over {self.deadline:g} s", retry=self._retry()))
+                continue
+            rows = job.rows[job.begun:job.begun + self.batch - size]
+            if job.begun == 0:
+                self._metrics.waited.observe(now - job.came)
+            job.begun += len(rows)
+            size += len(rows)
+            self.waiting -= len(rows)
+            parts.append((job, rows))
+            if job.begun == len(job.rows):
+                self._jobs.popleft()
+        return parts
 
-    def _run(self, parts: list[tuple[Job, list[Row]]]) -> None:
-        rows = [row for _, some in parts for row in some]
-        began = time.monotonic()
-        self._metrics.batch.observe(len(rows))
+    def _compute(self, rows: list[Row]) -> list[Prediction | Exception]:
+        """In the thread."""
         try:
-            answers: list[Prediction | Exception] = list(self._answer(rows))
+            return list(self._answer(rows))
         except Exception as error:
-            answers = [error] if len(rows) == 1 else [self._alone(row) for row in rows]
-        passed = time.monotonic() - began
-        self._rate = 0.9 * self._rate + 0.1 * len(rows) / passed if self._rate else len(rows) / max(passed, 1e-6)
-        done: dict[asyncio.AbstractEventLoop, list[tuple[Job, Exception | None]]] = {}
+            return [error] if len(rows) == 1 else [one for row in rows for one in self._compute([row])]
+
+    def _finish(self, parts: list[tuple[Job, list[Row]]], answers: list[Prediction | Exception], seconds: float) -> None:
+        self._start()  # first, so that the thread computes while these answers are sent
+        self._metrics.batch.observe(len(answers))
+        self._rate = 0.9 * self._rate + 0.1 * len(answers) / max(seconds, 1e-6) if self._rate else len(answers) / max(seconds, 1e-6)
         start = 0
         for job, some in parts:
             own = answers[start:start + len(some)]
             start += len(some)
+            if job.answers.done():
+                continue
             failure = next((one for one in own if isinstance(one, Exception)), None)
             job.done.extend(one for one in own if isinstance(one, Prediction))
-            if failure is not None or len(job.done) == len(job.rows):
-                done.setdefault(job.loop, []).append((job, failure))
-        for loop, jobs in done.items():
-            try:
-                loop.call_soon_threadsafe(_finish, jobs)
-            except RuntimeError:  # the loop has ended, and nobody waits
-                return
-
-    def _alone(self, row: Row) -> Prediction | Exception:
-        try:
-            return self._answer([row])[0]
-        except Exception as error:
-            return error
-
-
-def _settle(job: Job, failure: Exception) -> None:
-    job.dropped = True
-    failed: list[tuple[Job, Exception | None]] = [(job, failure)]
-    job.loop.call_soon_threadsafe(_finish, failed)
-
-
-def _finish(jobs: list[tuple[Job, Exception | None]]) -> None:
-    for job, failure in jobs:
-        if job.answers.done():
-            continue
-        if failure is not None:
-            job.dropped = True
-            job.answers.set_exception(failure)
-        else:
-            job.answers.set_result(job.done)
+            if failure is not None:
+                job.answers.set_exception(failure)
+            elif len(job.done) == len(job.rows):
+                job.answers.set_result(job.done)

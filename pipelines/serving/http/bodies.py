@@ -28,19 +28,18 @@ class Memory:
     def __init__(self, total: int):
         self.free = total
 
-    @contextmanager
-    def share(self) -> Iterator["Share"]:
-        """What one request holds, until it is answered."""
-        share = Share(self)
-        try:
-            yield share
-        finally:
-            self.free += share.taken
-
 
 class Share:
+    """What one request holds, until it is answered."""
+
     def __init__(self, memory: Memory):
         self.memory, self.taken = memory, 0
+
+    def __enter__(self) -> "Share":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.memory.free += self.taken
 
     def take(self, count: int) -> None:
         """Raises Busy where there is no room."""

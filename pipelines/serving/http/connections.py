@@ -40,6 +40,29 @@ class Bounds:
     drain: float = 30.0
 
 
+class Joined:
+    """A transport that sends the head of an answer with what follows it: one packet, and one call, in place of two."""
+
+    def __init__(self, transport: Any):
+        self._transport, self._head = transport, b""
+        self.is_closing, self.get_extra_info = transport.is_closing, transport.get_extra_info
+
+    def write(self, data: bytes) -> None:
+        if not self._head and data.endswith(b"\r\n\r\n") and not data.startswith(b"HTTP/1.1 100"):
+            self._head = data
+        elif data or self._head:
+            self._transport.write(self._head + data)
+            self._head = b""
+
+    def flush(self) -> None:
+        if self._head:
+            self.write(b"")
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
+
+
 class Connection(HttpToolsProtocol):
     """A connection of one client. `since` is when the present wait for it began; its bytes are counted from the request's first."""
 
@@ -52,6 +75,7 @@ class Connection(HttpToolsProtocol):
         self.reading = self.in_body = self.half_closed = False
         self.paused_since: float | None = None
         self.closing_since: float | None = None
+        self.joined = Joined(transport)
         over = len(self.connections) - self.bounds.connections
         super().connection_made(transport)
         if over >= 0 and not self._evict_another():
@@ -93,6 +117,8 @@ class Connection(HttpToolsProtocol):
         self.in_body, self.since, self.received, self.counted = True, time.monotonic(), 0, 0
         self.window = self.since
         super().on_headers_complete()
+        if self.cycle is not None:
+            self.cycle.transport = self.joined  # type: ignore[assignment]
 
     def on_message_complete(self) -> None:
         self.reading = self.in_body = False
@@ -105,6 +131,7 @@ class Connection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         self.since = time.monotonic()
+        self.joined.flush()
         super().on_response_complete()
         if self.in_body or (self.half_closed and self.cycle.response_complete):  # the rest of a body is not waited for
             self.transport.close()

@@ -31,9 +31,18 @@ class Hosted:
     def retire(self) -> None:
         """Ends with the last request that it is answering."""
         self.retired = True
-        self.end_if_unused()
+        self._end_if_unused()
 
-    def end_if_unused(self) -> None:
+    def __enter__(self) -> "Hosted":
+        """For a request: the version stays until it is answered."""
+        self.users += 1
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.users -= 1
+        self._end_if_unused()
+
+    def _end_if_unused(self) -> None:
         if self.retired and not self.users:
             self.batches.close()
 

@@ -6,8 +6,7 @@ A version is loaded and warmed up beside the others; then requests go to it, and
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from pipelines.base.errors import QuartetError
@@ -59,17 +58,6 @@ class Models:
         if found is None:
             raise Refused(f"{name} has no version {version:.20}; it has {', '.join(map(str, sorted(versions)))}", status=404)
         return found
-
-    @contextmanager
-    def use(self, name: str | None = None, version: str | None = None) -> Iterator[Hosted]:
-        """As `get`; the version stays until the end of the request. Raises Refused."""
-        hosted = self.get(name, version)
-        hosted.users += 1
-        try:
-            yield hosted
-        finally:
-            hosted.users -= 1
-            hosted.end_if_unused()
 
     def _of(self, name: str) -> dict[int, Hosted]:
         if name not in self._models:

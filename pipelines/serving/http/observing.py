@@ -1,6 +1,7 @@
 """What operators see of a server: Prometheus metrics, a log of requests as JSON lines, and an id on every request and answer."""
 
 import asyncio
+import itertools
 import logging
 import re
 import sys
@@ -70,6 +71,7 @@ class Observed:
         self.running = Gauge("quartet_requests_in_flight", "Requests being received or answered.", registry=self.registry)
         self.open = Gauge("quartet_connections", "Open connections.", registry=self.registry)
         self._children: dict[tuple[str, str, int], tuple[Any, Any]] = {}
+        self._ids, self._count_ids = uuid.uuid4().hex[:20], itertools.count()
         self._in_flight = 0
         self._traced = -TRACEBACKS
         self.running.set_function(lambda: self._in_flight)
@@ -87,7 +89,7 @@ class Observed:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         began = time.perf_counter()
         given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
-        exchange = Exchange(given.decode("ascii") if ID.fullmatch(given) else uuid.uuid4().hex)
+        exchange = Exchange(given.decode("ascii") if ID.fullmatch(given) else f"{self._ids}{next(self._count_ids):012x}")
         scope["exchange"] = exchange
         status = 0
 
