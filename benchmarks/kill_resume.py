@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ SETTINGS = [
     "augment.shift=1",
     "train.precision=float32",
     "evaluate.worst=4",
+    "evaluate.baseline=false",
     "model.dropout=0.3",
     "train.optimizer.name=adamw",
 ]
@@ -85,8 +87,12 @@ def outcome(run: Path) -> dict[str, Any]:
     return found
 
 
-def measure(kills: int, epochs: int, seed: int, folder: Path) -> list[str]:
-    """Names of what differs; empty where all is the same."""
+def measure(kills: int, epochs: int, seed: int, folder: Path, start: Callable[[Path, int], Any] = start) -> list[str]:
+    """Names of what differs; empty where all is the same.
+
+    Args:
+        start: starts the command of these runs and epochs; what it returns is used as a subprocess.Popen.
+    """
     draw = random.Random(seed)
     whole = folder / "whole" / "vision" / "digits" / "run"
     process = start(folder / "whole", epochs)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines.base.errors import ConfigError
+from quartet.wording import for_python
 
 if TYPE_CHECKING:
     from pipelines.config.schema import Experiment
@@ -37,6 +38,7 @@ class Draft:
 
         return from_text(self.yaml, file=f"{self.name}.yaml").experiment
 
+    @for_python
     def save(self, path: str | Path) -> Path:
         """Writes the YAML, whole.
 
@@ -56,6 +58,7 @@ class Draft:
         return self.yaml
 
 
+@for_python
 def new(data: Any, domain: str | None = None, *, task: str | None = None, columns: Mapping[str, str] | None = None,
         encoder: str | None = None, name: str | None = None, runs: str | Path = "runs") -> Draft:
     """Looks at data and proposes an experiment for them: how they are read and divided, a model, and how it is trained.

@@ -10,6 +10,7 @@ from pipelines.base.errors import ConfigError, DataError
 from pipelines.runs.folder import RunFolder
 from quartet.experiments import Settings, overrides
 from quartet.process import tensorflow
+from quartet.wording import for_python
 
 if TYPE_CHECKING:
     import keras
@@ -92,6 +93,7 @@ class Run:
         """
         return self._loaded.model
 
+    @for_python
     def predict(self, inputs: Any, *, top: int = 0, probabilities: bool = False, batch: int | None = None) -> list[dict[str, Any]]:
         """Answers new inputs as the evaluation did.
 
@@ -126,6 +128,7 @@ class Run:
             raise DataError("no input is there")
         return answers
 
+    @for_python
     def evaluate(self, *, split: str | None = None, data: Any = None, settings: Settings = None) -> "Evaluation":
         """Judges the run again, on one of its own splits or on other labelled data, and writes the report of that beside its own.
 
@@ -157,6 +160,7 @@ class Run:
             judged = evaluate(load_run(self._folder), split=split, data=path, overrides=changes)
         return Evaluation(judged.split, _values(judged.report), judged.report, judged.folder)
 
+    @for_python
     def export(self, path: str | Path | None = None, *, precision: Literal["float32", "bfloat16", "float16"] | None = None,
                replace: bool = False) -> Path:
         """Writes a SavedModel that takes raw input and needs TensorFlow alone. Returns its folder.
@@ -222,6 +226,7 @@ class Evaluation:
         return framed(self.path / "report.html")
 
 
+@for_python
 def load(run: str | Path, *, runs: str | Path = "runs") -> Run:
     """A run by its folder, a path inside it, or its name below `runs`, such as `vision/digits/default`; finished or not.
 
@@ -239,6 +244,7 @@ def load(run: str | Path, *, runs: str | Path = "runs") -> Run:
     return Run(find_run(Path(runs), str(run)))
 
 
+@for_python
 def runs(folder: str | Path = "runs", *, match: str | None = None,
          sort: Literal["date", "name", "metric", "duration"] = "date") -> list[Run]:
     """The runs below a folder; `pandas.DataFrame([run.summary for run in quartet.runs()])` is a table of them.

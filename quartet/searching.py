@@ -8,6 +8,7 @@ from pipelines.tuning.search_folder import SearchFolder
 from quartet.experiments import Given, Settings, choose
 from quartet.process import tensorflow
 from quartet.run import framed
+from quartet.wording import for_python
 
 if TYPE_CHECKING:
     from pipelines.config.schema import Experiment
@@ -60,6 +61,7 @@ class Search:
         return framed(self._folder.report / "report.html")
 
 
+@for_python
 def tune(experiment: Given, settings: Settings = None, *, data: Any = None, runs: str | Path = "runs", name: str | None = None,
          fresh: bool = False, workers: int = 1, quiet: bool = False) -> Search:
     """Searches the settings in the experiment's tune section; the same call resumes an interrupted search.

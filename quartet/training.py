@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from quartet.experiments import Given, Settings, choose
 from quartet.process import tensorflow
 from quartet.run import Run
+from quartet.wording import for_python
 
 if TYPE_CHECKING:
     import keras
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from pipelines.data.check import Check
 
 
+@for_python
 def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: Any = None, runs: str | Path = "runs",
           name: str | None = None, fresh: bool = False, callbacks: "Sequence[keras.callbacks.Callback]" = (), quiet: bool = False) -> Run:
     """Trains, judges and reports an experiment; the same call resumes an interrupted run, and gives back a finished one.
@@ -73,6 +75,7 @@ def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: 
     return Run(folder)
 
 
+@for_python
 def check(experiment: Given = None, settings: Settings = None, *, data: Any = None, runs: str | Path = "runs") -> "Check":
     """Checks an experiment, then reads all its data once; trains nothing.
 

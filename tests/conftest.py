@@ -1,5 +1,6 @@
-"""For all tests: their order; the precision and the determinism that one test chose are not the next one's."""
+"""For all tests: their order, the processor and the memory that they take; what one test sets for its process is not the next one's."""
 
+import gc
 import os
 import sys
 
@@ -7,12 +8,24 @@ import pytest
 
 # what `quartet new` proposes must not depend on the presets of the machine that tests; tests of real ones name their folder
 os.environ["QUARTET_PRESETS"] = os.path.join(os.path.dirname(__file__), "no presets")
+# Each process of the tests has about one core: several threads of each would only wait for one another.
+for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+gc.disable()  # until all is imported: most of a million objects come to stay
 
 
 def pytest_collection_modifyitems(items):
-    """Files with slow tests first: begun last, one of them would leave the other processes idle at the end."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    """The slowest files first: begun last, one of them would leave the other processes idle at the end."""
+    seconds: dict = {}
+    for item in items:
+        for mark in item.iter_markers("slow"):
+            seconds[item.path] = max(seconds.get(item.path, 0), mark.kwargs.get("seconds", 10))
+    items.sort(key=lambda item: -seconds.get(item.path, 0))
+
+
+def pytest_collection_finish():
+    gc.freeze()  # collections need not look at what was imported
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
@@ -25,3 +38,11 @@ def as_it_was():
         from tensorflow.python.framework import config
 
         config.disable_op_determinism()  # there is no public way back
+
+
+@pytest.fixture(autouse=True, scope="module")
+def freed(request):
+    """The models and graphs of a file go with it; being in circles, they would stay until a collection, which is rare."""
+    yield
+    if "keras" in sys.modules and request.node.get_closest_marker("slow"):
+        sys.modules["keras"].utils.clear_session()

@@ -7,23 +7,19 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from tests import processes
+from tests.processes import ROOT as ROOT
+from tests.processes import environment as environment
+
 SETTINGS = ("train.epochs=3", "train.precision=float32", "train.devices=cpu", "evaluate.bootstrap=100")
 
 
-def quartet(*arguments: str, module: str = "quartet", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """The command line in a process of its own."""
-    return subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True, encoding="utf-8", cwd=cwd, timeout=600,
-                          check=False, env=environment())
-
-
-def environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name not in ("TF_CPP_MIN_LOG_LEVEL", "COLUMNS", "FORCE_COLOR")}
-    return {**kept, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+def quartet(*arguments: str, module: str = "quartet", cwd: Path | None = None, anew: bool = False) -> subprocess.CompletedProcess[str]:
+    """The command line in a process of its own; `anew` as in tests/processes.py."""
+    return processes.run("-m", module, *arguments, cwd=cwd or Path.cwd(), anew=anew)
 
 
 @functools.cache
@@ -38,7 +34,7 @@ def finished() -> tuple[Path, subprocess.CompletedProcess[str]]:
         if not ended.exists():
             shutil.rmtree(runs, ignore_errors=True)
             runs.mkdir()
-            done = quartet(*SETTINGS, "--runs", str(runs), "--name", "small", module="vision.train", cwd=runs)
+            done = quartet(*SETTINGS, "--runs", str(runs), "--name", "small", module="vision.train", cwd=runs, anew=True)
             if done.returncode:
                 raise AssertionError(done.stdout + done.stderr)
             ended.write_text(json.dumps([done.args, done.stdout, done.stderr]), encoding="utf-8")

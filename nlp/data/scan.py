@@ -1,5 +1,6 @@
 """Reads texts once; gives each one's length, fingerprint, word pairs, language and damage."""
 
+import functools
 import re
 import unicodedata
 from collections.abc import Callable
@@ -59,7 +60,9 @@ def examine(texts: tf.Tensor, cutter: Tokenizer, progress: Callable[[int, int], 
     """Every text of [n] string; `progress` is called now and then with (texts read, n)."""
     count = int(texts.shape[0])
     report = progress or (lambda done, of: None)
-    measure = tf.function(lambda part: _measures(part, cutter), input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+    measure: Callable[[tf.Tensor], tuple[tf.Tensor, ...]] = functools.partial(_measures, cutter=cutter)
+    if count > STEP:  # to trace it takes seconds, in which a few hundred texts are long read
+        measure = tf.function(measure, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     parts = []
     for start in range(0, count, STEP):
         report(start, count)

@@ -258,7 +258,8 @@ def serve(
 @extensible()
 def export(
     run: Run, runs: Runs = RUNS,
-    to: Annotated[Path | None, typer.Option(metavar="DIR", show_default="RUN/export", help="Where the model is written.")] = None,
+    output: Annotated[Path | None, typer.Option(
+        "--output", "-o", metavar="DIR", show_default="RUN/export", help="Where the model is written.")] = None,
     precision: Annotated[Precision, typer.Option(help="What it computes in; judged: as the run's report.")] = Precision.judged,
     replace: Replace = False,
 ) -> None:
@@ -267,7 +268,7 @@ def export(
 
     folder = find_run(runs, run)
     require_model(folder)
-    target = (to or folder.path / "export").absolute()
+    target = (output or folder.path / "export").absolute()
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()

@@ -113,9 +113,9 @@ def free(target: Path, replace: bool) -> None:
     if not target.exists():
         return
     if not replace:
-        raise ConfigError(f"{target}: is there already; --to DIR names another place, --replace writes over it")
+        raise ConfigError(f"{target}: is there already; --output DIR names another place, --replace writes over it")
     if not (target / "saved_model.pb").is_file():
-        raise ConfigError(f"{target}: is no exported model, and so is not replaced; --to DIR names another place")
+        raise ConfigError(f"{target}: is no exported model, and so is not replaced; --output DIR names another place")
 
 
 def readme(run: LoadedRun, target: Path, signature: Any) -> str:

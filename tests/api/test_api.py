@@ -20,6 +20,8 @@ from pipelines.commands import main
 from pipelines.data.digits import digits
 from tests.finished_run import ROOT, environment
 
+pytestmark = pytest.mark.slow
+
 FAST = {"train.epochs": 2, "train.precision": "float32", "train.deterministic": True, "monitor.tensorboard": False,
         "evaluate.bootstrap": 100, "evaluate.baseline": False}
 HEAVY = {"tensorflow", "keras", "pandas", "numpy", "pydantic", "yaml", "rich", "typer", "pyarrow", "sklearn", "matplotlib", "IPython"}
@@ -48,7 +50,7 @@ def weights(run: quartet.Run) -> list[np.ndarray]:
 
 
 def test_importing_it_is_quick_and_imports_nothing_heavy():
-    code = f"import sys, time; began = time.perf_counter(); import quartet; print(time.perf_counter() - began, {HEAVY} & set(sys.modules))"
+    code = f"import sys, time; began = time.process_time(); import quartet; print(time.process_time() - began, {HEAVY} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, env=environment())
     seconds, modules = done.stdout.split(maxsplit=1)
     assert modules.strip() == "set()"
@@ -94,6 +96,12 @@ def test_a_run_is_asked_with_arrays_files_and_bytes(run, data, tmp_path):
     assert by_file[1]["error"] and by_file[1]["input"].endswith("none.png")
     with pytest.raises(quartet.DataError, match="no input"):
         run.predict([])
+
+
+def test_a_refused_call_names_what_python_passes(run, runs, data):
+    with pytest.raises(quartet.ConfigError) as failed:
+        quartet.train("vision/digits", {**FAST, "train.epochs": 3}, data=data, runs=runs, name="whole")
+    assert "name=NEW" in str(failed.value) and "fresh=True" in str(failed.value) and "--" not in str(failed.value)
 
 
 def test_a_run_says_what_it_came_to_and_is_judged_again(run, data, runs):

@@ -10,7 +10,8 @@ from tests.finished_run import quartet
 pytestmark = pytest.mark.slow
 
 CALL = ("train", "vision/digits", "seeds=2", "train.epochs=1", "train.seed=5", "train.precision=float32", "train.devices=cpu",
-        "train.deterministic=true", "monitor.tensorboard=false", "evaluate.bootstrap=100", "--name", "two", "--quiet")
+        "train.deterministic=true", "monitor.tensorboard=false", "evaluate.bootstrap=100", "evaluate.baseline=false",
+        "--name", "two", "--quiet")
 
 
 @pytest.fixture(scope="module")

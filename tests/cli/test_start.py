@@ -141,6 +141,6 @@ def test_a_defect_keeps_its_traceback(monkeypatch):
 
 
 def test_printed_names_cannot_move_the_cursor():
-    done = quartet("report", "no\x1b[2Jwhere\nReally")
+    done = quartet("report", "no\x1b[2Jwhere\nReally", anew=True)
     assert done.returncode == 2
     assert "\x1b" not in done.stderr and "\\x1b[2J" in done.stderr

@@ -1,15 +1,10 @@
 """Training through the command line: what it says at the end, what it leaves, and how it goes on."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 
-from tests.finished_run import ROOT, SETTINGS, environment, finished, quartet, run
+from tests.finished_run import ROOT, SETTINGS, finished, quartet, run
 
 pytestmark = pytest.mark.slow
 
@@ -52,27 +47,3 @@ def test_another_experiment_of_that_name_is_refused():
     done = quartet("train", "vision/digits", "train.epochs=4", "--runs", str(runs), "--name", "small")
     assert done.returncode == 2
     assert "train.epochs: 3 there, 4 now" in done.stderr and "--fresh" in done.stderr
-
-
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_saves_and_ends_with_its_status(tmp_path, number, status):
-    command = [sys.executable, "-m", "quartet", "train", "vision/digits", "train.epochs=500", "train.precision=float32",
-               "train.devices=cpu", "monitor.tensorboard=false", "--runs", str(tmp_path), "--name", "cut", "--quiet"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", env=environment(), cwd=tmp_path)
-    folder = tmp_path / "vision/digits/cut"
-    try:
-        for _ in range(2000):
-            if process.poll() is not None or ((folder / "metrics.jsonl").exists() and (folder / "metrics.jsonl").stat().st_size):
-                break
-            time.sleep(0.1)
-        assert process.poll() is None, process.communicate()[1]
-        listed = quartet("runs", "--runs", str(tmp_path), "--json")
-        assert json.loads(listed.stdout)[0]["state"] == "running"
-        os.kill(process.pid, number)
-        _, said = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    assert process.returncode == status, said
-    assert "the same command resumes from here" in said and "Traceback" not in said
-    found = json.loads(quartet("runs", "--runs", str(tmp_path), "--json").stdout)[0]
-    assert found["state"] == "interrupted" and found["progress"].startswith("step ") and "of 10,500" in found["progress"]

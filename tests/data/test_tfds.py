@@ -1,10 +1,6 @@
 """Prepared TFDS data by number and as a stream."""
 
-import os
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +10,7 @@ from pipelines.base.errors import DataError
 from pipelines.data.records import RecordSource, tfds_source
 from pipelines.data.stream import StreamSource
 from pipelines.data.tfds import TfdsSource, list_prepared
+from tests import processes
 from tests.data.prepared import need, prepare
 
 pytestmark = pytest.mark.slow
@@ -176,8 +173,7 @@ def test_an_iterator_saved_in_mid_epoch_goes_on_in_another_process(data_dir, tmp
     iterator = iter(dataset)
     first = [numbers(next(iterator)["image"][None])[0] for _ in range(23)]
     saved = tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "position"))
-    done = subprocess.run([sys.executable, "-c", RESTORE, str(data_dir), saved], capture_output=True, text=True, check=True,
-                          cwd=Path(__file__).parents[2], env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"})
+    done = processes.run("-c", RESTORE, data_dir, saved, check=True)
     assert first + [int(word) for word in done.stdout.split()] == whole
 
 

@@ -2,14 +2,15 @@
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.finished_run import ROOT, environment
+from tests import processes
+from tests.finished_run import ROOT
+
+pytestmark = pytest.mark.slow
 
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 
@@ -38,8 +39,7 @@ def test_the_commands_of_the_page(place, commands):
     for line in commands.splitlines():
         program, *arguments = shlex.split(line)
         assert program == "quartet"
-        done = subprocess.run([sys.executable, "-m", "quartet", *arguments], capture_output=True, encoding="utf-8", cwd=place, timeout=600,
-                              check=False, env=environment())
+        done = processes.run("-m", "quartet", *arguments, cwd=place)
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
 
 

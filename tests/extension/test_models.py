@@ -15,7 +15,7 @@ from pipelines.config import extensions
 from pipelines.config.load import from_text
 from pipelines.config.reference import json_schema
 from pipelines.config.registry import tasks
-from tests.finished_run import ROOT, environment
+from tests.finished_run import ROOT, environment, quartet
 
 FILE = Path(__file__).with_name("my_models.py")
 EXPERIMENT = """\
@@ -26,11 +26,6 @@ train: {epochs: 1, precision: float32, devices: cpu}
 evaluate: {bootstrap: 100, baseline: false}
 monitor: {tensorboard: false}
 """
-
-
-def quartet(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "quartet", *arguments], capture_output=True, encoding="utf-8", cwd=cwd, timeout=600,
-                          check=False, env=environment())
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +45,7 @@ def run(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_without_the_file_the_name_is_unknown(tmp_path):
     (tmp_path / "mine.yaml").write_text(EXPERIMENT, encoding="utf-8")
     done = quartet("train", "mine.yaml", cwd=tmp_path)
@@ -85,6 +81,7 @@ def test_experiments_of_ours_are_as_before(used):
     assert extensions.used_by(cnn) == []
 
 
+@pytest.mark.slow
 def test_the_run_says_what_it_used_and_not_where_it_lies(run):
     import hashlib
 
@@ -94,6 +91,7 @@ def test_the_run_says_what_it_used_and_not_where_it_lies(run):
     assert "my_models.py" in (run / "runs/vision/mine/default/report/report.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_run_predicts_with_the_file_and_says_what_to_pass_without(run):
     import tensorflow as tf
 
@@ -104,6 +102,7 @@ def test_the_run_predicts_with_the_file_and_says_what_to_pass_without(run):
     assert done.returncode == 2 and "uses model tiny of my_models.py" in done.stderr and "--use my_models.py" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_run_is_not_loaded_with_another_file_of_that_name(run):
     other = run / "changed" / "my_models.py"
     other.parent.mkdir()
@@ -112,6 +111,7 @@ def test_the_run_is_not_loaded_with_another_file_of_that_name(run):
     assert done.returncode == 2 and "my_models.py has changed (sha256" in done.stderr, done.stderr
 
 
+@pytest.mark.slow
 def test_a_run_names_no_code_to_execute(run):
     """What its environment.json says of an extension is compared, never imported."""
     folder = run / "runs/vision/mine/default"
@@ -130,6 +130,7 @@ def test_a_run_names_no_code_to_execute(run):
     assert not (run / "executed").exists()
 
 
+@pytest.mark.slow
 def test_a_search_trains_it_in_its_own_processes(run):
     done = quartet("tune", "mine.yaml", "tune={trials: 2, seeds: 0, space: {model.filters: {choice: [4, 8]}}}", "--use", str(FILE), cwd=run)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -10,6 +10,8 @@ import pytest
 
 from tests.finished_run import ROOT, environment
 
+pytestmark = pytest.mark.slow
+
 SAMPLE = ROOT / "tests" / "sample_extension"
 EXPERIMENT = """\
 task: vision.classification

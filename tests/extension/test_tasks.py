@@ -2,26 +2,26 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pipelines.task.contract import Task
-from tests.finished_run import environment
+from tests import processes
+
+pytestmark = pytest.mark.slow
 
 FILE = Path(__file__).with_name("my_tasks.py")
 EXPERIMENT = """\
 task: mine.regression
 train: {epochs: 15, batch_size: 32, learning_rate: {peak: 0.03}, precision: float32, devices: cpu}
-evaluate: {bootstrap: 100}
+evaluate: {bootstrap: 100, baseline: false}
 """
 
 
 def quartet(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "quartet", *arguments, "--use", str(FILE)], capture_output=True, encoding="utf-8", cwd=cwd,
-                          timeout=600, check=False, env=environment())
+    return processes.run("-m", "quartet", *arguments, "--use", FILE, cwd=cwd)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_it_is_judged_again_and_exported(place):
     assert done.returncode == 0, done.stderr
     code = ("import sys, tensorflow as tf; model = tf.saved_model.load('runs/mine/rows/default/export'); "
             "print(float(model.signatures['serving_default'](x=tf.zeros([1, 4]))['answer'][0, 0]))")
-    done = subprocess.run([sys.executable, "-c", code], cwd=place, capture_output=True, text=True, check=True)
+    done = processes.run("-c", code, cwd=place, check=True)
     assert abs(float(done.stdout) - 5.0) < 2.0
 
 

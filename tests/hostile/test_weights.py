@@ -41,6 +41,7 @@ def test_a_run_that_asks_for_such_a_model_is_not_loaded(tmp_path):
         load_run(RunFolder(folder), where="cpu")
 
 
+@pytest.mark.slow
 def test_weights_that_are_no_numbers(tmp_path):
     from pipelines.serving.load import load_run
 

@@ -1,17 +1,19 @@
 """`quartet check` on texts with one of everything that can be wrong."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
+from nlp import tokens
 from nlp.check import check_texts
 from nlp.data.near_duplicates import near_pairs
-from nlp.data.scan import language
-from nlp.settings import TextClassification
+from nlp.data.scan import STEP, examine, language
+from nlp.settings import TextClassification, Words
 
 
-def checked(path, tokens=None, **data):
+def checked(path, cutting=None, **data):
     return check_texts(TextClassification.model_validate({
-        "task": "nlp.classification", "model": {"name": "bag"}, "tokens": tokens,
+        "task": "nlp.classification", "model": {"name": "bag"}, "tokens": cutting,
         "data": {"source": "table", "path": str(path), "validation": 0.2, "test": 0.2, **data}}))
 
 
@@ -43,7 +45,7 @@ def test_everything_that_is_wrong_is_found(tmp_path):
     train = [*rows, (story, "low"), ("", "low"), ("...", "high"), ("the same words", "low"), ("cafÃ© au lait was â€œgoodâ€\x9d", "high"),
              ("lost letter \ufffd here", "low"), ("long " * 300, "high"), ("only\x07bell rings", "low")]
     test = [(story.upper() + "!", "high"), ("the same words", "high"), ("another one", "low"), ("one more here", "low")]
-    result = checked(write(tmp_path, train=train, test=test), test="test", tokens={"name": "hashed", "limit": 100})
+    result = checked(write(tmp_path, train=train, test=test), test="test", cutting={"name": "hashed", "limit": 100})
     warnings = said(result, "warning")
     assert "the same text in more than one split" in warnings and "the same text with different labels" in warnings
     assert "nearly the same text in more than one split: 1 texts outside of train" in warnings
@@ -100,6 +102,16 @@ def test_the_limit_is_that_of_the_setting_that_sets_it(tmp_path):
 def test_markup_is_told(tmp_path):
     result = checked(write(tmp_path, train=[(f"{text}<br /><br />and so on", label) for text, label in plain()]))
     assert "tokens.html: true leaves them out" in said(result)
+
+
+def test_many_texts_are_measured_as_few_are():
+    """Beyond a batch the function is traced; what it finds is the same."""
+    texts = tf.constant([f"{text} <b>{'words ' * (number % 7)}" for number, (text, _) in enumerate(plain(STEP + 40))])
+    cutter = tokens.make(Words(name="words", limit=100), {"vocabulary": []})
+    whole, parts = examine(texts, cutter), [examine(part, cutter) for part in (texts[:STEP], texts[STEP:])]
+    for name in ("characters", "tokens", "fingerprints", "empty", "kinds"):
+        assert np.array_equal(getattr(whole, name), np.concatenate([getattr(one, name) for one in parts])), name
+    assert whole.shingles.to_list() == [row for one in parts for row in one.shingles.to_list()] and whole.tagged == STEP + 40
 
 
 @pytest.mark.parametrize("text, name", [

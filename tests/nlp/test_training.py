@@ -1,25 +1,23 @@
 """Texts, whose lengths differ and whose rows are a table, on several replicas."""
 
-import subprocess
-import sys
 import zipfile
 
 import numpy as np
 import pytest
 
-from tests.finished_run import ROOT, environment
+from tests import processes
 
 pytestmark = pytest.mark.slow
 
 SETTINGS = ("nlp/quickstart", "train.epochs=3", "train.batch_size=24", "train.precision=float32", "train.keep=last",
-            "evaluate.bootstrap=100",
+            "evaluate.bootstrap=100", "evaluate.baseline=false",
             "model={name: cnn, width: 8, filters: 8, dropout: 0.0}", "tokens={name: words, least: 1}", "monitor.tensorboard=false",
             "train.optimizer={name: sgd}", "train.tables={optimizer: sgd}", "train.learning_rate={peak: 0.2}", "train.micro_batch_size=12",
             "--quiet")
 
 
 def command(folder, name, *more):
-    return [sys.executable, "-m", "nlp.train", *SETTINGS, *more, "--runs", str(folder), "--name", name]
+    return ["-m", "nlp.train", *SETTINGS, *more, "--runs", str(folder), "--name", name]
 
 
 def weights(folder, name):
@@ -36,8 +34,7 @@ def weights(folder, name):
 
 def test_two_replicas_train_as_one(tmp_path):
     for name, devices in (("one", 1), ("two", 2)):
-        subprocess.run(command(tmp_path, name, f"train.devices={devices}"), cwd=ROOT, env=environment(), check=True, capture_output=True,
-                       timeout=300)
+        processes.run(*command(tmp_path, name, f"train.devices={devices}"), check=True)
     one, two = weights(tmp_path, "one"), weights(tmp_path, "two")
     assert one.keys() == two.keys() and len(one) > 5
     moved = max(np.abs(value).max() for value in one.values())

@@ -20,7 +20,7 @@ from pipelines.serving.export import export
 from pipelines.serving.load import load_run
 from pipelines.serving.predict import Predictor
 from pipelines.training.evaluation import Evaluator
-from tests import alone
+from tests import alone, processes
 from tests.finished_run import ROOT, environment, quartet
 
 pytestmark = pytest.mark.slow
@@ -67,7 +67,8 @@ def table(tmp_path_factory):
 def runs(table):
     """Finished runs of four models, trained in one process."""
     folder = table.parent / "runs"
-    small = ["train.epochs=3", "train.batch_size=32", *SHARED, f"data.path={table}", "evaluate.worst=4", "monitor.tensorboard=false"]
+    small = ["train.epochs=3", "train.batch_size=32", *SHARED, f"data.path={table}", "evaluate.worst=4", "evaluate.baseline=false",
+             "monitor.tensorboard=false"]
     asked = {
         "bag": ["reject={label: nothing, train: uniform}", "train.epochs=8", "tokens.buckets=20000", "monitor.tensorboard=true"],
         "many": ["data.label_key=tags", "data.labels=many", "tokens={name: subwords, vocabulary: 200}", "train.epochs=6",
@@ -85,9 +86,7 @@ def runs(table):
             "for name, settings in asked.items():\n"
             "    sys.argv = ['quartet', 'train', 'nlp/table', *settings, '--runs', runs, '--name', name]\n"
             "    try:\n        main()\n    except SystemExit as end:\n        assert not end.code, (name, end.code)\n")
-    done = subprocess.run([sys.executable, "-c", code, json.dumps({name: [*small, *more] for name, more in asked.items()}), str(folder)],
-                          capture_output=True, encoding="utf-8", cwd=ROOT, timeout=900, check=False, env=environment())
-    assert done.returncode == 0, done.stdout + done.stderr
+    processes.run("-c", code, json.dumps({name: [*small, *more] for name, more in asked.items()}), folder, check=True)
     return {name: folder / "nlp" / "table" / name for name in asked}
 
 
@@ -253,5 +252,6 @@ def test_tensorboard_has_texts_and_a_projector(runs, loaded, name):
 
 
 def test_the_command_line_trains_the_quick_start(tmp_path):
-    done = quartet("train.epochs=1", *SHARED, "--runs", str(tmp_path), module="nlp.train", cwd=tmp_path)
+    quick = ("train.epochs=1", *SHARED, "evaluate.baseline=false", "monitor.tensorboard=false")
+    done = quartet(*quick, "--runs", str(tmp_path), module="nlp.train", cwd=tmp_path)
     assert done.returncode == 0 and "test accuracy" in done.stdout + done.stderr

@@ -1,12 +1,11 @@
 """Two replicas train the three tasks as one device does; each number of replicas in a process of its own."""
 
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+
+from tests import processes
 
 pytestmark = pytest.mark.slow
 
@@ -68,13 +67,7 @@ def weights(tmp_path_factory):
     cases = {name: {**case, "train": SGD} for name, case in CASES.items()}
     for replicas in (1, 2):
         out = tmp_path_factory.mktemp("weights") / "weights.npz"
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, str(out), str(replicas), json.dumps(cases)],
-            capture_output=True,
-            text=True,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""},
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
+        processes.run("-c", PROGRAM, out, replicas, json.dumps(cases), check=True)
         with np.load(out) as stored:
             found.append(dict(stored))
     return found

@@ -1,15 +1,14 @@
 """A recommendation run that is interrupted and goes on ends with the very numbers of one that was not; tables of ids included."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tests import processes
 
 pytestmark = pytest.mark.slow
 START = "import recsys.models.store as store; store.SPARSE_FROM = 10; from pipelines.commands.main import train_main; train_main('recsys')"
@@ -19,21 +18,20 @@ SETTINGS = (
     "train.precision=float32",
     "monitor.tensorboard=false",
     "evaluate.bootstrap=100",
+    "evaluate.baseline=false",
     "loss={name: sampled, negatives: 30}",
     "train.devices=cpu",
     "train.keep_state=true",
 )
 
 
-def start(runs: Path) -> subprocess.Popen:
-    command = [sys.executable, "-c", START, "recsys/quickstart", *SETTINGS, "--runs", str(runs), "--name", "run"]
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+def start(runs: Path, anew: bool = False) -> processes.Process:
+    return processes.start("-c", START, "recsys/quickstart", *SETTINGS, "--runs", runs, "--name", "run", anew=anew)
 
 
 def test_interrupted_it_ends_as_if_nothing_had_happened(tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    first, second = start(whole), start(parts)
+    first, second = start(whole, anew=True), start(parts)
     log = parts / "recsys" / "quickstart" / "run" / "metrics.jsonl"
     limit = time.monotonic() + 240
     while second.poll() is None and time.monotonic() < limit and not (log.exists() and len(log.read_bytes().splitlines()) >= 15):

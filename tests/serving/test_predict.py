@@ -146,7 +146,7 @@ def test_a_name_that_is_not_utf_8(folder, judged, tmp_path):
 
 def test_from_a_process_of_its_own(folder):
     inputs = [str(folder / name) for name in ("数字.PNG", "broken/half.png")]
-    done = finished_run.quartet("predict", str(finished_run.run()), *inputs, "--format", "jsonl")
+    done = finished_run.quartet("predict", str(finished_run.run()), *inputs, "--format", "jsonl", anew=True)
     assert done.returncode == 0
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert rows[0]["input"].endswith("数字.PNG") and rows[0]["label"] and rows[1]["error"] == "Invalid PNG data, size 60"

@@ -1,21 +1,19 @@
 """What the harness promises holds for recordings: replicas train as one device, an interrupted run ends as one that was not."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests import processes
+
 pytestmark = pytest.mark.slow
-ENVIRONMENT = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
 SMALL = ("data.source=synthetic", "data.name=null", "data.words=[]", "data.test_last=null", "data.test=0.1", "data.limit=44",
          "model.width=16", "model.kernels=[5]", "tokens.unit=characters", "train.epochs=2", "train.batch_size=8", "train.precision=float32",
-         "train.devices=cpu", "evaluate.bootstrap=100")
+         "train.devices=cpu", "evaluate.bootstrap=100", "evaluate.baseline=false")
 
 REPLICAS = """
 import json
@@ -47,18 +45,15 @@ def test_two_replicas_train_as_one_device(tmp_path):
         asked = [(name, [text.replace("DEVICES", str(count)) for text in (*settings, *further)])
                  for name, settings in (("speech/yes_no_ctc", SMALL), ("speech/quickstart", commands))]
         out = tmp_path / f"{count}.npy"
-        done = subprocess.run([sys.executable, "-c", REPLICAS, str(out), json.dumps(asked)], capture_output=True, text=True, check=False,
-                              env=ENVIRONMENT)
-        assert done.returncode == 0, done.stderr[-3000:]
+        processes.run("-c", REPLICAS, out, json.dumps(asked), check=True)
         found.append(np.load(out))
     np.testing.assert_allclose(found[0], found[1], rtol=1e-5, atol=1e-5)
 
 
-def start(runs: Path) -> subprocess.Popen:
+def start(runs: Path, anew: bool = False) -> processes.Process:
     settings = [*SMALL, "train.epochs=12", "train.deterministic=true", "monitor.tensorboard=false", "train.checkpoint_seconds=0.5",
                 "train.keep_state=true"]
-    command = [sys.executable, "-m", "speech.train", "speech/yes_no_ctc", *settings, "--runs", str(runs), "--name", "run"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    return processes.start("-m", "speech.train", "speech/yes_no_ctc", *settings, "--runs", runs, "--name", "run", anew=anew)
 
 
 def state(runs: Path) -> dict[str, np.ndarray]:
@@ -67,7 +62,7 @@ def state(runs: Path) -> dict[str, np.ndarray]:
 
 
 def test_killed_and_started_again_it_ends_bit_identical(tmp_path):
-    whole = start(tmp_path / "whole")
+    whole = start(tmp_path / "whole", anew=True)
     log = tmp_path / "cut" / "speech" / "yes_no_ctc" / "run" / "metrics.jsonl"
     cut = start(tmp_path / "cut")
     limit = time.monotonic() + 200

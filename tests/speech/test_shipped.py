@@ -3,7 +3,6 @@
 import json
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 
 from pipelines.config.load import load
 from speech.models import command_model, transcript_model
-from tests.finished_run import environment
+from tests import processes
 from tests.speech.made import tone, write
 from tests.speech.test_data import prepared
 
@@ -86,8 +85,7 @@ def test_the_header_of_speech_commands_holds_for_the_folder_of_the_original_arch
 
 
 def command(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", *arguments], capture_output=True, encoding="utf-8", cwd=folder, timeout=300, check=False,
-                          env=environment())
+    return processes.run("-m", *arguments, cwd=folder)
 
 
 @pytest.mark.slow

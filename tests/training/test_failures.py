@@ -5,8 +5,6 @@ import os
 import resource
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +21,7 @@ from pipelines.runs.run import Call
 from pipelines.training import state
 from pipelines.training.evaluation import Evaluator
 from pipelines.training.step import Step
+from tests import processes
 from tests.training.runs import At, Killed, assert_same_outcome, checkpoint, interrupt, kill, model_weights, rows, run, whole
 from tests.training.toy import ToyTask, experiment
 
@@ -404,8 +403,7 @@ def one_epoch(tmp_path_factory):
 @pytest.mark.parametrize("name", ["resume.npz", "best-00001.npz", "model.keras", "report.json"])
 def test_nothing_half_is_left_by_kills_in_the_middle_of_a_write(tmp_path, name, one_epoch):
     """A process of its own is killed when it has written the file and not yet flushed it; the next clears up after it."""
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run([sys.executable, "-c", KILLED_WRITING, str(tmp_path / "run"), name], check=False, env=environment, cwd=ROOT)
+    done = processes.run("-c", KILLED_WRITING, tmp_path / "run", name)
     assert done.returncode == -signal.SIGKILL
 
     def parts():

@@ -1,9 +1,6 @@
 """The input layer: every way of feeding gives the same batches; caches are whole or not there; a broken example is named."""
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -19,6 +16,7 @@ from pipelines.data.files import FileSource
 from pipelines.data.input import DeviceFeed, Feed, PipelineFeed, make_feed
 from pipelines.data.source import ArraySource
 from pipelines.machine import memory
+from tests import processes
 
 pytestmark = pytest.mark.slow
 
@@ -198,16 +196,15 @@ print(float(made.arrays["x"].sum()))
 
 
 def test_a_kill_while_writing_leaves_nothing_half(tmp_path):
-    call = [sys.executable, "-c", SLOW_WRITER, str(tmp_path)]
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    process = subprocess.Popen([*call, "100000"], env=environment, stderr=subprocess.DEVNULL)
+    call = ["-c", SLOW_WRITER, str(tmp_path)]
+    process = processes.start(*call, "100000")
     limit = time.monotonic() + 60
     while not list((tmp_path / "quartet").glob(".*/x.npy")) and time.monotonic() < limit:
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert [path.name[0] for path in caches(tmp_path)] == ["."]  # only what is not finished, which nobody takes for a cache
-    done = subprocess.run([*call, "30"], env=environment, capture_output=True, text=True, check=True)
+    done = processes.run(*call, "30", check=True)
     assert float(done.stdout) == 2 * sum(range(30))
     assert [path.name[0] != "." for path in caches(tmp_path)] == [True]  # and the next writer clears it away
 

@@ -1,30 +1,40 @@
 """Promise 2 through the command line: SIGKILL at random moments, signals, and bit-identical runs. Each run is a process."""
 
+import itertools
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.kill_resume import measure
+from benchmarks.kill_resume import command, measure
+from tests import processes
+from tests.finished_run import quartet
 
 pytestmark = pytest.mark.slow
 
 
 def test_killed_three_times_it_ends_bit_identical(tmp_path):
-    assert measure(3, 60, 1, tmp_path) == []
+    """The run that is never killed is a Python of its own, with hashes in an order of their own."""
+    number = itertools.count()
+
+    def start(runs: Path, epochs: int) -> processes.Process:
+        return processes.start(*command(runs, epochs)[1:], anew=next(number) == 0)
+
+    assert measure(3, 60, 1, tmp_path, start) == []
 
 
-def start(runs: Path) -> subprocess.Popen:
-    settings = ["train.epochs=15", "train.precision=float32", "monitor.tensorboard=false", "evaluate.worst=0"]
-    command = [sys.executable, "-m", "vision.train", "vision/digits", *settings, "--runs", str(runs), "--name", "run"]
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+def start(runs: Path) -> processes.Process:
+    settings = ["train.epochs=15", "train.precision=float32", "monitor.tensorboard=false", "evaluate.worst=0", "evaluate.baseline=false"]
+    return processes.start("-m", "vision.train", "vision/digits", *settings, "--runs", runs, "--name", "run")
+
+
+def listed(runs: Path) -> tuple[str, str]:
+    """(state, progress) of the only run, as `quartet runs` has them."""
+    (one,) = json.loads(quartet("runs", "--runs", str(runs), "--json").stdout)
+    return one["state"], one["progress"]
 
 
 def lines(run: Path) -> int:
@@ -41,6 +51,7 @@ def test_signals_save_and_end_with_their_status_and_the_same_command_goes_on(tmp
         limit = time.monotonic() + 120
         while lines(run) < before + 12 and process.poll() is None and time.monotonic() < limit:
             time.sleep(0.05)
+        assert listed(tmp_path)[0] == "running"
         sent = time.monotonic()
         process.send_signal(number)
         _, errors = process.communicate(timeout=60)
@@ -48,6 +59,8 @@ def test_signals_save_and_end_with_their_status_and_the_same_command_goes_on(tmp
         assert time.monotonic() - sent < 30
         assert "the same command resumes from here" in errors
         assert "Traceback" not in errors
+        state, progress = listed(tmp_path)
+        assert state == "interrupted" and progress.startswith("step ") and "of 315" in progress
         with np.load(run / "checkpoints" / "resume.npz", allow_pickle=False) as stored:
             steps.append(json.loads(stored["about"].tobytes())["step"])
     process = start(tmp_path)
@@ -78,9 +91,9 @@ np.save(sys.argv[1], np.concatenate(found))
 
 def test_two_deterministic_runs_are_bit_identical(tmp_path):
     found = []
-    for name in ("one.npy", "two.npy"):
-        command = [sys.executable, "-c", DETERMINISTIC, str(tmp_path / name)]
-        subprocess.run(command, check=True, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"})
+    for name, anew in (("one.npy", True), ("two.npy", False)):
+        done = processes.run("-c", DETERMINISTIC, tmp_path / name, anew=anew)
+        assert done.returncode == 0, done.stderr[-3000:]
         found.append(np.load(tmp_path / name))
     np.testing.assert_array_equal(*found)
     first, second = np.split(found[0], 2)  # and caching changes nothing

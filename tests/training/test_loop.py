@@ -392,7 +392,7 @@ def test_time_is_accounted_for(tmp_path, capsys):
     seconds = report["time"]["seconds"]
     assert wall - max(1.5, 0.25 * wall) < sum(seconds.values()) < 1.01 * wall  # writing the report is not in it
     assert report["timing"]["train_seconds"] < wall - seconds["setup"]
-    assert report["timing"]["input_wait_fraction"] < 0.05
+    assert report["timing"]["input_wait_fraction"] < 0.2  # some hundredths, beside other work more
     report = run(tmp_path / "slow", task=Slow, quiet=False, data={"workers": 1})
     assert report["timing"]["input_wait_fraction"] > 0.5
     assert "of the time goes into waiting for input. Each " in "".join(capsys.readouterr())

@@ -1,9 +1,6 @@
 """The step against plain computations: gradient tape, accumulation, averages, clipping, weighting, freezing, loss scale."""
 
 import json
-import os
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -16,6 +13,7 @@ from pipelines.training.clipping import clip
 from pipelines.training.evaluation import Evaluator
 from pipelines.training.schedules import learning_rate
 from pipelines.training.session import Session, assemble
+from tests import processes
 from tests.training.toy import CLASSES, ToyTask, experiment
 
 pytestmark = pytest.mark.slow
@@ -339,9 +337,7 @@ print(json.dumps(result))
 
 
 def test_a_float16_overflow_in_one_replica_passes_the_step_over_in_both():
-    done = subprocess.run([sys.executable, "-c", OVERFLOW], capture_output=True, text=True, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"})
-    assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout)
+    found = json.loads(processes.run("-c", OVERFLOW, check=True).stdout)
     assert found["finite"]
     assert found["step"] == 3
     assert np.isfinite(found["loss"])

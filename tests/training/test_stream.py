@@ -1,10 +1,7 @@
 """Training from a stream: every example once an epoch, the same on any number of devices, and from any step on."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -18,11 +15,11 @@ from pipelines.data import order
 from pipelines.data.input import StreamFeed, make_feed
 from pipelines.data.stream import StreamSource
 from pipelines.machine.devices import prepare as prepare_devices
+from tests import processes
 from tests.data.prepared import prepare
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
 EXAMPLES = 60
 
 
@@ -116,21 +113,19 @@ def test_a_broken_example_is_named(data_dir):
 
 TRAIN = ["model.name=cnn", "model.widths=[4]", "train.epochs=12", "train.batch_size=4", "train.devices=cpu", "train.precision=float32",
          "train.deterministic=true", "train.checkpoint_seconds=0.2", "train.keep_state=true",
-         "monitor.tensorboard=false", "augment.flip=true"]
+         "monitor.tensorboard=false", "evaluate.baseline=false", "augment.flip=true"]
 
 
-def start(folder: Path, data_dir: Path, name: str) -> subprocess.Popen:
+def start(folder: Path, data_dir: Path, name: str, anew: bool = False) -> processes.Process:
     config = folder / "streamed.yaml"
     data = f"{{source: tfds, name: made, data_dir: {data_dir}, streaming: true, image_size: 8, validation: 0.2, test: test}}"
     config.write_text(f"task: vision.classification\ndata: {data}\nmodel: {{name: cnn}}\n")
-    command = [sys.executable, "-m", "vision.train", str(config), *TRAIN, "--runs", str(folder / "runs"), "--name", name]
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return processes.start("-m", "vision.train", config, *TRAIN, "--runs", folder / "runs", "--name", name, anew=anew)
 
 
 def test_a_streamed_run_that_was_killed_ends_bit_identical(tmp_path, data_dir):
-    whole = start(tmp_path, data_dir, "whole")
-    said, _ = whole.communicate(timeout=300)
+    whole = start(tmp_path, data_dir, "whole", anew=True)
+    _, said = whole.communicate(timeout=300)
     assert whole.returncode == 0, said
     assert "streamed from their shards" in said
     killed = start(tmp_path, data_dir, "killed")
@@ -143,7 +138,7 @@ def test_a_streamed_run_that_was_killed_ends_bit_identical(tmp_path, data_dir):
     killed.wait()
     assert not (folder / "report" / "report.json").exists(), "the run was over before it was killed: the test shows nothing"
     again = start(tmp_path, data_dir, "killed")
-    said, _ = again.communicate(timeout=300)
+    _, said = again.communicate(timeout=300)
     assert again.returncode == 0 and "going on from step" in said, said
     with np.load(folder.parent / "whole" / "checkpoints" / "resume.npz") as one, np.load(folder / "checkpoints" / "resume.npz") as other:
         names = [name for name in one.files if name.startswith(("weights/", "optimizer/"))]

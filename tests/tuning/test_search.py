@@ -9,8 +9,6 @@ import random
 import signal
 import socket
 import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +17,7 @@ import pytest
 import yaml
 
 from pipelines.commands.main import train_main, tune_main
-from tests.finished_run import environment
+from tests import processes
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +27,7 @@ task: vision.classification
 data: {source: digits, validation: 0.1, test: 0.2}
 model: {name: cnn, widths: [4], hidden: 8}
 train: {epochs: 2, batch_size: 128, precision: float32, devices: cpu, deterministic: true, checkpoint_seconds: 0.2}
-evaluate: {bootstrap: 100}
+evaluate: {bootstrap: 100, baseline: false, worst: 0}
 monitor: {samples: 0, tensorboard: false}
 tune:
   trials: 5
@@ -40,13 +38,19 @@ tune:
 """
 
 
-def command(folder: Path, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "vision.tune", str(folder / "digits.yaml"), *arguments, "--runs", str(folder)]
+def given(folder: Path, *arguments: str) -> list[str]:
+    """The arguments of a search."""
+    return [str(folder / "digits.yaml"), *arguments, "--runs", str(folder)]
+
+
+def start(folder: Path, *arguments: str, **variables: str) -> processes.Process:
+    """A search in a process of its own."""
+    return processes.start("-m", "vision.tune", *given(folder, *arguments), env={**processes.environment(), **variables})
 
 
 def tune(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A search; the trials are processes of their own."""
-    return here(tune_main, *command(folder, *arguments)[3:])
+    return here(tune_main, *given(folder, *arguments))
 
 
 def here(main: Callable[[str, list[str]], None], *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -123,13 +127,12 @@ def test_ended_at_random_moments_with_one_and_two_workers_it_has_the_same_trials
     draw, search = random.Random(1), folder / "vision" / "digits" / "killed"
     for workers, number in (("1", signal.SIGKILL), ("2", signal.SIGKILL), ("2", signal.SIGTERM)):
         before = len(events(search))
-        process = subprocess.Popen(command(folder, "--name", "killed", "--workers", workers), stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True, env=environment())
+        process = start(folder, "--name", "killed", "--workers", workers)
         limit = time.monotonic() + 120
         while len(events(search)) <= before and process.poll() is None and time.monotonic() < limit:
             time.sleep(0.02)
         time.sleep(draw.uniform(0.0, 1.0))
-        assert process.poll() is None, process.stderr.read()
+        assert process.poll() is None, process.printed()
         below = descendants(process.pid)
         process.send_signal(number)
         _, errors = process.communicate(timeout=90)
@@ -178,16 +181,14 @@ def test_chief_and_workers_come_to_the_same_though_the_chief_is_killed(whole, fo
         port = str(free.getsockname()[1])
     search = folder / "vision" / "digits" / "several"
 
-    def start(name: str) -> subprocess.Popen:
-        variables = {"KERASTUNER_ORACLE_IP": "127.0.0.1", "KERASTUNER_ORACLE_PORT": port, "KERASTUNER_TUNER_ID": name}
-        return subprocess.Popen(command(folder, "--name", "several"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                env={**environment(), **variables})
+    def one(name: str) -> processes.Process:
+        return start(folder, "--name", "several", KERASTUNER_ORACLE_IP="127.0.0.1", KERASTUNER_ORACLE_PORT=port, KERASTUNER_TUNER_ID=name)
 
-    chief, workers = start("chief"), [start("one"), start("two")]
+    chief, workers = one("chief"), [one("one"), one("two")]
     number, held_up = hold_up(search)
     chief.kill()
     chief.communicate()
-    chief, limit = start("chief"), time.monotonic() + 120
+    chief, limit = one("chief"), time.monotonic() + 120
     while sum(event["event"] == "end" for event in events(search)) < 4 and chief.poll() is None and time.monotonic() < limit:
         time.sleep(0.05)
     assert number not in [event["trial"] for event in events(search) if event["event"] == "end"]
@@ -215,16 +216,13 @@ def hold_up(search: Path) -> tuple[int, int]:
 
 
 def test_a_worker_without_a_chief_can_be_stopped(folder):
-    variables = {"KERASTUNER_ORACLE_IP": "127.0.0.1", "KERASTUNER_ORACLE_PORT": "9", "KERASTUNER_TUNER_ID": "lonely"}
-    process = subprocess.Popen(command(folder, "--name", "none"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               env={**environment(), **variables})
-    late = threading.Timer(90, process.kill)
-    late.start()
-    while "no chief answers at 127.0.0.1:9" not in (line := process.stderr.readline()):
-        assert line, "it ended, or said nothing for 90 s"
+    process = start(folder, "--name", "none", KERASTUNER_ORACLE_IP="127.0.0.1", KERASTUNER_ORACLE_PORT="9", KERASTUNER_TUNER_ID="lonely")
+    limit = time.monotonic() + 90
+    while "no chief answers at 127.0.0.1:9" not in process.printed()[1]:
+        assert process.poll() is None and time.monotonic() < limit, f"it ended, or said nothing for 90 s: {process.printed()}"
+        time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=20)
-    late.cancel()
     assert process.returncode == 143 and "Traceback" not in errors, errors
 
 

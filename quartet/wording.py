@@ -1,0 +1,35 @@
+"""Errors in the words of a Python call: the shared code names options of the command line, a call has arguments."""
+
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from pipelines.base.errors import QuartetError
+
+_OPTIONS = {
+    "--name NEW": "name=NEW", "--name": "name", "--fresh": "fresh=True", "--replace": "replace=True", "--output DIR": "path=DIR",
+    "--runs DIR": "runs=DIR", "--runs": "runs", "the same command": "the same call",
+}
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def for_python(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """A public function whose expected failures name what a Python caller passes."""
+
+    @functools.wraps(function)
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        try:
+            return function(*args, **kwargs)
+        except QuartetError as error:
+            error.args = tuple(translated(one) if isinstance(one, str) else one for one in error.args)
+            raise
+
+    return call
+
+
+def translated(message: str) -> str:
+    """`message` with options as arguments."""
+    for option, argument in _OPTIONS.items():
+        message = message.replace(option, argument)
+    return message
