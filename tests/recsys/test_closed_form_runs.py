@@ -13,6 +13,8 @@ from pipelines.runs.run import Call, train
 from pipelines.serving.load import load_run
 from recsys.tasks.retrieval import RetrievalTask
 
+pytestmark = pytest.mark.slow
+
 TEXT = """
 task: recsys.retrieval
 data: {source: synthetic, protocol: random, validation: 0.1, test: 0.1}

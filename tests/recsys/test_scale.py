@@ -9,6 +9,8 @@ from pipelines.runs.run import Call, train
 from recsys.tasks.ranking import RankingTask
 from tests.recsys.made import table
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("history", [0, 10])
 def test_ratings_of_another_scale_are_predicted_alike(tmp_path, history):
@@ -24,7 +26,7 @@ def test_ratings_of_another_scale_are_predicted_alike(tmp_path, history):
             "data": {"source": "table", "path": str(table(tmp_path, text, f"{name}.csv")), "rating_key": "rating"},
             "model": {"name": "dcn", "width": 4, "hidden": [8], "history": history},
             "train": {"epochs": 2, "batch_size": 32, "devices": "cpu", "precision": "float32", "learning_rate": {"peak": 0.01}},
-            "evaluate": {"bootstrap": 100},
+            "evaluate": {"bootstrap": 100, "baseline": False}, "monitor": {"tensorboard": False},
         }, [], check_paths=False)
         folder = RunFolder(tmp_path / name)
         train(experiment, folder, Call(f"recsys/{name}", RankingTask, quiet=True))

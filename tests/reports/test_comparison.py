@@ -3,6 +3,8 @@
 import json
 import shutil
 
+import pytest
+
 from pipelines.reports.blocks import markdown
 from pipelines.reports.card import card
 from pipelines.runs.comparison_page import curves, write_comparison
@@ -10,6 +12,7 @@ from pipelines.runs.folder import RunFolder
 from tests.finished_run import copy, quartet
 
 
+@pytest.mark.slow
 def test_one_page_for_several_runs(tmp_path):
     one = copy(tmp_path)
     other = one.with_name("other")
@@ -32,6 +35,7 @@ def test_curves_of_runs_of_which_one_was_not_validated():
     assert curves([("one", [{"step": 1, "epoch": 1}])]) is None
 
 
+@pytest.mark.slow
 def test_the_card_says_data_results_and_limits(tmp_path):
     folder = copy(tmp_path)
     text = (folder / "report" / "model_card.md").read_text()
@@ -43,6 +47,7 @@ def test_the_card_says_data_results_and_limits(tmp_path):
     assert "Nothing was judged." in markdown(card(bare, "runs/x"))
 
 
+@pytest.mark.slow
 def test_wrong_calls(tmp_path):
     folder = copy(tmp_path)
     alone = quartet("report", str(folder), "--output", str(tmp_path / "x.html"))
