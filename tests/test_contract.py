@@ -14,7 +14,7 @@ from pipelines.config.registry import tasks
 from tests import alone
 from tests.encoders import tiny
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=150)
 
 
 @dataclass(frozen=True)

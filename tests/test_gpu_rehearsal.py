@@ -16,7 +16,7 @@ from pipelines.config.registry import tasks
 from tests.finished_run import ROOT, environment
 from tests.test_contract import EASE, MADE
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=100)
 
 COMMANDS, TRANSCRIPTION = "speech/quickstart", "speech/yes_no_ctc"
 FEW, WORDS = ("data.limit=40",), "tokens={name: words}"
@@ -33,7 +33,7 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "vision.classification/fast": ("vision/digits", (*FEW, "model={name: fast, widths: [8]}")),
     "vision.classification/vit": ("vision/digits", (*FEW, "model={name: vit, depth: 1, width: 8, heads: 2}")),
     "vision.classification/application": ("vision/digits", (*FEW, "data.image_size=32",
-                                                            "model={name: application, architecture: MobileNet}")),
+                                                            "model={name: application, architecture: VGG16}")),
     "speech.commands/ds_cnn": (COMMANDS, (*FEW, "model={name: ds_cnn, width: 4, depth: 1}")),
     "speech.commands/broadcast": (COMMANDS, (*FEW, "model={name: broadcast, width: 4, depth: [1, 1, 1, 1]}")),
     "speech.transcription/quartz": (TRANSCRIPTION, (*SPOKEN, "model={name: quartz, width: 8, kernels: [3], repeat: 1, stride: 4}")),

@@ -45,7 +45,7 @@ def draft(path: Path, asked: Asked) -> Draft:
         "task: vision.classification",
         section("data", _data(seen, path, size, channels=1 if grey else 3)),
         *(_encoded(proposal.preset, train, size) if proposal.preset else
-          (section("model", _model(size)), section("train", _train(train, size)))),
+          (section("model", _model(size)), section("train", training_settings(train, size)))),
         section("augment", _augment(seen, size)),
         section("loss", _loss(seen)),
     ]
@@ -143,7 +143,7 @@ def _model(size: tuple[int, int]) -> list[Entry]:
     return [name]
 
 
-def _train(images: int, size: tuple[int, int]) -> list[Entry]:
+def training_settings(images: int, size: tuple[int, int]) -> list[Entry]:
     """Epochs by steps and by time: the fewer images, the more often each, within some five minutes on two cores."""
     batch = 32 if images < 500 else 64 if images < 5000 else 128 if images < 20_000 else 256
     often = _PASSES / math.sqrt(images)

@@ -214,10 +214,10 @@ def _classes(parts: dict[str, Source], reads: dict[str, Read], classes: Sequence
     few = [f"{classes[int(label)]}: {train[label]}" for label in np.flatnonzero((train > 0) & (train < FEW))]
     if few:
         findings.append(Finding("warning", f"{_many(len(few))} of train with fewer than {FEW} examples", tuple(few)))
-    return [*findings, *_titles(classes, train)]
+    return [*findings, *title_findings(classes, train)]
 
 
-def _titles(classes: Sequence[str], counts: np.ndarray) -> list[Finding]:
+def title_findings(classes: Sequence[str], counts: np.ndarray) -> list[Finding]:
     """Classes that are spelled in two ways, or seem to stand for a missing label."""
     findings = []
     spelled: dict[str, list[str]] = {}

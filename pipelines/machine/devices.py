@@ -86,7 +86,7 @@ def prepare(train: Wanted, *, precision: str | None = None) -> Machine:
             tf.config.experimental.set_memory_growth(gpu, True)
     keras.utils.set_random_seed(train.seed)
     determinism(train.deterministic)
-    names = _device_names(train.devices, len(gpus))
+    names = device_names(train.devices, len(gpus))
     group = current()
     strategy = _several(names, group) if isinstance(group, Several) else _strategy(names)
     on_gpu = names[0].startswith("GPU")
@@ -150,7 +150,7 @@ def _several(names: tuple[str, ...], group: Several) -> tf.distribute.Strategy:
     return strategy
 
 
-def _device_names(wanted: str | int | list[str], gpus: int) -> tuple[str, ...]:
+def device_names(wanted: str | int | list[str], gpus: int) -> tuple[str, ...]:
     """Device names for train.devices. A number of CPU devices makes logical ones, for tests of replicas."""
     if wanted == "auto":
         return tuple(f"GPU:{i}" for i in range(gpus)) or ("CPU:0",)

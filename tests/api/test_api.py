@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 import quartet
@@ -86,10 +87,8 @@ def test_a_run_is_asked_with_arrays_files_and_bytes(run, data, tmp_path):
     right = np.mean([one["label"] == str(label) for one, label in zip(found, labels)])
     assert right == pytest.approx(run.metrics["test/accuracy"])
     assert all(sum(one["probabilities"].values()) == pytest.approx(1, abs=1e-5) and len(one["top"]) == 2 for one in found)
-    from quartet.inputs import _png
-
     file = tmp_path / "a.png"
-    file.write_bytes(_png(images[0][..., None] if images.ndim == 3 else images[0]))
+    Image.fromarray(images[0].squeeze()).save(file)
     (by_array,), by_bytes = run.predict(images[:1]), run.predict(file.read_bytes())
     by_file = run.predict([file, str(tmp_path / "none.png")])
     assert by_file[0]["confidence"] == pytest.approx(by_array["confidence"]) == pytest.approx(by_bytes[0]["confidence"])

@@ -15,7 +15,7 @@ from pipelines.config.draft import new
 from pipelines.config.load import from_text
 from vision.data.headers import Header, image_header
 from vision.models import build
-from vision.new import _train
+from vision.new import training_settings
 from vision.settings import ImageClassification
 
 
@@ -120,7 +120,7 @@ def test_size_and_network_for_it(tmp_path: Path, size: tuple[int, int], count: i
 ])
 def test_training_takes_minutes_for_few_and_for_many(images: int, edge: int, steps: tuple[int, int], seconds: int) -> None:
     """`fast` trains on some 1.5 million pixels a second on two cores."""
-    settings = {name: value for name, value, _ in _train(images, (edge, edge))}
+    settings = {name: value for name, value, _ in training_settings(images, (edge, edge))}
     epochs, batch = settings["epochs"], settings["batch_size"]
     assert steps[0] <= epochs * -(-images // batch) <= steps[1]
     assert epochs * images * edge * edge / 1.5e6 <= seconds

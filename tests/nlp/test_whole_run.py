@@ -23,7 +23,7 @@ from pipelines.training.evaluation import Evaluator
 from tests import alone, processes
 from tests.finished_run import ROOT, environment, quartet
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=60)
 
 SHARED = ("train.precision=float32", "train.devices=cpu", "evaluate.bootstrap=100")
 

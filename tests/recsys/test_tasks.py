@@ -18,7 +18,7 @@ from recsys.tasks.sequential import WindowSource
 from tests.data.prepared import need
 from tests.recsys.made import experiment
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=60)
 
 QUICK = (
     "train.epochs=1",

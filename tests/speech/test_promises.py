@@ -10,7 +10,7 @@ import pytest
 
 from tests import processes
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=40)
 SMALL = ("data.source=synthetic", "data.name=null", "data.words=[]", "data.test_last=null", "data.test=0.1", "data.limit=44",
          "model.width=16", "model.kernels=[5]", "tokens.unit=characters", "train.epochs=2", "train.batch_size=8", "train.precision=float32",
          "train.devices=cpu", "evaluate.bootstrap=100", "evaluate.baseline=false")

@@ -25,7 +25,7 @@ from tests import processes
 from tests.training.runs import At, Killed, assert_same_outcome, checkpoint, interrupt, kill, model_weights, rows, run, whole
 from tests.training.toy import ToyTask, experiment
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=80)
 
 ROOT = Path(__file__).parent.parent.parent
 STEPS = 5  # an epoch of 200 examples in batches of 48

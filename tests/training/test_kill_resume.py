@@ -13,7 +13,7 @@ from benchmarks.kill_resume import command, measure
 from tests import processes
 from tests.finished_run import quartet
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=60)
 
 
 def test_killed_three_times_it_ends_bit_identical(tmp_path):

@@ -17,7 +17,7 @@ from pipelines.training.schedules import learning_rate
 from tests.training.runs import At, Killed, assert_same_outcome, checkpoint, interrupt, kill, killed, model_weights, rows, run, whole
 from tests.training.toy import ToyTask
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=80)
 
 STEPS = 5  # an epoch of 200 examples in batches of 48
 

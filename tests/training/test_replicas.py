@@ -12,7 +12,7 @@ import pytest
 from tests import processes
 from tests.training.toy import encoder
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=80)
 
 CASES = {
     "plain, uneven last batch": {},

@@ -16,7 +16,7 @@ from pipelines.training.session import Session, assemble
 from tests import processes
 from tests.training.toy import CLASSES, ToyTask, experiment
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=50)
 
 SGD = {"optimizer": {"name": "sgd"}, "learning_rate": {"peak": 0.1, "schedule": "constant"}}
 

@@ -3,7 +3,7 @@
 import pytest
 
 from pipelines.config.load import from_text
-from pipelines.machine.devices import _device_names
+from pipelines.machine.devices import device_names
 from pipelines.tuning import devices
 
 EXPERIMENT = "task: vision.classification\ndata: {source: digits}\nmodel: {name: cnn}\ntrain: {batch_size: 120, devices: %s}\n"
@@ -20,7 +20,7 @@ def taken(wanted: str, worker: int, workers: int) -> list[str]:
     experiment = from_text(EXPERIMENT % wanted, file="search.yaml").experiment
     environment = devices.worker_devices(worker, workers, experiment)
     seen = environment.get("CUDA_VISIBLE_DEVICES", "0,1,2,3").split(",")
-    return [seen[int(name.partition(":")[2])] for name in _device_names(experiment.train.devices, len(seen))]
+    return [seen[int(name.partition(":")[2])] for name in device_names(experiment.train.devices, len(seen))]
 
 
 @pytest.mark.parametrize(("wanted", "expected"), [

@@ -19,7 +19,7 @@ import yaml
 from pipelines.commands.main import train_main, tune_main
 from tests import processes
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=150)
 
 EXPERIMENT = """\
 # A search for tests.

@@ -144,7 +144,7 @@ def test_digits_are_clean():
 
 
 def test_classes_spelled_twice_and_classes_that_are_none(tmp_path):
-    from pipelines.data.check import _titles
+    from pipelines.data.check import title_findings
 
-    found = _titles(["HAM", "NA", "ham", "spam"], np.array([3, 2, 30, 10]))
+    found = title_findings(["HAM", "NA", "ham", "spam"], np.array([3, 2, 30, 10]))
     assert "HAM (3) and ham (30)" in found[0].details and "class NA (2) may mean that there is no label" in found[1].text

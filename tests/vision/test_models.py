@@ -10,7 +10,7 @@ from vision import models
 from vision.models import application
 from vision.settings import Application, Cnn, Fast, Residual, Vit
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=40)
 
 MEAN, STD = [125.0, 123.0, 114.0], [63.0, 62.0, 67.0]
 SMALL = {
