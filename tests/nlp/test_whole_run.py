@@ -95,11 +95,15 @@ def loaded(runs):
     return {name: load_run(RunFolder(path), where="cpu") for name, path in runs.items()}
 
 
-def judged(run):
-    """(texts, answers) of the test split as the evaluation answers them."""
-    source, _, _ = own_split(run, "test")
-    evaluator = Evaluator(run.task, run.model, source, machine=run.machine, batch=64, data=run.experiment.data)
-    return source.texts.numpy().tolist(), evaluator.answers()[0]["probabilities"]
+@pytest.fixture(scope="module")
+def judged(loaded):
+    """By run: (texts, answers) of the test split as the evaluation answers them."""
+    found = {}
+    for name, run in loaded.items():
+        source, _, _ = own_split(run, "test")
+        evaluator = Evaluator(run.task, run.model, source, machine=run.machine, batch=64, data=run.experiment.data)
+        found[name] = source.texts.numpy().tolist(), evaluator.answers()[0]["probabilities"]
+    return found
 
 
 def test_reports_say_what_a_text_run_must(runs):
@@ -147,15 +151,15 @@ def test_other_data_are_judged(runs, loaded, table, tmp_path):
         evaluate(loaded["bag"], data=other)
 
 
-def test_the_saved_models_answer_as_the_evaluation_in_tensorflow_alone(loaded, tmp_path, monkeypatch):
-    texts, expected = judged(loaded["cnn"])
+def test_the_saved_models_answer_as_the_evaluation_in_tensorflow_alone(loaded, judged, tmp_path, monkeypatch):
+    texts, _ = judged["cnn"]
     texts = [*[text.decode() for text in texts], "", "ÀÉ 👍🏽 東京", "word " * 5000]
     (tmp_path / "texts.json").write_text(json.dumps(texts))
     folders = [export(run, tmp_path / name) for name, run in loaded.items()]
     alone.run(USE, tmp_path / "texts.json", tmp_path / "out.npz", *folders, folder=tmp_path)
     found = np.load(tmp_path / "out.npz")
     for place, (name, run) in enumerate(loaded.items()):
-        own_texts, expected = judged(run)
+        own_texts, expected = judged[name]
         if own_texts == [text.encode() for text in texts[:-3]]:
             np.testing.assert_allclose(found[f"{place}/probabilities/{len(texts)}"][:-3], expected, atol=1e-5, err_msg=name)
         else:
@@ -171,9 +175,9 @@ def test_the_saved_models_answer_as_the_evaluation_in_tensorflow_alone(loaded, t
     assert names["answer"]["label"].shape == (1,)
 
 
-def test_answers_are_those_of_the_evaluation(loaded):
-    for run in loaded.values():
-        texts, expected = judged(run)
+def test_answers_are_those_of_the_evaluation(loaded, judged):
+    for name, run in loaded.items():
+        texts, expected = judged[name]
         answers = list(Predictor(run, batch=50).predict([text.decode() for text in texts]))
         np.testing.assert_allclose([one.values["probabilities"] for one in answers], expected, atol=1e-5)
 
