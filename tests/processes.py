@@ -105,10 +105,11 @@ def run(*arguments: object, cwd: Path = ROOT, env: Mapping[str, str] | None = No
 
 @functools.cache
 def _server() -> subprocess.Popen:
-    """The process of this test process that forks; it ends with it."""
+    """The process of this test process that forks; it ends with it, and with it what still runs."""
     started = subprocess.Popen([sys.executable, "-m", "tests.processes"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                stderr=subprocess.DEVNULL, text=True, cwd=ROOT, env={**environment(), "TF_CPP_MIN_LOG_LEVEL": "3"})
-    atexit.register(started.kill)
+    assert started.stdin
+    atexit.register(started.stdin.close)
     return started
 
 
