@@ -23,7 +23,7 @@ from pipelines.training.evaluation import Evaluator
 from tests import alone, processes
 from tests.finished_run import ROOT, environment, quartet
 
-pytestmark = pytest.mark.slow(seconds=60)
+pytestmark = pytest.mark.slow(seconds=100)
 
 SHARED = ("train.precision=float32", "train.devices=cpu", "evaluate.bootstrap=100")
 
@@ -133,13 +133,12 @@ def test_other_data_are_judged(runs, loaded, table, tmp_path):
     other.write_text("text,label\ncall a taxi to the airport,taxi\nthe shower is broken again,complaint\nzebra quantum,nothing\n")
     found = evaluate(loaded["bag"], data=other)
     assert found.judgement.metrics["accuracy"].n == 2 and found.judgement.metrics["out_of_scope_recall"].n == 1
-    # a run with texts of no class in splits of their own is judged where there are none, in every kind of table that training reads
+    # a run with texts of no class in splits of their own is judged where there are none, in another kind of table
     apart = loaded["bag"].experiment.reject.model_copy(update={"splits": "{split}_oos"})
     run = replace(loaded["bag"], experiment=loaded["bag"].experiment.model_copy(update={"reject": apart}))
-    for ending in ("psv", "tab", "txt"):
-        other.with_suffix(f".{ending}").write_text(other.read_text().replace(",", "\t" if ending == "tab" else "|"))
-        found = evaluate(run, data=other.with_suffix(f".{ending}"))
-        assert found.judgement.metrics["accuracy"].n == 2 and found.judgement.metrics["out_of_scope_recall"].n == 1
+    other.with_suffix(".psv").write_text(other.read_text().replace(",", "|"))
+    found = evaluate(run, data=other.with_suffix(".psv"))
+    assert found.judgement.metrics["accuracy"].n == 2 and found.judgement.metrics["out_of_scope_recall"].n == 1
     other.write_text("text,tags\ncall a taxi please,polite;taxi\nthe shower is broken,complaint\n")
     found = evaluate(loaded["many"], data=other, overrides=["data.label_key=tags"])
     assert {row["class"]: row["support"] for row in found.judgement.tables["per_class"] if row["support"]} == {
