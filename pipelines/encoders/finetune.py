@@ -1,4 +1,4 @@
-"""The ways to train a network that has a pretrained encoder, and which of them suits how many examples. Imports no TensorFlow.
+"""The ways to train a network that has a pretrained encoder. Imports no TensorFlow.
 
 What has learned something already, the encoder and a head that was fitted to its features, trains at a small rate of its own; a new head
 at `train.learning_rate`.
@@ -26,8 +26,9 @@ class Frozen(Section):
 class _Trained(Section):
     """What the ways have in common in which the encoder trains."""
 
-    learning_rate: float = setting(
-        5e-5, "peak learning rate of the encoder, and of a fitted head; it follows the shape of train.learning_rate", gt=0.0)
+    learning_rate: float | None = setting(
+        None, "peak learning rate of the encoder, and of a fitted head; it follows the shape of train.learning_rate. Default: 0.002 for "
+        "networks with batch normalisation, 0.0001 for others (transformers), 5 x as much for lora", gt=0.0)
     head: Literal["fitted", "new"] = setting(
         "fitted", "fitted: training begins with a linear head fitted to the features as they are (Kumar et al. 2022, arXiv:2202.10054); "
         "new: with a random one, which trains at train.learning_rate, as does a head that is not linear")
@@ -59,8 +60,6 @@ class Lora(_Trained):
     """Low-rank changes of some dense layers train with the head (Hu et al. 2021, arXiv:2106.09685). The saved model has them merged."""
 
     name: Literal["lora"]
-    learning_rate: float = setting(
-        5e-4, "peak learning rate of the changes, and of a fitted head; it follows the shape of train.learning_rate", gt=0.0)
     rank: int = setting(8, "rank of each change", ge=1)
     scale: float = setting(2.0, "factor on each change: alpha / rank in the paper's terms", gt=0.0)
     layers: list[str] = setting(
@@ -68,8 +67,3 @@ class Lora(_Trained):
 
 
 Finetune = Annotated[Frozen | Last | Gradual | Whole | Lora, Field(discriminator="name")]
-
-
-def default(examples: int) -> Finetune:
-    """The way for a number of training examples, where the experiment names none."""
-    return Frozen(name="frozen")

@@ -16,4 +16,4 @@ class PretrainedModel(Section):
     weights: Literal["preset"] | None = setting("preset", "preset: start from its weights; null: from scratch")
     dropout: Share = setting(0.1, "dropout before the last layer", unit="share")
     finetune: Finetune | None = setting(
-        None, "how the network is trained: frozen, last, gradual, whole or lora; default: by the number of training examples")
+        None, "how the network is trained: frozen, last, gradual, whole or lora; default: frozen, with a linear head where that suits")

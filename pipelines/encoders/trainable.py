@@ -7,13 +7,16 @@ from pipelines.config.schema import Experiment
 from pipelines.encoders import lora
 from pipelines.encoders.blocks import blocks, freeze
 from pipelines.encoders.features import parts
-from pipelines.encoders.finetune import Finetune, Frozen, Gradual, Last, Lora, Whole, default
+from pipelines.encoders.finetune import Finetune, Frozen, Gradual, Last, Lora, Whole
 from pipelines.encoders.linear_head import dense_of
 from pipelines.encoders.settings import PretrainedModel
 
+RATES = {"batch norm": 2e-3, "others": 1e-4}  # of an encoder, where the experiment states none
+LORA = 5.0  # times as much for its changes, which begin at 0
 
-def way_of(experiment: Experiment, model: keras.Model, examples: int) -> Finetune | None:
-    """How a network is fine-tuned: as the experiment says, or as suits the number of training examples; None: it has no encoder and head.
+
+def way_of(experiment: Experiment, model: keras.Model) -> Finetune | None:
+    """How a network is fine-tuned: as the experiment says, else frozen; None: it has no encoder and head.
 
     Raises:
         ConfigError: train.freeze says something else, or the network cannot be trained so.
@@ -26,7 +29,7 @@ def way_of(experiment: Experiment, model: keras.Model, examples: int) -> Finetun
             raise ConfigError("model.finetune: is for an encoder under a new head, which this network is not; leave it out")
         return None
     if experiment.train.freeze is None:
-        return settings.finetune or default(examples)
+        return settings.finetune or Frozen(name="frozen")
     if settings.finetune is not None:
         raise ConfigError("train.freeze: model.finetune says which layers train; leave one of the two out")
     return Whole(name="whole", decay=1.0)
@@ -55,11 +58,20 @@ def shares(way: Finetune | None, model: keras.Model, peak: float) -> dict[int, f
     if way is None or isinstance(way, Frozen):
         return {}
     features, head = parts(model)
-    found = {id(weight): way.learning_rate / peak for weight in features.weights if weight.trainable}
+    rate = _rate(way, features)
+    found = {id(weight): rate / peak for weight in features.weights if weight.trainable}
     if way.head == "fitted" and dense_of(head) is not None:
-        found |= {id(weight): way.learning_rate / peak for weight in head.weights}
+        found |= {id(weight): rate / peak for weight in head.weights}
     if isinstance(way, (Gradual, Whole)):
         for depth, block in enumerate(reversed(blocks(model))):
-            share = way.learning_rate / peak * way.decay**depth
+            share = rate / peak * way.decay**depth
             found |= {id(weight): share for layer in block for weight in layer.weights if weight.trainable}
     return found
+
+
+def _rate(way: Last | Gradual | Whole | Lora, features: keras.Model) -> float:
+    """The encoder's peak learning rate."""
+    if way.learning_rate is not None:
+        return way.learning_rate
+    norms = any(isinstance(layer, keras.layers.BatchNormalization) for layer in features._flatten_layers())
+    return RATES["batch norm" if norms else "others"] * (LORA if isinstance(way, Lora) else 1.0)

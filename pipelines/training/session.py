@@ -135,7 +135,7 @@ def prepare(
     with machine.strategy.scope(), bounded("model"):
         model = task.model()
         machine = devices.for_model(machine, model)
-        way = trainable.way_of(experiment, model, len(splits.train))
+        way = trainable.way_of(experiment, model)
         if way is not None:
             trainable.settle(way, model)
         freezing: list[Hook] = [Unfreeze(train.freeze, model)] if train.freeze else []
