@@ -26,7 +26,8 @@ def seconds(preset: str, examples: int, epochs: int, views: int) -> tuple[float,
     """(seconds of a training, its validation accuracy)."""
     experiment = TextClassification.model_validate({
         "task": "nlp.classification",
-        "data": {"source": "tfds", "name": "clinc_oos", "label_key": "intent_name", "limit": examples, "cache": "memory"},
+        "data": {"source": "tfds", "name": "clinc_oos", "label_key": "intent_name", "limit": examples, "validation": 0.1,
+                 "cache": "memory"},
         "model": {"name": "pretrained", "preset": preset, "finetune": {"name": "frozen", "head": "trained", "views": views}},
         "train": {"epochs": epochs, "precision": "float32"},
     })
