@@ -84,6 +84,8 @@ def test_two_replicas_are_one_device(weights, case):
 def test_that_the_softmax_sees_one_devices_examples_is_said_at_the_start(micro, replicas, said):
     from types import SimpleNamespace
 
+    import keras
+
     from pipelines.runs.run_display import describe
     from recsys.tasks.retrieval import RetrievalTask
 
@@ -91,7 +93,7 @@ def test_that_the_softmax_sees_one_devices_examples_is_said_at_the_start(micro, 
     session = SimpleNamespace(
         machine=SimpleNamespace(replicas=replicas, precision="float32", devices=["a"] * replicas, xla=False),
         plan=plan, splits=SimpleNamespace(train=[1], validation=None, test=None), weights=[], tables=SimpleNamespace(tables=[]), steps=1,
-        feed=SimpleNamespace(summary=""), model=SimpleNamespace(_flatten_layers=list), task=RetrievalTask,
+        feed=SimpleNamespace(summary=""), learner=SimpleNamespace(model=keras.Sequential()), task=RetrievalTask,
         step=SimpleNamespace(train=SimpleNamespace(micro_batch_size=micro)),
     )
     lines: list[str] = []
