@@ -33,7 +33,7 @@ def card(content: Mapping[str, Any], run: str) -> list[Block]:
         licence = f"licence {encoder['licence']}" if encoder["licence"] else "its licence is not stated"
         source = f" from {encoder['source']}" if encoder["source"] else ""
         facts.append(f"Encoder: {encoder['name']}{source}, {encoder['weights']:,} weights, {licence}, SHA-256 {encoder['checksum']}.")
-    versions = [f"{name} {environment[name]}" for name in ("tensorflow", "keras", "quartet") if environment.get(name)]
+    versions = [f"{name} {environment[name]}" for name in ("tensorflow", "keras", "keras-hub", "quartet") if environment.get(name)]
     if versions:
         facts.append(f"Made with {', '.join(versions)}.")
     blocks += [Bullets(facts), Heading("Data")]

@@ -17,6 +17,7 @@ from pipelines.config.schema import Experiment
 from pipelines.data.divide import Warned
 from pipelines.data.fingerprint import VERSION
 from pipelines.machine import devices, group
+from pipelines.machine.environment import version
 from pipelines.monitoring.metrics_log import MetricsLog, read_rows
 from pipelines.monitoring.progress import Progress
 from pipelines.monitoring.tensorboard import Writer
@@ -158,7 +159,8 @@ class _Run:
         for note in session.splits.notes:
             if isinstance(note, Warned) and self.policy.guidance:
                 self.progress.warning(note)
-        encoder = {"encoder": session.task.facts["encoder"]} if "encoder" in session.task.facts else {}
+        facts = session.task.facts
+        encoder = {"encoder": facts["encoder"], "keras-hub": version("keras-hub")} if "encoder" in facts else {}
         self.environment = {**(self.call.environment or {}), **devices.describe(session.machine), **self.identity, **encoder,
                             "extensions": extensions.used_by(self.experiment)}
         if session.way is not None:
