@@ -54,7 +54,15 @@ class WhisperTask(TranscriptionTask):
 
     def unfit(self) -> str | None:
         missing = next((name for name in TOKENS if self.facts.get(name) is None), None)
-        return f"{missing}: field required" if missing else super().unfit()
+        if missing:
+            return f"{missing}: field required"
+        size, marks = self.encoder_facts["backbone"]["config"].get("vocabulary_size"), self.facts["marks"]
+        if len(self.facts["tokens"]) != size:
+            return f"tokens: {len(self.facts['tokens']):,}, and the decoder writes {size}"
+        numbers = [*marks["prompt"], *marks["languages"], *marks["suppressed"], *marks["suppressed_first"], marks["end"]]
+        if not max(numbers) < size or (-1 in marks["prompt"]) != bool(marks["languages"]):
+            return f"marks: they do not belong to {size:,} tokens"
+        return super().unfit()
 
     def prepare(self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None,
                 ) -> tuple[Any, Any]:

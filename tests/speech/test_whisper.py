@@ -95,6 +95,18 @@ def test_texts_become_tokens_and_come_back(tiny):
     assert facts["tokens"].index("<|startofprev|>") in facts["marks"]["suppressed"]
 
 
+def test_facts_that_do_not_belong_together_are_found_before_the_network_is_built(tiny):
+    task = task_of(tiny)
+    facts = task.splits().facts
+    task.facts = facts
+    assert task.unfit() is None
+    for broken, message in (({"tokens": facts["tokens"][:-1]}, "tokens: "), ({"marks": {**facts["marks"], "end": 10_000}}, "marks: "),
+                            ({"marks": {**facts["marks"], "languages": [] if facts["marks"]["languages"] else [1]}}, "marks: "),
+                            ({"merges": None}, "merges: field required")):
+        task.facts = {**facts, **broken}
+        assert (task.unfit() or "").startswith(message), message
+
+
 def test_what_does_not_suit_it(tiny):
     with pytest.raises(ConfigError, match="knows no 'fr'"):
         task_of(tiny, ", language: fr").splits()
