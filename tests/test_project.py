@@ -77,7 +77,7 @@ def test_lock_pins_names_and_holds_no_address() -> None:
     for line in lock_lines():
         assert re.fullmatch(r"[a-z0-9][a-z0-9._-]*==[A-Za-z0-9.+!]+( ; .+)?", line), line
     text = (ROOT / "requirements.lock").read_text(encoding="utf-8").lower()
-    assert not [sign for sign in ("http", "://", "file:", "git+", "--") if sign in text.replace("via the following command", "")]
+    assert not [sign for sign in ("http:", "https:", "://", "file:", "git+", "--") if sign in text.replace("via the following command", "")]
 
 
 @pytest.mark.parametrize("python", PYTHONS)
@@ -112,7 +112,8 @@ def test_version_stands_in_one_place() -> None:
     said = re.compile(rf"(?<![\d.]){re.escape(version)}(?![\d.])")
     changes = ROOT / "CHANGELOG.md"
     assert not [file for file in tree() if file.suffix in (".py", ".md", ".yaml") and file != changes and said.search(text_of(file))]
-    assert re.findall(r"^## \[(.+?)\]", text_of(changes), re.M)[0] == version, "the newest section of CHANGELOG.md is this version's"
+    sections = [name for name in re.findall(r"^## \[(.+?)\]", text_of(changes), re.M) if name != "Unreleased"]
+    assert sections[0] == version, "the newest released section of CHANGELOG.md is this version's"
     assert not [file for package in PACKAGES for file in modules(package) if "__version__ =" in text_of(file)]
 
 
