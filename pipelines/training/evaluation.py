@@ -175,7 +175,7 @@ class Evaluator:
 def _interleaved(parts: list[np.ndarray], steps: int) -> np.ndarray:
     """Results of each host, [steps x own, ...], as one array in the order of steps, and of hosts within a step."""
     every = joined(parts)
-    by_host = every.reshape(len(parts), steps, -1, *every.shape[1:])
+    by_host = every.reshape(len(parts), steps, len(every) // (len(parts) * steps), *every.shape[1:])
     return by_host.swapaxes(0, 1).reshape(every.shape)
 
 

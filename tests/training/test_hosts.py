@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipelines.training.evaluation import _interleaved
 from tests.training.runs import At, assert_same_outcome, checkpoint, model_weights, run
 from tests.training.toy import encoder, final_weights
 
@@ -122,3 +123,9 @@ def test_a_killed_chief_and_fewer_hosts_afterwards_change_nothing_but_rounding(t
     for one, other in zip(model_weights(undisturbed), model_weights(folder), strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
     assert checkpoint(folder)[1]["step"] == checkpoint(undisturbed)[1]["step"] == 15
+
+
+def test_results_of_hosts_stand_in_the_order_of_steps_also_where_there_is_nothing_of_an_example():
+    hosts = [np.array([[0, 0], [1, 0], [4, 0], [5, 0]]), np.array([[2, 7], [3, 7], [6, 7], [7, 7]])]
+    assert _interleaved(hosts, 2)[:, 0].tolist() == list(range(8))
+    assert _interleaved([part[:, :0] for part in hosts], 2).shape == (8, 0)
