@@ -83,11 +83,6 @@ def test_they_are_searched_in_the_schema_and_recorded(used):
     assert metric_kinds.kind_of("validation/top_k") == metric_kinds.MetricKind("max", True, "Among the most probable")
 
 
-def test_without_the_file_it_says_what_to_pass():
-    with pytest.raises(ConfigError, match=r"augment.own: no augmentation 'absent' is registered here; .* --use FILE"):
-        from_text(f"{IMAGES}augment: {{own: {{name: absent}}}}\n")
-
-
 def test_an_image_is_augmented_alike_in_any_batch_and_not_when_judged(used):
     import tensorflow as tf
 

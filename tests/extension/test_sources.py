@@ -52,6 +52,11 @@ def test_its_settings_stand_beside_the_shared_ones(use):
     assert [one["registers"] for one in extensions.used_by(from_text(EXPERIMENT).experiment)] == [["source stripes"]]
 
 
+def test_without_the_file_of_an_augmentation_it_says_what_to_pass():
+    with pytest.raises(ConfigError, match=r"augment.own: no augmentation 'absent' is registered here; .* --use FILE"):
+        from_text(f"{EXPERIMENT}augment: {{own: {{name: absent}}}}\n")
+
+
 @pytest.mark.parametrize(("before", "after", "message"), [
     ('"label": np', '"lable": np', "source stripes: split all has no 'label'"),
     ("[label]}}", "[label][1:]}}", "300 of image, 299 of label"),
