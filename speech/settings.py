@@ -312,7 +312,7 @@ class Commands(SpeechExperiment):
     evaluate: CommandEvaluate = setting(CommandEvaluate, "judging")
 
 
-@register_task("speech.tasks.transcription:TranscriptionTask")
+@register_task("speech.tasks.transcription_by_model:TranscriptionByModel")
 class Transcription(SpeechExperiment):
     """Text per recording."""
 

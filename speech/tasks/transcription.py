@@ -56,14 +56,6 @@ class TranscriptionTask(SpeechTask):
     }
     experiment: Transcription
 
-    def __new__(cls, experiment: Transcription, facts: dict[str, Any] | None = None) -> "TranscriptionTask":
-        """One that writes with a decoder where the model has one."""
-        if experiment.model.name == "whisper" and cls is TranscriptionTask:
-            from speech.tasks.whisper import WhisperTask
-
-            return super().__new__(WhisperTask)
-        return super().__new__(cls)
-
     @property
     def length_unit(self) -> int:  # type: ignore[override]
         """A quarter of a second: few different shapes, little padding."""
