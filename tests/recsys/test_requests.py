@@ -3,7 +3,7 @@
 import pytest
 
 from pipelines.base.errors import DataError
-from recsys.data.requests import IDS, as_id, as_ids, taken
+from recsys.data.requests import IDS, as_id, as_ids, parsed
 
 
 @pytest.mark.parametrize("sent, expected", [(42, 42), ("42", 42), (" 7\n", 7), (2**63 - 1, 2**63 - 1), (-(2**63), -(2**63))])
@@ -29,4 +29,4 @@ def test_lists_are_bounded(sent):
                          ids=["objects", "lists", "digits"])
 def test_what_is_no_json_is_said_to_be_none(sent):
     with pytest.raises(DataError, match="no JSON"):
-        taken(sent, ["user"], "user")
+        parsed(sent, ["user"], "user")
