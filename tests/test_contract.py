@@ -86,7 +86,8 @@ def known_users(folder: Path, splits: Any) -> list[str]:
     return ["3", "17", "nobody"]
 
 
-AT_ONCE = {"nlp.classification/frozen", "recsys.retrieval/ease", "speech.commands/pretrained"}  # fitted in closed form: no step trains them
+# fitted at once: no step trains them
+AT_ONCE = {"nlp.classification/frozen", "recsys.retrieval/ease", "speech.commands/pretrained"}
 CASES = {
     "nlp.classification": Case("nlp/quickstart", (), lambda folder, splits: ["a room for two nights", "", "breakfast? \U0001f600"]),
     "nlp.classification/pretrained": Case(
@@ -108,6 +109,9 @@ CASES = {
     "speech.transcription/pretrained": Case(TRANSCRIPTS, ("model={name: pretrained, preset: ''}",), sound_files, tiny.whisper),
     "speech.transcription/whisper": Case(
         TRANSCRIPTS, ("model={name: whisper, preset: '', trains: whole, longest: 12}",), sound_files, tiny.whisper),
+    "vision.classification/pretrained": Case(
+        "vision/digits", ("model={name: pretrained, preset: '', finetune: {name: whole, head: new}}", "augment.shift=1"), digit_files,
+        tiny.efficientnet),
     "vision.classification": Case("vision/digits", ("model.widths=[8, 8]", "model.hidden=16"), digit_files),
 }
 COMMON = ("train.epochs=2", "train.precision=float32", "train.devices=cpu", "evaluate.bootstrap=100", "evaluate.worst=2",

@@ -7,6 +7,8 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *("##" + letter for letter in LETTERS),
           "the", "room", "taxi", "please", "book", "cancel", "wifi", "towels", "breakfast"]
 
+SCALE, OFFSET = [0.01, 0.02, 0.03], [-1.0, -0.5, 0.25]  # of pixels, red, green and blue
+
 
 def bert(folder: Path) -> Path:
     """A text encoder of 16 columns with its tokenizer."""
@@ -38,6 +40,28 @@ def whisper(folder: Path, *, seconds: int = 4, languages: tuple[str, ...] = ()) 
         vocabulary_size=len(numbers), num_layers=2, num_heads=2, hidden_dim=16, intermediate_dim=32, num_mels=8,
         max_encoder_sequence_length=100 * seconds, max_decoder_sequence_length=32).save_to_preset(str(folder))
     keras_hub.layers.WhisperAudioConverter(num_mels=8, max_audio_length=seconds).save_to_preset(str(folder))
+    return folder
+
+
+def efficientnet(folder: Path) -> Path:
+    """An image encoder for 64 px, whose statistics of batches and treatment of pixels are unlike the usual."""
+    import keras
+    import keras_hub
+    import numpy as np
+
+    keras.utils.set_random_seed(1)
+    stages = {name: [value, value] for name, value in {
+        "kernel_sizes": 3, "num_repeats": 1, "expansion_ratios": 2, "squeeze_and_excite_ratios": 0, "block_types": "unfused",
+        "width_coefficients": 1.0, "depth_coefficients": 1.0, "force_input_filters": 0}.items()}
+    backbone = keras_hub.models.EfficientNetBackbone(
+        **{f"stackwise_{name}": value for name, value in stages.items()}, stackwise_strides=[2, 2], stackwise_input_filters=[8, 8],
+        stackwise_output_filters=[8, 16], depth_divisor=4, dropout=0.2)
+    for variable in backbone.non_trainable_variables:
+        if "moving" in variable.path:
+            variable.assign(np.random.default_rng(0).uniform(0.5, 1.5, variable.shape))
+    backbone.save_to_preset(str(folder))
+    keras_hub.layers.EfficientNetImageConverter(
+        image_size=(64, 64), scale=SCALE, offset=OFFSET, interpolation="bicubic").save_to_preset(str(folder))
     return folder
 
 

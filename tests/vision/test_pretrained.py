@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines.base.errors import ConfigError
+from tests.encoders import tiny
 from vision import models
 from vision.models import pretrained
 from vision.settings import Pretrained
@@ -18,32 +19,12 @@ from vision.tasks.classification import Classification
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(
     not importlib.util.find_spec("keras_hub") and not os.environ.get("QUARTET_REQUIRE_EXTRAS"),
     reason="needs the extra `pretrained` (keras-hub): what it tests is not tested here")]
-SCALE, OFFSET = [0.01, 0.02, 0.03], [-1.0, -0.5, 0.25]
 
 
 @pytest.fixture(scope="module")
 def preset(tmp_path_factory):
     """The folder of a tiny EfficientNet for 64 px whose normalisation and weights are random."""
-    return tiny_preset(tmp_path_factory.mktemp("presets") / "tiny")
-
-
-def tiny_preset(folder):
-    import keras_hub
-
-    keras.utils.set_random_seed(1)
-    stages = {name: [value, value] for name, value in {
-        "kernel_sizes": 3, "num_repeats": 1, "expansion_ratios": 2, "squeeze_and_excite_ratios": 0, "block_types": "unfused",
-        "width_coefficients": 1.0, "depth_coefficients": 1.0, "force_input_filters": 0}.items()}
-    backbone = keras_hub.models.EfficientNetBackbone(
-        **{f"stackwise_{name}": value for name, value in stages.items()}, stackwise_strides=[2, 2], stackwise_input_filters=[8, 8],
-        stackwise_output_filters=[8, 16], depth_divisor=4, dropout=0.2)
-    for variable in backbone.non_trainable_variables:
-        if "moving" in variable.path:
-            variable.assign(np.random.default_rng(0).uniform(0.5, 1.5, variable.shape))
-    backbone.save_to_preset(str(folder))
-    keras_hub.layers.EfficientNetImageConverter(
-        image_size=(64, 64), scale=SCALE, offset=OFFSET, interpolation="bicubic").save_to_preset(str(folder))
-    return folder
+    return tiny.efficientnet(tmp_path_factory.mktemp("presets") / "tiny")
 
 
 def built(preset, size=(32, 40), channels=3, **settings) -> keras.Model:
@@ -62,7 +43,7 @@ def expected(preset, pixels: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
     backbone = keras_hub.models.Backbone.from_preset(str(preset))
     resized = tf.image.resize(tf.repeat(pixels, 3 // pixels.shape[-1], -1), size, "bicubic")
-    return tf.reduce_mean(backbone(resized * SCALE + OFFSET, training=False), [1, 2]).numpy()
+    return tf.reduce_mean(backbone(resized * tiny.SCALE + tiny.OFFSET, training=False), [1, 2]).numpy()
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -6,7 +6,10 @@ import pytest
 
 from pipelines.base.errors import ConfigError
 from pipelines.config.load import load
+from tests.encoders import tiny
 from vision import models
+from vision.models import pretrained
+from vision.settings import Pretrained
 
 pytestmark = pytest.mark.slow
 
@@ -16,7 +19,7 @@ SHAPES = {"cifar10": (32, 3, 10), "fashion_mnist": (28, 1, 10), "digits": (8, 1,
 
 
 def test_the_experiments_of_the_design_are_there():
-    wanted = "digits fashion_mnist_cnn fashion_mnist_best cifar10_cnn cifar10_fast imagenet_resnet50 folder"
+    wanted = "digits fashion_mnist_cnn fashion_mnist_best cifar10_cnn cifar10_fast cifar10_lite0 imagenet_resnet50 folder"
     assert set(wanted.split()) <= set(SHIPPED)
 
 
@@ -26,10 +29,14 @@ def test_a_shipped_experiment(name, tmp_path):
     assert len(text.splitlines()) <= 40
     assert text.startswith("# ") and f"\n#   python -m vision.train vision/{name}" in text
     experiment = load(f"vision/{name}", [f"data.path={tmp_path}"] if name == "folder" else []).experiment
+    facts = {}
+    if isinstance(experiment.model, Pretrained):
+        experiment = load(f"vision/{name}", [f"model.preset={tiny.efficientnet(tmp_path / 'tiny')}"]).experiment
+        facts = pretrained.learn(experiment.model)
     size, channels, classes = next(shape for prefix, shape in SHAPES.items() if name.startswith(prefix))
     assert experiment.data.image_size in (None, size)
     model = models.build(experiment.model, image_size=(size, size), channels=channels, classes=classes, mean=[127.0] * channels,
-                         std=[60.0] * channels)
+                         std=[60.0] * channels, facts=facts)
     assert model.output_shape == (None, classes)
 
 
