@@ -46,7 +46,7 @@ def draft(path: Path, asked: Asked) -> Draft:
         section("data", _data(seen, path, size, channels=1 if grey else 3)),
         *(_encoded(proposal.preset, train, size) if proposal.preset else
           (section("model", _model(size)), section("train", training_settings(train, size)))),
-        section("augment", _augment(seen, size)),
+        section("augment", _augment(seen, size, photos=max(_size(seen)) > _SMALL)),
         section("loss", _loss(seen)),
     ]
     return Draft(f"Images of {path.name}: {len(seen.counts)} classes.", (*_found(seen, images), *proposal.notes), "\n".join(sections),
@@ -162,14 +162,14 @@ def training_settings(images: int, size: tuple[int, int]) -> list[Entry]:
     return entries
 
 
-def _augment(seen: Seen, size: tuple[int, int]) -> list[Entry]:
+def _augment(seen: Seen, size: tuple[int, int], *, photos: bool) -> list[Entry]:
     # A mirrored 2 or b is no 2 or b.
     signs = all(len(name) == 1 or name.isdigit() for name in seen.counts) or any("left" in name.lower() for name in seen.counts)
     why = "mirroring changes digits, letters and sides" if signs and seen.source != "npz" else "false where left and right matter"
     flip: Entry = ("flip", not signs, why)
     if signs and seen.source == "npz":
         flip = ("flip", False, "true where the mirror image is of the same class")
-    if max(size) > _SMALL and len({header[:2] for header in seen.headers}) > 1:
+    if photos and len({header[:2] for header in seen.headers}) > 1:
         return [flip, ("random_resized_crop", [0.35, 1.0], "share of the area")]
     return [flip, ("shift", max(1, min(size) // 10), "px")]
 
