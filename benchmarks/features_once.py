@@ -49,6 +49,7 @@ def main() -> None:
     print(machine())
     seconds(given.preset, 200, 1, 1)  # imports, and the files in the system's cache
     once, accuracy = seconds(given.preset, given.examples, given.epochs, 1)
+    print(f"features once: {once:.1f} s", flush=True)
     each, other = seconds(given.preset, given.examples, given.epochs, 0)
     print(f"{given.epochs} epochs of {given.examples:,} texts: features once {once:.1f} s (validation {accuracy:.1%}), "
           f"in every step {each:.1f} s ({other:.1%}): {each / once:.1f} x")
