@@ -88,8 +88,9 @@ def test_every_setting_misspelt_is_found_again() -> None:
         if len(last) < 4 or last in ("name", "task") or nearest(slip, [last]) is None:
             continue
         model = f"{{name: {tag}, architecture: ResNet50}}" if tag == "application" else f"{{name: {tag}}}"
+        inner = [f"{'.'.join(route[:-1])}={{name: {kind}}}" for route, kind in setting.variants[1:]]
         with pytest.raises(ConfigError) as caught:
-            from_text(BASE, [f"model={model}", ".".join([*above, slip]) + "=1"], file="mine.yaml")
+            from_text(BASE, [f"model={model}", *inner, ".".join([*above, slip]) + "=1"], file="mine.yaml")
         tried += 1
         if f"did you mean {setting.name}" not in str(caught.value):
             missed.append((setting.name, slip, str(caught.value)))

@@ -109,4 +109,4 @@ def test_a_history_answers_as_the_user_who_has_it(tmp_path):
     assert not set(items) & set(known["items"].numpy()[0].tolist()) and not bool(stranger["fallback"][0])
     assert bool(model(request(0, np.zeros(1, np.int32)))["fallback"][0])
     with pytest.raises(ConfigError, match=r"data.categories.*ease knows a user by the ids"):
-        from_text(text.replace("made,", "made, categories: [theme],"), file="a.yaml")
+        from_text(text.replace("synthetic,", "synthetic, categories: [theme],"), file="a.yaml")
