@@ -34,7 +34,7 @@ DISTRIBUTIONS = {"yaml": "pyyaml", "pydantic_core": "pydantic",
                  "sklearn": "scikit-learn", "PIL": "pillow", "tensorflow_datasets": "tensorflow-datasets",
                  "keras_tuner": "keras-tuner", "keras_rs": "keras-rs", "grpc": "grpcio"}
 # imported where they are needed: of extras, with a message where they are missing, and IPython in its own kernel alone
-OPTIONAL = {"keras_hub", "starlette", "uvicorn", "IPython"}
+OPTIONAL = {"keras_hub", "kagglehub", "huggingface_hub", "safetensors", "starlette", "uvicorn", "IPython"}
 HOSTS = ("pypi." + "org", "pythonhosted", "anaconda." + "org", "conda-" + "forge", "index-" + "url")
 
 

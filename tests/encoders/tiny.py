@@ -1,4 +1,4 @@
-"""Tiny encoders with random weights, saved as presets: `python -m tests.encoders.tiny FOLDER`."""
+"""Tiny encoders with random weights, saved as presets: `python -m tests.encoders.tiny FOLDER` writes FOLDER/bert and so on."""
 
 import sys
 from pathlib import Path
@@ -66,4 +66,5 @@ def efficientnet(folder: Path) -> Path:
 
 
 if __name__ == "__main__":
-    bert(Path(sys.argv[1]))
+    for encoder in (bert, efficientnet, whisper):
+        encoder(Path(sys.argv[1]) / encoder.__name__)

@@ -159,18 +159,18 @@ def test_a_preset_is_trained_further_and_not_needed_again(tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    run("-m", "tests.encoders.tiny", tmp_path / "preset")
+    run("-m", "tests.encoders.tiny", tmp_path)
     table = tmp_path / "t.csv"
     rows = (f"the {('taxi', 'room')[number % 2]} please {number},{'ab'[number % 2]}\n" for number in range(60))
     table.write_text("text,label\n" + "".join(rows))
-    run("-m", "nlp.train", "nlp/finetune", f"data.path={table}", f"model.preset={tmp_path / 'preset'}", "train.epochs=2", "model.limit=24",
+    run("-m", "nlp.train", "nlp/finetune", f"data.path={table}", f"model.preset={tmp_path / 'bert'}", "train.epochs=2", "model.limit=24",
         "train.devices=cpu", "train.precision=float32", "evaluate.bootstrap=100", "--runs", tmp_path / "runs", "--name", "one", "--quiet")
     folder = tmp_path / "runs" / "nlp" / "finetune" / "one"
     before = json.loads((folder / "report" / "report.json").read_text())["metrics"]["test/accuracy"]["value"]
     recorded = json.loads((folder / "environment.json").read_text())["encoder"]
-    assert recorded["name"] == "preset" and len(recorded["checksum"]) == 64 and recorded["weights"] > 0
-    assert "Encoder: preset, " in (folder / "report" / "model_card.md").read_text()
-    shutil.rmtree(tmp_path / "preset")
+    assert recorded["name"] == "bert" and len(recorded["checksum"]) == 64 and recorded["weights"] > 0
+    assert "Encoder: bert, " in (folder / "report" / "model_card.md").read_text()
+    shutil.rmtree(tmp_path / "bert")
     found = json.loads(run("-c", USE, folder, tmp_path / "export").splitlines()[-1])
     assert "import tensorflow_text" in (tmp_path / "export" / "README.txt").read_text()
     assert found["accuracy"] == pytest.approx(before) and found["apart"] < 1e-5

@@ -2,13 +2,13 @@
 
 import importlib.util
 import os
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from pipelines.base.errors import ConfigError, DataError
-from pipelines.encoders import locate
 from pipelines.serving import embed
 from pipelines.serving.output import Prediction
 from pipelines.serving.predict import Predictor
@@ -37,14 +37,14 @@ def test_a_text_encoder_gives_vectors_without_a_run(tmp_path):
 
 
 def test_a_real_encoder_knows_what_is_alike_and_whose_it_is():
-    name = require_preset("minilm_l6")
-    run = embed.of_preset(name)
+    preset = require_preset("minilm_l6")
+    run = embed.of_preset(preset)
     texts = ["the cat sat on the mat", "a feline was seated on a rug", "stock prices fell", "Café", "cafe"]
     vectors = np.stack([one.values["vector"] for one in Predictor(run, answer=embed.vectors).predict(texts)])
     cosine = vectors @ vectors.T / vectors.shape[1]  # their root mean square is 1
     assert cosine[0, 1] > 0.5 > 0.3 > cosine[0, 2] and cosine[3, 4] > 0.999  # accents are stripped
     record = run.task.facts["encoder"]
-    source = (locate.presets_folder() / name / "SOURCE.md").read_text()
+    source = (Path(preset) / "SOURCE.md").read_text()
     assert record["checksum"] in source and (record["licence"], record["weights"]) == ("Apache-2.0", 22_713_216)
 
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -90,7 +91,12 @@ def counting(task):
         return {"tokens": tokens, "at": tf.where(tokens > 0, number, 0), "confidence": tf.ones_like(inputs["frames"], tf.float32)}
 
     task.answer = answer
-    return SimpleNamespace(task=task, model=None)
+    return run_of(task, None)
+
+
+def run_of(task, model):
+    """What a Predictor asks of a run."""
+    return SimpleNamespace(task=task, model=model, name="speech/test", folder=SimpleNamespace(path=Path("default")))
 
 
 def test_words_are_cut_to_each_recording_s_own_whatever_is_answered_beside_it(tmp_path, monkeypatch):
@@ -121,7 +127,7 @@ def test_what_cannot_be_answered_is_said_in_the_answer(tmp_path):
                            "data: {source: synthetic, rate: 8000, seconds: 0.6}\n").experiment
     commands = task_class(experiment.task)(experiment, {"classes": ["no", "yes"], "mean": [0.0] * 16, "std": [1.0] * 16})
     doubts = {}
-    for name, run in (("commands", SimpleNamespace(task=commands, model=commands.model())), ("text", counting(transcription()))):
+    for name, run in (("commands", run_of(commands, commands.model())), ("text", counting(transcription()))):
         predictor = predict.Predictor(run)
         shown = Shown.of(predictor.columns, predictor.classes, details=run.task.details)
         for kind in ("jsonl", "table", "csv"):

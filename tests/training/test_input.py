@@ -222,7 +222,7 @@ def test_a_full_disk_is_said(files, tmp_path, monkeypatch):
     def full(file, *arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cache, "_header", full)
+    monkeypatch.setattr(cache, "write_header", full)
     with pytest.raises(DataError, match=r"disk cache .* cannot be written: No space left on device; free some space"):
         feed(files, "disk", tmp_path)
     assert caches(tmp_path) == []
