@@ -33,8 +33,8 @@ LEFT_OUT = {".git", ".venv", "build", "dist", "runs", "node_modules", "__pycache
 DISTRIBUTIONS = {"yaml": "pyyaml", "pydantic_core": "pydantic",
                  "sklearn": "scikit-learn", "PIL": "pillow", "tensorflow_datasets": "tensorflow-datasets",
                  "keras_tuner": "keras-tuner", "keras_rs": "keras-rs", "grpc": "grpcio"}
-# imported where they are needed: of extras, with a message where they are missing, and IPython in its own kernel alone
-OPTIONAL = {"keras_hub", "kagglehub", "huggingface_hub", "safetensors", "starlette", "uvicorn", "IPython"}
+# imported where they are needed: IPython in its own kernel alone, and what keras-hub brings with it
+BROUGHT = {"ipython", "kagglehub", "huggingface-hub"}
 HOSTS = ("pypi." + "org", "pythonhosted", "anaconda." + "org", "conda-" + "forge", "index-" + "url")
 
 
@@ -98,11 +98,13 @@ def test_lock_is_one_version_of_everything_that_pyproject_asks_for(python: str) 
 
 
 def test_every_library_that_the_code_imports_is_declared() -> None:
-    declared = {Requirement(text).name.lower().replace("_", "-") for text in PROJECT["dependencies"]}
+    extras = [text for name, texts in PROJECT["optional-dependencies"].items() if name not in ("dev", "bench") for text in texts]
+    declared = {Requirement(text).name.lower().replace("_", "-") for text in [*PROJECT["dependencies"], *extras]}
     for package in PACKAGES:
         for file in modules(package):
-            wanted = {DISTRIBUTIONS.get(name, name) for name in imported(file) - set(PACKAGES) - set(sys.stdlib_module_names)}
-            assert wanted <= declared | OPTIONAL, f"{file.relative_to(ROOT)} imports {wanted - declared}: pyproject.toml does not name it"
+            outside = imported(file) - set(PACKAGES) - set(sys.stdlib_module_names)
+            wanted = {DISTRIBUTIONS.get(name, name.lower().replace("_", "-")) for name in outside}
+            assert wanted <= declared | BROUGHT, f"{file.relative_to(ROOT)} imports {wanted - declared}: pyproject.toml does not name it"
 
 
 def test_version_stands_in_one_place() -> None:
