@@ -115,6 +115,7 @@ def test_layers_near_the_input_learn_more_slowly():
                                     rel=1e-2)
 
 
+@pytest.mark.slow
 def test_gradual_unfreezing_trains_one_more_block_each_time():
     made = session(name="gradual", epochs=1, train={"epochs": 4})
 
@@ -141,6 +142,7 @@ def test_the_saved_network_is_whole_and_answers_alike(tmp_path, finetune):
     assert json.loads((tmp_path / "run" / "environment.json").read_text())["finetune"]["name"] == finetune["name"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("finetune", [{"name": "frozen", "head": "trained"}, {"name": "gradual"}])
 def test_killed_and_resumed_it_ends_bit_identical(tmp_path, finetune):
     changes = {"task": EncoderToyTask, "model": encoder(**finetune), "data": MEMORY,

@@ -93,6 +93,7 @@ def test_noise_from_a_folder(tmp_path, monkeypatch):
         _ = Augmenter(Augment(noise=0.5, noise_folder=str(tmp_path / "none")), 8000).noises
 
 
+@pytest.mark.slow
 def test_a_training_reads_its_noise_when_it_begins_and_a_finished_run_needs_none(tmp_path):
     from pipelines.config.load import from_text
     from pipelines.runs.launch import task_class

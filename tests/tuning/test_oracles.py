@@ -130,6 +130,7 @@ def test_hyperband_goes_on_with_the_best_and_with_none_that_failed():
     assert sorted((score(by_number[number]) for number in chosen), reverse=True) == passed[:len(chosen)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["random", "bayesian", "hyperband"])
 def test_the_first_trial_may_be_given_and_does_not_come_twice(algorithm):
     space = [Dimension("depth", "int", low=1, high=12)] if algorithm == "random" else SPACE
