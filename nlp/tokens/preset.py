@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from nlp.tokens.base import Cut, Tokenizer
+from nlp.tokens.ragged import joined
 from pipelines.base.errors import ConfigError
 from pipelines.encoders.headers import read_json
 from pipelines.encoders.presets import Preset, description, hub, rebuilt
@@ -92,7 +93,7 @@ def make(kept_facts: dict[str, Any], limit: int) -> Tokenizer:
             ids = tf.ragged.constant(ids, dtype=tf.int32, ragged_rank=1)
         ids = tf.cast(ids, tf.int32)[:, : limit - marks] + 1
         ends = [None if mark is None else tf.RaggedTensor.from_tensor(tf.fill([ids.nrows(), 1], mark + 1)) for mark in (start, end)]
-        ids = tf.concat([part for part in (ends[0], ids, ends[1]) if part is not None], 1)
+        (ids,) = joined([[part] for part in (ends[0], ids, ends[1]) if part is not None])
         nothing = ids.with_flat_values(tf.zeros_like(ids.flat_values))
         return Cut(ids, nothing, nothing)
 
