@@ -19,7 +19,7 @@ $(shell exec 2>/dev/null; $(BIN)/python -c '' && [ "$$($(ASKED) $(IDENTITY))" = 
 help:
 	@echo "make demo    trains on 1,797 handwritten digits, and says where the report is"
 	@echo "make test    runs all tests, a process for each core up to four; ARGS='-k resume' chooses, in one process"
-	@echo "make test-fast  the tests that train nothing and need no second process: less than two minutes"
+	@echo "make test-fast  the tests that train next to nothing: about two minutes on two cores"
 	@echo "make lint    style and types"
 	@echo "make docs    writes docs/settings/ and docs/experiments.md from the schema and configs/"
 	@echo "make lock    writes requirements.lock for pyproject.toml; UPGRADE=--upgrade takes the newest versions"

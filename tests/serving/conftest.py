@@ -1,4 +1,4 @@
-"""A finished run, loaded once, and its digits as image files."""
+"""A finished run, loaded once, its digits as image files, and a server of two toy models."""
 
 import pytest
 
@@ -27,3 +27,13 @@ def judged(loaded):
     answers, targets = evaluator.answers()
     images = source.gather(tf.range(len(source), dtype=tf.int64))["image"]
     return [tf.io.encode_png(image).numpy() for image in images], targets["label"], answers["probabilities"]
+
+
+@pytest.fixture(scope="module")
+def server():
+    """Two models: one of texts and numbers, and version 7 of one that doubles numbers."""
+    from tests.serving.toy_server import Doubling, Spelling, running
+
+    with running(Spelling()) as there:
+        there.models.add("double", 7, Doubling())
+        yield there

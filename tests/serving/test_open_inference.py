@@ -7,16 +7,9 @@ import pytest
 import tritonclient.http as triton
 from tritonclient.utils import InferenceServerException
 
-from tests.serving.toy_server import Doubling, Spelling, needs_extra, request, running
+from tests.serving.toy_server import needs_extra, request
 
 pytestmark = needs_extra
-
-
-@pytest.fixture(scope="module")
-def server():
-    with running(Spelling()) as there:
-        there.models.add("double", 7, Doubling())
-        yield there
 
 
 @pytest.fixture(scope="module")

@@ -5,16 +5,9 @@ import json
 
 import pytest
 
-from tests.serving.toy_server import Doubling, Spelling, needs_extra, running
+from tests.serving.toy_server import needs_extra
 
 pytestmark = needs_extra
-
-
-@pytest.fixture(scope="module")
-def server():
-    with running(Spelling()) as there:
-        there.models.add("double", 7, Doubling())
-        yield there
 
 
 def post(server, path, content):
