@@ -224,6 +224,7 @@ def serve(
     drain: Annotated[float, typer.Option(min=1, metavar="S", help="Time from SIGTERM to the end, at most.")] = 30.0,
     log: Annotated[bool, typer.Option("--log", help="A line of JSON on standard output for each request.")] = False,
     versions: Annotated[int, typer.Option(min=1, metavar="N", help="Newest versions of a model that answer.")] = 1,
+    grpc: Annotated[int | None, typer.Option(min=0, max=65535, metavar="PORT", help="Where gRPC listens, too; 0: a free one.")] = None,
 ) -> None:
     """Answer requests over HTTP as the runs were judged, until Ctrl-C. Needs the extra `serve`."""
     from pipelines.runs.folder import RunFolder
@@ -235,7 +236,7 @@ def serve(
         require_model(folder)
         return folder.path
 
-    require_extra()
+    require_extra(grpc is not None)
     sources = [source(one, find) for one in models]
     from pipelines.machine.startup import start_tensorflow
 
@@ -250,7 +251,7 @@ def serve(
             return ExportedModel(folder, batch=batch)
         return Predictor(load_run(RunFolder(folder), where=1), batch=batch)
 
-    options = Options(host, port, limit * MEBI, connections, delay / 1000, deadline, drain, log, versions)
+    options = Options(host, port, limit * MEBI, connections, delay / 1000, deadline, drain, log, versions, grpc)
     answer(sources, load, options, say=say)
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ class Options:
     drain: s from SIGTERM to the end, at most.
     log: a line of JSON on standard output for each request.
     versions: newest versions of a model that answer.
+    grpc: where gRPC listens; 0: a free port; None: nowhere.
     """
 
     host: str = "127.0.0.1"
@@ -42,10 +44,11 @@ class Options:
     drain: float = 30.0
     log: bool = False
     versions: int = 1
+    grpc: int | None = None
 
 
-def require_extra() -> None:
-    """Raises ConfigError where the extra `serve` is not installed."""
+def require_extra(grpc: bool = False) -> None:
+    """Raises ConfigError where the extra `serve` is not installed, or `grpc` where that is wanted."""
     try:
         import httptools  # noqa: F401
         import orjson  # noqa: F401
@@ -55,6 +58,8 @@ def require_extra() -> None:
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise ConfigError(f"quartet serve needs the extra: pip install 'keras-quartet[serve]' ({error})") from error
+    if grpc and not all(find_spec(name) for name in ("grpc", "tritonclient", "tensorflow_serving")):
+        raise ConfigError("--grpc needs the extra: pip install 'keras-quartet[serve,grpc]'")
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,7 @@ def serve(sources: "list[Source]", load: "Callable[[Path], Answerer]", options: 
         ConfigError: a model cannot be loaded, two have one name, the port is in use, the address is not of this machine, or the extra
             `serve` is not installed.
     """
-    require_extra()
+    require_extra(options.grpc is not None)
     from pipelines.serving.http.app import make_app
     from pipelines.serving.http.connections import Bounds, Server
     from pipelines.serving.http.models import Models, Watch, versions_in
@@ -126,6 +131,7 @@ def serve(sources: "list[Source]", load: "Callable[[Path], Answerer]", options: 
     with _refusal(options.host, options.port):
         bound = bind(options.host, options.port)
     with bound:
+        rpc_port = None if options.grpc is None else free_port(options.host, options.grpc)
         observed = Observed(log=sys.stdout if options.log else None)
         models = Models(observed, delay=options.delay, deadline=options.deadline, kept=options.versions)
         watches = []
@@ -135,12 +141,22 @@ def serve(sources: "list[Source]", load: "Callable[[Path], Answerer]", options: 
                 models.add(one.name, version, warm(found[version]))
             if one.watched:
                 watches.append(Watch(one.name, one.folder, warm, models, max(found)))
+        beside = []
+        if rpc_port is not None:
+            from pipelines.serving.grpc.server import RpcServer
+
+            beside.append(RpcServer(options.host, rpc_port, models, observed, limit=options.limit, calls=options.connections))
+        name = f"[{options.host}]" if ":" in options.host else options.host
+
+        def started() -> None:
+            if rpc_port is not None:
+                say(f"gRPC         {name}:{rpc_port}")
+            say(f"serving      http://{name}:{bound.getsockname()[1]}")
+
         server = Server(make_app(models, observed, limit=options.limit), observed,
-                        Bounds(options.connections, options.limit, options.drain), watches)
+                        Bounds(options.connections, options.limit, options.drain), watches, beside=beside, started=started)
         with _refusal(options.host, options.port):
             bound.listen(BACKLOG)
-        name = f"[{options.host}]" if ":" in options.host else options.host
-        say(f"serving      http://{name}:{bound.getsockname()[1]}")
         gc.collect()
         gc.freeze()  # what is there now stays: no collection has to look at it again
         server.run(sockets=[bound])
@@ -167,9 +183,15 @@ def bind(host: str, port: int) -> socket.socket:
     return bound
 
 
+def free_port(host: str, port: int) -> int:
+    """The port where gRPC will listen by itself, since it takes no socket; 0 becomes a free one. Raises ConfigError."""
+    with _refusal(host, port, "--grpc"), bind(host, port) as bound:
+        return int(bound.getsockname()[1])
+
+
 @contextmanager
-def _refusal(host: str, port: int) -> Iterator[None]:
+def _refusal(host: str, port: int, option: str = "--port") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ConfigError(f"--host {host} --port {port}: {error.strerror or error}; name another") from None
+        raise ConfigError(f"--host {host} {option} {port}: {error.strerror or error}; name another") from None

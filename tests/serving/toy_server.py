@@ -73,23 +73,31 @@ class Doubling:
 class Running:
     """A server in a thread."""
 
-    def __init__(self, model, *, limit=1 << 20, connections=200, drain=5.0, log=None, watches=(), **options):
+    def __init__(self, model, *, limit=1 << 20, connections=200, drain=5.0, log=None, watches=(), rpc=False, **options):
         from pipelines.serving.http.app import make_app
         from pipelines.serving.http.connections import Bounds, Server
         from pipelines.serving.http.models import Models
         from pipelines.serving.http.observing import Observed
-        from pipelines.serving.server import bind
+        from pipelines.serving.server import bind, free_port
 
         self.model, self.observed = model, Observed(log=log)
         self.models = Models(self.observed, **options)
         self.models.add("toy", 1, model)
-        self.server = Server(make_app(self.models, self.observed, limit=limit), self.observed, Bounds(connections, limit, drain), watches)
+        beside, started = [], threading.Event()
+        if rpc:
+            from pipelines.serving.grpc.server import RpcServer
+
+            self.rpc_port = free_port("127.0.0.1", 0)
+            beside.append(RpcServer("127.0.0.1", self.rpc_port, self.models, self.observed, limit=limit, calls=connections))
+        self.server = Server(make_app(self.models, self.observed, limit=limit), self.observed, Bounds(connections, limit, drain), watches,
+                             beside=beside, started=started.set)
         self.bound = bind("127.0.0.1", 0)
         self.bound.listen(512)
         self.port = self.bound.getsockname()[1]
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=lambda: self.loop.run_until_complete(self.server.serve([self.bound])), daemon=True)
         self.thread.start()
+        assert started.wait(20)
 
     def stop(self):
         """As SIGTERM does. Seconds until the end."""

@@ -6,9 +6,9 @@ import json
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -192,22 +192,40 @@ async def _full(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
+class Beside(Protocol):
+    """Another protocol's server in the same loop."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self, seconds: float) -> None:
+        """Ends within that time."""
+
+
 class Server(uvicorn.Server):
     """uvicorn's server, which also ends waits and ends itself as above."""
 
-    def __init__(self, app: Any, observed: Observed, bounds: Bounds, watches: Sequence[Watch] = ()):
+    def __init__(self, app: Any, observed: Observed, bounds: Bounds, watches: Sequence[Watch] = (), *, beside: Sequence[Beside] = (),
+                 started: Callable[[], None] = lambda: None):
+        """
+        Args:
+            beside: servers that start and end with this one.
+            started: called once all of them take requests.
+        """
         bounds = Bounds(_affordable(bounds.connections), bounds.body, bounds.drain)
         kind = type("BoundConnection", (Connection,), {"bounds": bounds, "observed": observed})
         super().__init__(uvicorn.Config(
             app, http=kind, ws="none", lifespan="off", log_level="error", access_log=False, proxy_headers=False, server_header=False,
             timeout_keep_alive=KEPT))
-        self.bounds, self.observed, self.watches = bounds, observed, watches
+        self.bounds, self.observed, self.watches, self.beside, self.started_all = bounds, observed, watches, beside, started
         observed.watch_connections(lambda: len(self.server_state.connections))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        for other in self.beside:
+            await other.start()
         for one in self.watches:
             one.start(asyncio.get_running_loop())
+        self.started_all()
 
     async def on_tick(self, counter: int) -> bool:
         if counter % 10 == 0:
@@ -224,6 +242,7 @@ class Server(uvicorn.Server):
         self.observed.draining = True
         for watch in self.watches:
             watch.stop()
+        others = [asyncio.ensure_future(other.stop(self.bounds.drain)) for other in self.beside]
         began = time.monotonic()
         open_connections: Any = self.server_state.connections
         while (passed := time.monotonic() - began) < self.bounds.drain and not self.force_exit:
@@ -245,7 +264,7 @@ class Server(uvicorn.Server):
             one.transport.abort()
         for task in list(self.server_state.tasks):
             task.cancel()
-        await asyncio.sleep(0)
+        await asyncio.gather(asyncio.sleep(0), *others)
 
 
 def _affordable(wanted: int) -> int:

@@ -70,11 +70,11 @@ class Observed:
                                    registry=self.registry)
         self.running = Gauge("quartet_requests_in_flight", "Requests being received or answered.", registry=self.registry)
         self.open = Gauge("quartet_connections", "Open connections.", registry=self.registry)
-        self._children: dict[tuple[str, str, int], tuple[Any, Any]] = {}
+        self._children: dict[tuple[str, str, int | str], tuple[Any, Any]] = {}
         self._ids, self._count_ids = uuid.uuid4().hex[:20], itertools.count()
-        self._in_flight = 0
+        self.in_flight = 0
         self._traced = -TRACEBACKS
-        self.running.set_function(lambda: self._in_flight)
+        self.running.set_function(lambda: self.in_flight)
 
     def watch_connections(self, count: Callable[[], int]) -> None:
         self.open.set_function(count)
@@ -89,7 +89,7 @@ class Observed:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         began = time.perf_counter()
         given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
-        exchange = Exchange(given.decode("ascii") if ID.fullmatch(given) else f"{self._ids}{next(self._count_ids):012x}")
+        exchange = self.identified(given)
         scope["exchange"] = exchange
         status = 0
 
@@ -103,7 +103,7 @@ class Observed:
                     headers.append((b"connection", b"close"))
             await send(message)
 
-        self._in_flight += 1
+        self.in_flight += 1
         try:
             await self.app(scope, receive, observed_send)
         except Gone:
@@ -112,17 +112,23 @@ class Observed:
             status = status or 503
         except Exception as error:
             exchange.error = f"{type(error).__name__}: {error}"
-            self._defect(exchange.id)
+            self.defect(exchange.id)
             if not status:
                 body = orjson.dumps({"error": f"the server failed; its log says why, under the request id {exchange.id}"})
                 await observed_send({"type": "http.response.start", "status": 500, "headers": [
                     (b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]})
                 await send({"type": "http.response.body", "body": body})
         finally:
-            self._in_flight -= 1
-            self._count(scope, exchange, status, time.perf_counter() - began)
+            self.in_flight -= 1
+            self.count(exchange, status, time.perf_counter() - began, client=(scope.get("client") or ("", 0))[0], method=scope["method"],
+                       path=scope["path"])
 
-    def _count(self, scope: Any, exchange: Exchange, status: int, seconds: float) -> None:
+    def identified(self, given: bytes) -> Exchange:
+        """A new request, under the id that its client gave it, or one of its own."""
+        return Exchange(given.decode("ascii") if ID.fullmatch(given) else f"{self._ids}{next(self._count_ids):012x}")
+
+    def count(self, exchange: Exchange, status: int | str, seconds: float, *, client: str, method: str, path: str) -> None:
+        """A request that has ended, for the metrics and the log."""
         key = (exchange.model, exchange.route, status)
         children = self._children.get(key)
         if children is None:
@@ -132,15 +138,15 @@ class Observed:
         children[1].observe(seconds)
         if self.log is not None:
             line = {"time": datetime.now(timezone.utc).isoformat(timespec="milliseconds"), "id": exchange.id,
-                    "client": (scope.get("client") or ("", 0))[0], "method": scope["method"], "path": scope["path"], "status": status,
-                    "ms": round(1000 * seconds, 2), "model": exchange.model, "version": exchange.version, "inputs": exchange.inputs}
+                    "client": client, "method": method, "path": path, "status": status, "ms": round(1000 * seconds, 2),
+                    "model": exchange.model, "version": exchange.version, "inputs": exchange.inputs}
             if exchange.error:
                 line["error"] = exchange.error[:1000]
             with suppress(OSError, ValueError):  # a log that nobody reads any more ends no answers
                 self.log.write(orjson.dumps(line).decode() + "\n")
                 self.log.flush()
 
-    def _defect(self, request: str) -> None:
+    def defect(self, request: str) -> None:
         """A traceback in the log: of many like it only one a minute."""
         now = time.monotonic()
         last = "" if now - self._traced < TRACEBACKS else "".join(traceback.format_exception(*sys.exc_info())).rstrip()

@@ -52,22 +52,13 @@ async def infer(hosted: Hosted, body: bytes, header: str | None, share: Share, e
         rest, columns[name] = rest[used:], array
     if len(rest):
         raise Refused(f"{len(rest):,} bytes of binary data belong to no input")
-    model = hosted.model
-    for name, array in columns.items():
-        wanted = NAMES[model.inputs[name].dtype.name] if name in model.inputs else None
-        if wanted is not None and wanted != _name_of(array):
-            raise Refused(f"{name}: has the datatype {_name_of(array)}; {wanted} is asked for")
-    rows = rows_of(columns, model.inputs)
-    exchange.inputs = len(rows)
-    check_count(len(rows), hosted.batches.room)
-    answers = await hosted.answered([(f"example {number}", row) for number, row in enumerate(rows, 1)])
-    wanted_outputs = _wanted(content, list(model.outputs))
-    outputs = columns_of(answers, {name: model.outputs[name] for name in wanted_outputs})
+    wanted_outputs = _wanted(content, list(hosted.model.outputs))
+    outputs = await answered(hosted, columns, list(wanted_outputs), exchange)
     described, blobs = [], []
     for name, column in outputs.items():
-        one: dict[str, Any] = {"name": name, "datatype": NAMES[model.outputs[name].dtype.name], "shape": list(column.shape)}
+        one: dict[str, Any] = {"name": name, "datatype": NAMES[hosted.model.outputs[name].dtype.name], "shape": list(column.shape)}
         if wanted_outputs[name]:
-            blobs.append(_packed(column))
+            blobs.append(packed(column))
             one["parameters"] = {"binary_data_size": len(blobs[-1])}
         elif column.dtype == object:
             one["data"] = [value.decode("utf-8", "replace") for value in column.ravel().tolist()]
@@ -79,6 +70,20 @@ async def infer(hosted: Hosted, body: bytes, header: str | None, share: Share, e
         answer["id"] = content["id"]
     head = orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY)
     return b"".join([head, *blobs]), len(head) if blobs else None
+
+
+async def answered(hosted: Hosted, columns: dict[str, np.ndarray], outputs: list[str], exchange: Exchange) -> dict[str, np.ndarray]:
+    """The outputs of that name for tensors [batch, ...]. Raises Refused."""
+    model = hosted.model
+    for name, array in columns.items():
+        wanted = NAMES[model.inputs[name].dtype.name] if name in model.inputs else None
+        if wanted is not None and wanted != _name_of(array):
+            raise Refused(f"{name}: has the datatype {_name_of(array)}; {wanted} is asked for")
+    rows = rows_of(columns, model.inputs)
+    exchange.inputs = len(rows)
+    check_count(len(rows), hosted.batches.room)
+    answers = await hosted.answered([(f"example {number}", row) for number, row in enumerate(rows, 1)])
+    return columns_of(answers, {name: model.outputs[name] for name in outputs})
 
 
 def _tensor(given: Any, rest: memoryview) -> tuple[str, np.ndarray, int]:
@@ -98,7 +103,7 @@ def _tensor(given: Any, rest: memoryview) -> tuple[str, np.ndarray, int]:
         else:
             if type(size) is not int or not 0 <= size <= len(rest):
                 raise Refused(f"{name}: binary_data_size is not the number of its bytes")
-            values = _unpacked(name, rest[:size]) if kind == "BYTES" else np.frombuffer(rest[:size], KINDS[kind])
+            values = unpacked(name, rest[:size]) if kind == "BYTES" else np.frombuffer(rest[:size], KINDS[kind])
         if values.size != prod(shape):
             raise Refused(f"{name}: has {values.size:,} values; its shape {shape} has {prod(shape):,}")
         return name, values.reshape(shape), size or 0
@@ -114,7 +119,7 @@ def _from_json(name: str, data: Any, kind: str) -> np.ndarray:
     texts = [value.encode() if isinstance(value, str) else value for value in _flat(data)]
     if not all(isinstance(text, bytes) for text in texts):
         raise Refused(f"{name}: the data of BYTES is texts")
-    return _strings(texts)
+    return strings(texts)
 
 
 def _flat(data: list[Any]) -> list[Any]:
@@ -123,14 +128,15 @@ def _flat(data: list[Any]) -> list[Any]:
     return data
 
 
-def _strings(values: list[bytes]) -> np.ndarray:
+def strings(values: list[bytes]) -> np.ndarray:
+    """[count] object."""
     array = np.empty(len(values), object)
     array[:] = values
     return array
 
 
-def _unpacked(name: str, data: memoryview) -> np.ndarray:
-    """Strings, each after its length in four bytes."""
+def unpacked(name: str, data: memoryview) -> np.ndarray:
+    """Strings, each after its length in four bytes, as `packed` has them. Raises Refused."""
     values, place = [], 0
     while place < len(data):
         end = place + 4 + (struct.unpack_from("<I", data, place)[0] if place + 4 <= len(data) else len(data))
@@ -138,17 +144,18 @@ def _unpacked(name: str, data: memoryview) -> np.ndarray:
             raise Refused(f"{name}: its strings break off")
         values.append(bytes(data[place + 4:end]))
         place = end
-    return _strings(values)
+    return strings(values)
 
 
-def _packed(column: np.ndarray) -> bytes:
+def packed(column: np.ndarray) -> bytes:
+    """A tensor as raw bytes; strings each after its length in four bytes."""
     if column.dtype != object:
         return np.ascontiguousarray(column).tobytes()
     return b"".join(struct.pack("<I", len(value)) + value for value in column.ravel().tolist())
 
 
 def _name_of(array: np.ndarray) -> str:
-    return "BYTES" if array.dtype == object else NAMES[array.dtype.name]
+    return "BYTES" if array.dtype == object else NAMES.get(array.dtype.name, array.dtype.name)
 
 
 def _wanted(content: dict[str, Any], names: list[str]) -> dict[str, bool]:

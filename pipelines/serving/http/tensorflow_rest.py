@@ -92,15 +92,20 @@ def _jsonable(name: str, column: np.ndarray, text: bool) -> list[Any]:
 
 async def classify(hosted: Hosted, content: Any, exchange: Exchange) -> dict[str, Any]:
     """{"examples": [{...}, ...]} gets {"results": [[[label, score], ...], ...]}. Raises Refused, also where the model has no classes."""
-    model = hosted.model
-    vector = next((name for name, spec in model.outputs.items() if len(spec.shape) == 2), None)
-    if not model.classes or vector is None:
-        raise Refused("the model gives no probabilities of classes; ask :predict")
     examples = content.get("examples") if isinstance(content, dict) else None
     if not isinstance(examples, list) or not examples:
         raise Refused('the request needs "examples", a list of objects with a value of each input')
+    labels, shares = await classified(hosted, examples, exchange)
+    return {"results": [[[label, share] for label, share in zip(labels, row)] for row in shares]}
+
+
+async def classified(hosted: Hosted, examples: "Sequence[Any]", exchange: Exchange) -> tuple[list[str], np.ndarray]:
+    """(the classes, [examples, classes] their probabilities). Raises Refused, also where the model has no classes."""
+    model = hosted.model
+    vector = next((name for name, spec in model.outputs.items() if len(spec.shape) == 2), None)
+    if not model.classes or vector is None:
+        raise Refused("the model gives no probabilities of classes; ask for predictions")
     exchange.inputs = len(examples)
     check_count(len(examples), hosted.batches.room)
     answers = await hosted.answered([(f"example {number}", row_of(row, model.inputs)) for number, row in enumerate(examples, 1)])
-    shares = columns_of(answers, {vector: model.outputs[vector]})[vector]
-    return {"results": [[[label, share] for label, share in zip(model.classes, row)] for row in shares]}
+    return model.classes, columns_of(answers, {vector: model.outputs[vector]})[vector]

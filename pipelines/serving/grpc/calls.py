@@ -1,0 +1,87 @@
+"""RPCs as requests: counted, logged and bounded as those of HTTP are, with gRPC's codes in place of HTTP's."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from pipelines.base.errors import ConfigError, DataError
+from pipelines.serving.http.bodies import Memory, Share
+from pipelines.serving.http.hosting import Hosted
+from pipelines.serving.http.models import Models
+from pipelines.serving.http.observing import Exchange, Observed
+from pipelines.serving.http.refusals import Refused
+
+CODES = {400: grpc.StatusCode.INVALID_ARGUMENT, 404: grpc.StatusCode.NOT_FOUND, 413: grpc.StatusCode.RESOURCE_EXHAUSTED,
+         503: grpc.StatusCode.UNAVAILABLE}
+PUSHBACK = "grpc-retry-pushback-ms"  # gRPC's own name for Retry-After: clients with a retry policy heed it
+
+
+@dataclass
+class Call:
+    """What answers an RPC: the models, what is known of the request, and the memory that it holds."""
+
+    models: Models
+    exchange: Exchange
+    share: Share
+    draining: bool
+
+    def hosted(self, model: str, version: str = "") -> Hosted:
+        """The model and version asked for; an empty name is the first, an empty version the newest. Raises Refused."""
+        hosted = self.models.get(model or None, version or None)
+        self.exchange.model, self.exchange.version = hosted.name, str(hosted.version)
+        return hosted
+
+
+Answer = Callable[[Any, Call], Awaitable[Any]]
+
+
+def service(name: str, methods: dict[str, tuple[Answer, Any, Any]], models: Models, observed: Observed, memory: Memory) -> Any:
+    """A service's handlers for grpc.aio.
+
+    Args:
+        methods: name -> (what answers it, type of the request, type of the reply).
+    """
+
+    def handler(method: str, answer: Answer, request: Any, reply: Any) -> Any:
+        return grpc.unary_unary_rpc_method_handler(
+            _watched(f"/{name}/{method}", answer, models, observed, memory), request.FromString, reply.SerializeToString)
+
+    return grpc.method_handlers_generic_handler(name, {method: handler(method, *one) for method, one in methods.items()})
+
+
+def _watched(route: str, answer: Answer, models: Models, observed: Observed, memory: Memory) -> Any:
+    async def handle(request: Any, context: Any) -> Any:
+        began = time.perf_counter()
+        given = next((value for key, value in context.invocation_metadata() or () if key == "x-request-id"), b"")
+        exchange = observed.identified(given.encode() if isinstance(given, str) else given)
+        exchange.route = route
+        code, retry, reply = grpc.StatusCode.OK, None, None
+        observed.in_flight += 1
+        try:
+            with Share(memory) as share:
+                share.take(request.ByteSize())
+                reply = await answer(request, Call(models, exchange, share, observed.draining))
+        except (DataError, ConfigError) as error:
+            exchange.error = str(error)
+            status, retry = (error.status, error.retry) if isinstance(error, Refused) else (400, None)
+            code = CODES[status]
+        except asyncio.CancelledError:  # the client has gone, or its deadline has passed
+            code = grpc.StatusCode.CANCELLED
+            raise
+        except Exception as error:
+            exchange.error, code = f"{type(error).__name__}: {error}", grpc.StatusCode.INTERNAL
+            observed.defect(exchange.id)
+        finally:
+            observed.in_flight -= 1
+            observed.count(exchange, code.name, time.perf_counter() - began, client=context.peer(), method="RPC", path=route)
+        context.set_trailing_metadata((("x-request-id", exchange.id), *([(PUSHBACK, str(1000 * retry))] if retry is not None else ())))
+        if reply is None:
+            failed = f"the server failed; its log says why, under the request id {exchange.id}"
+            await context.abort(code, failed if code is grpc.StatusCode.INTERNAL else exchange.error)
+        return reply
+
+    return handle
