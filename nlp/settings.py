@@ -6,7 +6,17 @@ from pydantic import Field
 
 from pipelines.base.metric_kinds import MetricKind, declare
 from pipelines.config.registry import register_task
-from pipelines.config.schema import ClassificationLoss, Evaluate, Experiment, Section, Share, TableData, setting
+from pipelines.config.schema import (
+    ClassificationLoss,
+    Evaluate,
+    Experiment,
+    Section,
+    Share,
+    TableData,
+    WithHeads,
+    location_problems,
+    setting,
+)
 from pipelines.config.variants import Variants
 from pipelines.encoders.settings import PretrainedModel
 
@@ -45,6 +55,14 @@ class TextData(TableData):
         "auto", "table: whether the first line of a CSV or TSV names the columns; auto: if settings refer to columns by name")
     longest: int = setting(1_000_000, "a longer text in training data is a bad example: usually a quotation mark that is not closed",
                            unit="characters", ge=1)
+
+    def problems(self) -> list[tuple[str, str]]:
+        found = super().problems() + location_problems(self.source, self.name, self.path, example="imdb_reviews")
+        if self.source == "tfds" and not all(isinstance(key, str) for key in (*text_keys(self), self.label_key)):
+            found.append(("text_key", "source: tfds has features by name, not by position"))
+        if isinstance(self.label_key, list) and self.source != "table":
+            found.append(("label_key", "several columns that hold 1 or 0 are for source: table"))
+        return found
 
 
 class Tokens(Section):
@@ -93,6 +111,7 @@ class Bag(Section):
     """The mean of the tokens' vectors, whatever their order (fastText: Joulin et al. 2017, arXiv:1607.01759)."""
 
     name: Literal["bag"]
+    reads_order: ClassVar[bool] = False
     width: int = setting(16, "size of a token's vector", ge=1)
     hidden: int = setting(0, "units of a dense layer before the last; 0: none", ge=0)
     skip: bool = setting(
@@ -114,6 +133,15 @@ class Bag(Section):
     def counts_tokens(self) -> bool:
         """Whether weights are set from how often tokens occur in train."""
         return self.naive_bayes or self.rarity
+
+    def problems(self) -> list[tuple[str, str]]:
+        found = super().problems()
+        if self.naive_bayes and (self.hidden or self.rarity):
+            found.append(("naive_bayes", "naive_bayes has no hidden layer and no rarity; set hidden: 0 and rarity: false"))
+        if self.linear and (self.naive_bayes or self.hidden or self.dropout or self.pool == "root_max"):
+            found.append(("linear", (
+                "the sum over the tokens is the answer, without naive_bayes, hidden, dropout or pool: root_max (drop_tokens may be set)")))
+        return found
 
 
 @MODELS.register("nlp.models.cnn:build")
@@ -141,7 +169,7 @@ class Lstm(Section):
 
 
 @MODELS.register("nlp.models.transformer:build")
-class Transformer(Section):
+class Transformer(WithHeads):
     """A small transformer encoder from scratch (Vaswani et al. 2017, with the norms first), pooled to the mean."""
 
     name: Literal["transformer"]
@@ -199,38 +227,24 @@ class TextClassification(Experiment):
     def problems(self) -> list[tuple[str, str]]:
         found = super().problems()
         data, model = self.data, self.model
-        if data.source == "tfds" and not data.name:
-            found.append(("data.name", "source: tfds needs the data set's name, such as imdb_reviews"))
-        if data.source in ("table", "folder") and not data.path:
-            found.append(("data.path", f"source: {data.source} needs a path"))
-        if data.source == "tfds" and not all(isinstance(key, str) for key in (*text_keys(data), data.label_key)):
-            found.append(("data.text_key", "source: tfds has features by name, not by position"))
-        if isinstance(data.label_key, list) and data.source != "table":
-            found.append(("data.label_key", "several columns that hold 1 or 0 are for source: table"))
         characters = self.tokens.characters if isinstance(self.tokens, Hashed) else None
         if characters and characters[0] > characters[1]:
             found.append(("tokens.characters", f"{characters} is not [shortest, longest]"))
-        if model.name == "transformer" and model.width % model.heads:
-            found.append(("model.width", f"{model.width} is not a multiple of model.heads = {model.heads}"))
         if self.own_tokens and self.tokens is not None:
             found.append(("tokens", f"model: {model.name} brings its own tokens; leave the section out (model.limit sets their number)"))
-        if isinstance(self.tokens, Hashed) and model.name != "bag" and not self.own_tokens:
+        if isinstance(self.tokens, Hashed) and self.reads_order and not self.own_tokens:
             words = self.tokens
             if words.words > 1 or words.characters:
                 found.append(("tokens.words", (
                     f"n-grams do not stand in the text's order, which model: {model.name} reads; set words: 1 and characters: null, or "
                     "take tokens: words or subwords")))
-        if model.name == "bag" and model.naive_bayes and (model.hidden or model.rarity or data.labels == "many"):
-            found.append(("model.naive_bayes", (
-                "naive_bayes has no hidden layer, no rarity and one label per text; set hidden: 0, rarity: false and labels: one")))
-        if model.name == "bag" and model.linear and (model.naive_bayes or model.hidden or model.dropout or model.pool == "root_max"):
-            found.append(("model.linear", (
-                "the sum over the tokens is the answer, without naive_bayes, hidden, dropout or pool: root_max (drop_tokens may be set)")))
         if isinstance(self.tokens, Hashed) and self.tokens.character_buckets and not characters:
             found.append(("tokens.character_buckets", "there are no character n-grams; set tokens.characters: [2, 5], or leave it out"))
         if data.labels == "many":
             if self.reject is not None:
                 found.append(("reject", "with labels: many a text may have no label, so nothing is rejected; leave the section out"))
+            if getattr(model, "naive_bayes", False):
+                found.append(("model.naive_bayes", "naive_bayes is for labels: one"))
             if self.loss.class_weights != "none" or self.loss.label_smoothing:
                 found.append(("loss", "class_weights and label_smoothing are for labels: one"))
         if self.reject and not self.reject.label and not self.reject.splits and self.reject.accept is None:
@@ -245,6 +259,11 @@ class TextClassification(Experiment):
         return getattr(self.model, "own_tokens", False)
 
     @property
+    def reads_order(self) -> bool:
+        """Whether the model reads tokens in the text's order, as all do whose settings do not declare otherwise."""
+        return getattr(self.model, "reads_order", True)
+
+    @property
     def limit(self) -> int:
         """Tokens of a text that are used."""
         return self.model.limit if self.own_tokens else self.cutting.limit
@@ -254,7 +273,7 @@ class TextClassification(Experiment):
         """The tokens section, or the model's default."""
         if self.tokens is not None:
             return self.tokens
-        return Hashed(name="hashed") if self.model.name == "bag" else Words(name="words", limit=256)
+        return Words(name="words", limit=256) if self.reads_order else Hashed(name="hashed")
 
 
 def text_keys(data: TextData) -> list[Column]:

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from pipelines.base.metric_kinds import HIGH_SHARE, MetricKind, declare
 from pipelines.config.registry import register_task
-from pipelines.config.schema import Evaluate, Experiment, Section, Share, TableData, setting
+from pipelines.config.schema import Evaluate, Experiment, Section, Share, TableData, WithHeads, location_problems, setting
 from pipelines.config.variants import Variants
 
 declare({
@@ -64,6 +64,22 @@ class InteractionData(TableData):
         "events; random: a random share of all events",
     )
 
+    def problems(self) -> list[tuple[str, str]]:
+        found = super().problems() + location_problems(self.source, self.name, self.path, example="movielens/latest-small-ratings")
+        found += [(name, f"{name} is for source: table, not {self.source}") for name in ("columns", "items", "users")
+                  if getattr(self, name) and self.source != "table"]
+        if self.group_by is not None:
+            found.append(("group_by", "interactions are divided by data.protocol or data.split_key; groups are not looked at"))
+        kinds = [*self.numbers, *self.categories, *self.lists]
+        twice = sorted({name for name in kinds if kinds.count(name) > 1})
+        if twice:
+            found.append(("numbers", f"column {twice[0]!r} is named twice among data.numbers, data.categories and data.lists"))
+        if self.protocol == "time" and self.time_key is None and self.source == "table" and self.split_key is None:
+            found.append(("time_key", "protocol: time needs the column of the time"))
+        if isinstance(self.test, str) and self.test not in ("test", "testing") and self.split_key is None:
+            found.append(("test", "a share, test or null; a split's name needs data.split_key"))
+        return found
+
 
 @IMPLICIT_SOURCES.register("recsys.data.sources:read_shipped")
 class ImplicitData(InteractionData):
@@ -114,7 +130,7 @@ SEQUENTIAL_MODELS, RETRIEVAL_MODELS, RANKING_MODELS = Variants(), Variants(), Va
 
 
 @SEQUENTIAL_MODELS.register("recsys.models.sequential:SasrecModel")
-class Sasrec(Section):
+class Sasrec(WithHeads):
     """Self-attention over the history, after Kang and McAuley 2018 (arXiv:1808.09781)."""
 
     name: Literal["sasrec"]
@@ -216,28 +232,6 @@ class RankingLoss(Section):
     )
 
 
-def _data_problems(data: InteractionData) -> list[tuple[str, str]]:
-    problems = []
-    if data.source == "tfds" and not data.name:
-        problems.append(("data.name", "source: tfds needs the data set's name, such as movielens/latest-small-ratings"))
-    if data.source == "table" and not data.path:
-        problems.append(("data.path", "source: table needs a path"))
-    for name in ("columns", "items", "users"):
-        if getattr(data, name) and data.source != "table":
-            problems.append((f"data.{name}", f"{name} is for source: table, not {data.source}"))
-    kinds = [*data.numbers, *data.categories, *data.lists]
-    if data.group_by is not None:
-        problems.append(("data.group_by", "interactions are divided by data.protocol or data.split_key; groups are not looked at"))
-    twice = sorted({name for name in kinds if kinds.count(name) > 1})
-    if twice:
-        problems.append(("data.numbers", f"column {twice[0]!r} is named twice among data.numbers, data.categories and data.lists"))
-    if data.protocol == "time" and data.time_key is None and data.source == "table" and data.split_key is None:
-        problems.append(("data.time_key", "protocol: time needs the column of the time"))
-    if isinstance(data.test, str) and data.test not in ("test", "testing") and data.split_key is None:
-        problems.append(("data.test", "a share, test or null; a split's name needs data.split_key"))
-    return problems
-
-
 class _Lists(Experiment):
     """What both tasks that answer with a list of items have."""
 
@@ -245,7 +239,7 @@ class _Lists(Experiment):
     evaluate: RankedEvaluate = setting(RankedEvaluate, "judging")
 
     def problems(self) -> list[tuple[str, str]]:
-        problems = super().problems() + _data_problems(self.data)
+        problems = super().problems()
         for name in ("user_key", "item_key"):
             if getattr(self.data, name) is None:
                 problems.append((f"data.{name}", "recommending needs users and items"))
@@ -253,9 +247,6 @@ class _Lists(Experiment):
             problems.append(("data.rating_key", "positive_from needs the column of the rating"))
         if self.train.watch is None and len(set(self.evaluate.cutoffs)) < len(self.evaluate.cutoffs):
             problems.append(("evaluate.cutoffs", "a cut-off is named twice"))
-        model: Any = getattr(self, "model", None)
-        if model is not None and model.name == "sasrec" and model.width % model.heads:
-            problems.append(("model.width", f"{model.width} is not a multiple of model.heads = {model.heads}"))
         return problems
 
 
@@ -305,7 +296,7 @@ class Ranking(Experiment):
 
     def problems(self) -> list[tuple[str, str]]:
         data = self.data
-        problems = super().problems() + _data_problems(data)
+        problems = super().problems()
         if data.rating_key is None and data.source == "table":
             problems.append(("data.rating_key", "ranking needs the column of the rating or click"))
         if getattr(self.model, "history", 0) and (self.loss.name == "click" or not data.user_key or not data.item_key):

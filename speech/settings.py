@@ -7,7 +7,18 @@ from pydantic import Field
 
 from pipelines.base.metric_kinds import LOW, LOW_SHARE, MetricKind, declare
 from pipelines.config.registry import register_task
-from pipelines.config.schema import ClassificationLoss, Evaluate, Experiment, FileData, Section, Share, pattern_problem, setting
+from pipelines.config.schema import (
+    ClassificationLoss,
+    Evaluate,
+    Experiment,
+    FileData,
+    Section,
+    Share,
+    WithHeads,
+    location_problems,
+    pattern_problem,
+    setting,
+)
 from pipelines.config.variants import Variants
 from pipelines.encoders.settings import PretrainedModel
 
@@ -54,24 +65,19 @@ class SpeechData(FileData):
     test_names: str | None = setting(None, "regular expression: recordings whose name it matches anywhere are the test split")
     test_last: int | None = setting(None, "so many recordings, the last by name, are the test split", unit="recordings", ge=1)
 
-    def problems_here(self) -> list[tuple[str, str]]:
-        """As Experiment.problems, of this section."""
-        found = super().problems_here()
-        if self.source == "tfds" and not self.name:
-            found.append(("data.name", "source: tfds needs the data set's name, such as spoken_digit"))
+    def problems(self) -> list[tuple[str, str]]:
+        found = super().problems() + location_problems(self.source, self.name, self.path, example="spoken_digit")
         if isinstance(self.label_key, list) and self.source != "table":
-            found.append(("data.label_key", "several columns, one of which holds 1, are for source: table"))
-        if self.source in ("folder", "table") and not self.path:
-            found.append(("data.path", f"source: {self.source} needs a path"))
-        if problem := pattern_problem("data.speaker_pattern", self.speaker_pattern):
+            found.append(("label_key", "several columns, one of which holds 1, are for source: table"))
+        if problem := pattern_problem("speaker_pattern", self.speaker_pattern):
             found.append(problem)
         if self.test_names is not None:
             try:
                 re.compile(self.test_names)
             except re.error as error:
-                found.append(("data.test_names", f"{self.test_names!r} is no regular expression: {error}"))
+                found.append(("test_names", f"{self.test_names!r} is no regular expression: {error}"))
         if self.test_names is not None and self.test_last is not None:
-            found.append(("data.test_last", "test_names says already which recordings are the test split; set one of the two"))
+            found.append(("test_last", "test_names says already which recordings are the test split; set one of the two"))
         return found
 
 
@@ -192,6 +198,7 @@ class Broadcast(Section):
 class PretrainedCommands(PretrainedModel):
     """Whisper's encoder with its own front end, the mean of its vectors over speech, and a linear layer; needs the extra `pretrained`."""
 
+    own_front_end: ClassVar[bool] = True  # hears as its preset does, and not by the section `frontend`
     silence: float = setting(
         1.0, "silence that the encoder hears behind data.seconds; it was trained on sounds with much of it", unit="s", ge=0.0, le=30.0)
 
@@ -208,9 +215,12 @@ class Quartz(Section):
     stride: int = setting(2, "frames that become one step of the output", unit="frames", ge=1, le=8)
     dropout: Share = setting(0.1, "dropout in the blocks", unit="share")
 
+    def problems(self) -> list[tuple[str, str]]:
+        return super().problems() + [("kernels", f"{length} is not odd") for length in self.kernels if length % 2 == 0]
+
 
 @TRANSCRIPT_MODELS.register("speech.models.conformer:build")
-class Conformer(Section):
+class Conformer(WithHeads):
     """Attention and convolution, after Gulati et al. 2020 (arXiv:2005.08100); four frames become one step."""
 
     name: Literal["conformer"]
@@ -221,11 +231,15 @@ class Conformer(Section):
     stride: ClassVar[int] = 4
     dropout: Share = setting(0.1, "dropout in the blocks", unit="share")
 
+    def problems(self) -> list[tuple[str, str]]:
+        return super().problems() + ([("kernel", f"{self.kernel} is not odd")] if self.kernel % 2 == 0 else [])
+
 
 @TRANSCRIPT_MODELS.register("speech.models.pretrained:transcripts")
 class PretrainedTranscripts(PretrainedModel):
     """Whisper's encoder with its own front end and CTC at the end; two frames become one step; needs the extra `pretrained`."""
 
+    own_front_end: ClassVar[bool] = True
     stride: ClassVar[int] = 2
 
 
@@ -235,6 +249,8 @@ class Whisper(Section):
     needs the extra `pretrained`."""
 
     name: Literal["whisper"]
+    own_front_end: ClassVar[bool] = True
+    own_decoder: ClassVar[bool] = True  # writes token by token, without CTC; without training, too
     preset: str = setting(..., "as of model.name: pretrained; with its tokenizer")
     weights: Literal["preset"] | None = setting("preset", "preset: start from its weights; null: from scratch")
     language: str | None = setting(
@@ -275,11 +291,15 @@ class SpeechExperiment(Experiment):
     augment: Augment = setting(Augment, "training augmentation")
     data: SpeechData
 
+    @property
+    def own_front_end(self) -> bool:
+        """Whether the model has a front end of its own, that of its pretrained encoder, as its settings declare."""
+        return getattr(getattr(self, "model", None), "own_front_end", False)
+
     def problems(self) -> list[tuple[str, str]]:
         found = super().problems()
         data, frontend, augment = self.data, self.frontend, self.augment
-        found += data.problems_here()
-        if hasattr(getattr(self, "model", None), "preset") and frontend != Frontend():
+        if self.own_front_end and frontend != Frontend():
             found.append(("frontend", "a pretrained encoder has a front end of its own, its preset's; leave this section out"))
         window, hop = round(frontend.window * data.rate), round(frontend.hop * data.rate)
         if window < 2 or hop < 1:
@@ -322,6 +342,11 @@ class Transcription(SpeechExperiment):
     tokens: Tokens = setting(Tokens, "what the model writes")
     evaluate: Decode = setting(Decode, "judging")
 
+    @property
+    def own_decoder(self) -> bool:
+        """Whether the model writes by a decoder of its own in place of CTC, as its settings declare."""
+        return getattr(self.model, "own_decoder", False)
+
     def problems(self) -> list[tuple[str, str]]:
         found = super().problems()
         data, model = self.data, self.model
@@ -334,18 +359,13 @@ class Transcription(SpeechExperiment):
             low, high = getattr(data, name)
             if low > high or (name == "gap" and low < 0):
                 found.append((f"data.{name}", f"[{low:g}, {high:g}] is not [lowest, highest]"))
-        if model.name == "whisper":
+        if self.own_decoder:
             if self.evaluate.search == "beam":
-                found.append(("evaluate.search", "model.name: whisper decodes greedily; beam is for models with CTC"))
+                found.append(("evaluate.search", f"model.name: {model.name} decodes greedily; beam is for models with CTC"))
             if data.source == "none" and model.trains != "nothing":
                 found.append(("data.source", f"none: there is nothing to train on, and model.trains is {model.trains}"))
         elif data.source == "none":
             found.append(("data.source", "none is for model.name: whisper, which writes without training; other models learn from data"))
-        lengths = {"quartz": ("kernels", getattr(model, "kernels", [])), "conformer": ("kernel", [getattr(model, "kernel", 1)])}
-        name, kernels = lengths.get(model.name, ("", []))
-        found += [(f"model.{name}", f"{length} is not odd") for length in kernels if length % 2 == 0]
-        if model.name == "conformer" and model.width % model.heads:
-            found.append(("model.width", f"{model.width} is not a multiple of model.heads = {model.heads}"))
         if self.augment.copies:
             found.append(("augment.copies", "copies are made for speech.commands only; augment.speed does much the same here"))
         return found

@@ -5,7 +5,17 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from pipelines.config.registry import register_task
-from pipelines.config.schema import ClassificationLoss, Evaluate, Experiment, FileData, Section, Share, setting
+from pipelines.config.schema import (
+    ClassificationLoss,
+    Evaluate,
+    Experiment,
+    FileData,
+    Section,
+    Share,
+    WithHeads,
+    location_problems,
+    setting,
+)
 from pipelines.config.variants import Variants
 from pipelines.encoders.settings import PretrainedModel
 
@@ -42,6 +52,14 @@ class ImageData(FileData):
     max_pixels: int = setting(
         MAX_PIXELS, "an image with more pixels by its header is refused before decoding, in training, evaluation and serving alike: each "
         "image being decoded takes 6 bytes of memory per pixel, with transparency 20", unit="px", ge=1)
+
+    def problems(self) -> list[tuple[str, str]]:
+        found = super().problems() + location_problems(self.source, self.name, self.path, example="cifar10")
+        if isinstance(self.label_key, list) and self.source != "table":
+            found.append(("label_key", "several columns, one of which holds 1, are for source: table"))
+        if self.streaming and self.source != "tfds":
+            found.append(("streaming", f"streaming is for source: tfds, not {self.source}"))
+        return found
 
 MODELS = Variants()
 
@@ -80,7 +98,7 @@ class Fast(Section):
 
 
 @MODELS.register("vision.models.vit:build")
-class Vit(Section):
+class Vit(WithHeads):
     """A small vision transformer for 28 to 64 px, after Dosovitskiy et al. 2021."""
 
     name: Literal["vit"]
@@ -164,22 +182,11 @@ class ImageClassification(Experiment):
     def problems(self) -> list[tuple[str, str]]:
         found = super().problems()
         data, augment = self.data, self.augment
-        if data.source == "tfds" and not data.name:
-            found.append(("data.name", "source: tfds needs the data set's name, such as cifar10"))
-        if data.source in ("folder", "table", "npz") and not data.path:
-            found.append(("data.path", f"source: {data.source} needs a path"))
-        found += data.problems_here()
-        if isinstance(data.label_key, list) and data.source != "table":
-            found.append(("data.label_key", "several columns, one of which holds 1, are for source: table"))
-        if data.streaming and data.source != "tfds":
-            found.append(("data.streaming", f"streaming is for source: tfds, not {data.source}"))
         if data.streaming and self.loss.class_weights == "balanced":
             found.append(("loss.class_weights", "balanced needs the classes counted, and a stream is not read ahead; give {class: weight}"))
         crop = augment.random_resized_crop
         if crop and not 0.0 < crop[0] <= crop[1] <= 1.0:
             found.append(("augment.random_resized_crop", f"{crop} is not [low, high] with 0 < low <= high <= 1"))
-        if self.model.name == "vit" and self.model.width % self.model.heads:
-            found.append(("model.width", f"{self.model.width} is not a multiple of model.heads = {self.model.heads}"))
         return found
 
 

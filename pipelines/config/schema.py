@@ -15,6 +15,7 @@ from pipelines.base.errors import ConfigError
 from pipelines.config.keras_names import keras_arguments
 from pipelines.config.section import Section as Section
 from pipelines.config.section import Share as Share
+from pipelines.config.section import WithHeads as WithHeads
 from pipelines.config.section import setting as setting
 from pipelines.config.variants import Variants
 
@@ -72,15 +73,22 @@ class FileData(TableData):
         None, "for group_by: name, regular expression whose first group finds the group in a file's path from data.path's folder on (of a "
         "table, from its folder on): '_(p\\d+)_'")
 
-    def problems_here(self) -> list[tuple[str, str]]:
-        """As Experiment.problems, of this section."""
-        patterns = {"data.label_pattern": self.label_pattern, "data.group_pattern": self.group_pattern}
-        found = [problem for name, pattern in patterns.items() if (problem := pattern_problem(name, pattern))]
+    def problems(self) -> list[tuple[str, str]]:
+        found = super().problems()
+        patterns = {"label_pattern": self.label_pattern, "group_pattern": self.group_pattern}
+        found += [problem for name, pattern in patterns.items() if (problem := pattern_problem(name, pattern))]
         if self.group_by == "name" and self.group_pattern is None:
-            found.append(("data.group_pattern", "group_by: name needs the regular expression that finds the group in a file's name"))
+            found.append(("group_pattern", "group_by: name needs the regular expression that finds the group in a file's name"))
         if self.file_pattern is not None and self.file_pattern.count("{}") != 1:
-            found.append(("data.file_pattern", f"{self.file_pattern!r} needs {{}} once, for the column's value"))
+            found.append(("file_pattern", f"{self.file_pattern!r} needs {{}} once, for the column's value"))
         return found
+
+
+def location_problems(source: str, name: str | None, path: str | None, *, example: str) -> list[tuple[str, str]]:
+    """What is not said of where the data lie; `example` is the name of a TFDS data set."""
+    if source == "tfds" and not name:
+        return [("name", f"source: tfds needs the data set's name, such as {example}")]
+    return [("path", f"source: {source} needs a path")] if source in ("folder", "table", "npz") and not path else []
 
 
 def pattern_problem(setting: str, pattern: str | None) -> tuple[str, str] | None:
@@ -246,9 +254,7 @@ class Experiment(Section):
     tune: Tune | None = setting(None, "the search space")
 
     def problems(self) -> list[tuple[str, str]]:
-        """Checks across settings: (dotted setting, what is wrong and what to do) for each that does not hold."""
-        found = []
-        train = self.train
+        found, train = super().problems(), self.train
         if sum(value is not None for value in (train.clip.global_norm, train.clip.norm, train.clip.value)) > 1:
             found.append(("train.clip", "only one of global_norm, norm and value can be set"))
         if train.accumulation and train.micro_batch_size and train.batch_size % (train.accumulation * train.micro_batch_size):

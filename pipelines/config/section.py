@@ -30,5 +30,21 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, protected_namespaces=())
 
+    def problems(self) -> list[tuple[str, str]]:
+        """Checks across the settings of this section and of those in it: (dotted setting, what is wrong and what to do) for each that
+        does not hold. A section with checks of its own adds them."""
+        within = ((name, section) for name in type(self).model_fields if isinstance(section := getattr(self, name), Section))
+        return [(f"{name}.{setting}", text) for name, section in within for setting, text in section.problems()]
+
+
+class WithHeads(Section):
+    """A network with attention, whose `width` is divided over its `heads`."""
+
+    def problems(self) -> list[tuple[str, str]]:
+        found, own = super().problems(), vars(self)
+        if own["width"] % own["heads"]:
+            found.append(("width", f"{own['width']} is not a multiple of heads = {own['heads']}"))
+        return found
+
 
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]

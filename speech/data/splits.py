@@ -114,9 +114,8 @@ def load_transcripts(experiment: Transcription, decode: Decode, front_end: Front
     parts = {"train": train, "validation": validation, "test": test}
     notes += speakers.shared_speakers(parts)
     lengths, texts = facts_of(train).lengths, facts_of(train).texts
-    fresh = not hasattr(experiment.model, "preset")
-    if judged and fresh and lengths is not None and texts is not None and (note := too_little(texts, float(lengths.sum()) / data.rate)):
-        notes.append(Warned(f"train: {note}"))
+    if judged and not experiment.own_front_end and lengths is not None and texts is not None:
+        notes += [Warned(f"train: {note}")] if (note := too_little(texts, float(lengths.sum()) / data.rate)) else []
     encoded = {name: [encoder.encode(text) for text in facts_of(source).texts or ()]
                for name, source in parts.items() if source is not None}
     most = max(1, *(len(tokens) for rows in encoded.values() for tokens in rows))

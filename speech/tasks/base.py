@@ -43,12 +43,11 @@ class SpeechTask(Task):
 
     def _front_end(self, rate: int) -> FrontEnd:
         """The experiment's, or that of a pretrained encoder, whose facts are read from its preset where there are none yet."""
-        model = self.experiment.model
-        if not hasattr(model, "preset"):
+        if not self.experiment.own_front_end:
             return FrontEnd(self.experiment.frontend, rate)
         if self.facts and (missing := next((name for name in ENCODER if self.facts.get(name) is None), None)):
             raise ConfigError(f"facts of the run: {missing}: field required; the file is damaged, or belongs to another experiment")
-        self.encoder_facts = {name: self.facts[name] for name in ENCODER} if self.facts else pretrained.learn(model.preset)
+        self.encoder_facts = {name: self.facts[name] for name in ENCODER} if self.facts else pretrained.learn(self.experiment.model.preset)
         return pretrained.front_end(self.encoder_facts, rate)
 
     @property

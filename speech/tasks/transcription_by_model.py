@@ -11,4 +11,4 @@ class TranscriptionByModel(TranscriptionTask):
     """The task that suits the experiment's model."""
 
     def __new__(cls, experiment: Transcription, facts: dict[str, Any] | None = None) -> TranscriptionTask:  # type: ignore[misc]
-        return WhisperTask(experiment, facts) if experiment.model.name == "whisper" else TranscriptionTask(experiment, facts)
+        return WhisperTask(experiment, facts) if experiment.own_decoder else TranscriptionTask(experiment, facts)

@@ -47,5 +47,5 @@ def test_apply_of_another_model_starts_from_its_defaults() -> None:
 
 def test_apply_checks() -> None:
     base = from_text(TEXT, ["model={name: vit}", "tune=null"]).experiment
-    with pytest.raises(ConfigError, match=r"model.width: 100 is not a multiple of model.heads = 3"):
+    with pytest.raises(ConfigError, match=r"model.width: 100 is not a multiple of heads = 3"):
         apply(base, {"model.width": 100})
