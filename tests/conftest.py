@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests import undrawn
+
 # what `quartet new` proposes must not depend on the presets of the machine that tests; tests of real ones name their folder
 os.environ["QUARTET_PRESETS"] = os.path.join(os.path.dirname(__file__), "no presets")
 # Each process of the tests has about one core: several threads of each would only wait for one another.
@@ -25,6 +27,7 @@ def pytest_collection_modifyitems(items):
 
 def pytest_collection_finish():
     gc.freeze()  # collections need not look at what was imported
+    gc.set_threshold(10_000, 10, 10)  # tracing makes very many objects that live for long
     gc.enable()
 
 
@@ -38,6 +41,15 @@ def as_it_was():
         from tensorflow.python.framework import config
 
         config.disable_op_determinism()  # there is no public way back
+
+
+@pytest.fixture(autouse=True, scope="module")
+def undrawn_figures(request):
+    """Figures are not drawn, but in files marked `figures`."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not request.node.get_closest_marker("figures"):
+            patch.setattr("pipelines.base.figures.rendered", undrawn.rendered)
+        yield
 
 
 @pytest.fixture(autouse=True, scope="module")

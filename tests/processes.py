@@ -127,11 +127,13 @@ def serve() -> list[str]:
     """Forks as it is asked to, until its stdin ends; returns only in the forks, with the arguments that each has."""
     from pipelines.config.registry import task_class, tasks
     from pipelines.machine.startup import start_tensorflow
+    from tests import undrawn
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is no reply
     start_tensorflow(devices=False)
+    undrawn.in_this_process()
     for name in ("pipelines.commands.main", "pipelines.runs.launch", "pipelines.serving.export", "pipelines.serving.predict",
                  "pipelines.serving.evaluate", "matplotlib.figure", "sklearn.metrics"):
         importlib.import_module(name)

@@ -14,7 +14,7 @@ from pipelines.config.registry import tasks
 from tests import alone
 from tests.encoders import tiny
 
-pytestmark = pytest.mark.slow(seconds=150)
+pytestmark = [pytest.mark.slow(seconds=150), pytest.mark.figures]
 
 
 @dataclass(frozen=True)

@@ -78,11 +78,16 @@ def png(figure: "Figure", *, dpi: int = 120) -> bytes:
     """The figure as PNG bytes, drawn once for the report and for TensorBoard: do not change a figure afterwards."""
     drawn = _DRAWN.setdefault(figure, {})
     if dpi not in drawn:
-        buffer = io.BytesIO()
-        with style():
-            figure.savefig(buffer, format="png", dpi=dpi, bbox_inches="tight", pad_inches=0.12, metadata={"Software": None})
-        drawn[dpi] = buffer.getvalue()
+        drawn[dpi] = rendered(figure, dpi)
     return drawn[dpi]
+
+
+def rendered(figure: "Figure", dpi: int) -> bytes:
+    """The figure as PNG bytes, drawn anew."""
+    buffer = io.BytesIO()
+    with style():
+        figure.savefig(buffer, format="png", dpi=dpi, bbox_inches="tight", pad_inches=0.12, metadata={"Software": None})
+    return buffer.getvalue()
 
 
 def learning_curves(rows: Sequence[dict[str, Any]], *, metrics: Sequence[str] | None = None, best_epoch: float | None = None) -> "Figure":

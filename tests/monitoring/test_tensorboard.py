@@ -16,6 +16,8 @@ from tensorboard.util import tensor_util
 from pipelines.base.figures import learning_curves
 from pipelines.monitoring.tensorboard import Writer
 
+pytestmark = pytest.mark.figures
+
 
 def read(folder):
     """run -> tag -> [(step, array)], and the multiplexer."""

@@ -10,6 +10,8 @@ from PIL import Image
 from pipelines.base import figures
 from pipelines.reports import classification, classification_figures
 
+pytestmark = pytest.mark.figures
+
 
 def drawn(figure):
     return np.asarray(Image.open(io.BytesIO(figures.png(figure))).convert("RGB"))
