@@ -15,10 +15,12 @@ class KerasObject(Record):
 
 
 class EncoderRecord(Record):
-    """Where a run's encoder came from. `licence` and `source` are what the preset states; null where it states nothing."""
+    """Where a run's encoder came from. `licence` and `source` are what the preset states; null where it states nothing.
+    `unread`: pickles beside its weights, which nothing opened."""
 
     name: Text
     source: Text | None = None
     checksum: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     licence: Text | None = None
     weights: Count
+    unread: list[Text] = Field(default_factory=list)

@@ -1,7 +1,8 @@
 """The best linear head on features: the task's own loss over all examples, minimised by L-BFGS (Liu and Nocedal 1989).
 
 Features are standardised, so that one regularisation suits all of them, and the last layer takes that into its weights. The strength of
-the regularisation is the one whose head is best on validation; where there is no validation split, on a fifth of train.
+the regularisation is the one whose head is best on examples that it was not fitted to: on train's groups (speakers, patients), held out
+in turn, since a head that knows the voices needs less of it than new voices do; else on validation; else on folds of train.
 """
 
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ from pipelines.task.contract import Task
 STRENGTHS = (1.0, 3e-1, 1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6)  # of half the squared weights beside a mean loss
 BEFORE_TRAINING = 1e-2  # leaves a loss of which the encoder learns; at weaker ones a few examples are answered without a mistake
 FIRST = STRENGTHS.index(3e-3)  # then weaker ones while they gain, then stronger ones
+FOLDS = 5  # at most
+FOLDED = 10_000  # training examples above which validation, or one fifth of train, says enough
 PATIENCE = 2  # strengths in a row without gain, after which no further one is tried that way
 CHOOSING = {"maxiter": 40, "ftol": 1e-5}  # each begins where its neighbour ended
 FINAL = {"maxiter": 1000, "ftol": 1e-6}
@@ -45,11 +48,28 @@ class Fitted:
     Attributes:
         strength: of the regularisation.
         metric, value: what it was chosen by, and its best.
+        judged_on: the examples that it was chosen on, in words.
     """
 
     strength: float
     metric: str
     value: float
+    judged_on: str
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """Examples that a head is fitted to, and others that judge it.
+
+    Attributes:
+        learned: of each chunk of train, which examples count, float32.
+        judged: standardised features and targets.
+        counted: of each of these chunks, which examples count, bool.
+    """
+
+    learned: list[np.ndarray]
+    judged: Chunks
+    counted: list[np.ndarray]
 
 
 def fit(task: Task, head: keras.Model, train: ArraySource, validation: ArraySource | None, views: int, seed: int) -> Fitted:
@@ -59,38 +79,68 @@ def fit(task: Task, head: keras.Model, train: ArraySource, validation: ArraySour
         task: on features (`features.OnFeatures`).
         train, validation: their features.
         views: of each training example.
-        seed: of the fifth that stands in for a validation split.
+        seed: of the folds of train, where these choose.
     """
-    numbers = np.arange(len(train))
-    held = np.zeros(len(train), bool)
-    if validation is None:
-        held[np.random.default_rng(seed).permutation(len(train))[:len(train) // 5]] = True
-    fitting = _Objective(task, head, _chunks(task, train, numbers[~held], views))
-    judged = _chunks(task, validation, np.arange(len(validation)), 1) if validation is not None else _chunks(task, train, numbers[held], 1)
-    chosen, weights = _chosen(task, head, fitting, judged)
-    if validation is None:
-        fitting = _Objective(task, head, _chunks(task, train, numbers, views))
+    fitting = _Objective(task, head, _chunks(task, train, views))
+    folds, judged_on = _folds(task, fitting, train, validation, views, seed)
+    chosen, weights = _chosen(fitting, folds, judged_on)
     fitting.put(fitting.minimised(weights, chosen.strength, FINAL))
     return chosen
 
 
 def fit_before_training(task: Task, head: keras.Model, train: ArraySource) -> None:
     """Sets the weights of `head`, so regularised that its training loss is far from 0: the training of all that follows needs it."""
-    fitting = _Objective(task, head, _chunks(task, train, np.arange(len(train)), 1))
+    fitting = _Objective(task, head, _chunks(task, train, 1))
     fitting.put(fitting.minimised(np.zeros(fitting.size), BEFORE_TRAINING, CHOOSING))
 
 
-def _chosen(task: Task, head: keras.Model, objective: "_Objective", judged: Chunks) -> tuple[Fitted, np.ndarray]:
-    """The best strength and the weights that it gave; a climb from the middle, since a good one takes less time than the extremes."""
-    tried: dict[int, tuple[tuple[float, float], Fitted, np.ndarray]] = {}
+def _folds(task: Task, fitting: "_Objective", train: ArraySource, validation: ArraySource | None, views: int, seed: int,
+           ) -> tuple[list[_Fold], str]:
+    """By what the strength is chosen, and its name."""
+    grouped = train.groups is not None and len(set(train.groups)) > 1 and (validation is None or len(train) <= FOLDED)
+    if validation is not None and not grouped:
+        judged = [(fitting.standardised(features), targets) for features, targets in _chunks(task, validation, 1)]
+        return [_Fold(fitting.all, judged, [np.ones(len(features), bool) for features, _ in judged])], "validation"
+    numbers = _by_group(train.groups) if grouped and train.groups is not None else _by_chance(train, seed)
+    count = int(numbers.max()) + 1
+    name = f"train, its groups held out in {count} folds" if grouped else f"train, held out in {count} folds"
+    if not grouped and len(train) > FOLDED:
+        count, name = 1, "a fifth of train"
+    pieces = _pieces(len(train), views)
+    return [_Fold([(numbers[rows] != fold).astype(np.float32) for _, rows in pieces], fitting.chunks,
+                  [numbers[rows] == fold for _, rows in pieces]) for fold in range(count)], name
 
-    def attempt(place: int, begin: np.ndarray) -> None:
-        weights = objective.minimised(begin, STRENGTHS[place], CHOOSING)
-        objective.put(weights)
-        key, metric, value = _judged(task, head, judged)
-        tried[place] = key, Fitted(STRENGTHS[place], metric, value), weights
 
-    attempt(FIRST, np.zeros(objective.size))
+def _by_group(groups: np.ndarray) -> np.ndarray:
+    """The fold of each example: those of a group share one, and folds are alike in size."""
+    names, which, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    fold, sizes = np.zeros(len(names), np.int64), np.zeros(min(FOLDS, len(names)), np.int64)
+    for group in np.argsort(-counts, kind="stable"):
+        fold[group] = np.argmin(sizes)
+        sizes[fold[group]] += counts[group]
+    return fold[which]
+
+
+def _by_chance(train: ArraySource, seed: int) -> np.ndarray:
+    """The fold of each example: classes are divided evenly."""
+    mixed = np.random.default_rng(seed).permutation(len(train))
+    if train.labels is not None:
+        mixed = mixed[np.argsort(train.labels[mixed], kind="stable")]
+    fold = np.empty(len(train), np.int64)
+    fold[mixed] = np.arange(len(train)) % FOLDS
+    return fold
+
+
+def _chosen(objective: "_Objective", folds: list[_Fold], judged_on: str) -> tuple[Fitted, np.ndarray]:
+    """The best strength and weights that it gave; a climb from the middle, since a good one takes less time than the extremes."""
+    tried: dict[int, tuple[tuple[float, float], Fitted, list[np.ndarray]]] = {}
+
+    def attempt(place: int, begins: list[np.ndarray]) -> None:
+        weights = [objective.minimised(begin, STRENGTHS[place], CHOOSING, fold.learned) for begin, fold in zip(begins, folds)]
+        key, metric, value = _judged(objective, folds, weights)
+        tried[place] = key, Fitted(STRENGTHS[place], metric, value, judged_on), weights
+
+    attempt(FIRST, [np.zeros(objective.size)] * len(folds))
     for way in (1, -1):
         best, place, since = max(one[0] for one in tried.values()), FIRST, 0
         if best > tried[FIRST][0]:
@@ -100,74 +150,101 @@ def _chosen(task: Task, head: keras.Model, objective: "_Objective", judged: Chun
             place += way
             best, since = (tried[place][0], 0) if tried[place][0] > best else (best, since + 1)
     _, fitted, weights = max(tried.values(), key=lambda one: one[0])
-    return fitted, weights
+    return fitted, weights[0]
 
 
-def _judged(task: Task, head: keras.Model, chunks: Chunks) -> tuple[tuple[float, float], str, float]:
-    """((what is better when larger, then by the loss), the metric's name, its value)."""
-    totals: dict[str, list[np.ndarray]] = {}
-    for features, targets in chunks:
-        outputs = head(features, training=False)
-        for name, value in {"loss": task.loss(outputs, targets, training=False), **task.scores(outputs, targets)}.items():
-            totals.setdefault(name, []).append(np.asarray(value, np.float64))
+def _judged(objective: "_Objective", folds: list[_Fold], weights: list[np.ndarray]) -> tuple[tuple[float, float], str, float]:
+    """((what is better when larger, then by the loss), the metric's name, its value), over the examples that all folds judge."""
+    task, totals = objective.task, {}  # type: Task, dict[str, list[np.ndarray]]
+    for fold, flat in zip(folds, weights):
+        for (features, targets), counted in zip(fold.judged, fold.counted):
+            outputs = objective.outputs(features, flat)
+            for name, value in {"loss": task.loss(outputs, targets, training=False), **task.scores(outputs, targets)}.items():
+                totals.setdefault(name, []).append(np.asarray(value, np.float64)[counted])
     means = {name: float(np.mean(np.concatenate(parts))) for name, parts in totals.items()}
     name, direction = task.watch if task.watch[0] in means else ("loss", "min")
     return (means[name] if direction == "max" else -means[name], -means["loss"]), name, means[name]
 
 
-def _chunks(task: Task, source: ArraySource, numbers: np.ndarray, views: int) -> Chunks:
-    """Features and targets of some examples, each view by itself."""
+def _pieces(count: int, views: int) -> list[tuple[int, np.ndarray]]:
+    """(view, numbers) of each chunk of `count` examples."""
+    return [(view, np.arange(start, min(count, start + CHUNK))) for view in range(max(views, 1)) for start in range(0, count, CHUNK)]
+
+
+def _chunks(task: Task, source: ArraySource, views: int) -> Chunks:
+    """Features and targets, each view by itself."""
     found: Chunks = []
-    for view in range(max(views, 1)):
-        for start in range(0, len(numbers), CHUNK):
-            rows = numbers[start:start + CHUNK]
-            values = {name: array[rows, view] if views > 1 else array[rows] for name, array in source.arrays.items()}
-            found.append(task.prepare({name: tf.constant(value) for name, value in values.items()}))
+    for view, rows in _pieces(len(source), views):
+        values = {name: array[rows, view] if views > 1 else array[rows] for name, array in source.arrays.items()}
+        found.append(task.prepare({name: tf.constant(value) for name, value in values.items()}))
     return found
 
 
 class _Objective:
-    """The mean training loss of a dense layer with some regularisation, as a function of its weights on standardised features."""
+    """The mean training loss of a dense layer with some regularisation, as a function of its weights on standardised features.
+
+    Attributes:
+        chunks: standardised features and targets of train.
+        all: of each chunk, that every example counts.
+        size: number of weights.
+    """
 
     def __init__(self, task: Task, head: keras.Model, chunks: Chunks):
         dense = dense_of(head)
         assert dense is not None
         self.task, self.dense = task, dense
-        before = keras.Model(head.inputs, dense.input)
-        given = [(tf.cast(before(features, training=False), tf.float32), targets) for features, targets in chunks]
-        count = sum(len(features) for features, _ in given)
-        mean = sum(np.sum(features, 0, np.float64) for features, _ in given) / count
-        variance = sum(np.sum((np.asarray(features, np.float64) - mean) ** 2, 0) for features, _ in given) / count
+        self._before = keras.Model(head.inputs, dense.input)
+        given = [self._given(features) for features, _ in chunks]
+        count = sum(len(features) for features in given)
+        mean = sum(np.sum(features, 0, np.float64) for features in given) / count
+        variance = sum(np.sum((np.asarray(features, np.float64) - mean) ** 2, 0) for features in given) / count
         usual = float(np.sqrt(np.mean(variance)))
         self.mean, self.scale = mean, 1.0 / np.maximum(np.sqrt(variance), max(FLOOR * usual, TINY))
-        center, scale = tf.constant(mean, tf.float32), tf.constant(self.scale, tf.float32)
-        self.chunks: Chunks = [((features - center) * scale, targets) for features, targets in given]
-        self.count = count
+        self.chunks: Chunks = [(self._standard(features), targets) for features, (_, targets) in zip(given, chunks)]
+        self.all = [np.ones(len(features), np.float32) for features in given]
         self.shape = tuple(dense.kernel.shape)
         self.size = int(np.prod(self.shape)) + self.shape[1] * bool(dense.use_bias)
         self._slope = tf.function(self._summed, autograph=False, reduce_retracing=True)
 
-    def _summed(self, kernel: tf.Tensor, bias: tf.Tensor, features: tf.Tensor, targets: Any) -> Sequence[tf.Tensor]:
-        """The sum of the loss over a chunk, and its gradient."""
+    def standardised(self, features: tf.Tensor) -> tf.Tensor:
+        """What stands before the dense layer, [n, width] float32, of mean 0 and usual deviation 1 over train."""
+        return self._standard(self._given(features))
+
+    def _given(self, features: tf.Tensor) -> tf.Tensor:
+        return tf.cast(self._before(features, training=False), tf.float32)
+
+    def _standard(self, given: tf.Tensor) -> tf.Tensor:
+        return (given - tf.constant(self.mean, tf.float32)) * tf.constant(self.scale, tf.float32)
+
+    def _summed(self, kernel: tf.Tensor, bias: tf.Tensor, features: tf.Tensor, targets: Any, counted: tf.Tensor) -> Sequence[tf.Tensor]:
+        """The sum of the loss over the examples of a chunk that count, and its gradient."""
         with tf.GradientTape() as tape:
             tape.watch([kernel, bias])
-            losses = tf.cast(self.task.loss(features @ kernel + bias, targets, training=True), tf.float32)
+            losses = tf.cast(self.task.loss(features @ kernel + bias, targets, training=True), tf.float32) * counted
             weights = self.task.example_weights(targets)
             total = tf.reduce_sum(losses if weights is None else losses * weights)
         return [total, *tape.gradient(total, [kernel, bias], unconnected_gradients=tf.UnconnectedGradients.ZERO)]
 
-    def __call__(self, flat: np.ndarray, strength: float) -> tuple[float, np.ndarray]:
+    def _value(self, flat: np.ndarray, strength: float, counted: list[np.ndarray]) -> tuple[float, np.ndarray]:
         kernel, bias = self._split(flat)
+        count = float(sum(one.sum(dtype=np.float64) for one in counted))
         total, slopes = 0.5 * strength * float(np.sum(kernel**2)), [strength * kernel, np.zeros_like(bias)]
-        for features, targets in self.chunks:
-            loss, *gradient = self._slope(tf.constant(kernel, tf.float32), tf.constant(bias, tf.float32), features, targets)
-            total += float(loss) / self.count
-            slopes = [slope + np.asarray(one, np.float64) / self.count for slope, one in zip(slopes, gradient)]
+        for (features, targets), each in zip(self.chunks, counted):
+            loss, *gradient = self._slope(tf.constant(kernel, tf.float32), tf.constant(bias, tf.float32), features, targets, each)
+            total += float(loss) / count
+            slopes = [slope + np.asarray(one, np.float64) / count for slope, one in zip(slopes, gradient)]
         return total, np.concatenate([slope.ravel() for slope in slopes])[:self.size]
 
-    def minimised(self, start: np.ndarray, strength: float, options: dict[str, Any]) -> np.ndarray:
-        """The weights of the smallest value, from `start` on."""
-        return minimize(self, start, args=(strength,), jac=True, method="L-BFGS-B", options={"maxcor": 20, "gtol": 1e-7, **options}).x
+    def minimised(self, start: np.ndarray, strength: float, options: dict[str, Any], counted: list[np.ndarray] | None = None) -> np.ndarray:
+        """The weights of the smallest value, from `start` on; over the examples that count, by default all."""
+        counted = counted or self.all
+        return minimize(self._value, start, args=(strength, counted), jac=True, method="L-BFGS-B",
+                        options={"maxcor": 20, "gtol": 1e-7, **options}).x
+
+    def outputs(self, features: tf.Tensor, flat: np.ndarray) -> tf.Tensor:
+        """Of the dense layer with these weights, for standardised features."""
+        kernel, bias = self._split(flat)
+        return features @ tf.constant(kernel, tf.float32) + tf.constant(bias, tf.float32)
 
     def put(self, flat: np.ndarray) -> None:
         """Sets the dense layer's weights, so that it takes features as they are."""

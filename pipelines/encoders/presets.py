@@ -1,7 +1,7 @@
 """A pretrained encoder on this machine: what it is, by its headers alone, and its loading.
 
 Everything that can be wrong with a preset is one ConfigError before any weight is read. No code comes from a preset: a pickle is
-refused, and only classes of Keras and keras-hub are built from its settings.
+never read, and only classes of Keras and keras-hub are built from its settings.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from pipelines.base import formatting
 from pipelines.base.errors import ConfigError
 from pipelines.base.regular import check_regular
 from pipelines.encoders.headers import parameters, read_json, weight_files
-from pipelines.encoders.locate import locate
+from pipelines.encoders.locate import WEIGHTS, locate
 from pipelines.machine import memory
 
 Form = Literal["keras", "huggingface", "timm"]
@@ -51,6 +51,7 @@ class Preset:
         domain: "vision", "nlp" or "speech"; of a backbone that is none of them alone, such as an image-text model, "".
         weights: number of parameters.
         key: the setting that named it, for messages.
+        unread: pickles that lie beside the weights, by their paths in the folder; nothing opens them.
     """
 
     handle: str
@@ -62,6 +63,7 @@ class Preset:
     files: tuple[Path, ...]
     config: dict[str, Any] = field(repr=False)
     key: str = "model.preset"
+    unread: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -146,7 +148,7 @@ def find(handle: str, *, domain: str | None = None, key: str = "model.preset") -
     if not (folder / "config.json").is_file():
         raise ConfigError(f"{key}: {handle} is no preset: there is no config.json in {folder}; name the folder that keras-hub's "
                           "save_to_preset wrote, or one from Hugging Face or timm with config.json and model.safetensors")
-    _check_files(folder, key)
+    unread = _check_files(folder, key)
     config = read_json(folder / "config.json")
     form = _form(config, folder, key)
     kind = _backbone(config, form, folder, key)
@@ -156,7 +158,7 @@ def find(handle: str, *, domain: str | None = None, key: str = "model.preset") -
     if needed > free:
         raise ConfigError(f"{key}: {handle} is too large for this machine: its {count:,} weights take {formatting.size(needed)}, and "
                           f"{formatting.size(free)} of memory are free; take a smaller encoder, or close other programs")
-    preset = Preset(handle, folder, form, kind.__name__, domain_of(kind), count, tuple(files), config, key)
+    preset = Preset(handle, folder, form, kind.__name__, domain_of(kind), count, tuple(files), config, key, unread)
     if domain is not None:
         preset.require_domain(domain)
     if domain == "nlp":
@@ -164,16 +166,26 @@ def find(handle: str, *, domain: str | None = None, key: str = "model.preset") -
     return preset
 
 
-def _check_files(folder: Path, key: str) -> None:
-    """Raises ConfigError for what is neither a file nor a folder, and for a pickle, whatever its name."""
+def _check_files(folder: Path, key: str) -> tuple[str, ...]:
+    """The pickles beside weights of another form, which nothing reads.
+
+    Raises:
+        ConfigError: something is neither a file nor a folder; a pickle has the name of a file that is read, or there are no other weights.
+    """
+    unread = []
     for path in sorted(folder.rglob("*")):
         if path.is_dir():
             continue
         check_regular(path, key, ConfigError)
-        if path.suffix.lower() in _PICKLES or _pickled(path):
-            raise ConfigError(f"{key}: {path} is or may be a pickle, which can run any code when it is read; nothing was read. Remove "
-                              "the file where model.safetensors or model.weights.h5 lies beside it, else convert it first "
-                              "(save_pretrained of transformers writes safetensors)")
+        named = path.suffix.lower() in _PICKLES
+        if not named and not _pickled(path):
+            continue
+        if not named or not any((folder / name).is_file() for name in WEIGHTS):
+            raise ConfigError(f"{key}: {path} is or may be a pickle, which can run any code when it is read; nothing was read. "
+                              + ("Convert it first (save_pretrained of transformers writes safetensors)" if named else
+                                 "Its name is of another form: copy the preset again from a source that you trust"))
+        unread.append(str(path.relative_to(folder)))
+    return tuple(unread)
 
 
 def _pickled(path: Path) -> bool:
@@ -250,7 +262,8 @@ def load(preset: Preset, *, weights: bool = True) -> Any:
 
 def record(preset: Preset) -> dict[str, Any]:
     """What a run keeps of where its encoder came from (see pipelines.encoders.facts.EncoderRecord)."""
-    return {"name": preset.name, "source": preset.source, "checksum": preset.checksum, "licence": preset.licence, "weights": preset.weights}
+    return {"name": preset.name, "source": preset.source, "checksum": preset.checksum, "licence": preset.licence, "weights": preset.weights,
+            **({"unread": list(preset.unread)} if preset.unread else {})}
 
 
 def description(thing: Any) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def learner_of(task: Task, splits: Splits, model: keras.Model, way: Finetune | N
     Raises:
         ConfigError: a linear head is asked for, and features cannot be kept, or the head is another one.
     """
-    whole = Learner(task, model, splits.train, splits.validation)
+    whole = Learner(task, model, splits.train, splits.validation, notes=_unread(task))
     if way is None:
         return whole
 
@@ -77,7 +77,8 @@ def _of_head(whole: Learner, way: Frozen, computing: Computing | None, seed: int
     if not all(hosts.of_all(there)) or train is None:
         return None
     _, head = parts(whole.model)
-    learner = Learner(computing.adapted(views), head, train, validation, answers_once(whole.task, whole.model, whole.train))
+    answers = answers_once(whole.task, whole.model, whole.train)
+    learner = Learner(computing.adapted(views), head, train, validation, answers, notes=whole.notes)
     each = f" in {views} views" if views > 1 else ""
     learner.notes.append(f"The encoder is frozen: its features of {len(train):,} training examples{each} ({readable(train.nbytes)}) were "
                          f"computed once, in {computing.seconds:.1f} s.")
@@ -88,7 +89,7 @@ def _of_head(whole: Learner, way: Frozen, computing: Computing | None, seed: int
             chosen = linear_head.fit(learner.task, head, train, validation, views, seed)
             learner.notes.append(
                 f"The last layer was fitted by L-BFGS; L2 regularisation of {chosen.strength:g} was chosen by {chosen.metric} "
-                f"({chosen.value:.4g}) on {'validation' if validation is not None else 'a fifth of train'}.")
+                f"({chosen.value:.4g}) on {chosen.judged_on}.")
 
         learner.fit = fit
     return learner
@@ -101,6 +102,15 @@ def _fit_first(whole: Learner, computing: Computing | None) -> None:
     if computing is not None and train is not None:
         linear_head.fit_before_training(computing.adapted(1), head, train)
         whole.notes.append("Training began with a last layer fitted to the encoder's features by L-BFGS.")
+
+
+def _unread(task: Task) -> list[str]:
+    """A note on pickles beside the encoder's weights."""
+    encoder = task.facts.get("encoder") or {}
+    if not encoder.get("unread"):
+        return []
+    return [f"{encoder['name']}: {', '.join(encoder['unread'])} lies beside the weights that were read; a pickle can run any code, and "
+            "nothing opened it."]
 
 
 def _features(computing: Computing, source: Source | None) -> ArraySource | None:

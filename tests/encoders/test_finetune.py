@@ -2,12 +2,16 @@
 
 import json
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from pipelines.base.errors import ConfigError
+from pipelines.data.source import ArraySource
+from pipelines.encoders import linear_head
 from pipelines.encoders.blocks import blocks
+from pipelines.encoders.features import OnFeatures
 from pipelines.training.loop import Hook, Loop
 from pipelines.training.meter import Meter
 from pipelines.training.session import assemble
@@ -171,3 +175,26 @@ def test_features_on_disk_are_used_again_and_depend_on_the_weights(tmp_path, mon
     np.testing.assert_array_equal(first.learner.train.arrays["features"], again.learner.train.arrays["features"])
     with pytest.raises(TypeError):
         session(name="frozen", data=data, train={"seed": 1})
+
+
+def spoken(groups, seed):
+    """Features of 5 classes: 40 columns that all voices have in common, with much noise, and 40 that are each voice's own, clear."""
+    rng = np.random.default_rng(seed)
+    labels, names = np.tile(np.arange(5, dtype=np.int32), 12 * groups), np.repeat([f"voice {number}" for number in range(groups)], 60)
+    common = 0.5 * np.random.default_rng(0).normal(size=(5, 40))[labels] + rng.normal(size=(len(labels), 40))
+    own = rng.normal(size=(groups, 5, 40))[np.repeat(np.arange(groups), 60), labels] + 0.1 * rng.normal(size=common.shape)
+    return ArraySource({"features": np.concatenate([common, own], 1).astype(np.float32), "target/0": labels}, groups=names, labels=labels)
+
+
+def test_the_strength_is_chosen_on_groups_that_the_head_has_not_seen():
+    task = OnFeatures(EncoderToyTask(experiment()), tf.TensorSpec([]), 1)
+    train, strangers = spoken(6, 1), spoken(20, 2)
+    fitted, right = {}, {}
+    for name, source in {"groups": train, "chance": ArraySource(train.arrays, labels=train.labels)}.items():
+        head = keras.Sequential([keras.Input((80,)), keras.layers.Dense(5)])
+        fitted[name] = linear_head.fit(task, head, source, None, 1, 0)
+        right[name] = (head(strangers.arrays["features"]).numpy().argmax(1) == strangers.labels).mean()
+    assert "groups held out in 5 folds" in fitted["groups"].judged_on and fitted["chance"].judged_on == "train, held out in 5 folds"
+    assert fitted["chance"].value > 0.98  # of voices that it knows
+    assert fitted["groups"].value < right["groups"] + 0.05 < 0.95  # one voice less to learn from
+    assert fitted["groups"].strength >= 10 * fitted["chance"].strength and right["groups"] > right["chance"] + 0.03

@@ -60,7 +60,7 @@ def test_a_preset_is_known_by_its_headers(tmp_path, monkeypatch):
     assert (by_name.form, by_name.backbone, by_name.domain) == ("keras", "BertBackbone", "nlp")
     assert by_name.bytes == (folder / "model.weights.h5").stat().st_size
     assert EncoderRecord.model_validate(presets.record(by_name)).model_dump() == {
-        "name": "own", "source": "example.org/own", "licence": "Apache-2.0", "weights": 6, "checksum": by_name.checksum}
+        "name": "own", "source": "example.org/own", "licence": "Apache-2.0", "weights": 6, "checksum": by_name.checksum, "unread": []}
     by_path = presets.find("~/presets/own")
     assert presets.record(by_path) == presets.record(by_name)
 
@@ -124,15 +124,31 @@ def test_a_preset_too_large_for_memory(tmp_path, monkeypatch):
     assert "too large for this machine: its 6 weights" in refusal(keras_preset(tmp_path / "p"))
 
 
-@pytest.mark.parametrize("name", ["pytorch_model.bin", "sub/weights.pt", "model.h5"])
-def test_a_preset_with_a_pickle_is_refused_and_not_read(tmp_path, name):
+def bad_pickle(ran: Path) -> bytes:
+    """Touches `ran` where something loads it."""
     class Bad:
         def __reduce__(self):
-            return Path.touch, (tmp_path / "ran",)
+            return Path.touch, (ran,)
 
-    folder = keras_preset(tmp_path / "p")
+    return pickle.dumps(Bad())
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "sub/weights.pt"])
+def test_a_pickle_beside_weights_is_named_and_not_read(tmp_path, name):
+    folder = hugging_face(tmp_path / "p")
     (folder / name).parent.mkdir(exist_ok=True)
-    (folder / name).write_bytes(pickle.dumps(Bad()))
+    (folder / name).write_bytes(bad_pickle(tmp_path / "ran"))
+    preset = presets.find(str(folder), domain="nlp")
+    assert EncoderRecord.model_validate(presets.record(preset)).unread == [name]
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.safetensors", "vocab.txt"])
+def test_a_pickle_in_place_of_what_is_read_is_refused_and_not_read(tmp_path, name):
+    folder = hugging_face(tmp_path / "p")
+    if name == "pytorch_model.bin":
+        (folder / "model.safetensors").unlink()
+    (folder / name).write_bytes(bad_pickle(tmp_path / "ran"))
     assert "is or may be a pickle" in refusal(folder)
     assert not (tmp_path / "ran").exists()
 
