@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pipelines.task.contract import Task
     from pipelines.task.learning import Splits
     from pipelines.task.results import Judgement, Metric
+    from pipelines.trust.signing import Untrusted
     from quartet.drafts import Draft, new
     from quartet.extend import (
         declare_metrics,
@@ -56,6 +57,7 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "Interrupted": "pipelines.base.errors",
     "QuartetError": "pipelines.base.errors",
     "TrainingError": "pipelines.base.errors",
+    "Untrusted": "pipelines.trust.signing",
     # for extensions
     "ArraySource": "pipelines.data.source",
     "Data": "pipelines.config.schema",
@@ -81,7 +83,7 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
 __all__ = [
     "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Interrupted", "Judgement",
     "Metric", "MetricKind", "QuartetError", "Recordings", "Run", "Search", "Section", "Source", "Splits", "Task",
-    "TrainingError", "check", "declare_metrics", "load", "new", "register_augmentation", "register_domain", "register_metric",
+    "TrainingError", "Untrusted", "check", "declare_metrics", "load", "new", "register_augmentation", "register_domain", "register_metric",
     "register_model", "register_source", "register_task", "runs", "setting", "train", "tune", "uniform",
 ]
 

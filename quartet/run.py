@@ -1,6 +1,8 @@
 """`quartet.load` and `quartet.runs`: runs as objects that are looked at, asked and exported."""
 
 import html
+import weakref
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +29,8 @@ class Run:
 
     Attributes:
         path: the run's folder.
+        signed_with: the public key that its signature was checked with, where `quartet.load` was asked to; then it is read from a copy
+            of what was verified.
 
     Example:
         >>> import quartet
@@ -39,9 +43,10 @@ class Run:
         ['confidence', 'input', 'label']
     """
 
-    def __init__(self, folder: RunFolder):
-        self._folder = folder
+    def __init__(self, folder: RunFolder, *, copy: RunFolder | None = None, signed_with: Path | None = None):
+        self._home, self._folder = folder, copy or folder
         self.path: Path = folder.path
+        self.signed_with = signed_with
 
     @property
     def name(self) -> str:
@@ -53,7 +58,7 @@ class Run:
         """Plain values for a row of a table: run, experiment, name, state, progress, metric, seconds, date, bytes."""
         from pipelines.runs.listing import entry_of
 
-        return entry_of(self._folder, self._folder.experiment_name).as_json()
+        return {**entry_of(self._folder, self._home.experiment_name).as_json(), "run": str(self.path)}
 
     @property
     def state(self) -> str:
@@ -157,7 +162,7 @@ class Run:
                 path, changes = kept.path, [*(f"data.{name}={key}" for name, key in kept.keys.items() if name in section), *changes]
             elif data is not None:
                 path = Path(data)
-            judged = evaluate(load_run(self._folder), split=split, data=path, overrides=changes)
+            judged = evaluate(load_run(self._home, require_signature=self.signed_with), split=split, data=path, overrides=changes)
         return Evaluation(judged.split, _values(judged.report), judged.report, judged.folder)
 
     @for_python
@@ -179,7 +184,8 @@ class Run:
             from pipelines.serving.load import load_run
 
             target = Path(path) if path is not None else self.path / "export"
-            return export(load_run(self._folder, where="cpu", precision=precision), target.absolute(), replace=replace)
+            loaded = load_run(self._home, where="cpu", precision=precision, require_signature=self.signed_with)
+            return export(loaded, target.absolute(), replace=replace)
 
     @cached_property
     def _loaded(self) -> "LoadedRun":
@@ -189,7 +195,7 @@ class Run:
         with tensorflow():
             from pipelines.serving.load import load_run
 
-            return load_run(self._folder, where=1)
+            return load_run(self._home, where=1, require_signature=self.signed_with)
 
     _predictor: "Predictor | None" = None
 
@@ -227,10 +233,15 @@ class Evaluation:
 
 
 @for_python
-def load(run: str | Path, *, runs: str | Path = "runs") -> Run:
+def load(run: str | Path, *, runs: str | Path = "runs", require_signature: str | Path | None = None) -> Run:
     """A run by its folder, a path inside it, or its name below `runs`, such as `vision/digits/default`; finished or not.
 
+    Args:
+        require_signature: a public key (`quartet sign`): refuse what it has not signed, before any file of the run is read; what was
+            verified is copied, and read from there. Needs the extra `trust`.
+
     Raises:
+        Untrusted: the run is not as that key has signed it; names the file.
         ConfigError: there is no such run, or several; says which there are.
 
     Example:
@@ -241,7 +252,15 @@ def load(run: str | Path, *, runs: str | Path = "runs") -> Run:
     """
     from pipelines.runs.listing import find_run
 
-    return Run(find_run(Path(runs), str(run)))
+    folder = find_run(Path(runs), str(run))
+    if require_signature is None:
+        return Run(folder)
+    from pipelines.trust.signing import verified
+
+    key, kept = Path(require_signature).absolute(), ExitStack()
+    loaded = Run(folder, copy=RunFolder(kept.enter_context(verified(folder.path, key))), signed_with=key)
+    weakref.finalize(loaded, kept.close)
+    return loaded
 
 
 @for_python

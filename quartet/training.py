@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 @for_python
 def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: Any = None, runs: str | Path = "runs",
-          name: str | None = None, fresh: bool = False, callbacks: "Sequence[keras.callbacks.Callback]" = (), quiet: bool = False) -> Run:
+          name: str | None = None, fresh: bool = False, callbacks: "Sequence[keras.callbacks.Callback]" = (), quiet: bool = False,
+          require_signature: str | Path | None = None) -> Run:
     """Trains, judges and reports an experiment; the same call resumes an interrupted run, and gives back a finished one.
 
     Args:
@@ -37,6 +38,7 @@ def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: 
         fresh: start again; an earlier run of that name is moved aside.
         callbacks: of Keras; `logs` have loss, accuracy, val_loss, ..., and `model.stop_training` ends the training.
         quiet: show warnings alone.
+        require_signature: a public key; a run that is resumed, or finished, is refused where that key has not signed it as it is.
 
     Returns:
         The finished run.
@@ -56,14 +58,21 @@ def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: 
     from pipelines.config.dump import resolved_yaml
     from pipelines.machine.hosts import named
     from pipelines.runs.folder import run_folder, unfinished
+    from pipelines.runs.signed import require_begun, require_signed
 
     if isinstance(experiment, Run):
+        require_signature = require_signature or experiment.signed_with
         experiment = experiment.path / "experiment.yaml"
+    key = Path(require_signature) if require_signature is not None else None
+    if isinstance(experiment, (str, Path)):
+        require_signed(experiment, key)
     chosen = choose(experiment, settings, data, runs)
     alone = isinstance(experiment, (str, Path)) and not (settings or name or fresh or data is not None)
     earlier = unfinished(experiment) if alone else None  # type: ignore[arg-type]
     called = earlier.experiment_name if earlier else chosen.name
     folder = earlier or run_folder(runs, chosen.name, name, chosen.changes)
+    if not fresh:
+        require_begun(folder, key)
     if folder.trained and not fresh and named() is None:
         folder.claim(resolved_yaml(chosen.experiment))
         if folder.finished:

@@ -13,8 +13,8 @@ import typer
 
 from pipelines.base.errors import ConfigError, QuartetError
 from pipelines.base.terminal import json_text
-from pipelines.commands import runs
-from pipelines.commands.shell import RUNS, Runs, echo, extensible, quoted, reported, say, shown, tool
+from pipelines.commands import runs, trust
+from pipelines.commands.shell import RUNS, RequireSignature, Runs, echo, extensible, quoted, reported, say, shown, tool
 from pipelines.machine.startup import current_folder_last
 
 if TYPE_CHECKING:
@@ -53,12 +53,15 @@ def train(
     name: Name = None,
     fresh: Fresh = False,
     quiet: Quiet = False,
+    require_signature: RequireSignature = None,
 ) -> None:
     """Train, judge and report an experiment; the same command resumes an interrupted run."""
     from pipelines.config.load import load, resolved_yaml
     from pipelines.runs.folder import run_folder, unfinished
+    from pipelines.runs.signed import require_begun, require_signed
 
     config, overrides = divided(arguments)
+    require_signed(config, require_signature)
     loaded = load(config, overrides, domain=context.obj)
     begun = None if overrides or name or fresh else unfinished(config)
     experiment = begun.experiment_name if begun else named(loaded)
@@ -66,6 +69,8 @@ def train(
     from pipelines.commands.run_summary import closing
     from pipelines.machine.hosts import named as hosts
 
+    if not fresh:
+        require_begun(folder, require_signature)
     if folder.trained and not fresh and hosts() is None:
         # what needs no TensorFlow is checked without it: another experiment of that name, and the result of a finished run
         folder.claim(resolved_yaml(loaded.experiment))
@@ -308,6 +313,8 @@ app.command()(new)
 app.command()(encoders)
 app.add_typer(runs.runs_commands, name="runs")
 app.command()(runs.report)
+app.command()(trust.sign)
+app.command()(trust.verify)
 app.command()(doctor)
 app.command()(schema)
 

@@ -12,7 +12,22 @@ import typer
 from pipelines.base import stored
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.terminal import Shielded, json_text
-from pipelines.commands.shell import RUNS, Run, Runs, Settings, echo, extensible, fail, quoted, reported, say, shown, tool
+from pipelines.commands.shell import (
+    RUNS,
+    RequireSignature,
+    Run,
+    Runs,
+    Settings,
+    echo,
+    extensible,
+    fail,
+    quoted,
+    reported,
+    say,
+    shown,
+    tool,
+)
+from pipelines.runs.folder import RunFolder
 from pipelines.tuning.search_folder import SearchFolder
 
 Batch = Annotated[int | None, typer.Option(min=1, metavar="N", show_default="the task's", help="Inputs answered at a time.")]
@@ -47,6 +62,19 @@ class Precision(str, Enum):
     float16 = "float16"
 
 
+def _finished(runs: Path, name: str, require_signature: Path | None) -> RunFolder:
+    """The run that a person names, once it is known to have a model; a signature is checked before anything of it is read."""
+    from pipelines.runs.listing import find_run, require_model
+
+    folder = find_run(runs, name)
+    if require_signature is not None:
+        from pipelines.trust.signing import verify
+
+        verify(folder.path, require_signature)
+    require_model(folder)
+    return folder
+
+
 @reported
 @extensible()
 def evaluate(
@@ -60,12 +88,10 @@ def evaluate(
         "--output", "-o", metavar="FILE", show_default=False,
         help="Also the answer to each example, as .parquet, .csv or .jsonl; the report has them as predictions.parquet.")] = None,
     replace: Replace = False,
+    require_signature: RequireSignature = None,
 ) -> None:
     """Judge a finished run on one of its splits or on other data. KEY=VALUE: evaluate.flip=true; with --data also data.label_key=class."""
-    from pipelines.runs.listing import find_run, require_model
-
-    folder = find_run(runs, run)
-    require_model(folder)
+    folder = _finished(runs, run, require_signature)
     from pipelines.reports import predictions
 
     if output is not None:
@@ -78,7 +104,7 @@ def evaluate(
     from pipelines.serving.evaluate import evaluate as judge
     from pipelines.serving.load import load_run
 
-    evaluated = judge(load_run(folder), split=split, data=data, overrides=settings or ())
+    evaluated = judge(load_run(folder, require_signature=require_signature), split=split, data=data, overrides=settings or ())
     from pipelines.base import formatting
     from pipelines.base.terminal import print_table
 
@@ -114,12 +140,10 @@ def predict(
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Also the probability of every class.")] = False,
     replace: Replace = False,
     batch: Batch = None,
+    require_signature: RequireSignature = None,
 ) -> None:
     """Answer new inputs. Those that cannot be read are named on stderr and have an error in the output; the rest is answered."""
-    from pipelines.runs.listing import find_run, require_model
-
-    folder = find_run(runs, run)
-    require_model(folder)
+    folder = _finished(runs, run, require_signature)
     if output is not None and output.exists() and not replace:
         raise ConfigError(f"--output: {output} is there already; --replace writes over it")
     ending = output.suffix.lower().removeprefix(".") if output else ""
@@ -134,7 +158,7 @@ def predict(
     from pipelines.serving.output import WRITERS, Shown, counted, to_binary
     from pipelines.serving.predict import Predictor
 
-    predictor = Predictor(load_run(folder, where=1), batch=batch)
+    predictor = Predictor(load_run(folder, where=1, require_signature=require_signature), batch=batch)
     visible = Shown.of(predictor.columns, predictor.classes, top=top, every=probabilities, details=predictor.run.task.details,
                         ranked=predictor.run.task.ranked)
     counts, began = {"answered": 0, "failed": 0}, time.perf_counter()
@@ -174,9 +198,10 @@ def embed(
     runs: Runs = RUNS,
     replace: Replace = False,
     batch: Batch = None,
+    require_signature: RequireSignature = None,
 ) -> None:
     """Write the vector that a pretrained encoder makes of each input."""
-    from pipelines.runs.listing import find_run, require_model
+    from pipelines.runs.listing import find_run
 
     if output.exists() and not replace:
         raise ConfigError(f"--output: {output} is there already; --replace writes over it")
@@ -184,9 +209,11 @@ def embed(
     try:
         folder = find_run(runs, run)
     except ConfigError as error:
+        if require_signature is not None:
+            raise
         unknown = str(error)
     if folder is not None:
-        require_model(folder)
+        folder = _finished(runs, run, require_signature)
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
@@ -197,7 +224,7 @@ def embed(
 
     embedding.writable(output)
     try:
-        loaded = load_run(folder, where=1) if folder is not None else embedding.of_preset(run)
+        loaded = load_run(folder, where=1, require_signature=require_signature) if folder is not None else embedding.of_preset(run)
     except ConfigError as error:
         raise ConfigError(f"{unknown}\n{error}" if unknown else str(error)) from error
     embedding.require_encoder(loaded)
@@ -225,31 +252,28 @@ def serve(
     log: Annotated[bool, typer.Option("--log", help="A line of JSON on standard output for each request.")] = False,
     versions: Annotated[int, typer.Option(min=1, metavar="N", help="Newest versions of a model that answer.")] = 1,
     grpc: Annotated[int | None, typer.Option(min=0, max=65535, metavar="PORT", help="Where gRPC listens, too; 0: a free one.")] = None,
+    require_signature: RequireSignature = None,
 ) -> None:
     """Answer requests over HTTP as the runs were judged, until Ctrl-C. Needs the extra `serve`."""
-    from pipelines.runs.folder import RunFolder
-    from pipelines.runs.listing import find_run, require_model
     from pipelines.serving.server import MEBI, Options, require_extra, source
 
     def find(name: str) -> Path:
-        folder = find_run(runs, name)
-        require_model(folder)
-        return folder.path
+        return _finished(runs, name, require_signature).path
 
     require_extra(grpc is not None)
     sources = [source(one, find) for one in models]
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
-    from pipelines.serving.exported import ExportedModel
+    from pipelines.serving.exported import ExportedModel, load_exported
     from pipelines.serving.load import load_run
     from pipelines.serving.predict import Predictor
     from pipelines.serving.server import serve as answer
 
     def load(folder: Path) -> ExportedModel | Predictor:
         if (folder / "saved_model.pb").is_file():
-            return ExportedModel(folder, batch=batch)
-        return Predictor(load_run(RunFolder(folder), where=1), batch=batch)
+            return load_exported(folder, batch=batch, require_signature=require_signature)
+        return Predictor(load_run(RunFolder(folder), where=1, require_signature=require_signature), batch=batch)
 
     options = Options(host, port, limit * MEBI, connections, delay / 1000, deadline, drain, log, versions, grpc)
     answer(sources, load, options, say=say)
@@ -263,12 +287,10 @@ def export(
         "--output", "-o", metavar="DIR", show_default="RUN/export", help="Where the model is written.")] = None,
     precision: Annotated[Precision, typer.Option(help="What it computes in; judged: as the run's report.")] = Precision.judged,
     replace: Replace = False,
+    require_signature: RequireSignature = None,
 ) -> None:
     """Write a SavedModel that takes raw input and needs TensorFlow alone."""
-    from pipelines.runs.listing import find_run, require_model
-
-    folder = find_run(runs, run)
-    require_model(folder)
+    folder = _finished(runs, run, require_signature)
     target = (output or folder.path / "export").absolute()
     from pipelines.machine.startup import start_tensorflow
 
@@ -279,7 +301,7 @@ def export(
 
     free(target, replace)
     wanted = None if precision is Precision.judged else precision.value
-    loaded = load_run(folder, where="cpu", precision=wanted)  # type: ignore[arg-type]
+    loaded = load_run(folder, where="cpu", precision=wanted, require_signature=require_signature)  # type: ignore[arg-type]
     save(loaded, target, replace=replace)
     echo(f"model        {shown(target)}, computing in {loaded.machine.precision}"
                + ("" if loaded.machine.precision == loaded.judged_precision else f" (judged in {loaded.judged_precision})"))

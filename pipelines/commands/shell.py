@@ -23,6 +23,9 @@ Settings = Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", show_
 Use = Annotated[list[str] | None, typer.Option(
     "--use", metavar="FILE", show_default=False,
     help="A Python file (or installed module) with models, sources or tasks of your own; several times for several.")]
+RequireSignature = Annotated[Path | None, typer.Option(
+    "--require-signature", metavar="KEY", show_default=False,
+    help="A public key, PEM: refuse what it has not signed, before any file of it is read. Needs the extra `trust`.")]
 
 _MODULES = {"quartet": "quartet", "tensorboard": "tensorboard.main"}
 Command = TypeVar("Command", bound=Callable[..., None])

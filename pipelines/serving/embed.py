@@ -42,7 +42,7 @@ def of_preset(handle: str) -> LoadedRun:
     machine = devices.prepare(task.experiment.train.model_copy(update={"devices": 1}), precision="float32")
     with machine.strategy.scope():
         model = task.model()
-    return LoadedRun(task, model, task.experiment, RunFolder(Path(preset.name)), machine, "float32")
+    return LoadedRun(task, model, task.experiment, RunFolder(Path(preset.name)), machine, "float32", task.experiment.task)
 
 
 def require_encoder(run: LoadedRun) -> None:

@@ -4,7 +4,7 @@ The training report is never touched: each evaluation has a folder of its own in
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -66,7 +66,7 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
     run = replace(run, task=type(run.task)(experiment, run.task.facts))
     if data is None:
         source, splits, named = own_split(run, split)
-        notes = changed_data(run.folder, splits)
+        notes = changed_data(run.environment, splits)
     else:
         source, splits = new_data(run, data, split, [text for text in overrides if text.startswith("data.")])
         named, notes = split or data.stem, [f"Judged on {data}.", *splits.notes]
@@ -124,10 +124,9 @@ def own_split(run: LoadedRun, split: str | None) -> tuple[Source, Splits, str]:
     return source, splits, named
 
 
-def changed_data(folder: RunFolder, splits: Splits) -> list[str]:
+def changed_data(recorded: Mapping[str, Any], splits: Splits) -> list[str]:
     """A note for each split whose examples changed since training; none where the fingerprints are of another version."""
-    environment = folder.read_environment()
-    known = environment["data"] if environment["fingerprints"] == VERSION else {}
+    known = recorded["data"] if recorded["fingerprints"] == VERSION else {}
     sources = {name: getattr(splits, name) for name in SPLITS}
     changed = [name for name, source in sources.items() if source is not None and name in known and source.fingerprint() != known[name]]
     if not changed:

@@ -21,6 +21,7 @@ from pipelines.serving.export import MANIFEST, SIGNATURE, Manifest
 from pipelines.serving.output import Prediction, first
 from pipelines.serving.predict import UNREADABLE, plain, trimmed
 from pipelines.task.answering import raw_example
+from pipelines.trust.signing import trusted
 
 OPERATIONS = ("tensorflow_text",)  # modules that may be imported for the operations of a graph
 BATCH = 64  # examples answered at a time
@@ -103,6 +104,19 @@ class ExportedModel:
                     np.full(sample.shape, b"", object) if spec.dtype == tf.string else np.zeros(sample.shape, spec.dtype.as_numpy_dtype))
             for count in (1, self.batch):
                 self._predictions([("warm-up", row)] * count)
+
+
+def load_exported(folder: Path, *, batch: int | None = None, require_signature: Path | None = None) -> ExportedModel:
+    """Loads an exported model.
+
+    Args:
+        require_signature: a public key; what it has not signed is refused before any file is read.
+
+    Raises:
+        ConfigError: as ExportedModel; Untrusted where it is not as the key has signed it.
+    """
+    with trusted(folder, require_signature) as path:
+        return ExportedModel(path, batch=batch)
 
 
 def _refuse_reaching(folder: Path) -> None:

@@ -5,7 +5,8 @@ So no code of a run is executed: YAML is read safely, facts.json is JSON, and of
 
 import warnings
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import keras
@@ -23,6 +24,7 @@ from pipelines.runs.listing import require_model
 from pipelines.task.contract import Task
 from pipelines.training.embedding_tables import all_variables
 from pipelines.training.weight_limits import bounded, not_finite
+from pipelines.trust.signing import trusted
 
 Precision = Literal["float32", "bfloat16", "float16"]
 
@@ -33,6 +35,9 @@ class LoadedRun:
 
     Attributes:
         experiment: as the run was trained.
+        folder: where it lies, and what is made of it is written; a signed run was read from a copy.
+        name: the experiment's, as the report has it.
+        environment: as environment.json holds it.
         judged_precision: the compute precision of the report's metrics; `machine` has the one in use.
     """
 
@@ -42,27 +47,30 @@ class LoadedRun:
     folder: RunFolder
     machine: devices.Machine
     judged_precision: str
-
-    @property
-    def name(self) -> str:
-        """The experiment's, as the report has it."""
-        report = self.folder.read_report() if self.folder.finished else {}
-        return report.get("experiment") or self.experiment.task
+    name: str
+    environment: dict[str, Any] = field(default_factory=dict)
 
 
 def load_run(folder: RunFolder, *, where: Literal["auto", "cpu"] | int = "auto", precision: Precision | None = None,
-             ) -> LoadedRun:
+             require_signature: Path | None = None) -> LoadedRun:
     """Loads a run.
 
     Args:
         folder: a run that has been trained to its end.
         where: devices, as in train.devices; the run's own need not exist here.
         precision: compute precision; None for the one that the run was judged in.
+        require_signature: a public key; what it has not signed is refused before any file is read, and what was verified is what is read.
 
     Raises:
+        Untrusted: the run is not as the key has signed it.
         ConfigError: not a run, not finished, damaged, of another version, with links that lead out of its folder, or trained with
             an extension that is not in use.
     """
+    with trusted(folder.path, require_signature) as path:
+        return replace(_load(RunFolder(path), where, precision), folder=folder)
+
+
+def _load(folder: RunFolder, where: Literal["auto", "cpu"] | int, precision: Precision | None) -> LoadedRun:
     refuse_links(folder.path)
     require_model(folder)
     environment = folder.read_environment()
@@ -95,7 +103,8 @@ def load_run(folder: RunFolder, *, where: Literal["auto", "cpu"] | int = "auto",
                           "train.learning_rate.peak where the loss grew")
     with machine.strategy.scope():
         task.freeze(model)
-    return LoadedRun(task, model, experiment, folder, machine, judged)
+    report = folder.read_report() if folder.finished else {}
+    return LoadedRun(task, model, experiment, folder, machine, judged, report.get("experiment") or experiment.task, environment)
 
 
 def without_pretrained(experiment: Experiment) -> Experiment:

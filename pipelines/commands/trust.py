@@ -1,0 +1,60 @@
+"""The commands of trust: sign and verify."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipelines.commands.shell import RUNS, Runs, echo, reported, shown
+
+What = Annotated[str, typer.Argument(
+    metavar="RUN|EXPORT|FILE", show_default=False, help="A run, the folder of an exported model, or a file, such as a table of data.")]
+SBOM = "sbom.json"
+
+
+def _named(runs: Path, what: str) -> Path:
+    from pipelines.runs.listing import find_run
+
+    path = Path(what).expanduser()
+    return path if path.is_file() or (path / "saved_model.pb").is_file() else find_run(runs, what).path
+
+
+@reported
+def sign(
+    what: What,
+    key: Annotated[Path, typer.Option(metavar="FILE", show_default=False, help="Your private key: an elliptic curve's, PEM.")],
+    runs: Runs = RUNS,
+) -> None:
+    """Sign a run, an exported model or a file (OpenSSF model signing). A run also gets provenance.json and sbom.json. Needs `trust`."""
+    from pipelines.base.files import write_json
+    from pipelines.runs.folder import RunFolder
+    from pipelines.runs.provenance import PROVENANCE, provenance
+    from pipelines.trust import signing
+    from pipelines.trust.sbom import sbom
+
+    signing.require_extra()
+    path = _named(runs, what)
+    folder = RunFolder(path)
+    if folder.begun:
+        with folder.locked():
+            write_json(path / SBOM, sbom())
+            write_json(path / PROVENANCE, provenance(folder))
+            target = signing.sign(path, key)
+    else:
+        target = signing.sign(path, key)
+    echo(f"signature    {shown(target)}")
+
+
+@reported
+def verify(
+    what: What,
+    key: Annotated[Path, typer.Option(metavar="FILE", show_default=False, help="The public key that you trust, PEM.")],
+    runs: Runs = RUNS,
+) -> None:
+    """Check a signature: every file as it was signed, none added, none missing. Exit status 1 where it is not so. Needs `trust`."""
+    from pipelines.trust import signing
+
+    path = _named(runs, what)
+    signing.verify(path, key)
+    count = len(signing.files_of(path)) if path.is_dir() else 1
+    echo(f"verified     {shown(path)}: {count} {'file' if count == 1 else 'files'} as signed with the key of {key}")

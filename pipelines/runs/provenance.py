@@ -1,0 +1,53 @@
+"""What a run was made of, as an in-toto statement with SLSA's provenance predicate: data, code, settings, and the digests of its files.
+
+https://slsa.dev/spec/v1.0/provenance has the fields. The facts are the run's own (environment.json): they say what was recorded, and a
+signature says who stands for it.
+"""
+
+from typing import Any
+
+from pipelines.runs.folder import RunFolder
+from pipelines.trust import signing
+
+PROVENANCE = "provenance.json"
+BUILD_TYPE = "urn:keras-quartet:train:v1"
+BUILDER = "urn:keras-quartet:command-line"
+VERSIONS = ("quartet", "tensorflow", "keras", "numpy", "python")
+
+
+def provenance(folder: RunFolder) -> dict[str, Any]:
+    """The statement of a run.
+
+    Raises:
+        ConfigError: its environment.json is missing or damaged.
+    """
+    environment = folder.read_environment()
+    subject = [{"name": name, "digest": {"sha256": signing.digest(folder.path / name)}}
+               for name in signing.files_of(folder.path) if name != PROVENANCE]
+    materials: list[dict[str, Any]] = [
+        {"name": f"data/{split}", "digest": {f"quartetFingerprint{environment['fingerprints']}": fingerprint}}
+        for split, fingerprint in environment["data"].items()]
+    if environment["source"] is not None:
+        materials.append({"name": "source", "digest": {"gitCommit": environment["source"]["revision"]},
+                          "annotations": {"changed": environment["source"]["changed"]}})
+    materials += [{"name": f"extension/{one['name']}", **({"digest": {"sha256": one["sha256"]}} if one["sha256"] else {})}
+                  for one in environment["extensions"]]
+    if environment.get("encoder"):
+        materials.append({"name": "encoder", "annotations": {"encoder": environment["encoder"]}})
+    return {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": subject,
+        "predicateType": "https://slsa.dev/provenance/v1",
+        "predicate": {
+            "buildDefinition": {
+                "buildType": BUILD_TYPE,
+                "externalParameters": {"settings": folder.read_settings(), "command": environment.get("command") or []},
+                "internalParameters": {"settings": {"sha256": signing.digest(folder.experiment)}},
+                "resolvedDependencies": materials,
+            },
+            "runDetails": {
+                "builder": {"id": BUILDER, "version": {name: environment[name] for name in VERSIONS if environment.get(name)}},
+                "metadata": {"invocationId": f"{folder.experiment_name}/{folder.path.name}"},
+            },
+        },
+    }
