@@ -220,6 +220,7 @@ class _Run:
                     average.assign(variable.value)
                 if self.hosts.size > 1:
                     self.saver.save(loop)
+                    self.saver.wait(loop)
         with self.hosts.file_of_chief(self.saver.file) as file:  # all hosts begin with the same, to the last bit
             return resumed if self.hosts.chief else self.saver.load(loop, file)
 

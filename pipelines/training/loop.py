@@ -71,6 +71,9 @@ class Hook:
     def on_end(self, loop: "Loop") -> None:
         """Once training is over (not when it is interrupted)."""
 
+    def on_leave(self, loop: "Loop") -> None:
+        """However this process's training ended, an error included."""
+
 
 class Loop:
     """Runs a training from `step` to `steps`.
@@ -164,6 +167,8 @@ class Loop:
                 for hook in self.hooks:
                     hook.on_end(self)
         finally:
+            for hook in self.hooks:
+                hook.on_leave(self)
             self.seconds_before, self._started = self.seconds, None
 
     def train_metrics(self) -> dict[str, float]:

@@ -46,25 +46,30 @@ class About(Identity):
     hooks: dict[Name, dict[str, Any]]
 
 
-def save(path: Path, groups: dict[str, list[keras.Variable]], carry: dict[str, np.ndarray], about: dict[str, Any]) -> None:
-    """Writes a checkpoint.
+def snapshot(groups: dict[str, list[keras.Variable]], carry: dict[str, np.ndarray], about: dict[str, Any]) -> dict[str, np.ndarray]:
+    """A checkpoint's arrays by name, copied to the host: training may go on while they are written.
 
     Args:
-        path: the file.
         groups: group name -> variables, saved in their order.
         carry: named small arrays.
         about: JSON values: step, hooks' state, ...
-
-    Raises:
-        OSError: the disk is full or gone; the file before is still whole.
     """
     arrays = {
-        f"{group}/{number:04d}": np.asarray(variable.value)
+        f"{group}/{number:04d}": np.array(variable.value)
         for group, variables in groups.items()
         for number, variable in enumerate(variables)
     }
     arrays.update({f"carry/{name}": value for name, value in carry.items()})
     arrays["about"] = np.frombuffer(json.dumps(finite(about)).encode(), np.uint8)
+    return arrays
+
+
+def write(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Writes a checkpoint, the result of `snapshot`; in any thread.
+
+    Raises:
+        OSError: the disk is full or gone; the file before is still whole.
+    """
     write_whole(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
 
 

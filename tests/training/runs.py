@@ -5,10 +5,12 @@ import os
 import signal
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import keras
 import numpy as np
 
+from pipelines.base.background import Background
 from pipelines.monitoring.metrics_log import read_rows
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.run import Call, train
@@ -46,11 +48,12 @@ def interrupt() -> None:
 
 
 def run(folder: Path, *, task=ToyTask, callbacks=(), fresh=False, quiet=True, **changes: Any) -> dict[str, Any]:
-    """Trains the toy in `folder`, without TensorBoard unless asked; a checkpoint after every call."""
+    """Trains the toy in `folder`, without TensorBoard unless asked; a checkpoint after every call, written before the next one."""
     changes = {"monitor": {"tensorboard": False}, **changes}
     changes["train"] = {"checkpoint_seconds": 1e-9, "keep_state": True, **changes.get("train", {})}
     call = Call("toy/toy", task, fresh=fresh, quiet=quiet, callbacks=tuple(callbacks))
-    return train(experiment(**changes), RunFolder(folder), call)
+    with mock.patch.object(Background, "busy", False):
+        return train(experiment(**changes), RunFolder(folder), call)
 
 
 def killed(folder: Path, steps: list[int], *, make=lambda: [], **changes: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from pipelines.base.background import Background
 from pipelines.base.files import why
 from pipelines.base.stored import Count, Record
 from pipelines.config.schema import Train
@@ -16,7 +17,10 @@ from pipelines.training.loop import Hook, Loop
 
 
 class KeepBest(Hook):
-    """Keeps the weights of the best epoch on the watched metric, and stops early when asked to."""
+    """Keeps the weights of the best epoch on the watched metric, and stops early when asked to.
+
+    They are written by a thread while training goes on; where the disk does not take them, the best before stay.
+    """
 
     name = "best"
 
@@ -33,8 +37,10 @@ class KeepBest(Hook):
         self.best: float | None = None
         self.epoch, self.last_gain = 0, 0
         self.reference: float | None = None  # what early stopping compares with; moves only by min_delta or more
+        self._writing = Background("best weights")
 
     def state(self) -> dict[str, Any]:
+        self._writing.collect(wait=True)  # a checkpoint means only weights that are there
         return {"best": self.best, "epoch": self.epoch, "last_gain": self.last_gain, "reference": self.reference}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -48,28 +54,43 @@ class KeepBest(Hook):
         # named by epoch: a kill between this file and the next checkpoint must not spoil the one the checkpoint means
         return self.folder / f"best-{epoch:05d}.npz"
 
-    def _keep(self, loop: Loop, value: float) -> bool:
-        """Saves the weights where they are wanted; False where the disk does not take them, and the best so far stays."""
-        if self.keep == "best" and self.hosts.chief:
-            try:
-                with loop.meter.part("checkpoint"):
-                    state.save(self._file(loop.epoch), self.groups, {}, {"epoch": loop.epoch, self.watch: value * self.sign})
-            except OSError as error:
-                before = f"the weights of epoch {self.epoch} stay the best that are kept" if self.best is not None else "none are kept yet"
-                self.say(f"{self._file(loop.epoch)}: the best weights so far, of epoch {loop.epoch}, could not be saved: "
-                         f"{why(error)}; {before}. Free some space")
-                return False
-        return True
+    def _keep(self, loop: Loop, value: float) -> None:
+        """Takes this epoch for the best, and begins to write its weights."""
+        before = self.best, self.epoch
+        self.best, self.epoch = value, loop.epoch
+        if self.keep != "best" or not self.hosts.chief:
+            return
+        file, epoch = self.file, self.epoch
+        with loop.meter.part("checkpoint"):
+            arrays = state.snapshot(self.groups, {}, {"epoch": loop.epoch, self.watch: value * self.sign})
+
+        def after(error: OSError | None) -> None:
+            if error is not None:
+                self.best, self.epoch = before
+                stay = f"the weights of epoch {self.epoch} stay the best that are kept" if self.best is not None else "none are kept yet"
+                self.say(f"{file}: the best weights so far, of epoch {epoch}, could not be saved: {why(error)}; {stay}. "
+                         "Free some space")
+
+        self._writing.start(lambda: state.write(file, arrays), after)
+
+    def on_steps(self, loop: Loop) -> None:
+        with loop.meter.part("checkpoint"):
+            self._writing.collect()
+
+    def on_leave(self, loop: Loop) -> None:
+        self._writing.collect(wait=True)
 
     def on_epoch(self, loop: Loop) -> None:
+        with loop.meter.part("checkpoint"):
+            self._writing.collect(wait=True)
         value = loop.epoch_metrics.get(self.watch)
         if value is None:
             return
         value *= self.sign
         finite = bool(np.isfinite(value))
         # of equals, the later: it has trained longer
-        if finite and (self.best is None or value >= self.best) and self._keep(loop, value):
-            self.best, self.epoch = value, loop.epoch
+        if finite and (self.best is None or value >= self.best):
+            self._keep(loop, value)
         if self.early is None:
             return
         if finite and (self.reference is None or value > self.reference + self.early.min_delta):

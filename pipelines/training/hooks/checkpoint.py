@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from pipelines.base.background import Background
 from pipelines.base.errors import TrainingError
 from pipelines.base.files import why
 from pipelines.base.stored import checked
@@ -20,6 +21,8 @@ from pipelines.training.loop import Hook, Loop
 class Checkpoint(Hook):
     """Saves the whole state every `seconds`, at the end, and when interrupted. Stands last among the hooks.
 
+    Training waits for the copy to the host alone; a thread writes it, one checkpoint at a time, and a kill meanwhile leaves the one
+    before. At the end, and when interrupted, training waits until it is written.
     Where a checkpoint is due at the end of an epoch, it is saved before the epoch is judged, which may take long, as well as after.
     """
 
@@ -36,7 +39,9 @@ class Checkpoint(Hook):
         """`identity`: what must not change over the life of a run, kept with each checkpoint (precision, data)."""
         self.folder, self.groups, self.seconds, self.say, self.identity, self.meter = folder, groups, seconds, say, identity, meter
         self.file = folder / "resume.npz"
-        self._saved_at, self._saved_step, self._saved_unjudged = time.perf_counter(), -1, False
+        self._saved_at, self._begun = time.perf_counter(), (-1, False)  # step and unjudged of the last that was begun,
+        self._written = self._begun  # and of the last that is whole on the disk
+        self._writing, self._failure = Background("checkpoint"), ""
 
     def load(self, loop: Loop, file: Path | None = None) -> bool:
         """Restores the loop and its hooks from the last checkpoint, or a copy of it; False where there is none."""
@@ -63,56 +68,79 @@ class Checkpoint(Hook):
                 hook.restore(states[hook.name])
                 prefix = f"{hook.name}/"
                 hook.restore_arrays({name.removeprefix(prefix): value for name, value in carry.items() if name.startswith(prefix)})
-        self._saved_step, self._saved_unjudged = loop.step, loop.unjudged
+        self._begun = self._written = loop.step, loop.unjudged
         return True
 
     def on_start(self, loop: Loop) -> None:
         self._saved_at = time.perf_counter()
 
     def on_steps(self, loop: Loop) -> None:
+        with loop.meter.part("checkpoint"):
+            self._writing.collect()
         if loop.unjudged and self._due():
             self.save(loop)
 
     def on_rest(self, loop: Loop) -> None:
         done = loop.step >= loop.last or loop.stopping or loop.interrupted is not None
-        if done or self._saved_unjudged or self._due():
+        if done or self._begun[1] or self._due():
             self.save(loop)
+        if done:
+            self.wait(loop)
+
+    def on_leave(self, loop: Loop) -> None:
+        self._writing.collect(wait=True)
 
     def _due(self) -> bool:
-        return time.perf_counter() - self._saved_at >= self.seconds
+        return not self._writing.busy and time.perf_counter() - self._saved_at >= self.seconds
 
     def save(self, loop: Loop) -> None:
-        """Writes the checkpoint. A full disk is said and keeps the one before; when interrupted, it is an error."""
-        if (self._saved_step, self._saved_unjudged) == (loop.step, loop.unjudged):
-            return
-        about = {
-            **self.identity,
-            "step": loop.step,
-            "seconds": loop.seconds,
-            "stopping": loop.stopping,
-            "unjudged": loop.unjudged,
-            "meter": self.meter.state(),
-            "hooks": {hook.name: hook.state() for hook in loop.hooks if hook.name},
-        }
-        carry = {name: value.numpy() for name, value in loop.carry._asdict().items()}
-        carry |= {f"{hook.name}/{name}": value for hook in loop.hooks if hook.name for name, value in hook.arrays().items()}
-        try:
-            with loop.meter.part("checkpoint"):
-                state.save(self.file, self.groups, carry, about)
-        except OSError as error:
-            kept = f"the checkpoint of step {self._saved_step:,} is whole and kept" if self._saved_step >= 0 else "there is none yet"
-            message = f"{self.file}: the checkpoint of step {loop.step:,} could not be saved: {why(error)}; {kept}"
-            if loop.interrupted is not None:
-                raise TrainingError(message) from error
-            self.say(message)
-        else:
-            self._saved_step, self._saved_unjudged = loop.step, loop.unjudged
-            self._prune(loop)
-        self._saved_at = time.perf_counter()
+        """Begins to write a checkpoint, once the one before is written. A full disk is said at the next stop, and keeps the one before."""
+        state_now = loop.step, loop.unjudged
+        with loop.meter.part("checkpoint"):
+            self._writing.collect(wait=True)
+            if self._begun == state_now:
+                return
+            about = {
+                **self.identity,
+                "step": loop.step,
+                "seconds": loop.seconds,
+                "stopping": loop.stopping,
+                "unjudged": loop.unjudged,
+                "meter": self.meter.state(),
+                "hooks": {hook.name: hook.state() for hook in loop.hooks if hook.name},
+            }
+            carry = {name: value.numpy() for name, value in loop.carry._asdict().items()}
+            carry |= {f"{hook.name}/{name}": value for hook in loop.hooks if hook.name for name, value in hook.arrays().items()}
+            arrays, meant = state.snapshot(self.groups, carry, about), _best(loop)
+        self._begun, self._saved_at = state_now, time.perf_counter()
 
-    def _prune(self, loop: Loop) -> None:
-        """Removes best weights that the checkpoint just written no longer means."""
-        wanted = {hook.file.name for hook in loop.hooks if isinstance(hook, KeepBest)}
+        def after(error: OSError | None) -> None:
+            if error is None:
+                self._written, self._failure = state_now, ""
+                self._prune(meant | _best(loop))
+            else:
+                self._begun = self._written
+                before = self._written[0]
+                kept = f"the checkpoint of step {before:,} is whole and kept" if before >= 0 else "there is none yet"
+                self._failure = f"{self.file}: the checkpoint of step {state_now[0]:,} could not be saved: {why(error)}; {kept}"
+                if loop.interrupted is None:
+                    self.say(self._failure)
+
+        self._writing.start(lambda: state.write(self.file, arrays), after)
+
+    def wait(self, loop: Loop) -> None:
+        """Waits until what was begun is written. Raises TrainingError where an interrupted run could not be saved."""
+        with loop.meter.part("checkpoint"):
+            self._writing.collect(wait=True)
+        if loop.interrupted is not None and self._failure:
+            raise TrainingError(self._failure)
+
+    def _prune(self, wanted: set[str]) -> None:
+        """Removes best weights that neither the checkpoint just written nor the next one means."""
         for file in self.folder.glob("best-*.npz"):
             if file.name not in wanted:
                 file.unlink(missing_ok=True)
+
+
+def _best(loop: Loop) -> set[str]:
+    return {hook.file.name for hook in loop.hooks if isinstance(hook, KeepBest)}
