@@ -11,12 +11,13 @@ from nlp import models, tokens
 from nlp.data import requests, splits
 from nlp.data.facts import TextFacts
 from nlp.metrics import baseline, judging
-from nlp.settings import Hashed, TextClassification, Words
+from nlp.settings import Hashed, TextClassification, Words, text_keys
 from nlp.tokens.base import FIRST, PAD
 from pipelines.base.formatting import escaped
 from pipelines.data.source import Source, Tensors
 from pipelines.serving.output import WARNING
 from pipelines.task.contract import Condensed, Features, Read, Splits
+from pipelines.task.form import Field
 from pipelines.task.labels import class_weights
 from pipelines.task.results import Baseline, Judgement
 from pipelines.task.single_label import SingleLabel
@@ -285,6 +286,10 @@ class Classification(SingleLabel):
 
     def take(self, sent: Any) -> dict[str, Any]:
         return requests.request_example(sent, self.experiment.data)
+
+    def form(self) -> list[Field]:
+        keys = [str(key) for key in text_keys(self.experiment.data)]
+        return [Field("text", key) for key in keys] if len(keys) > 1 else [Field("text")]
 
     def respond(self, answers: Tensors) -> Tensors:
         """label and confidence, or labels; and probabilities [batch, classes] float32."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pipelines.serving.output import Prediction
+from pipelines.task.form import Field
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -19,6 +20,7 @@ class Answerer(Protocol):
         inputs, outputs: name -> spec with its batch.
         columns: name -> rank of each output.
         classes: names of the entries of its vector of probabilities.
+        form: what a person enters who tries it.
         sends: what a client sends for an input, in words; `meanings`: of inputs and outputs by name.
         decodes: `take` takes time.
         details, ranked: as a task has them.
@@ -31,6 +33,7 @@ class Answerer(Protocol):
     outputs: "dict[str, tf.TensorSpec]"
     columns: dict[str, int]
     classes: list[str] | None
+    form: Sequence[Field]
     sends: str
     meanings: Mapping[str, str]
     decodes: bool

@@ -40,6 +40,7 @@ class Manifest(stored.Record):
     details: list[stored.Name]
     ranked: list[stored.Name]
     fills: dict[str, str | int | float]
+    kinds: dict[str, stored.Name] = {}  # of raw inputs that a person enters as they are: pipelines.task.form.KINDS
     needs: list[stored.Name]  # modules that hold operations of its graph
     sample: dict[str, Sample]
 
@@ -104,8 +105,11 @@ def manifest(run: LoadedRun, outputs: list[str]) -> Manifest:
     sample = {name: Sample(b64=base64.b64encode(value).decode()) if isinstance(value, bytes) else Sample(shape=list(np.shape(value)))
               for name, value in task.sample().items()}
     fills = {name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value for name, value in task.fills.items()}
+    form, raw = task.form(), task.raw_spec()
+    names = list(raw) if len(raw) == len(form) == 1 and not form[0].name else [field.name for field in form]
+    kinds = {name: field.kind for name, field in zip(names, form) if name in raw}
     return Manifest(title=f"{run.name}/{run.folder.path.name}", task=task.experiment.task, outputs=outputs, meanings=dict(task.meanings),
-                    details=list(task.details), needs=list(task.needs), ranked=list(task.ranked), fills=fills, sample=sample)
+                    details=list(task.details), needs=list(task.needs), ranked=list(task.ranked), fills=fills, kinds=kinds, sample=sample)
 
 
 def free(target: Path, replace: bool) -> None:

@@ -59,6 +59,7 @@ class Predictor:
         self.run, self.batch = run, batch or usual
         self.title, self.task = f"{run.name}/{run.folder.path.name}", run.task.experiment.task
         self.take, self.sends, self.decodes = run.task.take, run.task.sends, run.task.decodes
+        self.form = run.task.form()
         self.meanings: Mapping[str, str] = run.task.meanings
         self.details: Sequence[str] = run.task.details
         self.ranked: Sequence[str] = run.task.ranked

@@ -12,6 +12,7 @@ from pipelines.base.regular import check_regular
 from pipelines.config.schema import Experiment
 from pipelines.data.source import Tensors
 from pipelines.task.facts import Facts
+from pipelines.task.form import Field, fields_of
 from pipelines.task.judging import Judging
 
 if TYPE_CHECKING:
@@ -81,6 +82,10 @@ class Answering(Judging):
         Opens no file and no address that `sent` names. Raises DataError for what it is not.
         """
         return raw_example(sent, self.raw_spec())
+
+    def form(self) -> list[Field]:
+        """What a person enters for one input, as `take` has it. By default the raw inputs."""
+        return fields_of(self.raw_spec(), self.meanings)
 
     def sample(self) -> dict[str, Any]:
         """One raw example of no meaning, to answer before the first that counts: zeros, and empty texts."""

@@ -12,6 +12,7 @@ from pipelines.base.errors import DataError
 from pipelines.data.divide import check_several
 from pipelines.data.source import Source, Tensors, origin
 from pipelines.task.contract import Splits, Task
+from pipelines.task.form import Field
 from pipelines.task.results import Judgement
 from recsys.data import splits
 from recsys.data.catalogue import Catalogue
@@ -322,6 +323,16 @@ class ListTask(Task):
 
     def take(self, sent: Any) -> dict[str, Any]:
         return self._asked(parsed(sent, list(self._keys), "user"))
+
+    def form(self) -> list[Field]:
+        return [
+            Field("word", "user", "an id", needed=False),
+            Field("words", "history", "ids of items, oldest first, in place of a user's stored history", needed=False),
+            Field("words", "allow", "ids of the only items that may come; empty: all", needed=False),
+            Field("word", "similar", "an item's id: the answer is what is most like it", needed=False),
+            Field("flag", "exclude_seen", "leave out items of the history"),
+            Field("number", "k", "how many items", needed=False),
+        ]
 
     @property
     def _keys(self) -> dict[str, str]:

@@ -11,6 +11,7 @@ import tensorflow as tf
 from pipelines.base.errors import DataError
 from pipelines.data.source import ArraySource, Source, Tensors, origin
 from pipelines.task.contract import Splits, Task
+from pipelines.task.form import Field
 from pipelines.task.results import Judgement
 from pipelines.training.embedding_tables import Table
 from recsys.data import features, known, splits
@@ -350,6 +351,12 @@ class RankingTask(Task):
 
     def take(self, sent: Any) -> dict[str, Any]:
         return self._asked(parsed(sent, list(self._keys), "user"))
+
+    def form(self) -> list[Field]:
+        """An id or a value for each raw input, as texts; the item alone is needed."""
+        spec = self.raw_spec()
+        return [Field("word" if len(spec[name].shape) == 1 else "words", name, self.meanings.get(name, ""), needed=name == "item")
+                for name in spec]
 
     @property
     def _keys(self) -> dict[str, str]:

@@ -13,6 +13,7 @@ import tensorflow as tf
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.serving.output import WARNING
 from pipelines.task.contract import Splits, Task
+from pipelines.task.form import Field
 from speech.data import audio, pretrained
 from speech.data.augment import Augmenter
 from speech.data.features import FrontEnd, without_offset
@@ -117,6 +118,9 @@ class SpeechTask(Task):
             raise DataError(f"lasts over {self.longest:.0f} s; send it in parts")
         samples = audio.read(sent, data.rate, channel=data.channel, longest=data.max_seconds)
         return {"samples": samples, "length": len(samples)}
+
+    def form(self) -> list[Field]:
+        return [Field("sound")]
 
     def sample(self) -> dict[str, Any]:
         """A second of silence."""

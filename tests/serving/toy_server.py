@@ -15,6 +15,7 @@ import pytest
 
 from pipelines.base.errors import DataError
 from pipelines.serving.output import Prediction
+from pipelines.task.form import fields_of
 
 EXTRA = ("starlette", "uvicorn", "python_multipart", "httptools", "orjson", "prometheus_client")
 needs_extra = pytest.mark.skipif(
@@ -44,6 +45,7 @@ class Doubling:
     title, task, batch = "toy/doubling", "toy.doubling", 4
     inputs, outputs = {"x": spec([None, 3], "float32")}, {"doubled": spec([None, 3], "float32")}
     columns = {"doubled": 2}
+    form = fields_of(inputs, {"x": "numbers"})
     classes, sends, meanings, decodes, details, ranked = None, "three numbers", {"x": "numbers"}, False, (), ()
 
     def __init__(self, factor=2):
@@ -53,6 +55,7 @@ class Doubling:
     def take(self, sent):
         if isinstance(sent, bytes):
             raise DataError("send numbers")
+        sent = sent["x"] if isinstance(sent, dict) and set(sent) == {"x"} else sent
         with np.errstate(over="ignore"):
             array = np.asarray(sent, np.float32)
         if array.shape != (3,):
@@ -169,6 +172,7 @@ class Spelling:
     outputs = {"label": spec([None], "string"), "shares": spec([None, 2], "float32"), "letters": spec([None, None], "string"),
                "codes": spec([None, None], "int32")}
     columns = {"label": 1, "shares": 2, "letters": 2, "codes": 2}
+    form = fields_of(inputs, {})
     classes, sends, meanings, decodes, details, ranked = ["short", "long"], "a text", {}, False, ("letters", "codes"), ()
 
     def __init__(self):

@@ -16,6 +16,7 @@ from pipelines.base.regular import check_regular
 from pipelines.data.source import Source, Tensors
 from pipelines.reports import classification, classifier
 from pipelines.task.contract import Condensed, Features, Splits
+from pipelines.task.form import Field
 from pipelines.task.results import Baseline, Judgement
 from pipelines.task.single_label import SingleLabel
 from pipelines.task.units import units_of
@@ -180,6 +181,9 @@ class Classification(SingleLabel):
         if not isinstance(sent, bytes):
             raise DataError('send the bytes of an image file; in JSON as {"b64": "..."}')
         return {"image": sent}
+
+    def form(self) -> list[Field]:
+        return [Field("image")]
 
     def sample(self) -> dict[str, Any]:
         return {"image": tf.io.encode_jpeg(tf.zeros([2 * size for size in self.image_size] + [3], tf.uint8)).numpy()}

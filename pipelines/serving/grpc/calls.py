@@ -16,7 +16,7 @@ from pipelines.serving.http.observing import Exchange, Observed
 from pipelines.serving.http.refusals import Refused
 
 CODES = {400: grpc.StatusCode.INVALID_ARGUMENT, 404: grpc.StatusCode.NOT_FOUND, 413: grpc.StatusCode.RESOURCE_EXHAUSTED,
-         503: grpc.StatusCode.UNAVAILABLE}
+         429: grpc.StatusCode.RESOURCE_EXHAUSTED, 503: grpc.StatusCode.UNAVAILABLE}
 PUSHBACK = "grpc-retry-pushback-ms"  # gRPC's own name for Retry-After: clients with a retry policy heed it
 
 

@@ -1,6 +1,6 @@
 """The routes of a server.
 
-    GET  /              the models, their inputs and outputs
+    GET  /              the page to try the models in a browser; for programs, the models, their inputs and outputs as JSON
     GET  /health/live   200 while the process answers at all; /health is the same
     GET  /health/ready  200 while new requests are wanted; 503 once the end has begun
     GET  /metrics       for Prometheus
@@ -13,6 +13,7 @@ An input of /predict that cannot be read gets its error as the answer. A client 
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
@@ -29,6 +30,7 @@ from pipelines.serving.http.hosting import Hosted
 from pipelines.serving.http.models import Models
 from pipelines.serving.http.observing import Observed
 from pipelines.serving.http.openapi import description
+from pipelines.serving.http.pages import page, wants_page
 from pipelines.serving.http.refusals import Refused
 from pipelines.serving.output import Shown, as_object
 
@@ -157,9 +159,19 @@ def make_app(models: Models, observed: Observed, *, limit: int) -> Observed:
 
     @route("/")
     async def about(request: Request) -> Response:
+        if wants_page(request.headers.get("accept", "")):
+            return page("index.html")
         versions = {name: models.versions(name) for name in models.names}
-        return Json(described(models.get().model) | {"models": [
-            {"name": name, "versions": found, **described(models.get(name).model)} for name, found in versions.items()]})
+        listed = [{"name": name, "versions": found, **described(models.get(name).model)} for name, found in versions.items()]
+        return Json(described(models.get().model) | {"models": listed}, headers={"Vary": "Accept"})
+
+    @route("/page.css")
+    async def style(request: Request) -> Response:
+        return page("page.css")
+
+    @route("/page.js")
+    async def script(request: Request) -> Response:
+        return page("page.js")
 
     observed.app = Router(routes, redirect_slashes=False, default=_unknown)
     return observed
@@ -191,6 +203,7 @@ def described(model: Answerer) -> dict[str, Any]:
     """The description of a model for clients."""
     return {
         "run": model.title, "task": model.task, "send": model.sends,
+        "form": [asdict(one) for one in model.form],
         "gives": {name: model.meanings.get(name, "") for name in model.columns},
         **({"classes": list(model.classes)} if model.classes else {}),
     }

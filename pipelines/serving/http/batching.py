@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines.serving.http.observing import ModelMetrics
-from pipelines.serving.http.refusals import Busy
+from pipelines.serving.http.refusals import Busy, TooMany
 from pipelines.serving.output import Prediction
 
 WAITING = 16  # batches that may wait; more are refused, to bound memory and time
@@ -53,11 +53,11 @@ class Batches:
         metrics.queue.set_function(lambda: self.waiting)
 
     async def answers(self, rows: list[Row]) -> list[Prediction]:
-        """The answers, in order. Raises Busy, and what the model failed with."""
+        """The answers, in order. Raises TooMany, Busy, and what the model failed with."""
         if not rows:
             return []
         if self.waiting + len(rows) > self.room:
-            raise Busy("too many inputs wait", retry=self._retry())
+            raise TooMany("too many inputs wait", retry=self._retry())
         loop = asyncio.get_running_loop()
         job = Job(rows, loop.time(), loop.create_future())
         self.waiting += len(rows)

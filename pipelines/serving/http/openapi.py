@@ -6,8 +6,10 @@ from pipelines.serving.http.models import Models
 from pipelines.serving.http.open_inference import NAMES
 from pipelines.serving.http.tensors import is_text, sizes
 
-ERRORS = {"400": "The request is not valid.", "404": "There is no such model or version.", "408": "The request comes too slowly.",
-          "413": "The request is over a limit.", "500": "The model failed.", "503": "Too much waits; Retry-After says when to try again."}
+ERRORS = {
+    "400": "The request is not valid.", "404": "There is no such model or version.", "408": "The request comes too slowly.",
+    "413": "The request is over a limit.", "429": "The model's queue is full; Retry-After says when to try again.",
+    "500": "The model failed.", "503": "The server cannot answer in time, or is ending; Retry-After says when to try again."}
 ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
 
 

@@ -17,10 +17,17 @@ class Refused(DataError):
 
 
 class Busy(Refused):
-    """More is asked than can be answered now."""
+    """The server cannot answer now, whoever asks: its memory is full, or the request has waited for too long."""
 
     def __init__(self, message: str, *, retry: int = 1):
         super().__init__(message, status=503, retry=retry)
+
+
+class TooMany(Refused):
+    """The queue is full: whoever sends should send less often. Nothing of the request was computed."""
+
+    def __init__(self, message: str, *, retry: int = 1):
+        super().__init__(message, status=429, retry=retry)
 
 
 class TooLarge(Refused):
