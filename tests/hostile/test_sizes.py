@@ -68,6 +68,15 @@ def test_every_kind_of_webp(lossless):
             pixels(tf.constant(content), 3, 24 * 36 - 1)
 
 
+def test_a_jpeg_whose_scans_would_keep_the_decoder_busy_for_hours():
+    """A scan of 31 bytes costs 10 ms at 16 million pixels: 64 MiB of them would take six hours."""
+    content = encoded(picture(), "JPEG", progressive=True)
+    assert pixels(tf.constant(content), 3, 24 * 36).shape == (24, 36, 3)
+    last = content[content.rindex(b"\xff\xda"):-2]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="pixels are allowed"):
+        pixels(tf.constant(content[:-2] + 20 * last + content[-2:]), 3, 24 * 36)
+
+
 def test_frames_of_a_gif_that_are_larger_than_its_screen_or_too_many():
     content = bytearray(encoded(picture(), "GIF"))
     first = content.index(b"\x2c" + bytes(4) + struct.pack("<HH", 36, 24))
