@@ -21,7 +21,7 @@ from pipelines.serving.export import MANIFEST, SIGNATURE, Manifest
 from pipelines.serving.output import Prediction, first
 from pipelines.serving.predict import UNREADABLE, plain, trimmed
 from pipelines.task.answering import raw_example
-from pipelines.task.form import KINDS, fields_of
+from pipelines.task.form import KINDS, Field, fields_of
 from pipelines.trust.signing import trusted
 
 OPERATIONS = ("tensorflow_text",)  # modules that may be imported for the operations of a graph
@@ -69,7 +69,7 @@ class ExportedModel:
         vector = next((spec for spec in self.outputs.values() if spec.shape.rank == 2), None)
         self.classes: list[str] | None = classes if classes and vector is not None and vector.shape[1] == len(classes) else None
         self.meanings: Mapping[str, str] = self._manifest.meanings
-        self.form = fields_of(self.inputs, self.meanings, {
+        self.form: Sequence[Field] = fields_of(self.inputs, self.meanings, {
             name: kind for name, kind in self._manifest.kinds.items() if kind in KINDS and name in self.inputs})
         self.details: Sequence[str] = self._manifest.details
         self.ranked: Sequence[str] = self._manifest.ranked

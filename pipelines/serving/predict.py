@@ -24,6 +24,7 @@ from pipelines.serving.answers import bounded_parts, class_names, respond, stack
 from pipelines.serving.load import LoadedRun
 from pipelines.serving.output import Prediction, first
 from pipelines.task.contract import Read
+from pipelines.task.form import Field
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -59,7 +60,7 @@ class Predictor:
         self.run, self.batch = run, batch or usual
         self.title, self.task = f"{run.name}/{run.folder.path.name}", run.task.experiment.task
         self.take, self.sends, self.decodes = run.task.take, run.task.sends, run.task.decodes
-        self.form = run.task.form()
+        self.form: Sequence[Field] = run.task.form()
         self.meanings: Mapping[str, str] = run.task.meanings
         self.details: Sequence[str] = run.task.details
         self.ranked: Sequence[str] = run.task.ranked
