@@ -175,6 +175,27 @@ def check(
 
 @reported
 @extensible()
+def prepare(
+    config: Annotated[str, typer.Argument(metavar="CONFIG", show_default=False,
+                                          help="A YAML file or a shipped experiment such as vision/cifar10_cnn.")],
+    output: Annotated[Path, typer.Argument(metavar="OUT", show_default=False, help="The folder to write.")],
+    settings: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", show_default=False, help="Settings to change.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Read an experiment's data once and write them ready to train from: quartet train CONFIG data.prepared=OUT."""
+    from pipelines.config.load import load
+
+    loaded = load(config, settings or [])
+    from pipelines.machine.startup import start_tensorflow
+
+    start_tensorflow()
+    from pipelines.commands.prepare import prepared
+
+    echo(prepared(loaded.experiment, output, config, quiet=quiet))
+
+
+@reported
+@extensible()
 def new(
     domain: Annotated[str, typer.Argument(metavar="DOMAIN", show_default=False, help="vision, speech, nlp or recsys.")],
     data: Annotated[Path, typer.Option(metavar="PATH", show_default=False, help="Your data: a folder or a file.")],
@@ -309,6 +330,7 @@ app.command()(runs.embed)
 app.command()(runs.export)
 app.command()(runs.serve)
 app.command()(check)
+app.command()(prepare)
 app.command()(new)
 app.command()(encoders)
 app.add_typer(runs.runs_commands, name="runs")

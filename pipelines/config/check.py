@@ -112,7 +112,7 @@ class Check:
         """A text that names something outside the experiment: a file, a class of Keras."""
         if any(value in kind.choices for kind in setting.shape.kinds):
             return
-        if setting.extra("path"):
+        if setting.extra("path") and not self._in_place(route):
             path, kind = Path(value).expanduser(), other_kind(Path(value).expanduser())
             if kind and kind != "a folder":
                 self.missing.append((route, f"{show(value, 200)} is {kind}; only regular files and folders are read"))
@@ -124,6 +124,11 @@ class Check:
             guess = nearest(value, names, 0.5)
             meant = f"; did you mean {guess.lower() if value.islower() else guess}?" if guess else f"; it has {listed(names, 'and')}"
             self._wrong(route, f"{show(value)} is not in {module}{meant}")
+
+    def _in_place(self, route: Route) -> bool:
+        """Whether the data that a setting names are not looked for, since they were prepared (data.prepared)."""
+        data = self.values.get("data")
+        return route[0] == "data" and route[-1] != "prepared" and isinstance(data, dict) and bool(data.get("prepared"))
 
     def _unknown(self, cls: type[Section], key: str, value: Any, route: Route, chosen: tuple[str, Shape] | None) -> None:
         name = (*route, key)

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from pipelines.config.tree import Kind, Shape, shape
@@ -177,3 +177,17 @@ def _show_choice(choice: Any) -> str:
 
 def _plain(word: str) -> str:
     return word.lower().replace("-", "_").replace(" ", "_")
+
+
+def shown_changes(changes: Sequence[tuple[str, Any, Any]], most: int = 10) -> str:
+    """A line for each setting that differs."""
+    more = f"\n  and {len(changes) - most} more" if len(changes) > most else ""
+    return "\n".join(f"  {name}: {show(there)} there, {show(here)} now" for name, there, here in changes[:most]) + more
+
+
+def differences(there: Any, here: Any, name: str = "") -> list[tuple[str, Any, Any]]:
+    """Settings that differ between two experiments: (dotted name, value there, value here)."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        return [difference for key in sorted(set(there) | set(here), key=str)
+                for difference in differences(there.get(key), here.get(key), f"{name}.{key}" if name else str(key))]
+    return [] if there == here and type(there) is type(here) else [(name, there, here)]

@@ -40,6 +40,9 @@ class Data(Section):
                                search=True)
     on_bad_example: Literal["stop", "skip"] = setting(
         "stop", "stop at the first unreadable example and name it, or skip it and count it in the report")
+    prepared: str | None = setting(
+        None, "the folder that `quartet prepare` wrote of this experiment: examples and facts come from there, and the original is not "
+        "looked for", path=True, search=True)
     cache: Literal["auto", "memory", "disk", "none"] = setting(
         "auto", "where decoded examples are kept: auto takes memory while all of the data fit a quarter of it, else disk if there is room, "
                 "else none", search=True)

@@ -18,8 +18,9 @@ import numpy as np
 from pipelines.base import formatting
 from pipelines.base.errors import ConfigError
 from pipelines.base.metric_kinds import better
+from pipelines.config.messages import differences
 from pipelines.reports.resamples import read_resamples
-from pipelines.runs.folder import RunFolder, differences
+from pipelines.runs.folder import RunFolder
 from pipelines.runs.listing import metric_of
 from pipelines.task.results import Metric
 

@@ -16,7 +16,7 @@ from pipelines.base.inside import flush, held, open_own, refuse_links
 from pipelines.base.staging import sweep_tree
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.load import load
-from pipelines.config.messages import show
+from pipelines.config.messages import differences, shown_changes
 from pipelines.config.yaml_text import parse, read
 
 
@@ -247,17 +247,3 @@ def changes(file: Path, resolved: str) -> tuple[list[tuple[str, Any, Any]], str]
     except ConfigError as error:
         return changed, f"\nThis version does not accept that experiment as it is:\n{error}"
     return differences(parse(whole, str(file)).values, here), ""
-
-
-def shown_changes(changes: Sequence[tuple[str, Any, Any]], most: int = 10) -> str:
-    """A line for each setting that differs."""
-    more = f"\n  and {len(changes) - most} more" if len(changes) > most else ""
-    return "\n".join(f"  {name}: {show(there)} there, {show(here)} now" for name, there, here in changes[:most]) + more
-
-
-def differences(there: Any, here: Any, name: str = "") -> list[tuple[str, Any, Any]]:
-    """Settings that differ between two experiments: (dotted name, value there, value here)."""
-    if isinstance(there, dict) and isinstance(here, dict):
-        return [difference for key in sorted(set(there) | set(here), key=str)
-                for difference in differences(there.get(key), here.get(key), f"{name}.{key}" if name else str(key))]
-    return [] if there == here and type(there) is type(here) else [(name, there, here)]

@@ -24,6 +24,7 @@ from pipelines.serving.load import LoadedRun
 from pipelines.serving.new_data import new_data
 from pipelines.task.contract import Splits
 from pipelines.task.judging import add_own
+from pipelines.task.prepared import splits_of
 from pipelines.task.results import Judgement
 from pipelines.training.evaluation import Evaluator, batch_size
 
@@ -112,7 +113,7 @@ def own_split(run: LoadedRun, split: str | None) -> tuple[Source, Splits, str]:
     """One of the run's own splits, rebuilt as for training."""
     if split is not None and split not in SPLITS:
         raise ConfigError(f"--split: {split!r} is none of a run's splits, which are train, validation and test")
-    splits = type(run.task)(run.task.experiment, run.task.facts).splits()
+    splits = splits_of(type(run.task)(run.task.experiment, run.task.facts))
     named = split or ("test" if splits.test is not None else "validation")
     source: Source | None = getattr(splits, named)
     if source is None:

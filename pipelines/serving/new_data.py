@@ -77,7 +77,7 @@ def experiment_for(experiment: Experiment, facts: dict[str, Any], path: Path, sp
     # "testing" means "test", except that no share is held out of data in one piece
     test = None if whole(split) else "testing" if split == "test" else split
     wanted: dict[str, Any] = {"streaming": False, "group_by": None, "limit": None, "validation": 0.0, "test": test,
-                              "train": "train", "test_names": None, "test_last": None, "speaker_pattern": None}
+                              "train": "train", "prepared": None, "test_names": None, "test_last": None, "speaker_pattern": None}
     if split is None:
         wanted["split_key"] = None
     # learned facts that are also settings, such as image_size, are set: the model needs them

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pipelines.config.schema import Experiment
@@ -42,6 +43,9 @@ class Learning(ABC):
     decode_batch: Any = None  # a method, raw examples [batch] to what `decode` gives for each, padded with zeros: where that is much faster
     stored_decoded: ClassVar[bool] = False  # sources hold examples as decode() gives them, so that it is not called for each of them
     mixes: ClassVar[str | None] = None  # what of the loss takes in the other examples of the micro-batch ("The softmax over the ...")
+    # settings on which neither `splits` nor what it learns depends: data that were prepared serve whatever they are
+    no_matter: tuple[str, ...] = ("train", "evaluate", "monitor", "tune", "seeds", "loss", "data.prepared", "data.cache",
+                                  "data.cache_folder", "data.workers", "model.weights", "model.finetune", "model.dropout")
     random_decode: bool = False  # decode() draws from its key when training, so its results are not cached
 
     def __init__(self, experiment: Experiment, facts: dict[str, Any] | None = None):
@@ -72,6 +76,19 @@ class Learning(ABC):
         train, validation, test, notes = divide(list(sources), sources.__getitem__, self.experiment.data, place)
         parts = {"train": train, "validation": validation, "test": test}
         return Splits(train, validation, test, {**facts, "splits": describe(parts, [])}, notes=tuple(notes))
+
+    def beside(self, source: Source) -> dict[str, list[str]]:
+        """What `quartet prepare` keeps of each example beside the example itself, for `restored`."""
+        return {}
+
+    def restored(self, splits: Splits) -> Splits:
+        """The splits as `splits` would give them, from those that were prepared; their sources are pipelines.data.shards.ShardSource."""
+        return splits
+
+    def keep(self, folder: Path) -> bool:
+        """Writes the data into a folder in a form of the task's own, from which `splits` reads them where data.prepared names it; False
+        where the examples of its splits are to be kept, with its facts."""
+        return False
 
     def decode(self, raw: Tensors, key: "tf.Tensor | None" = None) -> Tensors:
         """One stored example into one decoded example, in graph; run in parallel, cached if not random. As it is stored, by default.

@@ -20,6 +20,7 @@ from pipelines.encoders import trainable
 from pipelines.encoders.finetune import Finetune, Gradual
 from pipelines.machine import devices
 from pipelines.task.contract import Splits, Task
+from pipelines.task.prepared import splits_of
 from pipelines.training import optimizers
 from pipelines.training.embedding_tables import TableOptimizer, all_variables, tables_of
 from pipelines.training.hooks.freezing import GradualUnfreeze, Unfreeze
@@ -123,7 +124,7 @@ def prepare(
     train = experiment.train
     machine = devices.prepare(train, precision=precision)
     task = task_class(experiment, facts)
-    splits = task.splits()
+    splits = splits_of(task)
     task.facts = splits.facts
     checked(finite(splits.facts), task.kept, f"{experiment.task}, what was learned of the data", "a run with it could not be loaded")
     if not len(splits.train):

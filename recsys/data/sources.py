@@ -22,6 +22,7 @@ from pipelines.data.fingerprint import of_files
 from pipelines.data.memory import arrow
 from pipelines.data.tables import NAMED, LeftOut, column, read_table, split_names
 from pipelines.data.times import MEANINGS, read_times
+from recsys.data import stored_log
 from recsys.data.log import Ids, Log, row_names
 from recsys.data.quickstart import synthetic_log
 from recsys.settings import IMPLICIT_SOURCES, RATED_SOURCES, InteractionData, RatedData
@@ -34,6 +35,8 @@ def read_log(data: InteractionData) -> Log:
         DataError: names the file, the row, the column, the value and the remedy. Under on_bad_example: skip, bad rows are
             left out and counted instead.
     """
+    if data.prepared is not None:
+        return stored_log.load(Path(data.prepared).expanduser())
     opened = (RATED_SOURCES if isinstance(data, RatedData) else IMPLICIT_SOURCES).build(data)
     return opened if isinstance(opened, Log) else _own(opened, data)
 

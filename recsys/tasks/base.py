@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
@@ -14,11 +15,12 @@ from pipelines.data.source import Source, Tensors, origin
 from pipelines.task.contract import Splits, Task
 from pipelines.task.form import Field
 from pipelines.task.results import Judgement
-from recsys.data import splits
+from recsys.data import splits, stored_log
 from recsys.data.catalogue import Catalogue
 from recsys.data.facts import ListFacts
 from recsys.data.protocol import TRAIN, VALIDATION
 from recsys.data.requests import Request, as_id, as_ids, parsed, requests
+from recsys.data.sources import read_log
 from recsys.metrics.ranking_metrics import judge_lists
 from recsys.metrics.users import UserSource, spread, train_users, unpacked, user_sources
 from recsys.models.base import ListModel
@@ -98,6 +100,14 @@ class ListTask(Task):
     @abstractmethod
     def learning(self, examples: Tensors, seed: tf.Tensor | None) -> tuple[Tensors, Tensors]:
         """Training examples as (inputs, targets)."""
+
+    @property
+    def no_matter(self) -> tuple[str, ...]:  # type: ignore[override]
+        return (*super().no_matter, "model")
+
+    def keep(self, folder: Path) -> bool:
+        stored_log.write(read_log(self.experiment.data), folder)
+        return True
 
     def splits(self) -> Splits:
         settings = self.experiment

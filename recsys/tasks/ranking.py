@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -14,11 +15,12 @@ from pipelines.task.contract import Splits, Task
 from pipelines.task.form import Field
 from pipelines.task.results import Judgement
 from pipelines.training.embedding_tables import Table
-from recsys.data import features, known, splits
+from recsys.data import features, known, splits, stored_log
 from recsys.data.catalogue import Catalogue
 from recsys.data.facts import RankingFacts
 from recsys.data.protocol import NAMES, TRAIN
 from recsys.data.requests import Request, as_id, parsed, requests
+from recsys.data.sources import read_log
 from recsys.metrics import rating_metrics
 from recsys.models import biases
 from recsys.models.lookup import finder, id_dtype, missing
@@ -89,6 +91,14 @@ class RankingTask(Task):
         }
 
     # ---- data
+
+    @property
+    def no_matter(self) -> tuple[str, ...]:  # type: ignore[override]
+        return (*super().no_matter, "model")
+
+    def keep(self, folder: Path) -> bool:
+        stored_log.write(read_log(self.experiment.data), folder)
+        return True
 
     def splits(self) -> Splits:
         settings = self.experiment.data

@@ -9,7 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.base.errors import DataError
-from pipelines.data.source import Source, Tensors
+from pipelines.data.shards import ShardSource
+from pipelines.data.source import Source, Subset, Tensors
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,24 @@ class Recordings(Source):
                 digest.update(name.encode() + np.ascontiguousarray(value).tobytes())
             self._fingerprint = digest.hexdigest()[:16]
         return self._fingerprint
+
+
+class PreparedRecordings(Recordings):
+    """Recordings that `quartet prepare` wrote, read by number from there."""
+
+    def __init__(self, source: ShardSource):
+        more = source.more()
+        self.source = source
+        facts = Facts(more["names"], more["files"], more.get("labels"), more.get("texts"), more.get("speakers"), source.lengths)
+        super().__init__(lambda number: source.values(number, "samples"), facts,
+                         source.fingerprint(), labels=source.labels, groups=source.groups, pieces=source.pieces, stamp=source.stamp())
+        self.spec, self._fingerprint = source.spec, source.fingerprint()
+
+    def gather(self, numbers: tf.Tensor) -> Tensors:
+        return self.source.gather(numbers)
+
+    def subset(self, numbers: Sequence[int] | np.ndarray) -> Source:  # type: ignore[override]
+        return Subset(self, np.asarray(numbers, np.int64))
 
 
 def facts_of(source: Source) -> Facts:

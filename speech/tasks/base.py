@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.base.errors import ConfigError, DataError
+from pipelines.data.source import Source
 from pipelines.serving.output import WARNING
 from pipelines.task.contract import Splits, Task
 from pipelines.task.form import Field
@@ -19,6 +20,7 @@ from speech.data.augment import Augmenter
 from speech.data.features import FrontEnd, without_offset
 from speech.data.files import find_recordings
 from speech.data.manifests import BadRow
+from speech.data.recordings import PreparedRecordings, facts_of
 from speech.settings import Commands, Transcription
 
 ENCODER = ("backbone", "converter", "encoder")  # the facts of a pretrained encoder
@@ -80,6 +82,17 @@ class SpeechTask(Task):
     def with_encoder(self, splits: Splits) -> Splits:
         """The splits, with the facts of a pretrained encoder."""
         return replace(splits, facts={**splits.facts, **self.encoder_facts})
+
+    def beside(self, source: Source) -> dict[str, list[str]]:
+        known = facts_of(source)
+        every = {name: getattr(known, name) for name in ("names", "files", "labels", "texts", "speakers")}
+        return {name: [str(one).encode("utf-8", "backslashreplace").decode() for one in values]
+                for name, values in every.items() if values is not None}
+
+    def restored(self, splits: Splits) -> Splits:
+        sources: dict[str, Any] = {name: PreparedRecordings(source) for name in ("train", "validation", "test")
+                                   if (source := getattr(splits, name)) is not None}
+        return replace(splits, **sources)
 
     def normalized(self, waveforms: tf.Tensor, lengths: tf.Tensor, keys: tf.Tensor | None = None) -> tf.Tensor:
         """Waveforms [batch, samples] float32 to the model's input [batch, frames, width] float32, masked where there are keys."""

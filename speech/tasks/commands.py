@@ -63,6 +63,15 @@ class CommandTask(SpeechTask, SingleLabel):
             splits = replace(splits, train=with_copies(splits.train, augment, self.experiment.data.rate, self.experiment.train.seed))
         return self.with_noise_note(self.with_encoder(splits))
 
+    @property
+    def no_matter(self) -> tuple[str, ...]:  # type: ignore[override]
+        copies = self.experiment.augment.copies  # which are drawn with train.seed
+        return tuple(name for name in super().no_matter if not (copies and name == "train"))
+
+    def restored(self, splits: Splits) -> Splits:
+        self._chosen(self.facts.get("classes") or splits.facts["classes"])
+        return super().restored(splits)
+
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         """One recording to the model's window, int16 [window]."""
         samples = to_window(raw["samples"][None], raw["length"][None], self.window)[0]

@@ -54,6 +54,10 @@ class Classification(SingleLabel):
     def random_decode(self) -> bool:  # type: ignore[override]
         return self.experiment.augment.random_resized_crop is not None
 
+    @property
+    def no_matter(self) -> tuple[str, ...]:  # type: ignore[override]
+        return (*super().no_matter, "augment", *(() if isinstance(self.experiment.model, Pretrained) else ("model",)))
+
     def splits(self) -> Splits:
         model, known = self.experiment.model, {name: self.facts[name] for name in ENCODER_FACTS if name in self.facts}
         size = None

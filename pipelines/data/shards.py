@@ -1,0 +1,307 @@
+"""Examples written once into shards, and read by number from there: memory-mapped, whatever their size.
+
+A shard is a file of Apache Arrow (one record batch) with a column for each entry of an example, its name, and a checksum. Nothing of it
+is read before it is asked for, so that a start costs the same for a thousand examples and for a hundred million.
+"""
+
+import functools
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+import tensorflow as tf
+from pydantic import Field
+
+from pipelines.base.errors import ConfigError, DataError
+from pipelines.base.stored import Count, FolderName, Name, Record, Text
+from pipelines.data.cache import bad_example
+from pipelines.data.reasons import reason
+from pipelines.data.source import Source, Tensors, origin
+from pipelines.data.stream import StreamSource
+
+BYTES, EXAMPLES = 256 << 20, 1 << 20  # most of a shard
+OPEN = 256  # shards that are kept open at a time
+NAME, SUM = "#name", "#sum"  # columns beside the entries
+BESIDE = ("labels", "groups", "pieces", "lengths")  # of a source, kept in files of their own
+
+
+class Entry(Record):
+    """An entry of an example: null stands for a dimension that is free."""
+
+    dtype: Text
+    shape: list[Count | None]
+
+
+class Shard(Record):
+    """A file of examples."""
+
+    file: FolderName
+    examples: Annotated[int, Field(ge=1)]
+    bytes: Count
+
+
+class Stored(Record):
+    """A split in shards."""
+
+    fingerprint: Text
+    stamp: Text = ""
+    entries: dict[Name, Entry]
+    shards: list[Shard]
+    beside: dict[Name, FolderName] = {}
+    more: FolderName | None = None
+
+
+def write(source: Source, folder: Path, title: str, more: Mapping[str, Sequence[str]] | None = None,
+          progress: Callable[[int], None] = lambda done: None) -> dict[str, Any]:
+    """Writes every example of a source into `folder`, in order. Returns what `ShardSource` needs to know, as `Stored`.
+
+    Args:
+        title: the beginning of the files' names.
+        more: further texts of each example, by name, for `ShardSource.more`.
+        progress: told how many examples are written.
+
+    Raises:
+        DataError: an example cannot be read; names it.
+        OSError: the disk is full.
+    """
+    free = next((name for name, spec in source.spec.items() if None in spec.shape.as_list()[1:]), None)
+    if free:
+        raise ConfigError(f"{title}: entry {free} {source.spec[free].shape} has more than its first dimension free; it cannot be prepared")
+    entries = {name: Entry(dtype=spec.dtype.name, shape=spec.shape.as_list()) for name, spec in source.spec.items()}
+    shards: list[Shard] = []
+    rows: list[dict[str, bytes]] = []
+    size = done = 0
+
+    def flush() -> None:
+        nonlocal rows, size
+        file = f"{title}-{len(shards):05d}.arrow"
+        columns = {name: _column([row[name] for row in rows], entry) for name, entry in entries.items()}
+        names = [source.name(done - len(rows) + number).encode("utf-8", "backslashreplace") for number in range(len(rows))]
+        columns[NAME] = pa.array(names, pa.large_binary())
+        columns[SUM] = pa.array([_checksum(row.values()) for row in rows], pa.uint32())
+        batch = pa.record_batch(columns)
+        with pa.OSFile(str(folder / file), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        shards.append(Shard(file=file, examples=len(rows), bytes=(folder / file).stat().st_size))
+        rows, size = [], 0
+        progress(done)
+
+    for row in _rows(source, entries):
+        rows.append(row)
+        done += 1
+        size += sum(map(len, row.values()))
+        if size >= BYTES or len(rows) >= EXAMPLES:
+            flush()
+    if rows:
+        flush()
+    beside = {}
+    for name in BESIDE:
+        values = getattr(source, name)
+        if values is not None:
+            beside[name] = f"{title}.{name}.npy"
+            np.save(folder / beside[name], np.asarray(values).astype(str) if name == "groups" else values, allow_pickle=False)
+    if more:
+        table = pa.table({name: pa.array(values, pa.large_string()) for name, values in more.items()})
+        with pa.OSFile(str(folder / f"{title}.more.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+    return Stored(fingerprint=source.fingerprint(), stamp=source.stamp(), entries=entries, shards=shards, beside=beside,
+                  more=f"{title}.more.arrow" if more else None).model_dump()
+
+
+def _rows(source: Source, entries: dict[str, Entry]) -> Iterator[dict[str, bytes]]:
+    """Each example as bytes by name; what of an entry is free is padded by nothing."""
+    base, numbers = origin(source)
+    if base.arrays is not None:
+        arrays = {name: base.arrays[name] for name in entries}
+        for number in numbers:
+            yield {name: np.ascontiguousarray(value[number]).tobytes() for name, value in arrays.items()}
+        return
+
+    def one(number: tf.Tensor) -> Tensors:
+        return {name: value[0] for name, value in source.gather(number[None]).items()}
+
+    if isinstance(source, StreamSource):
+        dataset = source.dataset(None)  # as they are stored, which is their number
+    else:
+        dataset = tf.data.Dataset.range(len(source)).map(one, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    done = 0
+    try:
+        for row in dataset.prefetch(64).as_numpy_iterator():
+            yield {name: row[name] if isinstance(row[name], bytes) else np.ascontiguousarray(row[name]).tobytes() for name in entries}
+            done += 1
+    except tf.errors.OpError as error:
+        raise bad_example(source, None, range(done, min(len(source), done + 64))) or DataError(
+            f"{source.name(done)}: cannot be read: {reason(error)}") from error
+
+
+def _column(values: list[bytes], entry: Entry) -> pa.Array:
+    width = _width(entry)
+    return pa.array(values, pa.large_binary() if width is None else pa.binary(width))
+
+
+def _width(entry: Entry) -> int | None:
+    """Bytes of an entry of fixed shape; None where examples differ."""
+    if entry.dtype == "string" or None in entry.shape:
+        return None
+    return int(np.prod(entry.shape, dtype=np.int64)) * tf.as_dtype(entry.dtype).size  # type: ignore[arg-type]
+
+
+def _checksum(values: Any) -> int:
+    total = 0
+    for value in values:
+        total = zlib.crc32(value, total)
+    return total
+
+
+class ShardSource(Source):
+    """A split that `write` has written, read by number.
+
+    Args:
+        folder: where its files lie.
+        stored: what `write` returned.
+        title: names it in messages.
+
+    Raises:
+        DataError: a shard is missing, or has not the size that was written.
+    """
+
+    def __init__(self, folder: Path, stored: Stored, title: str):
+        self.folder, self.stored, self.title = folder, stored, title
+        for shard in stored.shards:
+            path = folder / shard.file
+            if not path.is_file():
+                raise DataError(f"{path}: a shard is missing; copy the folder again, or write it anew (quartet prepare)")
+            if path.stat().st_size != shard.bytes:
+                raise DataError(f"{path}: {path.stat().st_size:,} bytes, and {shard.bytes:,} were written; {_REMEDY}")
+        self._ends = np.cumsum([shard.examples for shard in stored.shards])
+        self.spec = {name: tf.TensorSpec(entry.shape, tf.as_dtype(entry.dtype)) for name, entry in stored.entries.items()}
+        for name in BESIDE:
+            setattr(self, name, self._beside(name))
+        self._shard = functools.lru_cache(OPEN)(self._open)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    @tf.autograph.experimental.do_not_convert
+    def gather(self, numbers: tf.Tensor) -> Tensors:
+        names = list(self.spec)
+        values = tf.numpy_function(lambda some: self._read(some, names), [numbers], [self.spec[name].dtype for name in names])
+        return {name: tf.ensure_shape(value, [numbers.shape[0], *self.spec[name].shape]) for name, value in zip(names, values)}
+
+    def name(self, number: int) -> str:
+        shard, place = self._place(number)
+        return self._shard(shard)[NAME][place].decode("utf-8", "backslashreplace")
+
+    def fingerprint(self) -> str:
+        return self.stored.fingerprint
+
+    def stamp(self) -> str:
+        return self.stored.stamp
+
+    def row(self, number: int) -> dict[str, bytes]:
+        """One example's entries as bytes, checked. Raises DataError where they are not what was written."""
+        shard, place = self._place(number)
+        columns = self._shard(shard)
+        values = {name: columns[name][place] for name in self.spec}
+        if _checksum(values.values()) != columns[SUM][place]:
+            raise DataError(f"{self.folder / self.stored.shards[shard].file}: example {place} is not what was written; {_REMEDY}")
+        return values
+
+    def values(self, number: int, name: str) -> np.ndarray:
+        """An entry of one example that is no string."""
+        return self._shaped(self.row(number)[name], name)
+
+    def more(self) -> dict[str, list[str]]:
+        """The further texts of all examples, as given to `write`."""
+        if self.stored.more is None:
+            return {}
+        path = self.folder / self.stored.more
+        try:
+            table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+            table.validate(full=True)
+        except (OSError, pa.ArrowException) as error:
+            raise DataError(f"{path}: cannot be read: {str(error).splitlines()[0]}; {_REMEDY}") from error
+        if table.num_rows != len(self):
+            raise DataError(f"{path}: holds {table.num_rows:,} rows of {len(self):,} examples; {_REMEDY}")
+        return {name: table[name].to_pylist() for name in table.column_names}
+
+    def _place(self, number: int) -> tuple[int, int]:
+        shard = int(np.searchsorted(self._ends, number, side="right"))
+        return shard, int(number) - int(self._ends[shard] - self.stored.shards[shard].examples)
+
+    def _read(self, numbers: np.ndarray, names: list[str]) -> list[np.ndarray]:
+        rows = [self.row(int(number)) for number in numbers]
+        return [self._batch([row[name] for row in rows], name) for name in names]
+
+    def _batch(self, values: list[bytes], name: str) -> np.ndarray:
+        entry = self.stored.entries[name]
+        if entry.dtype == "string":
+            return np.array([bytes(value) for value in values], object)
+        shaped = [self._shaped(value, name) for value in values]
+        if None not in entry.shape:
+            return np.stack(shaped)
+        most = np.max([one.shape for one in shaped], axis=0)
+        batch = np.zeros((len(shaped), *most), shaped[0].dtype)
+        for row, one in zip(batch, shaped):
+            row[tuple(slice(size) for size in one.shape)] = one
+        return batch
+
+    def _shaped(self, value: bytes, name: str) -> np.ndarray:
+        entry = self.stored.entries[name]
+        return np.frombuffer(value, tf.as_dtype(entry.dtype).as_numpy_dtype).reshape([-1 if size is None else size for size in entry.shape])
+
+    def _beside(self, name: str) -> np.ndarray | None:
+        file = self.stored.beside.get(name)
+        if file is None:
+            return None
+        try:
+            values = np.load(self.folder / file, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise DataError(f"{self.folder / file}: cannot be read: {error}; {_REMEDY}") from error
+        if len(values) != len(self):
+            raise DataError(f"{self.folder / file}: holds {len(values):,} values of {len(self):,} examples; {_REMEDY}")
+        return values
+
+    def _open(self, number: int) -> dict[str, "_Values"]:
+        """The columns of a shard by name, mapped."""
+        shard = self.stored.shards[number]
+        path = self.folder / shard.file
+        try:
+            reader = pa.ipc.open_file(pa.memory_map(str(path)))
+            batch = reader.get_batch(0)
+            batch.validate(full=True)
+            columns = {name: _Values(batch.column(name), None if name in (NAME, SUM) else _width(self.stored.entries[name]))
+                       for name in (*self.spec, NAME, SUM)}
+            if batch.num_rows != shard.examples or reader.num_record_batches != 1:
+                raise ValueError(f"{batch.num_rows:,} examples, not {shard.examples:,}")
+        except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+            raise DataError(f"{path}: cannot be read: {str(error).splitlines()[0]}; {_REMEDY}") from error
+        return columns
+
+
+_REMEDY = "it is damaged: copy it again, or write the folder anew (quartet prepare)"
+
+
+class _Values:
+    """The values of a column by place: bytes, or a number of the column of checksums."""
+
+    def __init__(self, column: pa.Array, width: int | None):
+        self.column, self.width = column, width  # the column keeps the mapping alive
+        buffers = column.buffers()
+        wanted = pa.binary(width) if width is not None else column.type
+        if column.type != wanted or column.offset or column.null_count or column.type not in (wanted, pa.large_binary(), pa.uint32()):
+            raise ValueError(f"a column is {column.type}")
+        self.offsets = np.frombuffer(buffers[1], np.int64) if column.type == pa.large_binary() else None
+        self.values = memoryview(buffers[-1]) if buffers[-1] is not None else memoryview(b"")
+        self.numbers = np.frombuffer(buffers[1], np.uint32) if column.type == pa.uint32() else None
+
+    def __getitem__(self, place: int) -> Any:
+        if self.numbers is not None:
+            return int(self.numbers[place])
+        if self.offsets is not None:
+            return bytes(self.values[self.offsets[place]:self.offsets[place + 1]])
+        assert self.width is not None
+        return bytes(self.values[place * self.width:(place + 1) * self.width])
