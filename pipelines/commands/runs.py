@@ -252,14 +252,30 @@ def serve(
     log: Annotated[bool, typer.Option("--log", help="A line of JSON on standard output for each request.")] = False,
     versions: Annotated[int, typer.Option(min=1, metavar="N", help="Newest versions of a model that answer.")] = 1,
     grpc: Annotated[int | None, typer.Option(min=0, max=65535, metavar="PORT", help="Where gRPC listens, too; 0: a free one.")] = None,
+    tokens: Annotated[Path | None, typer.Option(
+        metavar="FILE", show_default=False, help="Lines `NAME sha256:HASH`: only who shows such a token is answered.")] = None,
+    everybody: Annotated[bool, typer.Option("--open", help="Answer everybody, also on other than this machine's own address.")] = False,
+    tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", show_default=False, help="The server's certificate, PEM: TLS.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", show_default=False, help="The key of that certificate, PEM.")] = None,
+    client_ca: Annotated[Path | None, typer.Option(
+        metavar="FILE", show_default=False, help="Authorities, PEM: only clients with a certificate of theirs are answered.")] = None,
+    rate: Annotated[float | None, typer.Option(
+        min=0.001, metavar="N", show_default=False, help="Requests a second that one client may send, for long.")] = None,
+    cors: Annotated[list[str] | None, typer.Option(
+        metavar="ORIGIN", show_default=False, help="Whose web pages may read answers; several times for several.")] = None,
+    audit: Annotated[Path | None, typer.Option(
+        metavar="FILE", show_default=False, help="A file that gets a line for each request: who, when, which model; no payload.")] = None,
     require_signature: RequireSignature = None,
 ) -> None:
     """Answer requests over HTTP as the runs were judged, until Ctrl-C. Needs the extra `serve`."""
+    from pipelines.serving.guards import Guards
     from pipelines.serving.server import MEBI, Options, require_extra, source
 
     def find(name: str) -> Path:
         return _finished(runs, name, require_signature).path
 
+    guards = Guards(tokens, rate, tuple(cors or ()), audit, tls_cert, tls_key, client_ca, everybody)
+    guards.check(host)
     require_extra(grpc is not None)
     sources = [source(one, find) for one in models]
     from pipelines.machine.startup import start_tensorflow
@@ -275,7 +291,7 @@ def serve(
             return load_exported(folder, batch=batch, require_signature=require_signature)
         return Predictor(load_run(RunFolder(folder), where=1, require_signature=require_signature), batch=batch)
 
-    options = Options(host, port, limit * MEBI, connections, delay / 1000, deadline, drain, log, versions, grpc)
+    options = Options(host, port, limit * MEBI, connections, delay / 1000, deadline, drain, log, versions, grpc, guards)
     answer(sources, load, options, say=say)
 
 

@@ -7,12 +7,13 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.base.errors import ConfigError
+from pipelines.serving.guards import Guards
 
 if TYPE_CHECKING:
     from pipelines.serving.answerer import Answerer
@@ -33,6 +34,7 @@ class Options:
     log: a line of JSON on standard output for each request.
     versions: newest versions of a model that answer.
     grpc: where gRPC listens; 0: a free port; None: nowhere.
+    guards: who may ask, how often, over what.
     """
 
     host: str = "127.0.0.1"
@@ -45,6 +47,7 @@ class Options:
     log: bool = False
     versions: int = 1
     grpc: int | None = None
+    guards: Guards = field(default_factory=Guards)
 
 
 def require_extra(grpc: bool = False) -> None:
@@ -110,14 +113,19 @@ def serve(sources: "list[Source]", load: "Callable[[Path], Answerer]", options: 
         load: a run or an exported model; raises ConfigError.
 
     Raises:
-        ConfigError: a model cannot be loaded, two have one name, the port is in use, the address is not of this machine, or the extra
-            `serve` is not installed.
+        ConfigError: other machines could ask, and nothing says who may; a model cannot be loaded, two have one name, the port is in use,
+            the address is not of this machine, or the extra `serve` is not installed.
     """
     require_extra(options.grpc is not None)
+    guards = options.guards
+    guards.check(options.host)
+    from pipelines.serving.http.access import Access, Rate
     from pipelines.serving.http.app import make_app
-    from pipelines.serving.http.connections import Bounds, Server
+    from pipelines.serving.http.audit import Audit
+    from pipelines.serving.http.connections import Bounds, Server, Tls
     from pipelines.serving.http.models import Models, Watch, versions_in
     from pipelines.serving.http.observing import Observed
+    from pipelines.serving.http.tokens import Tokens
 
     twice = next((one.name for place, one in enumerate(sources) if one.name in [other.name for other in sources[:place]]), None)
     if twice is not None:
@@ -132,7 +140,12 @@ def serve(sources: "list[Source]", load: "Callable[[Path], Answerer]", options: 
         bound = bind(options.host, options.port)
     with bound:
         rpc_port = None if options.grpc is None else free_port(options.host, options.grpc)
-        observed = Observed(log=sys.stdout if options.log else None)
+        audit = Audit(guards.audit) if guards.audit else None
+        observed = Observed(log=sys.stdout if options.log else None, audit=audit)
+        access = None
+        if guards.tokens or guards.rate or guards.client_ca:
+            access = Access(tokens=Tokens(guards.tokens) if guards.tokens else None, rate=Rate(guards.rate) if guards.rate else None)
+        tls = Tls(guards.certificate, guards.key, guards.client_ca) if guards.certificate and guards.key else None
         models = Models(observed, delay=options.delay, deadline=options.deadline, kept=options.versions)
         watches = []
         for one in sources:
@@ -145,16 +158,17 @@ def serve(sources: "list[Source]", load: "Callable[[Path], Answerer]", options: 
         if rpc_port is not None:
             from pipelines.serving.grpc.server import RpcServer
 
-            beside.append(RpcServer(options.host, rpc_port, models, observed, limit=options.limit, calls=options.connections))
+            beside.append(RpcServer(options.host, rpc_port, models, observed, limit=options.limit, calls=options.connections,
+                                    access=access, tls=tls))
         name = f"[{options.host}]" if ":" in options.host else options.host
 
         def started() -> None:
             if rpc_port is not None:
                 say(f"gRPC         {name}:{rpc_port}")
-            say(f"serving      http://{name}:{bound.getsockname()[1]}")
+            say(f"serving      {guards.scheme}://{name}:{bound.getsockname()[1]}")
 
-        server = Server(make_app(models, observed, limit=options.limit), observed,
-                        Bounds(options.connections, options.limit, options.drain), watches, beside=beside, started=started)
+        server = Server(make_app(models, observed, limit=options.limit, access=access, origins=guards.origins), observed,
+                        Bounds(options.connections, options.limit, options.drain), watches, beside=beside, started=started, tls=tls)
         with _refusal(options.host, options.port):
             bound.listen(BACKLOG)
         gc.collect()

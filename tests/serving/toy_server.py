@@ -76,14 +76,15 @@ class Doubling:
 class Running:
     """A server in a thread."""
 
-    def __init__(self, model, *, limit=1 << 20, connections=200, drain=5.0, log=None, watches=(), rpc=False, **options):
+    def __init__(self, model, *, limit=1 << 20, connections=200, drain=5.0, log=None, watches=(), rpc=False, access=None, origins=(),
+                 audit=None, tls=None, **options):
         from pipelines.serving.http.app import make_app
         from pipelines.serving.http.connections import Bounds, Server
         from pipelines.serving.http.models import Models
         from pipelines.serving.http.observing import Observed
         from pipelines.serving.server import bind, free_port
 
-        self.model, self.observed = model, Observed(log=log)
+        self.model, self.observed = model, Observed(log=log, audit=audit)
         self.models = Models(self.observed, **options)
         self.models.add("toy", 1, model)
         beside, started = [], threading.Event()
@@ -91,9 +92,10 @@ class Running:
             from pipelines.serving.grpc.server import RpcServer
 
             self.rpc_port = free_port("127.0.0.1", 0)
-            beside.append(RpcServer("127.0.0.1", self.rpc_port, self.models, self.observed, limit=limit, calls=connections))
-        self.server = Server(make_app(self.models, self.observed, limit=limit), self.observed, Bounds(connections, limit, drain), watches,
-                             beside=beside, started=started.set)
+            beside.append(RpcServer("127.0.0.1", self.rpc_port, self.models, self.observed, limit=limit, calls=connections,
+                                    access=access, tls=tls))
+        app = make_app(self.models, self.observed, limit=limit, access=access, origins=origins)
+        self.server = Server(app, self.observed, Bounds(connections, limit, drain), watches, beside=beside, started=started.set, tls=tls)
         self.bound = bind("127.0.0.1", 0)
         self.bound.listen(512)
         self.port = self.bound.getsockname()[1]

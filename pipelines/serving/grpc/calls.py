@@ -5,18 +5,20 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 import grpc
 
 from pipelines.base.errors import ConfigError, DataError
+from pipelines.serving.http.access import Access
 from pipelines.serving.http.bodies import Memory, Share
 from pipelines.serving.http.hosting import Hosted
 from pipelines.serving.http.models import Models
 from pipelines.serving.http.observing import Exchange, Observed
 from pipelines.serving.http.refusals import Refused
 
-CODES = {400: grpc.StatusCode.INVALID_ARGUMENT, 404: grpc.StatusCode.NOT_FOUND, 413: grpc.StatusCode.RESOURCE_EXHAUSTED,
-         429: grpc.StatusCode.RESOURCE_EXHAUSTED, 503: grpc.StatusCode.UNAVAILABLE}
+CODES = {400: grpc.StatusCode.INVALID_ARGUMENT, 401: grpc.StatusCode.UNAUTHENTICATED, 404: grpc.StatusCode.NOT_FOUND,
+         413: grpc.StatusCode.RESOURCE_EXHAUSTED, 429: grpc.StatusCode.RESOURCE_EXHAUSTED, 503: grpc.StatusCode.UNAVAILABLE}
 PUSHBACK = "grpc-retry-pushback-ms"  # gRPC's own name for Retry-After: clients with a retry policy heed it
 
 
@@ -39,29 +41,48 @@ class Call:
 Answer = Callable[[Any, Call], Awaitable[Any]]
 
 
-def service(name: str, methods: dict[str, tuple[Answer, Any, Any]], models: Models, observed: Observed, memory: Memory) -> Any:
+def _given(context: Any, name: str) -> list[bytes]:
+    return [value.encode() if isinstance(value, str) else value for key, value in context.invocation_metadata() or () if key == name]
+
+
+def _address(peer: str) -> str:
+    """The address in ipv4:127.0.0.1:4711 or ipv6:[::1]:4711, which gRPC may have escaped."""
+    return unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]")
+
+
+def _certified(context: Any) -> str:
+    return next(iter(context.auth_context().get("x509_common_name", ())), b"").decode("utf-8", "replace")
+
+
+def service(name: str, methods: dict[str, tuple[Answer, Any, Any]], models: Models, observed: Observed, memory: Memory,
+            access: Access | None = None) -> Any:
     """A service's handlers for grpc.aio.
 
     Args:
         methods: name -> (what answers it, type of the request, type of the reply).
+        access: who may ask; None: everybody.
     """
 
     def handler(method: str, answer: Answer, request: Any, reply: Any) -> Any:
         return grpc.unary_unary_rpc_method_handler(
-            _watched(f"/{name}/{method}", answer, models, observed, memory), request.FromString, reply.SerializeToString)
+            _watched(f"/{name}/{method}", answer, models, observed, memory, access), request.FromString, reply.SerializeToString)
 
     return grpc.method_handlers_generic_handler(name, {method: handler(method, *one) for method, one in methods.items()})
 
 
-def _watched(route: str, answer: Answer, models: Models, observed: Observed, memory: Memory) -> Any:
+def _watched(route: str, answer: Answer, models: Models, observed: Observed, memory: Memory,
+             access: Access | None) -> Any:
     async def handle(request: Any, context: Any) -> Any:
         began = time.perf_counter()
-        given = next((value for key, value in context.invocation_metadata() or () if key == "x-request-id"), b"")
-        exchange = observed.identified(given.encode() if isinstance(given, str) else given)
+        given = _given(context, "x-request-id")
+        exchange = observed.identified(given[0] if given else b"")
         exchange.route = route
         code, retry, reply = grpc.StatusCode.OK, None, None
         observed.in_flight += 1
         try:
+            if access is not None:
+                shown = _given(context, "authorization")
+                exchange.who = access.admit(shown[0] if len(shown) == 1 else b"", _address(context.peer()), _certified(context))
             with Share(memory) as share:
                 share.take(request.ByteSize())
                 reply = await answer(request, Call(models, exchange, share, observed.draining))

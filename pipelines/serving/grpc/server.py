@@ -7,9 +7,10 @@ import grpc
 
 from pipelines.serving.grpc import open_inference, tensorflow_serving
 from pipelines.serving.grpc.calls import service
+from pipelines.serving.http.access import Access
 from pipelines.serving.http.app import MEMORY
 from pipelines.serving.http.bodies import Memory
-from pipelines.serving.http.connections import GRACE
+from pipelines.serving.http.connections import GRACE, Tls
 from pipelines.serving.http.models import Models
 from pipelines.serving.http.observing import Observed
 
@@ -20,27 +21,36 @@ PING_MS = 30_000  # between two looks whether a silent client is still there
 class RpcServer:
     """Listens from `start` to `stop`, which are called in the loop."""
 
-    def __init__(self, host: str, port: int, models: Models, observed: Observed, *, limit: int, calls: int, shared: bool = False):
+    def __init__(self, host: str, port: int, models: Models, observed: Observed, *, limit: int, calls: int, shared: bool = False,
+                 access: Access | None = None, tls: Tls | None = None):
         """
         Args:
             limit: bytes of a message.
             calls: RPCs at the same time; more are refused with RESOURCE_EXHAUSTED.
             shared: other processes may listen at the port, too.
+            access: who may ask; None: everybody.
+            tls: of the server of HTTP; None: no encryption.
         """
         self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._calls = calls
         self._options = [("grpc.max_receive_message_length", limit), ("grpc.max_send_message_length", -1),
                          ("grpc.so_reuseport", int(shared)), ("grpc.max_connection_idle_ms", IDLE_MS), ("grpc.keepalive_time_ms", PING_MS)]
         memory = Memory(MEMORY * limit)
-        self._services = [service(name, methods, models, observed, memory) for name, methods in (
+        self._services = [service(name, methods, models, observed, memory, access) for name, methods in (
             (open_inference.NAME, open_inference.METHODS), (tensorflow_serving.PREDICTION, tensorflow_serving.PREDICTIONS),
             (tensorflow_serving.MODEL, tensorflow_serving.MODELS))]
+        self._tls = tls
         self._server: Any
 
     async def start(self) -> None:
         """Raises RuntimeError where the port has been taken in the meantime."""
         self._server = grpc.aio.server(handlers=self._services, options=self._options, maximum_concurrent_rpcs=self._calls)
-        self._server.add_insecure_port(self._address)
+        if self._tls is None:
+            self._server.add_insecure_port(self._address)
+        else:
+            authorities = self._tls.client_ca.read_bytes() if self._tls.client_ca else None
+            self._server.add_secure_port(self._address, grpc.ssl_server_credentials(
+                [(self._tls.key.read_bytes(), self._tls.certificate.read_bytes())], authorities, authorities is not None))
         await self._server.start()
 
     async def stop(self, seconds: float) -> None:

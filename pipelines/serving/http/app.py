@@ -12,12 +12,13 @@
 An input of /predict that cannot be read gets its error as the answer. A client never names a file or an address of the server's.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
 import orjson
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, Router
@@ -25,6 +26,7 @@ from starlette.routing import Route, Router
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.serving.answerer import Answerer
 from pipelines.serving.http import open_inference, tensorflow_rest
+from pipelines.serving.http.access import Access, Guarded
 from pipelines.serving.http.bodies import Memory, Share, body_of, inputs_of, json_of
 from pipelines.serving.http.hosting import Hosted
 from pipelines.serving.http.models import Models
@@ -36,6 +38,7 @@ from pipelines.serving.output import Shown, as_object
 
 MEMORY = 8  # requests of the largest size that are held at once
 Handler = Callable[[Request], Awaitable[Response]]
+HEADERS = ["Authorization", "Content-Type", "X-Request-ID", open_inference.HEADER]  # that a page of another origin may send
 OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 
 
@@ -46,12 +49,14 @@ class Json(Response):
         return orjson.dumps(content, option=OPTIONS)
 
 
-def make_app(models: Models, observed: Observed, *, limit: int) -> Observed:
+def make_app(models: Models, observed: Observed, *, limit: int, access: Access | None = None, origins: Sequence[str] = ()) -> Observed:
     """The application, watched.
 
     Args:
         models: with one at least.
         limit: bytes that a request may have.
+        access: who may ask; None: everybody.
+        origins: whose pages a browser may let read answers.
     """
     memory = Memory(MEMORY * limit)
     routes: list[Route] = []
@@ -174,6 +179,11 @@ def make_app(models: Models, observed: Observed, *, limit: int) -> Observed:
         return page("page.js")
 
     observed.app = Router(routes, redirect_slashes=False, default=_unknown)
+    if access is not None:
+        observed.app = Guarded(observed.app, access)
+    if origins:  # outermost: a browser asks first whether it may, without a token
+        observed.app = CORSMiddleware(observed.app, allow_origins=list(origins), allow_methods=["GET", "POST"], allow_headers=HEADERS,
+                                      expose_headers=["X-Request-ID", "Retry-After", open_inference.HEADER])
     return observed
 
 

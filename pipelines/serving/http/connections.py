@@ -5,9 +5,11 @@ import asyncio
 import json
 import os
 import socket
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import uvicorn
@@ -76,6 +78,7 @@ class Connection(HttpToolsProtocol):
         self.paused_since: float | None = None
         self.closing_since: float | None = None
         self.joined = Joined(transport)
+        self.certified = common_name(transport.get_extra_info("peercert"))
         over = len(self.connections) - self.bounds.connections
         super().connection_made(transport)
         if over >= 0 and not self._evict_another():
@@ -114,6 +117,8 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
+        if self.certified:
+            self.scope["certified"] = self.certified  # type: ignore[typeddict-unknown-key]
         self.in_body, self.since, self.received, self.counted = True, time.monotonic(), 0, 0
         self.window = self.since
         super().on_headers_complete()
@@ -184,6 +189,12 @@ class Connection(HttpToolsProtocol):
             super().timeout_keep_alive_handler()
 
 
+def common_name(certificate: dict[str, Any] | None) -> str:
+    """The name that the client's certificate was made out to, as Python's ssl gives it; empty without one."""
+    parts = (certificate or {}).get("subject", ())
+    return next((value for part in parts for name, value in part if name == "commonName"), "")
+
+
 async def _full(scope: Any, receive: Any, send: Any) -> None:
     body = b'{"error": "too many connections are open; try again in a second"}'
     await send({"type": "http.response.start", "status": 503, "headers": [
@@ -201,11 +212,25 @@ class Beside(Protocol):
         """Ends within that time."""
 
 
+@dataclass(frozen=True)
+class Tls:
+    """The server's certificate and key, PEM, and the authorities of its clients' certificates, which are asked for where given."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+
+    def options(self) -> dict[str, Any]:
+        """As uvicorn takes them."""
+        asked = {} if self.client_ca is None else {"ssl_ca_certs": str(self.client_ca), "ssl_cert_reqs": ssl.CERT_REQUIRED}
+        return {"ssl_certfile": str(self.certificate), "ssl_keyfile": str(self.key), **asked}
+
+
 class Server(uvicorn.Server):
     """uvicorn's server, which also ends waits and ends itself as above."""
 
     def __init__(self, app: Any, observed: Observed, bounds: Bounds, watches: Sequence[Watch] = (), *, beside: Sequence[Beside] = (),
-                 started: Callable[[], None] = lambda: None):
+                 started: Callable[[], None] = lambda: None, tls: Tls | None = None):
         """
         Args:
             beside: servers that start and end with this one.
@@ -215,17 +240,25 @@ class Server(uvicorn.Server):
         kind = type("BoundConnection", (Connection,), {"bounds": bounds, "observed": observed})
         super().__init__(uvicorn.Config(
             app, http=kind, ws="none", lifespan="off", log_level="error", access_log=False, proxy_headers=False, server_header=False,
-            timeout_keep_alive=KEPT))
+            timeout_keep_alive=KEPT, **(tls.options() if tls else {})))
         self.bounds, self.observed, self.watches, self.beside, self.started_all = bounds, observed, watches, beside, started
         observed.watch_connections(lambda: len(self.server_state.connections))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        await super().startup(sockets if not self.config.is_ssl else [])
+        if self.config.is_ssl:  # uvicorn leaves a silent client a minute for the handshake
+            for sock in sockets or []:
+                self.servers.append(await asyncio.get_running_loop().create_server(
+                    self._connection, sock=sock, ssl=self.config.ssl, ssl_handshake_timeout=HEAD_SECONDS, backlog=self.config.backlog))
         for other in self.beside:
             await other.start()
         for one in self.watches:
             one.start(asyncio.get_running_loop())
         self.started_all()
+
+    def _connection(self) -> asyncio.Protocol:
+        kind: Any = self.config.http_protocol_class
+        return kind(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
     async def on_tick(self, counter: int) -> bool:
         if counter % 10 == 0:

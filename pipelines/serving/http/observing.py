@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 import orjson
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
@@ -35,6 +35,13 @@ class Exchange:
     version: str = ""
     inputs: int = 0
     error: str = ""
+    who: str = ""
+
+
+class Recorder(Protocol):
+    """What keeps a record of requests beside the log."""
+
+    def write(self, exchange: Exchange, status: int | str, *, client: str, method: str, path: str) -> None: ...
 
 
 class ModelMetrics:
@@ -52,8 +59,8 @@ class Observed:
     """An ASGI application watched: it counts, logs, and answers where the application fails. `draining`: every answer is its connection's
     last."""
 
-    def __init__(self, app: Any = None, *, log: TextIO | None = None):
-        self.app, self.log, self.draining = app, log, False
+    def __init__(self, app: Any = None, *, log: TextIO | None = None, audit: Recorder | None = None):
+        self.app, self.log, self.audit, self.draining = app, log, audit, False
         disable_created_metrics()  # a second series for each counter, which nobody asks for
         self.registry = CollectorRegistry()
         self.requests = Counter("quartet_requests", "Requests answered.", ["model", "route", "status"], registry=self.registry)
@@ -136,9 +143,11 @@ class Observed:
             self._children[key] = children
         children[0].inc()
         children[1].observe(seconds)
+        if self.audit is not None:
+            self.audit.write(exchange, status, client=client, method=method, path=path)
         if self.log is not None:
             line = {"time": datetime.now(timezone.utc).isoformat(timespec="milliseconds"), "id": exchange.id,
-                    "client": client, "method": method, "path": path, "status": status, "ms": round(1000 * seconds, 2),
+                    "client": client, "who": exchange.who, "method": method, "path": path, "status": status, "ms": round(1000 * seconds, 2),
                     "model": exchange.model, "version": exchange.version, "inputs": exchange.inputs}
             if exchange.error:
                 line["error"] = exchange.error[:1000]
