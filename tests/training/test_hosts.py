@@ -5,11 +5,8 @@ tested where there are network namespaces.
 import contextlib
 import copy
 import json
-import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,6 +14,7 @@ import numpy as np
 import pytest
 
 from pipelines.training.evaluation import _interleaved
+from tests import processes
 from tests.training.runs import At, assert_same_outcome, checkpoint, model_weights, run
 from tests.training.toy import encoder, final_weights
 
@@ -42,24 +40,22 @@ def addresses(count: int) -> list[str]:
         return [f"127.0.0.1:{each.getsockname()[1]}" for each in taken]
 
 
-def start(command: list[str], count: int, **environment: str) -> list[subprocess.Popen]:
+def start(command: list[str], count: int) -> list[processes.Process]:
     """The same command on so many hosts."""
     hosts, started = addresses(count), []
     for number in range(count):
         config = json.dumps({"cluster": {"worker": hosts}, "task": {"type": "worker", "index": number}})
-        started.append(subprocess.Popen(
-            [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **({"TF_CONFIG": config} if count > 1 else {}), **environment}))
+        started.append(processes.start(*command, env={**processes.environment(), "TF_CPP_MIN_LOG_LEVEL": "3", "TF_CONFIG": config}))
     return started
 
 
-def ended(started: list[subprocess.Popen]) -> list[tuple[int, str]]:
+def ended(started: list[processes.Process]) -> list[tuple[int, str]]:
     """(exit status, what it wrote to stderr) of each; all are killed where one does not end."""
     until, found = time.monotonic() + LIMIT, []
     try:
         for process in started:
             _, errors = process.communicate(timeout=max(1.0, until - time.monotonic()))
-            found.append((process.returncode, errors))
+            found.append((process.wait(), errors))
     finally:
         for process in started:
             process.kill()
