@@ -58,7 +58,7 @@ def test_only_tokens_of_the_file_are_answered(file):
         for path in ("/health", "/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"):
             assert there.ask(path=path, method="GET")[0] == 200, path
         assert there.ask(path="/health/live", method="POST")[0] == 401
-        assert there.model.sizes == [1, 1]
+        assert there.model.sizes == [1, 1, 1]
 
 
 def test_tokens_are_exchanged_without_a_restart(file):
