@@ -1,5 +1,6 @@
 """The commands that use runs: evaluate, predict, export, report and runs. Imports no TensorFlow until a command needs it."""
 
+import os
 import sys
 import time
 from datetime import datetime
@@ -252,6 +253,7 @@ def serve(
     log: Annotated[bool, typer.Option("--log", help="A line of JSON on standard output for each request.")] = False,
     versions: Annotated[int, typer.Option(min=1, metavar="N", help="Newest versions of a model that answer.")] = 1,
     grpc: Annotated[int | None, typer.Option(min=0, max=65535, metavar="PORT", help="Where gRPC listens, too; 0: a free one.")] = None,
+    workers: Annotated[int, typer.Option(min=1, metavar="N", help="Processes that answer, each with the models in its own memory.")] = 1,
     tokens: Annotated[Path | None, typer.Option(
         metavar="FILE", show_default=False, help="Lines `NAME sha256:HASH`: only who shows such a token is answered.")] = None,
     everybody: Annotated[bool, typer.Option("--open", help="Answer everybody, also on other than this machine's own address.")] = False,
@@ -269,7 +271,8 @@ def serve(
 ) -> None:
     """Answer requests over HTTP as the runs were judged, until Ctrl-C. Needs the extra `serve`."""
     from pipelines.serving.guards import Guards
-    from pipelines.serving.server import MEBI, Options, require_extra, source
+    from pipelines.serving.server import MEBI, Options, require_extra, serve_by, source
+    from pipelines.serving.workers import VARIABLE
 
     def find(name: str) -> Path:
         return _finished(runs, name, require_signature).path
@@ -278,6 +281,9 @@ def serve(
     guards.check(host)
     require_extra(grpc is not None)
     sources = [source(one, find) for one in models]
+    options = Options(host, port, limit * MEBI, connections, delay / 1000, deadline, drain, log, versions, grpc, guards)
+    if workers > 1 and VARIABLE not in os.environ:
+        raise typer.Exit(serve_by(workers, options, say=say))
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
@@ -291,7 +297,6 @@ def serve(
             return load_exported(folder, batch=batch, require_signature=require_signature)
         return Predictor(load_run(RunFolder(folder), where=1, require_signature=require_signature), batch=batch)
 
-    options = Options(host, port, limit * MEBI, connections, delay / 1000, deadline, drain, log, versions, grpc, guards)
     answer(sources, load, options, say=say)
 
 

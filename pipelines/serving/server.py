@@ -7,13 +7,14 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.base.errors import ConfigError
 from pipelines.serving.guards import Guards
+from pipelines.serving.workers import Worker, require_workers, supervise
 
 if TYPE_CHECKING:
     from pipelines.serving.answerer import Answerer
@@ -117,12 +118,15 @@ def serve(sources: "list[Source]", load: "Callable[[Path], Answerer]", options: 
             the address is not of this machine, or the extra `serve` is not installed.
     """
     require_extra(options.grpc is not None)
+    worker = Worker.this()
+    if worker is not None:
+        options = replace(options, port=worker.port, grpc=worker.grpc)
     guards = options.guards
     guards.check(options.host)
     from pipelines.serving.http.access import Access, Rate
     from pipelines.serving.http.app import make_app
     from pipelines.serving.http.audit import Audit
-    from pipelines.serving.http.connections import Bounds, Server, Tls
+    from pipelines.serving.http.connections import Beside, Bounds, Server, Tls
     from pipelines.serving.http.models import Models, Watch, versions_in
     from pipelines.serving.http.observing import Observed
     from pipelines.serving.http.tokens import Tokens
@@ -137,9 +141,9 @@ def serve(sources: "list[Source]", load: "Callable[[Path], Answerer]", options: 
         return model
 
     with _refusal(options.host, options.port):
-        bound = bind(options.host, options.port)
+        bound = bind(options.host, options.port, shared=worker is not None)
     with bound:
-        rpc_port = None if options.grpc is None else free_port(options.host, options.grpc)
+        rpc_port = options.grpc if worker is not None or options.grpc is None else free_port(options.host, options.grpc, "--grpc")
         audit = Audit(guards.audit) if guards.audit else None
         observed = Observed(log=sys.stdout if options.log else None, audit=audit)
         access = None
@@ -154,18 +158,18 @@ def serve(sources: "list[Source]", load: "Callable[[Path], Answerer]", options: 
                 models.add(one.name, version, warm(found[version]))
             if one.watched:
                 watches.append(Watch(one.name, one.folder, warm, models, max(found)))
-        beside = []
+        beside: list[Beside] = []
         if rpc_port is not None:
             from pipelines.serving.grpc.server import RpcServer
 
             beside.append(RpcServer(options.host, rpc_port, models, observed, limit=options.limit, calls=options.connections,
-                                    access=access, tls=tls))
-        name = f"[{options.host}]" if ":" in options.host else options.host
+                                    access=access, tls=tls, shared=worker is not None))
+        if worker is not None:
+            beside.append(worker)  # last: once the others have started
 
         def started() -> None:
-            if rpc_port is not None:
-                say(f"gRPC         {name}:{rpc_port}")
-            say(f"serving      {guards.scheme}://{name}:{bound.getsockname()[1]}")
+            if worker is None:
+                announce(options, bound.getsockname()[1], rpc_port, say)
 
         server = Server(make_app(models, observed, limit=options.limit, access=access, origins=guards.origins), observed,
                         Bounds(options.connections, options.limit, options.drain), watches, beside=beside, started=started, tls=tls)
@@ -176,8 +180,29 @@ def serve(sources: "list[Source]", load: "Callable[[Path], Answerer]", options: 
         server.run(sockets=[bound])
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A socket at that address, which does not listen yet; port 0 takes a free one.
+def serve_by(workers: int, options: Options, *, say: Callable[[str], None]) -> int:
+    """Has that many processes like this one answer until a signal comes; loads nothing itself. Returns the exit status.
+
+    Raises:
+        ConfigError: the port is in use, the address is not of this machine, or the system cannot share a port.
+    """
+    options.guards.check(options.host)
+    require_workers()
+    port = free_port(options.host, options.port, "--port")
+    grpc = None if options.grpc is None else free_port(options.host, options.grpc, "--grpc")
+    return supervise(workers, port, grpc, drain=options.drain, say=say, address=lambda: announce(options, port, grpc, say))
+
+
+def announce(options: Options, port: int, grpc: int | None, say: Callable[[str], None]) -> None:
+    """Says where requests are taken."""
+    name = f"[{options.host}]" if ":" in options.host else options.host
+    if grpc is not None:
+        say(f"gRPC         {name}:{grpc}")
+    say(f"serving      {options.guards.scheme}://{name}:{port}")
+
+
+def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """A socket at that address, which does not listen yet; port 0 takes a free one; `shared` with other processes.
 
     Answers go out at once: asyncio switches Nagle's algorithm off only for a socket that names its protocol, which socket.create_server
     leaves out, and then a small answer waits for the client's delayed acknowledgement, some 40 ms.
@@ -187,6 +212,8 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         if os.name == "posix":  # on Windows it would let two servers share a port
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -197,9 +224,9 @@ def bind(host: str, port: int) -> socket.socket:
     return bound
 
 
-def free_port(host: str, port: int) -> int:
-    """The port where gRPC will listen by itself, since it takes no socket; 0 becomes a free one. Raises ConfigError."""
-    with _refusal(host, port, "--grpc"), bind(host, port) as bound:
+def free_port(host: str, port: int, option: str) -> int:
+    """A port that nobody listens at, for one that binds it by itself; 0 becomes a free one. Raises ConfigError, naming the option."""
+    with _refusal(host, port, option), bind(host, port) as bound:
         return int(bound.getsockname()[1])
 
 

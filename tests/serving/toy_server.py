@@ -91,7 +91,7 @@ class Running:
         if rpc:
             from pipelines.serving.grpc.server import RpcServer
 
-            self.rpc_port = free_port("127.0.0.1", 0)
+            self.rpc_port = free_port("127.0.0.1", 0, "--grpc")
             beside.append(RpcServer("127.0.0.1", self.rpc_port, self.models, self.observed, limit=limit, calls=connections,
                                     access=access, tls=tls))
         app = make_app(self.models, self.observed, limit=limit, access=access, origins=origins)

@@ -50,7 +50,7 @@ class Batches:
         self._due: asyncio.Handle | None = None  # the next batch, where nothing is computing
         self._rate = 0.0  # rows/s, lately
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="batches")
-        metrics.queue.set_function(lambda: self.waiting)
+        metrics.watch_queue(lambda: self.waiting)
 
     async def answers(self, rows: list[Row]) -> list[Prediction]:
         """The answers, in order. Raises TooMany, Busy, and what the model failed with."""

@@ -263,6 +263,7 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         if counter % 10 == 0:
             self._check()
+            self.observed.measure()
         return await super().on_tick(counter)
 
     def _check(self) -> None:

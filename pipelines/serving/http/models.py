@@ -38,7 +38,7 @@ class Models:
         versions[version] = Hosted(name, version, model, self._observed, delay=self._delay, deadline=self._deadline)
         self._observed.versions.labels(name, version, model.task).set(1)
         for old in sorted(versions)[:-self._kept]:
-            self._observed.versions.remove(name, old, versions[old].model.task)
+            self._observed.ended(name, old, versions[old].model.task)
             versions.pop(old).retire()
 
     @property

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import logging
+import os
 import re
 import sys
 import time
@@ -12,16 +13,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any, Protocol, TextIO
 
 import orjson
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from pipelines.serving.http.refusals import Gone
 
 ID = re.compile(rb"[\x21-\x7e]{1,128}")
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"  # set before this is imported where several processes count together
 TRACEBACKS = 60.0  # s between two tracebacks of defects in the log
 
 
@@ -52,7 +56,7 @@ class ModelMetrics:
         self.waited = observed.waits.labels(model)
         self.answered, self.unreadable, self.failed, self.expired = (
             observed.inputs.labels(model, outcome) for outcome in ("answered", "unreadable", "failed", "expired"))
-        self.queue = observed.queues.labels(model)
+        self.watch_queue = partial(observed.watch_queue, observed.queues.labels(model))
 
 
 class Observed:
@@ -70,28 +74,50 @@ class Observed:
         self.batches = Histogram("quartet_batch_inputs", "Inputs answered together.", ["model"], buckets=SIZES, registry=self.registry)
         self.waits = Histogram("quartet_queue_seconds", "Time that an input waits for its batch.", ["model"], buckets=SECONDS,
                                registry=self.registry)
-        self.queues = Gauge("quartet_queue_inputs", "Inputs that wait.", ["model"], registry=self.registry)
+        self.queues = Gauge("quartet_queue_inputs", "Inputs that wait.", ["model"], registry=self.registry, multiprocess_mode="livesum")
         self.versions = Gauge("quartet_model_info", "1 for each version that answers.", ["model", "version", "task"],
-                              registry=self.registry)
+                              registry=self.registry, multiprocess_mode="livemax")
         self.turned_away = Counter("quartet_refused", "Connections and requests ended before they reached the application.", ["reason"],
                                    registry=self.registry)
-        self.running = Gauge("quartet_requests_in_flight", "Requests being received or answered.", registry=self.registry)
-        self.open = Gauge("quartet_connections", "Open connections.", registry=self.registry)
+        self.running = Gauge("quartet_requests_in_flight", "Requests being received or answered.", registry=self.registry,
+                             multiprocess_mode="livesum")
+        self.open = Gauge("quartet_connections", "Open connections.", registry=self.registry, multiprocess_mode="livesum")
+        self._measured: dict[Any, Callable[[], float]] = {self.running: lambda: self.in_flight}
         self._children: dict[tuple[str, str, int | str], tuple[Any, Any]] = {}
         self._ids, self._count_ids = uuid.uuid4().hex[:20], itertools.count()
         self.in_flight = 0
         self._traced = -TRACEBACKS
-        self.running.set_function(lambda: self.in_flight)
 
     def watch_connections(self, count: Callable[[], int]) -> None:
-        self.open.set_function(count)
+        self._measured[self.open] = count
+
+    def watch_queue(self, queue: Any, waiting: Callable[[], int]) -> None:
+        """The queue of the version that answers, a gauge's child: one model has one, whichever of its versions that is."""
+        self._measured[queue] = waiting
+
+    def measure(self) -> None:
+        """Looks at what only has a value of the moment. Other workers' /metrics shows it, so that it is called every second."""
+        for gauge, value in self._measured.items():
+            gauge.set(value())
+
+    def ended(self, model: str, version: int, task: str) -> None:
+        """A version that answers no longer."""
+        if MULTIPROCESS in os.environ:  # where labels cannot be removed
+            self.versions.labels(model, version, task).set(0)
+        else:
+            self.versions.remove(model, version, task)
 
     def refused(self, reason: str) -> None:
         self.turned_away.labels(reason).inc()
 
     def text(self) -> bytes:
-        """The metrics as Prometheus reads them."""
-        return generate_latest(self.registry)
+        """The metrics as Prometheus reads them, of all workers."""
+        self.measure()
+        if MULTIPROCESS not in os.environ:
+            return generate_latest(self.registry)
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)
+        return generate_latest(registry)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         began = time.perf_counter()

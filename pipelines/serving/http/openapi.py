@@ -16,7 +16,8 @@ ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "require
 def description(models: Models, version: str) -> dict[str, Any]:
     """The document."""
     paths: dict[str, Any] = {
-        "/": _get("What the models are, take and give."),
+        "/": _get("What the models are, take and give; for browsers, a page to try them."),
+        "/page.css": _get("Of the page.", "text/css"), "/page.js": _get("Of the page.", "text/javascript"),
         "/health": _get("The process answers."), "/health/live": _get("The process answers."),
         "/health/ready": _get("New requests are wanted; 503 once the end has begun."),
         "/metrics": _get("Metrics for Prometheus.", "text/plain"),
