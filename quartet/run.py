@@ -152,8 +152,8 @@ class Run:
 
         changes = overrides(settings)
         with tempfile.TemporaryDirectory() as folder, tensorflow():
+            from pipelines.serving.converted import open_run
             from pipelines.serving.evaluate import evaluate
-            from pipelines.serving.load import load_run
 
             path = None
             if data is not None and in_memory(data):
@@ -162,27 +162,38 @@ class Run:
                 path, changes = kept.path, [*(f"data.{name}={key}" for name, key in kept.keys.items() if name in section), *changes]
             elif data is not None:
                 path = Path(data)
-            judged = evaluate(load_run(self._home, require_signature=self.signed_with), split=split, data=path, overrides=changes)
+            judged = evaluate(open_run(self._home, require_signature=self.signed_with), split=split, data=path, overrides=changes)
         return Evaluation(judged.split, _values(judged.report), judged.report, judged.folder)
 
     @for_python
     def export(self, path: str | Path | None = None, *, precision: Literal["float32", "bfloat16", "float16"] | None = None,
-               replace: bool = False) -> Path:
-        """Writes a SavedModel that takes raw input and needs TensorFlow alone. Returns its folder.
+               replace: bool = False, made_for: Literal["server", "mobile", "cpu", "onnx", "openvino"] = "server",
+               loss: float = 0.5) -> Path:
+        """Writes a SavedModel that takes raw input and needs TensorFlow alone, or a small and fast form. Returns its folder.
 
         Args:
-            path: the folder; default: `export` in the run's.
-            precision: what it computes in; default: as it was judged.
+            path: the folder; default: `export` in the run's, or `export-mobile`, ....
+            precision: what a SavedModel computes in; default: as it was judged. Other forms are made from float32.
             replace: an exported model that stands there may go.
+            made_for: as `quartet export --for`.
+            loss: points of the validation score, of 100, that another form than a SavedModel may lose.
 
         Raises:
-            ConfigError: something stands there, or the run has no model.
+            ConfigError: something stands there, or the run has no model; another form is refused, or its extra is not installed.
             TrainingError: it cannot be written.
         """
         with tensorflow():
-            from pipelines.serving.export import export
+            from pipelines.serving.export import export, free
             from pipelines.serving.load import load_run
 
+            if made_for != "server":
+                from pipelines.serving.export_converted import export_converted
+
+                target = (Path(path) if path is not None else self.path / f"export-{made_for}").absolute()
+                free(target, replace)
+                run = load_run(self._home, where="cpu", precision="float32", require_signature=self.signed_with)
+                export_converted(run, target, made_for=made_for, loss=loss, replace=replace)
+                return target
             target = Path(path) if path is not None else self.path / "export"
             loaded = load_run(self._home, where="cpu", precision=precision, require_signature=self.signed_with)
             return export(loaded, target.absolute(), replace=replace)
@@ -193,9 +204,9 @@ class Run:
 
         require_model(self._folder)
         with tensorflow():
-            from pipelines.serving.load import load_run
+            from pipelines.serving.converted import open_run
 
-            return load_run(self._home, where=1, require_signature=self.signed_with)
+            return open_run(self._home, where=1, require_signature=self.signed_with)
 
     _predictor: "Predictor | None" = None
 

@@ -63,7 +63,7 @@ class RarityPool(keras.layers.Layer):
             words = tf.where(ids < self.letters, weights, 0.0)
             characters = weights - words
             shares = words / _length(words) + characters / _length(characters)
-        return tf.linalg.matmul(shares[:, None, :], vectors)[:, 0]
+        return tf.linalg.matmul(tf.expand_dims(shares, 1), vectors)[:, 0]
 
 
 def _length(weights: tf.Tensor) -> tf.Tensor:

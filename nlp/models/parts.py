@@ -37,7 +37,7 @@ class Masked(keras.layers.Layer):
 
     def call(self, inputs):
         vectors, ids = inputs
-        return vectors * tf.cast(ids != PAD, vectors.dtype)[..., None]
+        return vectors * tf.expand_dims(tf.cast(ids != PAD, vectors.dtype), -1)
 
 
 class Mask(keras.layers.Layer):
@@ -48,7 +48,7 @@ class Mask(keras.layers.Layer):
         self.keys = keys
 
     def call(self, ids):
-        return (ids != PAD)[:, None] if self.keys else ids != PAD
+        return tf.expand_dims(ids != PAD, 1) if self.keys else ids != PAD
 
     def compute_output_spec(self, ids):
         return keras.KerasTensor((ids.shape[0], 1, ids.shape[1]) if self.keys else ids.shape, "bool")
@@ -65,7 +65,7 @@ class MeanPool(keras.layers.Layer):
         vectors, ids = inputs
         mask = tf.cast(ids != PAD, vectors.dtype)
         # a product of matrices, so that no masked copy of the vectors is made
-        total = tf.linalg.matmul(mask[:, None, :], vectors)[:, 0]
+        total = tf.linalg.matmul(tf.expand_dims(mask, 1), vectors)[:, 0]
         if self.pool == "sum":
             return total
         count = tf.maximum(tf.reduce_sum(mask, -1, keepdims=True), 1.0)
@@ -81,7 +81,7 @@ class MaxPool(keras.layers.Layer):
 
     def call(self, inputs):
         vectors, ids = inputs
-        return tf.reduce_max(tf.where((ids != PAD)[..., None], vectors, tf.cast(LOW, vectors.dtype)), 1)
+        return tf.reduce_max(tf.where(tf.expand_dims(ids != PAD, -1), vectors, tf.cast(LOW, vectors.dtype)), 1)
 
 
 def embedding(size: int, width: int, initializer: keras.initializers.Initializer | None = None) -> Table:

@@ -1,6 +1,7 @@
 """Labels of a text: from stored strings to probabilities, rejection, and evaluation."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -12,6 +13,7 @@ from nlp.data import requests, splits
 from nlp.data.facts import TextFacts
 from nlp.metrics import baseline, judging
 from nlp.settings import Hashed, TextClassification, Words, text_keys
+from nlp.tokens import decode_alone
 from nlp.tokens.base import FIRST, PAD
 from pipelines.base.formatting import escaped
 from pipelines.data.source import Source, Tensors
@@ -280,6 +282,14 @@ class Classification(SingleLabel):
         same = tf.reduce_all((ids == PAD) | tf.reduce_any(ids[..., None] == nothing, -1), -1)
         blank = tf.strings.regex_full_match(texts, BLANK)
         return tf.where(same, tf.where(blank, "the text is empty", "no word of the text is in the training data"), "")
+
+    def alone(self) -> tuple[Path, dict[str, Any]] | str:
+        cutting = self.experiment.cutting
+        if self.experiment.own_tokens or not isinstance(cutting, (Hashed, Words)):
+            return "only hashed n-grams and whole words are cut with Python alone"
+        return Path(decode_alone.__file__), {
+            "needs": decode_alone.NEEDS, **cutting.model_dump(mode="json"), "many": self.many,
+            "outside": self.outside if self.experiment.reject else None}
 
     def read(self, inputs: list[str]) -> Iterator[Read]:
         yield from requests.read_texts(inputs, self.experiment.data)

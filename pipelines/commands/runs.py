@@ -45,6 +45,16 @@ class Format(str, Enum):
     ctm = "ctm"
 
 
+class Target(str, Enum):
+    """What an exported model is for."""
+
+    server = "server"
+    mobile = "mobile"
+    cpu = "cpu"
+    onnx = "onnx"
+    openvino = "openvino"
+
+
 class Order(str, Enum):
     """What a list of runs is ordered by."""
 
@@ -102,10 +112,10 @@ def evaluate(
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
+    from pipelines.serving.converted import open_run
     from pipelines.serving.evaluate import evaluate as judge
-    from pipelines.serving.load import load_run
 
-    evaluated = judge(load_run(folder, require_signature=require_signature), split=split, data=data, overrides=settings or ())
+    evaluated = judge(open_run(folder, require_signature=require_signature), split=split, data=data, overrides=settings or ())
     from pipelines.base import formatting
     from pipelines.base.terminal import print_table
 
@@ -155,11 +165,11 @@ def predict(
 
     start_tensorflow()
     from pipelines.base.files import write_whole
-    from pipelines.serving.load import load_run
+    from pipelines.serving.converted import open_run
     from pipelines.serving.output import WRITERS, Shown, counted, to_binary
     from pipelines.serving.predict import Predictor
 
-    predictor = Predictor(load_run(folder, where=1, require_signature=require_signature), batch=batch)
+    predictor = Predictor(open_run(folder, where=1, require_signature=require_signature), batch=batch)
     visible = Shown.of(predictor.columns, predictor.classes, top=top, every=probabilities, details=predictor.run.task.details,
                         ranked=predictor.run.task.ranked)
     counts, began = {"answered": 0, "failed": 0}, time.perf_counter()
@@ -287,15 +297,15 @@ def serve(
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
+    from pipelines.serving.converted import open_run
     from pipelines.serving.exported import ExportedModel, load_exported
-    from pipelines.serving.load import load_run
     from pipelines.serving.predict import Predictor
     from pipelines.serving.server import serve as answer
 
     def load(folder: Path) -> ExportedModel | Predictor:
         if (folder / "saved_model.pb").is_file():
             return load_exported(folder, batch=batch, require_signature=require_signature)
-        return Predictor(load_run(RunFolder(folder), where=1, require_signature=require_signature), batch=batch)
+        return Predictor(open_run(RunFolder(folder), where=1, require_signature=require_signature), batch=batch)
 
     answer(sources, load, options, say=say)
 
@@ -305,14 +315,23 @@ def serve(
 def export(
     run: Run, runs: Runs = RUNS,
     output: Annotated[Path | None, typer.Option(
-        "--output", "-o", metavar="DIR", show_default="RUN/export", help="Where the model is written.")] = None,
+        "--output", "-o", metavar="DIR", show_default="RUN/export, RUN/export-mobile, ...", help="Where the model is written.")] = None,
     precision: Annotated[Precision, typer.Option(help="What it computes in; judged: as the run's report.")] = Precision.judged,
+    made_for: Annotated[Target, typer.Option(
+        "--for", help="server: a SavedModel; mobile: LiteRT with weights of 8 bits; cpu: the fastest form on this processor that keeps the "
+        "answers; onnx, openvino.")] = Target.server,
+    loss: Annotated[float, typer.Option(
+        min=0, metavar="POINTS", help="Points of the validation score, of 100, that another form than server may lose.")] = 0.5,
     replace: Replace = False,
     require_signature: RequireSignature = None,
 ) -> None:
-    """Write a SavedModel that takes raw input and needs TensorFlow alone."""
+    """Write a SavedModel that takes raw input and needs TensorFlow alone, or a small and fast form judged beside the run (--for)."""
     folder = _finished(runs, run, require_signature)
-    target = (output or folder.path / "export").absolute()
+    if folder.manifest.is_file():
+        raise ConfigError(f"{folder.path}: is an exported model, which has no other form; export the run that it was made from")
+    if made_for is not Target.server and precision not in (Precision.judged, Precision.float32):
+        raise ConfigError("--precision: is for --for server; other forms are made from float32")
+    target = (output or folder.path / ("export" if made_for is Target.server else f"export-{made_for.value}")).absolute()
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
@@ -321,6 +340,14 @@ def export(
     from pipelines.serving.load import load_run
 
     free(target, replace)
+    if made_for is not Target.server:
+        from pipelines.serving.export_converted import export_converted
+
+        run_in_float = load_run(folder, where="cpu", precision="float32", require_signature=require_signature)
+        export_converted(run_in_float, target, made_for=made_for.value, loss=loss, replace=replace, say=echo)
+        echo(f"model        {shown(target)}")
+        echo(f"how to use   {shown(target / 'README.txt')}")
+        return
     wanted = None if precision is Precision.judged else precision.value
     loaded = load_run(folder, where="cpu", precision=wanted, require_signature=require_signature)  # type: ignore[arg-type]
     save(loaded, target, replace=replace)

@@ -59,6 +59,11 @@ class RunFolder:
         return self.model / "facts.json"
 
     @property
+    def manifest(self) -> Path:
+        """Of a model that was converted from a run; its folder holds of the run what it takes to decode inputs and word answers."""
+        return self.path / "manifest.json"
+
+    @property
     def report(self) -> Path:
         return self.path / "report"
 

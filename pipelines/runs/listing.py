@@ -258,7 +258,7 @@ def _named(runs: Path, given: str) -> RunFolder:
 
 def require_model(folder: RunFolder) -> None:
     """Raises ConfigError where a run has no model yet, and says why."""
-    if (folder.model / "model.keras").is_file() and (folder.model / "facts.json").is_file():
+    if folder.facts.is_file() and ((folder.model / "model.keras").is_file() or folder.manifest.is_file()):
         return
     if any(folder.path.glob("*.order.json")):
         raise ConfigError(f"{folder.path}: this is a trial of a search, which keeps no model; train the search's best.yaml")

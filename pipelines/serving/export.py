@@ -118,7 +118,7 @@ def free(target: Path, replace: bool) -> None:
         return
     if not replace:
         raise ConfigError(f"{target}: is there already; --output DIR names another place, --replace writes over it")
-    if not (target / "saved_model.pb").is_file():
+    if not any((target / name).is_file() for name in ("saved_model.pb", "manifest.json")):
         raise ConfigError(f"{target}: is no exported model, and so is not replaced; --output DIR names another place")
 
 

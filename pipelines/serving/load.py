@@ -51,6 +51,45 @@ class LoadedRun:
     environment: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Described:
+    """What a run, or what was converted of one, says of its task: all but the weights.
+
+    Attributes:
+        environment: environment.json.
+    """
+
+    folder: RunFolder
+    experiment: Experiment
+    facts: dict[str, Any]
+    environment: dict[str, Any]
+
+    @property
+    def precision(self) -> Precision | None:
+        """That it was judged in."""
+        precision: Precision | None = self.environment["precision"]
+        return precision
+
+    @classmethod
+    def of(cls, folder: RunFolder) -> "Described":
+        """Raises ConfigError as load_run."""
+        refuse_links(folder.path)
+        require_model(folder)
+        environment = folder.read_environment()
+        extensions.require(environment["extensions"], str(folder.path))
+        experiment = load(folder.experiment, check_paths=False).experiment
+        extensions.match(environment["extensions"], experiment, str(folder.path))
+        facts = read(folder.facts, task_class(experiment.task).kept).model_dump(exclude_unset=True, by_alias=True)
+        return cls(folder, experiment, facts, environment)
+
+    def task(self) -> Task:
+        """Raises ConfigError where the facts are of another experiment."""
+        task = task_class(self.experiment.task)(without_pretrained(self.experiment), self.facts)
+        if (unfit := task.unfit()) is not None:
+            raise ConfigError(f"{self.folder.facts}: {unfit}; the file is damaged, or belongs to another experiment")
+        return task
+
+
 def load_run(folder: RunFolder, *, where: Literal["auto", "cpu"] | int = "auto", precision: Precision | None = None,
              require_signature: Path | None = None) -> LoadedRun:
     """Loads a run.
@@ -71,21 +110,11 @@ def load_run(folder: RunFolder, *, where: Literal["auto", "cpu"] | int = "auto",
 
 
 def _load(folder: RunFolder, where: Literal["auto", "cpu"] | int, precision: Precision | None) -> LoadedRun:
-    refuse_links(folder.path)
-    require_model(folder)
-    environment = folder.read_environment()
-    extensions.require(environment["extensions"], str(folder.path))
-    experiment = load(folder.experiment, check_paths=False).experiment
-    extensions.match(environment["extensions"], experiment, str(folder.path))
-    kind = task_class(experiment.task)
-    facts = read(folder.facts, kind.kept).model_dump(exclude_unset=True, by_alias=True)
-    judged = environment["precision"]
-    if judged is None:
+    described = Described.of(folder)
+    if described.precision is None:
         raise ConfigError(f"{folder.environment}: says no precision that the run was judged in")
-    machine = devices.prepare(experiment.train.model_copy(update={"devices": where}), precision=precision or judged)
-    task = kind(without_pretrained(experiment), facts)
-    if (unfit := task.unfit()) is not None:
-        raise ConfigError(f"{folder.facts}: {unfit}; the file is damaged, or belongs to another experiment")
+    machine = devices.prepare(described.experiment.train.model_copy(update={"devices": where}), precision=precision or described.precision)
+    task = described.task()
     with machine.strategy.scope(), bounded(str(folder.path)):
         model = task.model()
     weights = folder.model / "model.keras"
@@ -104,7 +133,8 @@ def _load(folder: RunFolder, where: Literal["auto", "cpu"] | int, precision: Pre
     with machine.strategy.scope():
         task.freeze(model)
     report = folder.read_report() if folder.finished else {}
-    return LoadedRun(task, model, experiment, folder, machine, judged, report.get("experiment") or experiment.task, environment)
+    return LoadedRun(task, model, described.experiment, folder, machine, described.precision,
+                     report.get("experiment") or described.experiment.task, described.environment)
 
 
 def without_pretrained(experiment: Experiment) -> Experiment:

@@ -56,6 +56,14 @@ class Answering(Judging):
         """
         return dict(raw)
 
+    def alone(self) -> "tuple[Path, dict[str, Any]] | str":
+        """How a converted model decodes inputs without TensorFlow: a Python file and its settings; or why that is not possible.
+
+        The file imports nothing of this project; it has `decode(settings, given) -> the model's input [1, ...]`, of a path or a text, and
+        may have `words(settings, answers) -> the answer in the user's terms`. Settings are JSON, with `needs`, packages to install.
+        """
+        return "decoding its inputs needs Quartet"
+
     def read(self, inputs: list[str]) -> Iterator[Read]:
         """What `predict` was given (paths, globs, texts) as (name, one raw example, or why it cannot be read).
 

@@ -19,7 +19,7 @@ from pipelines.task.intervals import resampled_by_counts
 from pipelines.task.results import Baseline, Judgement
 from pipelines.task.single_label import SingleLabel
 from pipelines.task.units import Units
-from speech.data import audio, pretrained
+from speech.data import audio, decode_alone, pretrained
 from speech.data.facts import CommandFacts
 from speech.data.features import rounded, without_offset
 from speech.data.recordings import facts_of, waveform
@@ -203,6 +203,15 @@ class CommandTask(SpeechTask, SingleLabel):
         if "_silence_" in self.classes:
             return warning
         return tf.where(silent(samples, lengths), "silence: nothing is louder than -60 dB", warning)
+
+    def alone(self) -> tuple[Path, dict[str, Any]] | str:
+        if self.encoder_facts or self.experiment.frontend.kind != "log_mel":
+            return "only log-mel features are computed with numpy alone"
+        front, settings = self.front_end, self.experiment.frontend
+        return Path(decode_alone.__file__), {
+            "needs": decode_alone.NEEDS, "rate": front.rate, "channel": self.experiment.data.channel, "window": self.window,
+            "silence": self.silence, "fft": front.fft, "hop": front.hop, "frame": front.window, "mels": settings.mels, "low": settings.low,
+            "high": settings.high or front.rate / 2, "top_db": settings.top_db, "normalize": settings.normalize}
 
     def read_part(self, path: Path, start: float, duration: float | None) -> Iterator[tuple[str, dict[str, Any]]]:
         data = self.experiment.data

@@ -21,7 +21,7 @@ from pipelines.task.results import Baseline, Judgement
 from pipelines.task.single_label import SingleLabel
 from pipelines.task.units import units_of
 from vision import models
-from vision.data import augment, splits
+from vision.data import augment, decode_alone, splits
 from vision.data.decode import decode_image
 from vision.data.facts import ENCODER_FACTS, ImageFacts
 from vision.data.files import find_images
@@ -172,6 +172,10 @@ class Classification(SingleLabel):
         return {
             "image": tf.map_fn(decode, raw["image"], fn_output_signature=tf.TensorSpec([height, width, self.facts["channels"]], tf.uint8))
         }
+
+    def alone(self) -> tuple[Path, dict[str, Any]]:
+        return Path(decode_alone.__file__), {"needs": decode_alone.NEEDS, "image_size": self.image_size, "channels": self.facts["channels"],
+                                             "resize": self.experiment.data.resize}
 
     def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
         for path in find_images(inputs, self.read_notes.append):

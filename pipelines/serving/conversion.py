@@ -1,0 +1,122 @@
+"""A numeric core in the forms of other runtimes: LiteRT in float32, with weights of 8 bits (dynamic range) or in 8 bits throughout (int8),
+ONNX and OpenVINO. Whether a form answers as the model does is for others to judge."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from pipelines.base.errors import ConfigError
+from pipelines.data.reasons import reason
+from pipelines.serving.core import INPUT, Core
+
+OPSET = 18  # of ONNX
+
+
+@dataclass(frozen=True)
+class Form:
+    """
+    Attributes:
+        runtime: what computes it (runtimes.RUNTIMES).
+        exact: in float32, so that its answers can be the model's to 1e-5.
+        file: its name.
+        write: (core, calibration [n, ...], file).
+        packages: that converting needs besides the runtime's, by module.
+    """
+
+    name: str
+    runtime: str
+    exact: bool
+    file: str
+    write: Callable[[Core, np.ndarray, Path], None]
+    packages: tuple[str, ...] = ()
+
+
+def convert(core: Core, form: Form, calibration: np.ndarray, folder: Path) -> Path:
+    """Writes a form below a folder. Returns its file.
+
+    Args:
+        calibration: inputs from train, for int8.
+
+    Raises:
+        ConfigError: the converter has no such operation, or failed.
+    """
+    file = folder / form.file
+    try:
+        with silenced() as said:
+            form.write(core, calibration, file)
+    except Exception as error:  # whatever a converter fails with
+        raise ConfigError(f"the model cannot be converted to {form.name}: {_why(error, said)}") from error
+    return file
+
+
+def _litert(optimised: bool, whole: bool) -> Callable[[Core, np.ndarray, Path], None]:
+    def write(core: Core, calibration: np.ndarray, file: Path) -> None:
+        converter = tf.lite.TFLiteConverter.from_concrete_functions([core.function], core.module)
+        if optimised:
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        if whole:
+            converter.representative_dataset = lambda: ([calibration[place:place + 1]] for place in range(len(calibration)))
+        file.write_bytes(converter.convert())
+
+    return write
+
+
+def _onnx(core: Core, calibration: np.ndarray, file: Path) -> None:
+    import tf2onnx
+
+    spec = tf.TensorSpec(core.input.shape, core.input.dtype, name=INPUT)
+    function = tf.function(lambda input_0: core.function(input_0), input_signature=[spec], autograph=False)
+    tf2onnx.convert.from_function(function, [spec], opset=OPSET, output_path=str(file))
+
+
+def _openvino(core: Core, calibration: np.ndarray, file: Path) -> None:
+    import openvino
+
+    with tempfile.TemporaryDirectory() as place:
+        tf.saved_model.save(core.module, place, signatures={"serving_default": core.function})
+        openvino.save_model(openvino.convert_model(place), str(file), compress_to_fp16=False)
+
+
+LITERT = Form("LiteRT float32", "litert", True, "core.tflite", _litert(False, False))
+DYNAMIC = Form("LiteRT dynamic range", "litert", False, "core.tflite", _litert(True, False))
+INT8 = Form("LiteRT int8", "litert", False, "core.tflite", _litert(True, True))
+ONNX = Form("ONNX", "onnx", True, "core.onnx", _onnx, ("tf2onnx",))
+OPENVINO = Form("OpenVINO", "openvino", True, "core.xml", _openvino)
+
+
+@contextmanager
+def silenced() -> Iterator[list[str]]:
+    """Holds back what is written to stderr inside, by C++ too: converters print the whole graph. The list gets its lines."""
+    said: list[str] = []
+    sys.stderr.flush()
+    try:
+        kept = os.dup(2)
+    except OSError:  # there is no stderr
+        yield said
+        return
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield said
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+            held.seek(0)
+            said.extend(held.read().decode(errors="replace").splitlines())
+
+
+def _why(error: Exception, said: list[str]) -> str:
+    """The operations that a converter lacks, where it names them; else what it says."""
+    lines = [*str(error).splitlines(), *said]
+    named = next((line.strip() for line in lines if line.startswith(("TF Select ops:", "Custom ops:"))), None)
+    return f"it lacks {named.partition(':')[2].strip()}" if named else reason(error)
+
+

@@ -1,0 +1,156 @@
+"""A model that was converted from a run (`quartet export --for mobile`, ...), loaded as a run is: predict, evaluate and serve take it.
+
+Its folder holds the run's experiment and facts, which decode inputs and word answers, and the numeric core in another form. No code of
+it is executed, and its core is what the manifest's checksum says.
+"""
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import tensorflow as tf
+
+from pipelines.base import stored
+from pipelines.base.errors import ConfigError
+from pipelines.config.messages import listed
+from pipelines.data.reasons import reason
+from pipelines.data.source import Tensors
+from pipelines.machine import devices
+from pipelines.runs.folder import RunFolder
+from pipelines.serving.conversion import silenced
+from pipelines.serving.load import Described, LoadedRun, Precision, load_run
+from pipelines.serving.runtimes import PACKAGES, load
+from pipelines.task.contract import Task
+from pipelines.trust.signing import trusted
+
+
+class Tensor(stored.Record):
+    """A tensor with its batch; null: any size."""
+
+    name: stored.Name
+    dtype: Literal["float32", "float64", "int32", "int64", "uint8", "bool"]
+    shape: list[stored.Count | None]
+
+    @property
+    def spec(self) -> tf.TensorSpec:
+        return tf.TensorSpec(self.shape, tf.as_dtype(self.dtype))
+
+
+class Measured(stored.Record):
+    """The score and the time of one input, with 95 % intervals."""
+
+    score: stored.StoredMetric | None = None
+    milliseconds: stored.StoredMetric | None = None
+
+
+class Manifest(stored.Record):
+    """manifest.json.
+
+    Attributes:
+        files: SHA-256 of each file of the core.
+        shares: places of answers that sum to 1 and were rounded to 8 bits.
+        weights: bytes of the weights as they were trained; nbytes: of the core's files.
+        split, examples, metric: what both were judged on.
+        decode: what decode.py needs, where there is one; not_alone: why there is none.
+    """
+
+    title: stored.Text
+    task: stored.Text
+    made_for: stored.Name
+    form: stored.Name
+    runtime: Literal["litert", "onnx", "openvino"]
+    core: stored.FolderName
+    files: dict[stored.FolderName, stored.Text]
+    nbytes: stored.Count
+    weights: stored.Count
+    input: Tensor
+    answers: list[Tensor]
+    shares: list[stored.Count] = []
+    split: stored.Name
+    examples: stored.Count
+    metric: stored.Name
+    model: Measured
+    export: Measured
+    lost: stored.StoredMetric | None = None
+    largest: float
+    notes: list[stored.Text] = []
+    classes: list[stored.Text] | None = None
+    decode: dict[str, Any] | None = None
+    not_alone: stored.Text | None = None
+
+
+class _Converted:
+    """In front of a task's class: its answers come from a converted core, and no Keras model is there to look into."""
+
+    core: ClassVar[Any]  # numeric core, a function of arrays
+    outputs: ClassVar[dict[str, tf.TensorSpec]]
+
+    def answer(self, model: Any, inputs: tf.Tensor) -> Tensors:
+        specs = list(self.outputs.values())
+        values = tf.numpy_function(type(self).core.__call__, [inputs], [spec.dtype for spec in specs], stateful=False)
+        return {name: tf.ensure_shape(value, spec.shape) for name, value, spec in zip(self.outputs, values, specs)}
+
+    def explain(self, *_: Any) -> None:
+        pass
+
+
+def open_run(folder: RunFolder, *, where: Literal["auto", "cpu"] | int = "auto", precision: Precision | None = None,
+             require_signature: Path | None = None) -> LoadedRun:
+    """A run, or a model converted from one, as load_run has it, with its errors; a converted one computes on the CPU as it was made."""
+    if folder.manifest.is_file():
+        return load_converted(folder, require_signature=require_signature)
+    return load_run(folder, where=where, precision=precision, require_signature=require_signature)
+
+
+def load_converted(folder: RunFolder, *, require_signature: Path | None = None) -> LoadedRun:
+    """A run without a Keras model: `model` is None.
+
+    Raises:
+        Untrusted: as load_run.
+        ConfigError: damaged, changed, or its runtime is not installed.
+    """
+    with trusted(folder.path, require_signature) as path:
+        return replace(_load(RunFolder(path)), folder=folder)
+
+
+def _load(folder: RunFolder) -> LoadedRun:
+    described = Described.of(folder)
+    manifest = stored.read(folder.manifest, Manifest)
+    core = core_of(folder.model, manifest)
+    machine = devices.prepare(described.experiment.train.model_copy(update={"devices": "cpu"}), precision="float32")
+    evaluate = described.experiment.evaluate.model_copy(update={"metrics": []})  # those are of the model's outputs, which are not there
+    plain = described.task()
+    outputs = {one.name: one.spec for one in manifest.answers}
+    kind: Any = type(type(plain).__name__, (_Converted, type(plain)), {"core": core, "outputs": outputs})
+    task: Task = kind(plain.experiment.model_copy(update={"evaluate": evaluate}), plain.facts)
+    return LoadedRun(task, None, described.experiment, folder, machine, "float32",  # type: ignore[arg-type]
+                     manifest.title.rpartition("/")[0], described.environment)
+
+
+def core_of(folder: Path, manifest: Manifest) -> Any:
+    """The core as a function of arrays. Raises ConfigError."""
+    if manifest.core not in manifest.files:
+        raise ConfigError(f"{folder.parent}: its manifest names no checksum of {manifest.core}; export the run again")
+    for name, wanted in manifest.files.items():
+        try:
+            found = checksum(folder / name)
+        except OSError as error:
+            raise ConfigError(f"{folder / name}: cannot be read ({reason(error)}); export the run again") from error
+        if found != wanted:
+            raise ConfigError(f"{folder / name}: is not the file that was exported (its checksum is another one); export the run again")
+    package = PACKAGES[manifest.runtime]
+    try:
+        with silenced():
+            return load(manifest.runtime, folder / manifest.core, list(manifest.shares))
+    except ImportError as error:
+        raise ConfigError(f"{folder.parent}: its model needs {package}: pip install {package} ({error})") from None
+    except Exception as error:  # whatever a runtime fails with
+        raise ConfigError(f"{folder / manifest.core}: {listed([package], 'and')} cannot load it ({reason(error)})") from error
+
+
+def checksum(file: Path) -> str:
+    """SHA-256 of a file."""
+    with stored.open_regular(file) as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else \
+            hashlib.sha256(opened.read()).hexdigest()

@@ -1,0 +1,38 @@
+"""Texts without TensorFlow, as the copy beside a converted model cuts them: as the run cuts them."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from nlp import tokens
+from nlp.settings import Hashed, Words
+from nlp.tokens.decode_alone import decode, farmhash, words
+
+TEXTS = ["is there a 24-hour gym, and what's the price?", "", "   ", "CAPITALS <br /> and <b>tags</b> a<b", "Über naïve cafés, ﬁne Ａ!",
+         "日本語 テスト ok", "soft\u00adhyphen zero\u200bwidth", "tab\tnew\nline", "x" * 200 + " " + "word" * 9, "don't   stop"]
+
+
+@pytest.mark.parametrize("size", [*range(0, 20), 31, 32, 33, 63, 64, 65, 127, 128, 129, 300])
+def test_the_hash_is_tensorflows(size):
+    data = bytes(np.random.default_rng(size).integers(0, 256, size, np.uint8))
+    assert farmhash(data) % (1 << 62) == int(tf.strings.to_hash_bucket_fast(tf.constant([data]), 1 << 62)[0])
+
+
+@pytest.mark.parametrize("settings", [
+    Hashed(name="hashed", words=2, buckets=5000), Hashed(name="hashed", words=1, buckets=300, characters=[2, 4], html=True),
+    Hashed(name="hashed", words=3, buckets=900, characters=[3, 3], character_buckets=700, distinct=True, limit=4),
+    Hashed(name="hashed", words=1, buckets=900, lower=False), Words(name="words", limit=5),
+], ids=["pairs", "letters", "apart", "case", "words"])
+def test_as_the_run_cuts(settings):
+    facts = {"vocabulary": ["is", "there", "cafés", "?", "日", "ok"]}
+    cut = tokens.make(settings, facts).ids(tf.constant(TEXTS))
+    for text, expected in zip(TEXTS, cut.to_list()):
+        found = decode({**settings.model_dump(mode="json"), "facts": facts}, text)
+        assert found.dtype == np.int32 and found.tolist() == [expected], text
+
+
+def test_labels_and_rejection():
+    facts, shares = {"classes": ["a", "b", "c"], "threshold": 0.6}, np.array([0.1, 0.55, 0.35], np.float32)
+    assert words({"facts": facts, "many": False, "outside": "none of these"}, {"probabilities": shares})["label"] == "none of these"
+    assert words({"facts": facts, "many": False, "outside": None}, {"probabilities": shares})["label"] == "b"
+    assert words({"facts": {**facts, "threshold": 0.3}, "many": True, "outside": None}, {"probabilities": shares})["labels"] == ["b", "c"]
