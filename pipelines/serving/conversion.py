@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import tensorflow as tf
@@ -31,7 +32,7 @@ class Form:
     """
 
     name: str
-    runtime: str
+    runtime: Literal["litert", "onnx", "openvino"]
     exact: bool
     file: str
     write: Callable[[Core, np.ndarray, Path], None]

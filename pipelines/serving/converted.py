@@ -151,6 +151,8 @@ def core_of(folder: Path, manifest: Manifest) -> Any:
 
 def checksum(file: Path) -> str:
     """SHA-256 of a file."""
+    digest = hashlib.sha256()
     with stored.open_regular(file) as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else \
-            hashlib.sha256(opened.read()).hexdigest()
+        while part := opened.read(1 << 20):
+            digest.update(part)
+    return digest.hexdigest()

@@ -124,7 +124,7 @@ def _refusal(form: Form, compared: Compared, comparison: Comparison, loss: float
     if compared.lost is None:
         return f"an answer differs by {compared.largest:.2g}, over {KEEPS:g}, and the task scores no single example to judge that by"
     if compared.lost.value > loss:
-        return (f"it loses {compared.lost.value:.2f} points [{compared.lost.low:.2f}, {compared.lost.high:.2f}] of {comparison.metric} on "
+        return (f"it loses {compared.lost.value:.2f} points {bounds(compared.lost)} of {comparison.metric} on "
                 f"{comparison.split} ({len(comparison.inputs):,} examples); --loss allows {loss:g}")
     return None
 
@@ -148,7 +148,12 @@ def _line(one: Tried, comparison: Comparison) -> str:
 
 
 def _time(metric: Metric | None) -> str:
-    return f"{metric.value:.3f} ms [{metric.low:.3f}, {metric.high:.3f}]" if metric else "?"
+    return f"{metric.value:.3f} ms {bounds(metric, 3)}" if metric else "?"
+
+
+def bounds(metric: Metric, digits: int = 2) -> str:
+    """`[0.10, 0.30]`, or nothing."""
+    return "" if metric.low is None or metric.high is None else f"[{metric.low:.{digits}f}, {metric.high:.{digits}f}]"
 
 
 def _manifest(run: LoadedRun, core: Core, comparison: Comparison, one: Tried, model: Metric, made_for: str) -> Manifest:

@@ -9,10 +9,9 @@ NEEDS = ["pillow"]
 
 def decode(settings, given):
     """The path of an image, or an open file, as [1, height, width, channels] float32, 0 to 255."""
-    image = Image.open(given)
-    if image.format == "JPEG":
-        image = ImageOps.exif_transpose(image)
-    pixels = _channels(_pixels(image), settings["channels"])
+    with Image.open(given) as image:
+        upright = ImageOps.exif_transpose(image) if image.format == "JPEG" else image
+        pixels = _channels(_pixels(upright), settings["channels"])
     height, width = settings["image_size"]
     if pixels.shape[:2] != (height, width):
         pixels = _fit(pixels, height, width, settings["resize"])
