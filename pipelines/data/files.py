@@ -22,10 +22,12 @@ class FileSource(Source):
         root: the folder of the data; the fingerprint does not depend on its place.
         fields: further values by name, [examples, ...].
         labels, groups: see Source; labels also stand in the examples, as `label` int64.
+        fingerprint, stamp: where they are known.
     """
 
     def __init__(self, paths: Sequence[str | Path], *, key: str, root: str | Path | None = None,
-                 fields: Mapping[str, np.ndarray] | None = None, labels: np.ndarray | None = None, groups: np.ndarray | None = None):
+                 fields: Mapping[str, np.ndarray] | None = None, labels: np.ndarray | None = None, groups: np.ndarray | None = None,
+                 fingerprint: str | None = None, stamp: str | None = None):
         self.paths = [os.fspath(path) for path in paths]
         self._root = os.path.join(os.fspath(root), "") if root is not None else ""
         self.key, self.groups = key, groups
@@ -35,7 +37,7 @@ class FileSource(Source):
                      **{name: tf.TensorSpec(value.shape[1:], tf.as_dtype(value.dtype)) for name, value in self._fields.items()}}
         self._encoded = [os.fsencode(path) for path in self.paths]
         self._tensors: tuple[tf.Tensor, Tensors] | None = None
-        self._fingerprint: str | None = None
+        self._fingerprint, self._stamp = fingerprint, stamp
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -58,7 +60,9 @@ class FileSource(Source):
         return os.fsencode(self.paths[number]).decode("utf-8", "backslashreplace")
 
     def stamp(self) -> str:
-        return fingerprint.times(self.paths)
+        if self._stamp is None:
+            self._stamp = fingerprint.times(self.paths)
+        return self._stamp
 
     def relative(self, number: int) -> str:
         """A file's path relative to the folder of the data, with `/`."""

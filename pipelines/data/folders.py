@@ -11,6 +11,7 @@ import numpy as np
 
 from pipelines.base.errors import DataError
 from pipelines.base.regular import other_kind
+from pipelines.data import kept_listing
 from pipelines.data.divide import ALIASES
 from pipelines.data.files import FileSource
 from pipelines.data.names import groups_in_names
@@ -36,7 +37,8 @@ class Folders:
 
 
 def read_folders(root: str | Path, *, key: str, suffixes: Collection[str], kind: str, sniff: Callable[[bytes], bool] | None = None,
-                 group_by: str | None = None, group_pattern: str | None = None, label_pattern: str | None = None) -> Folders:
+                 group_by: str | None = None, group_pattern: str | None = None, label_pattern: str | None = None,
+                 cache: Path | None = None) -> Folders:
     """Finds the files of every class.
 
     Args:
@@ -48,11 +50,35 @@ def read_folders(root: str | Path, *, key: str, suffixes: Collection[str], kind:
         group_by: `folder` sets the groups to the name of each file's parent folder (below the class folder); `name` to what
             `group_pattern` finds in its path from `root` on.
         label_pattern: finds the class in a file's path from `root` on, instead of class folders.
+        cache: a folder in which the listing is kept while the folders stay as they are (pipelines.data.kept_listing).
 
     Raises:
         DataError: no folder, no class folders, files beside them, a class of train without files, groups that are the classes.
     """
     root = Path(root)
+    if cache is None:
+        return _listed(root, key, suffixes, kind, sniff, group_by, group_pattern, label_pattern)[0]
+    file = kept_listing.file_of(cache, root, [key, suffixes, kind, sniff is not None, group_by, group_pattern, label_pattern])
+    kept = kept_listing.load(file)
+    if kept is not None:
+        about, paths, arrays = kept
+        splits = {name: FileSource(paths[name], key=key, root=root, **arrays[name], fingerprint=fingerprint, stamp=stamp)  # type: ignore[arg-type]
+                  for name, fingerprint, stamp in zip(about.splits, about.fingerprints, about.stamps)}
+        return Folders(splits, about.classes, about.notes)
+    found, walked = _listed(root, key, suffixes, kind, sniff, group_by, group_pattern, label_pattern)
+    sources = found.splits
+    kept_listing.keep(
+        file, walked, classes=found.classes, notes=found.notes, paths={name: source.paths for name, source in sources.items()},
+        arrays={name: {of: value for of in ("labels", "groups") if (value := getattr(source, of)) is not None}
+                for name, source in sources.items()},
+        fingerprints=lambda: [source.fingerprint() for source in sources.values()],
+        stamps=lambda: [source.stamp() for source in sources.values()])
+    return found
+
+
+def _listed(root: Path, key: str, suffixes: Collection[str], kind: str, sniff: Callable[[bytes], bool] | None, group_by: str | None,
+            group_pattern: str | None, label_pattern: str | None) -> tuple[Folders, list[str]]:
+    """See `read_folders`; and the folders that were walked."""
     if not root.is_dir():
         raise DataError(f"data.path: {root} is not a folder" if root.exists() else f"data.path: {root} does not exist")
     if group_by not in (None, "folder", "name"):
@@ -126,7 +152,8 @@ def read_folders(root: str | Path, *, key: str, suffixes: Collection[str], kind:
         notes.append(f"{root}: {sum(ignored.others.values()):,} files ignored that are no {kind}s{_list(ignored)}")
     notes.extend(f"{path} is {kind}, which is not read" for path, kind in ignored.special)
     notes.extend(f"{place}: a link that leads back into its own parents is not followed" for place in ignored.loops)
-    return Folders(splits, known, notes)
+    walked = [*ignored.folders, *map(str, tops), *(str(folder) for top in tops for folder in folders_in(top, PassedOver()))]
+    return Folders(splits, known, notes), list(dict.fromkeys(walked))
 
 
 def _by_name(folder: Path, root: Path, counts: Callable[[Path], bool], pattern: str, ignored: PassedOver) -> dict[str, list[Path]]:

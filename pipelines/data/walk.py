@@ -29,12 +29,14 @@ class PassedOver:
         others: ending -> files that do not count, as the caller finds.
         loops: links that lead back into a folder above them.
         special: files that are not regular, each with its kind ("a named pipe").
+        folders: those that were walked.
     """
 
     hidden: int = 0
     others: Counter = field(default_factory=Counter)
     loops: list[str] = field(default_factory=list)
     special: list[tuple[Path, str]] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
 
     def add(self, path: Path) -> None:
         """Counts a file that does not count."""
@@ -55,6 +57,7 @@ def hidden(name: str) -> bool:
 def folders_in(folder: Path, passed: PassedOver) -> list[Path]:
     """The visible folders directly in `folder`, links among them, sorted. Raises DataError for one whose name is not UTF-8."""
     folders = []
+    passed.folders.append(str(folder))
     for entry in entries(folder):
         if not entry.is_dir():
             continue
@@ -85,6 +88,7 @@ def files_below(folder: Path, passed: PassedOver, above: frozenset = frozenset()
     if identity in above:
         passed.loops.append(str(folder))
         return
+    passed.folders.append(str(folder))
     for entry in entries(folder):
         if hidden(entry.name):
             passed.hidden += 1

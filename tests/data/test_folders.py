@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines.base.errors import DataError
+from pipelines.data import folders
 from pipelines.data.folders import read_folders
 
 
@@ -152,3 +153,84 @@ def test_a_subset_renumbers(tmp_path):
     source = read(make(tmp_path, "a/1.png", "a/2.png", "b/1.png")).splits["all"].subset([2, 0])
     assert [value.decode() for value in source.gather(tf.constant([0, 1], tf.int64))["image"].numpy()] == ["b/1.png", "a/1.png"]
     assert np.array_equal(source.labels, [1, 0])
+
+
+# ---- the listing kept -------------------------------------------------------------------------------------
+
+
+def settled(root):
+    """The folder as if nothing had changed in it for an hour."""
+    for place, _, files in os.walk(root):
+        for name in (*files, "."):
+            path = os.path.join(place, name)
+            os.utime(path, ns=(os.stat(path).st_mtime_ns - 3600 * 10**9,) * 2)
+    return root
+
+
+def same(one, other):
+    assert one.classes == other.classes and one.notes == other.notes and list(one.splits) == list(other.splits)
+    for name, source in one.splits.items():
+        again = other.splits[name]
+        assert source.paths == again.paths and source.fingerprint() == again.fingerprint() and source.stamp() == again.stamp()
+        assert source.labels.tolist() == again.labels.tolist()
+        assert (None if source.groups is None else source.groups.tolist()) == (None if again.groups is None else again.groups.tolist())
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """A folder whose listing is kept, and a function that reads it and says whether it was walked."""
+    root = settled(make(tmp_path / "data", "train/cat/a/é.png", "train/dog/b/2.png", "test/cat/c/3.png", "train/dog/b/x.txt", "train/.hid"))
+    walked = []
+    really = folders.files_below
+    monkeypatch.setattr(folders, "files_below", lambda *given: walked.append(given) or really(*given))
+
+    def again(**options):
+        walked.clear()
+        found = read(root, cache=tmp_path / "cache", **options)
+        return found, bool(walked)
+
+    return root, again
+
+
+def test_a_folder_is_walked_once(kept):
+    root, again = kept
+    first, walked = again(group_by="folder")
+    assert walked
+    second, walked = again(group_by="folder")
+    assert not walked
+    same(first, second)
+    same(read(root, group_by="folder"), second)
+    other, walked = again()
+    assert walked and other.splits["train"].groups is None
+
+
+@pytest.mark.parametrize("change", [
+    lambda root: make(root, "train/dog/b/new.png"), lambda root: (root / "train/dog/b/2.png").rename(root / "train/dog/b/7.png"),
+    lambda root: make(root, "train/owl/1.png"), lambda root: (root / "train/dog/b/2.png").write_bytes(b"other"),
+    lambda root: make(root, "loose/later/1.png"), lambda root: (root / "test/cat/c/3.png").unlink()])
+def test_a_change_is_seen(kept, change):
+    root, again = kept
+    (root / "loose").mkdir()
+    settled(root)
+    again()
+    change(root)
+    found, walked = again()
+    assert walked
+    same(read(root), found)
+
+
+def test_a_folder_that_has_just_changed_is_not_kept(kept):
+    root, again = kept
+    make(root, "train/cat/now.png")
+    assert again()[1] and again()[1]
+
+
+def test_a_damaged_listing_is_made_anew(kept, tmp_path):
+    _, again = kept
+    first, _ = again()
+    for file in (tmp_path / "cache").iterdir():
+        file.write_bytes(file.read_bytes()[:200])
+    second, walked = again()
+    assert walked
+    same(first, second)
+    assert not again()[1]

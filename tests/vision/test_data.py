@@ -12,12 +12,14 @@ from PIL import Image
 
 from pipelines.base.errors import DataError
 from pipelines.base.files import finite
+from pipelines.config.load import from_dict
 from pipelines.config.load import load as shipped_experiment
 from pipelines.data.arrays import to_uint8
 from pipelines.data.files import FileSource
 from pipelines.data.stream import StreamSource
 from tests.data.prepared import need, prepare
 from tests.vision.made import encoded, folder, picture
+from vision.data import splits as image_splits
 from vision.data.decode import decode_image
 from vision.data.sources import stored_header
 from vision.data.splits import find_bad, load_images
@@ -411,3 +413,21 @@ def test_real_data(name, shape, mean):
     assert splits.train.spec["image"].shape == shape and len(splits.facts["classes"]) == 10
     assert splits.facts["mean"] == pytest.approx(mean, abs=1.5)
     assert len(set(splits.facts["class_counts"])) == 1 and sizes(splits)[2] == 10_000
+
+
+def test_images_are_looked_at_once(tmp_path, monkeypatch):
+    root = tmp_path / "photos"
+    for number in range(12):
+        path = root / ("cat", "dog")[number % 2] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(tf.io.encode_png(np.full((6, 6, 3), number, np.uint8)).numpy())
+    settings = {"task": "vision.classification", "model": {"name": "cnn"},
+                "data": {"source": "folder", "path": str(root), "cache_folder": str(tmp_path / "cache")}}
+    first = load_images(from_dict(settings))
+    monkeypatch.setattr(image_splits, "_file_header", lambda path: pytest.fail("a header was read again"))
+    monkeypatch.setattr(image_splits, "statistics", lambda *_: pytest.fail("statistics were computed again"))
+    assert load_images(from_dict(settings)).facts == first.facts
+    monkeypatch.undo()
+    for path in root.rglob("*.png"):
+        path.write_bytes(tf.io.encode_png(np.full((6, 6, 3), 200, np.uint8)).numpy())
+    assert load_images(from_dict(settings)).facts["mean"] != first.facts["mean"]

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from pipelines.base.errors import DataError
 from pipelines.data import arrays, folders
+from pipelines.data.cache import cache_folder
 from pipelines.data.digits import CLASSES, digits
 from pipelines.data.files import FileSource, TensorSource
 from pipelines.data.fingerprint import of_files
@@ -89,7 +90,8 @@ def _tfds(data: ImageData) -> Opened:
 
 def _folder(data: ImageData) -> Opened:
     opened = folders.read_folders(data.path or "", key="image", suffixes=ENDINGS, kind="image", sniff=is_image,
-                                 group_by=data.group_by, group_pattern=data.group_pattern, label_pattern=data.label_pattern)
+                                 group_by=data.group_by, group_pattern=data.group_pattern, label_pattern=data.label_pattern,
+                                 cache=cache_folder(data))
     return Opened(str(data.path), sorted(opened.splits), opened.splits.__getitem__, opened.classes, opened.notes)
 
 

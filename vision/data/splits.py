@@ -7,18 +7,20 @@ in memory (digits, .npz, TFDS of one size) are arrays.
 import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import tensorflow as tf
+from pydantic import Field
 
-from pipelines.base.errors import DataError
+from pipelines.base import stored
+from pipelines.base.errors import DataError, QuartetError
 from pipelines.base.files import write_json
+from pipelines.base.stored import Record
+from pipelines.data.cache import cache_folder
 from pipelines.data.divide import check_classes, check_several, divide
 from pipelines.data.files import FileSource
 from pipelines.data.opened import without
@@ -69,9 +71,8 @@ def load_images(experiment: ImageClassification, *, judging: bool = False, mixed
     check_classes(parts, classes, opened.place)
     if not judging:
         check_several(classes if train.labels is None else [classes[label] for label in np.unique(train.labels)], opened.place)
-    size, channels = image_shape(train, data, opened.place, mixed_size)
     numbers = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics", labels=train.labels)
-    mean, std = statistics(train, numbers, size, channels, data)
+    size, channels, mean, std = _cached_look(train, numbers, data, opened.place, mixed_size)
     facts: dict[str, Any] = {
         "classes": classes, "image_size": list(size), "channels": channels, "mean": mean, "std": std, "statistics_of": len(numbers),
         "class_counts": np.bincount(train.labels, minlength=len(classes)).tolist() if train.labels is not None else None,
@@ -109,7 +110,7 @@ def _cached_bad(source: Source, data: ImageData) -> list[tuple[int, str]]:
     """
     if source.spec["image"].dtype != tf.string:
         return []
-    folder = Path(data.cache_folder or os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "quartet"
+    folder = cache_folder(data)
     what = f"{source.fingerprint()} {source.stamp()} {len(source)} {data.max_pixels} by content, tensorflow {tf.__version__}"
     digest = hashlib.sha256(what.encode()).hexdigest()[:24]
     kept = folder / f"unreadable-{digest}.json"
@@ -125,6 +126,35 @@ def _cached_bad(source: Source, data: ImageData) -> list[tuple[int, str]]:
         return bad
     still = find_bad(source.subset(again), data.workers, data.max_pixels) if again else []
     return sorted([*by_content, *((again[place], reason) for place, reason in still)])
+
+
+class Look(Record):
+    """What is kept of the images of train."""
+
+    size: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=2, max_length=2)]
+    channels: Literal[1, 3]
+    mean: list[float]
+    std: list[float]
+
+
+def _cached_look(train: Source, numbers: np.ndarray, data: ImageData, place: str, mixed_size: tuple[int, int] | None,
+                 ) -> tuple[tuple[int, int], int, list[float], list[float]]:
+    """(size, channels, mean, standard deviation) of train, as `image_shape` and `statistics` find them; of files they are kept in the cache
+    folder, so that those are not opened again at each start."""
+    if not isinstance(origin(train)[0], FileSource):
+        size, channels = image_shape(train, data, place, mixed_size)
+        return (size, channels, *statistics(train, numbers, size, channels, data))
+    what = [train.fingerprint(), train.stamp(), len(train), hashlib.sha256(numbers.tobytes()).hexdigest(), data.image_size, data.channels,
+            data.resize, data.max_pixels, mixed_size, tf.__version__]
+    kept = cache_folder(data) / f"images-{hashlib.sha256(json.dumps(what).encode()).hexdigest()[:24]}.json"
+    with contextlib.suppress(QuartetError):
+        look = stored.read(kept, Look)
+        return (look.size[0], look.size[1]), look.channels, look.mean, look.std
+    size, channels = image_shape(train, data, place, mixed_size)
+    mean, std = statistics(train, numbers, size, channels, data)
+    with contextlib.suppress(OSError):  # then the next start looks again
+        write_json(kept, {"size": list(size), "channels": channels, "mean": mean, "std": std})
+    return size, channels, mean, std
 
 
 def image_shape(train: Source, data: ImageData, place: str, mixed_size: tuple[int, int] | None = None) -> tuple[tuple[int, int], int]:
