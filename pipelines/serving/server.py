@@ -130,6 +130,7 @@ def serve(sources: "list[Source]", load: "Callable[[Path], Answerer]", options: 
     from pipelines.serving.http.models import Models, Watch, versions_in
     from pipelines.serving.http.observing import Observed
     from pipelines.serving.http.tokens import Tokens
+    from pipelines.serving.http.tracing import Tracing
 
     twice = next((one.name for place, one in enumerate(sources) if one.name in [other.name for other in sources[:place]]), None)
     if twice is not None:
@@ -145,7 +146,8 @@ def serve(sources: "list[Source]", load: "Callable[[Path], Answerer]", options: 
     with bound:
         rpc_port = options.grpc if worker is not None or options.grpc is None else free_port(options.host, options.grpc, "--grpc")
         audit = Audit(guards.audit) if guards.audit else None
-        observed = Observed(log=sys.stdout if options.log else None, audit=audit)
+        tracing = Tracing.configured()
+        observed = Observed(log=sys.stdout if options.log else None, audit=audit, tracing=tracing)
         access = None
         if guards.tokens or guards.rate or guards.client_ca:
             access = Access(tokens=Tokens(guards.tokens) if guards.tokens else None, rate=Rate(guards.rate) if guards.rate else None)
@@ -177,7 +179,11 @@ def serve(sources: "list[Source]", load: "Callable[[Path], Answerer]", options: 
             bound.listen(BACKLOG)
         gc.collect()
         gc.freeze()  # what is there now stays: no collection has to look at it again
-        server.run(sockets=[bound])
+        try:
+            server.run(sockets=[bound])
+        finally:
+            if tracing is not None:
+                tracing.close()
 
 
 def serve_by(workers: int, options: Options, *, say: Callable[[str], None]) -> int:

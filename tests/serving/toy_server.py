@@ -76,15 +76,15 @@ class Doubling:
 class Running:
     """A server in a thread."""
 
-    def __init__(self, model, *, limit=1 << 20, connections=200, drain=5.0, log=None, watches=(), rpc=False, access=None, origins=(),
-                 audit=None, tls=None, **options):
+    def __init__(self, model, *, limit=1 << 20, connections=200, drain=5.0, log=None, watches=(), rpc=False,
+                 access=None, tracing=None, origins=(), audit=None, tls=None, **options):
         from pipelines.serving.http.app import make_app
         from pipelines.serving.http.connections import Bounds, Server
         from pipelines.serving.http.models import Models
         from pipelines.serving.http.observing import Observed
         from pipelines.serving.server import bind, free_port
 
-        self.model, self.observed = model, Observed(log=log, audit=audit)
+        self.model, self.observed = model, Observed(log=log, audit=audit, tracing=tracing)
         self.models = Models(self.observed, **options)
         self.models.add("toy", 1, model)
         beside, started = [], threading.Event()

@@ -77,6 +77,8 @@ def _watched(route: str, answer: Answer, models: Models, observed: Observed, mem
         given = _given(context, "x-request-id")
         exchange = observed.identified(given[0] if given else b"")
         exchange.route = route
+        if observed.tracing is not None:
+            observed.tracing.begin(exchange, {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)})
         code, retry, reply = grpc.StatusCode.OK, None, None
         observed.in_flight += 1
         try:

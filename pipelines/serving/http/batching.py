@@ -5,6 +5,7 @@ the server's loop, so that nothing is locked.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ class Job:
     rows: list[Row]
     came: float
     answers: "asyncio.Future[list[Prediction]]"
+    trace: Any = None  # of the request, where requests are traced
     begun: int = 0  # rows that are in a batch, or were
     done: list[Prediction] = field(default_factory=list)
 
@@ -44,7 +46,7 @@ class Batches:
         """
         self.batch, self.room, self.delay, self.deadline = batch, WAITING * batch, delay, deadline
         self.waiting = 0
-        self._answer, self._metrics = answer, metrics
+        self._answer, self._metrics, self._tracing = answer, metrics, metrics.tracing
         self._jobs: deque[Job] = deque()
         self._computing = False
         self._due: asyncio.Handle | None = None  # the next batch, where nothing is computing
@@ -59,7 +61,7 @@ class Batches:
         if self.waiting + len(rows) > self.room:
             raise TooMany("too many inputs wait", retry=self._retry())
         loop = asyncio.get_running_loop()
-        job = Job(rows, loop.time(), loop.create_future())
+        job = Job(rows, loop.time(), loop.create_future(), self._tracing.here() if self._tracing is not None else None)
         self.waiting += len(rows)
         self._jobs.append(job)
         if not self._computing:
@@ -87,8 +89,8 @@ class Batches:
         self._computing = bool(parts)
         if parts:
             began = loop.time()
-            future = loop.run_in_executor(self._thread, self._compute, [row for _, some in parts for row in some])
-            future.add_done_callback(lambda done: self._finish(parts, done.result(), loop.time() - began))
+            future = loop.run_in_executor(self._thread, self._timed, [row for _, some in parts for row in some])
+            future.add_done_callback(lambda done: self._finish(parts, *done.result(), loop.time() - began))
 
     def _next(self, now: float) -> list[tuple[Job, list[Row]]]:
         """The rows of the next batch, by request."""
@@ -107,6 +109,8 @@ class Batches:
             rows = job.rows[job.begun:job.begun + self.batch - size]
             if job.begun == 0:
                 self._metrics.waited.observe(now - job.came)
+                if self._tracing is not None:
+                    self._tracing.span("queue", job.trace, now - job.came, now - job.came)
             job.begun += len(rows)
             size += len(rows)
             self.waiting -= len(rows)
@@ -115,14 +119,19 @@ class Batches:
                 self._jobs.popleft()
         return parts
 
+    def _timed(self, rows: list[Row]) -> tuple[list[Prediction | Exception], float]:
+        """In the thread: the answers, and the seconds that they took."""
+        began = time.perf_counter()
+        return self._compute(rows), time.perf_counter() - began
+
     def _compute(self, rows: list[Row]) -> list[Prediction | Exception]:
-        """In the thread."""
         try:
             return list(self._answer(rows))
         except Exception as error:
             return [error] if len(rows) == 1 else [one for row in rows for one in self._compute([row])]
 
-    def _finish(self, parts: list[tuple[Job, list[Row]]], answers: list[Prediction | Exception], seconds: float) -> None:
+    def _finish(self, parts: list[tuple[Job, list[Row]]], answers: list[Prediction | Exception], computed: float,
+                seconds: float) -> None:
         self._start()  # first, so that the thread computes while these answers are sent
         self._metrics.batch.observe(len(answers))
         self._rate = 0.9 * self._rate + 0.1 * len(answers) / max(seconds, 1e-6) if self._rate else len(answers) / max(seconds, 1e-6)
@@ -130,6 +139,9 @@ class Batches:
         for job, some in parts:
             own = answers[start:start + len(some)]
             start += len(some)
+            if self._tracing is not None:
+                batch = self._tracing.span("batch", job.trace, seconds, seconds, inputs=len(answers), own=len(some))
+                self._tracing.span("model", batch, computed, computed)
             if job.answers.done():
                 continue
             failure = next((one for one in own if isinstance(one, Exception)), None)

@@ -9,7 +9,7 @@ import sys
 import time
 import traceback
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -40,12 +40,26 @@ class Exchange:
     inputs: int = 0
     error: str = ""
     who: str = ""
+    trace: str = ""
+    span: Any = None
 
 
 class Recorder(Protocol):
     """What keeps a record of requests beside the log."""
 
     def write(self, exchange: Exchange, status: int | str, *, client: str, method: str, path: str) -> None: ...
+
+
+class Tracer(Protocol):
+    """What follows requests through the server; see tracing.Tracing, which needs an extra."""
+
+    def begin(self, exchange: Exchange, headers: Mapping[str, str]) -> None: ...
+
+    def end(self, exchange: Exchange, status: int | str, *, client: str, method: str, path: str) -> None: ...
+
+    def here(self) -> Any: ...
+
+    def span(self, name: str, parent: Any, began: float, seconds: float, **attributes: Any) -> Any: ...
 
 
 class ModelMetrics:
@@ -56,6 +70,7 @@ class ModelMetrics:
         self.waited = observed.waits.labels(model)
         self.answered, self.unreadable, self.failed, self.expired = (
             observed.inputs.labels(model, outcome) for outcome in ("answered", "unreadable", "failed", "expired"))
+        self.tracing = observed.tracing
         self.watch_queue = partial(observed.watch_queue, observed.queues.labels(model))
 
 
@@ -63,8 +78,8 @@ class Observed:
     """An ASGI application watched: it counts, logs, and answers where the application fails. `draining`: every answer is its connection's
     last."""
 
-    def __init__(self, app: Any = None, *, log: TextIO | None = None, audit: Recorder | None = None):
-        self.app, self.log, self.audit, self.draining = app, log, audit, False
+    def __init__(self, app: Any = None, *, log: TextIO | None = None, audit: Recorder | None = None, tracing: Tracer | None = None):
+        self.app, self.log, self.audit, self.tracing, self.draining = app, log, audit, tracing, False
         disable_created_metrics()  # a second series for each counter, which nobody asks for
         self.registry = CollectorRegistry()
         self.requests = Counter("quartet_requests", "Requests answered.", ["model", "route", "status"], registry=self.registry)
@@ -123,6 +138,8 @@ class Observed:
         began = time.perf_counter()
         given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
         exchange = self.identified(given)
+        if self.tracing is not None:
+            self.tracing.begin(exchange, {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]})
         scope["exchange"] = exchange
         status = 0
 
@@ -169,12 +186,16 @@ class Observed:
             self._children[key] = children
         children[0].inc()
         children[1].observe(seconds)
+        if self.tracing is not None:
+            self.tracing.end(exchange, status, client=client, method=method, path=path)
         if self.audit is not None:
             self.audit.write(exchange, status, client=client, method=method, path=path)
         if self.log is not None:
             line = {"time": datetime.now(timezone.utc).isoformat(timespec="milliseconds"), "id": exchange.id,
                     "client": client, "who": exchange.who, "method": method, "path": path, "status": status, "ms": round(1000 * seconds, 2),
                     "model": exchange.model, "version": exchange.version, "inputs": exchange.inputs}
+            if exchange.trace:
+                line["trace"] = exchange.trace
             if exchange.error:
                 line["error"] = exchange.error[:1000]
             with suppress(OSError, ValueError):  # a log that nobody reads any more ends no answers

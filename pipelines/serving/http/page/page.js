@@ -267,7 +267,10 @@ function choose() {
     form.replaceChildren(fileField(model.form[0]));
   } else {
     const button = element("button", {type: "submit", id: "ask"}, "Ask");
-    form.replaceChildren(...model.form.map(entry), element("div", {}, button));
+    const entries = model.form.map(entry), shown = entries.length > 3 ? 1 : entries.length;
+    const more = element("details", {hidden: shown === entries.length}, element("summary", {}, "More"),
+      element("div", {className: "more"}, ...entries.slice(shown)));
+    form.replaceChildren(...entries.slice(0, shown), more, element("div", {}, button));
   }
   const example = isFile(model.form[0]) ? "--data-binary @FILE" : "-H 'Content-Type: application/json' -d '{\"inputs\": [...]}'";
   $("call").textContent = `curl ${example} '${new URL(`predict?model=${encodeURIComponent(model.name)}`, location)}'`;
