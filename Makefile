@@ -45,7 +45,7 @@ lint: $(READY)
 docs: $(READY)
 	@$(BIN)/python -m pipelines.config.reference docs
 
-# In an environment of its own, so that a lock that cannot be installed can be mended. Versions stay where pyproject.toml allows them.
+# In an environment of its own, so that a lock that cannot be installed can be fixed. Versions stay where pyproject.toml allows them.
 lock:
 	@$(PYTHON) -m venv build/lock
 	@build/lock/bin/python -m pip install --quiet 'uv>=0.8,<1'

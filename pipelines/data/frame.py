@@ -15,7 +15,7 @@ from pipelines.data import columns
 from pipelines.data.columns import Facts, by_name, fit, number_of, role_of, split_values
 from pipelines.data.dialect import TEXT, ending, find_dialect
 from pipelines.data.tables import LeftOut, is_table, one_hot, read_table, row
-from pipelines.data.walk import hidden
+from pipelines.data.walk import hidden, pattern_of_files
 
 COMMENTS = {  # to the settings that `new` writes
     "on_bad_example": "some rows cannot be used: `quartet check` lists them", "encoding": "guessed: see that accents come out right",
@@ -100,6 +100,32 @@ def open_frame(path: Path) -> Frame:
     table = read_table(path, names=names, left_out=lost, encoding=encoding)
     values = {name: table[name].to_pylist() for name in table.column_names}
     return Frame(path, values, names is None, settings, lost, table)
+
+
+def file_column(frame: Frame, asked: Asked, endings: Sequence[str], *, unread: Sequence[str] = (),
+                by_name_alone: bool = False) -> tuple[str | None, str | None]:
+    """(the column that names files, data.file_pattern where they lie in a folder beside the table or lack their ending).
+
+    Args:
+        endings: of the files that are looked for, in lower case; `unread` are those of files that are named but cannot be read.
+        by_name_alone: a column may be called like one of files though no such files are there.
+    """
+    own, folder = asked.column("file", frame.names, frame.path), frame.path.parent
+    values = frame.sample([own] if own else frame.names)
+
+    def share(name: str) -> float:
+        return sum(value.lower().endswith((*endings, *unread)) for value in values[name]) / max(1, len(values[name]))
+
+    best = max(values, key=share, default=None)
+    if best is None:
+        return None, None
+    named = by_name(frame.names, ["file"]).get("file")
+    known = own is not None or share(best) > 0.5
+    best = best if known else named or frame.names[0]  # values without an ending name files where such files are there
+    if known and sum((folder / value.replace("\\", "/")).is_file() for value in values[best]) * 2 >= len(values[best]):
+        return best, None
+    pattern = pattern_of_files(folder, values[best], ("", *endings))
+    return (best, pattern) if known or pattern or (by_name_alone and best == named) else (None, None)
 
 
 def split_column(values: Mapping[str, Sequence[Any]], own: str | None, path: Path, asked: Asked,

@@ -38,7 +38,7 @@ class Learner:
 
 def learner_of(task: Task, splits: Splits, model: keras.Model, way: Finetune | None, experiment: Experiment, machine: Machine,
                say: Callable[[str], None]) -> Learner:
-    """The learner of an experiment. Computes features, where it is one of a head alone; `say` is told how far that is.
+    """The learner of an experiment. Computes features, where it is one of a head alone; `say` is called with how far that is.
 
     Raises:
         ConfigError: a linear head is asked for, and features cannot be kept, or the head is another one.

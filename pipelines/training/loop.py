@@ -176,7 +176,7 @@ class Loop:
         return means(self.carry.totals.numpy(), self.run_steps.score_names)
 
     def _rest(self) -> None:
-        """What follows on a call of some steps: at the end of an epoch its judging, and then the saving."""
+        """What follows a call of some steps: at the end of an epoch its evaluation, and then the checkpoint."""
         if self.unjudged:
             self.epoch_metrics = {}
             with contextlib.suppress(Unjudged):

@@ -142,7 +142,7 @@ def prepare(
         freezing: list[Hook] = [Unfreeze(train.freeze, model)] if train.freeze else []
         if isinstance(way, Gradual):
             freezing.append(GradualUnfreeze(way, model))
-    # what is wrong whatever the data is said before they are all decoded
+    # what is wrong whatever the data is reported before they are all decoded
     score_names = find_scores(task, model, decoded_spec(splits.train, None if task.stored_decoded else task.decode))
     own = check_own_metrics(task, model, splits, score_names)
     return Prepared(task, splits, machine, plan, model, way, freezing, score_names, watched(train, task, [*score_names, *own], splits))
@@ -150,7 +150,7 @@ def prepare(
 
 def assemble(experiment: Experiment, task_class: type[Task], *, precision: str | None = None, facts: dict[str, Any] | None = None,
              say: Callable[[str], None] = lambda text: None) -> Session:
-    """Builds the whole training. Arguments and errors as those of `prepare`; `say` is told of what takes long."""
+    """Builds the whole training. Arguments and errors as those of `prepare`; `say` is called with what takes long."""
     train, begun = experiment.train, prepare(experiment, task_class, precision=precision, facts=facts)
     task, splits, machine, plan, model = begun.task, begun.splits, begun.machine, begun.plan, begun.model
     learner = learner_of(task, splits, model, begun.way, experiment, machine, say)
@@ -193,7 +193,7 @@ def assemble(experiment: Experiment, task_class: type[Task], *, precision: str |
 
 
 def check_own_metrics(task: Task, model: Any, splits: Splits, scores: list[str]) -> list[str]:
-    """The names of evaluate.metrics, traced on an example to be judged, so that what is wrong with them is said before training.
+    """The names of evaluate.metrics, traced on an example to be judged, so that what is wrong with them is reported before training.
 
     Raises:
         ConfigError: one that is there twice or has the name of a score, or gives anything but a number for each example.
@@ -221,7 +221,7 @@ def watched(train: Train, task: Task, scores: list[str], splits: Splits) -> tupl
     if train.watch is None:
         return own
     name = train.watch.removeprefix("validation/")
-    if name == own[0]:  # also where it can be told of validation alone
+    if name == own[0]:  # also where validation alone has it
         return own
     known = ["loss", *scores]
     if name not in known:

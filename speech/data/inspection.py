@@ -14,10 +14,10 @@ from pipelines.config.draft import Asked
 from pipelines.config.messages import listed
 from pipelines.data.columns import by_name, role_in, role_of
 from pipelines.data.dialect import ending
-from pipelines.data.frame import Frame, in_both, label_column, label_values, open_frame, split_column, tables_in
+from pipelines.data.frame import Frame, file_column, in_both, label_column, label_values, open_frame, split_column, tables_in
 from pipelines.data.names import groups_in_names, some, suspected_folders, suspected_groups, suspected_labels
 from pipelines.data.tables import SUFFIXES, file_paths
-from pipelines.data.walk import PassedOver, files_of, folders_in, pattern_of_files, sampled
+from pipelines.data.walk import PassedOver, files_of, folders_in, sampled
 from speech.data import audio
 from speech.data.ljspeech import is_lj
 from speech.settings import MAX_SECONDS
@@ -131,7 +131,7 @@ def find_manifest(folder: Path, asked: Asked) -> Path | None:
     for table in tables:
         try:
             frame = open_frame(table)
-            sound, pattern = _sound_column(frame, asked)
+            sound, pattern = file_column(frame, asked, audio.SUFFIXES, unread=audio.UNREAD, by_name_alone=True)
         except DataError:
             continue
         if sound is not None and len(frame.names) > 1 and (_there(frame, sound, pattern) or len(tables) == 1):
@@ -153,7 +153,7 @@ def _table(path: Path, asked: Asked) -> Seen:
         rows = [line.split("|") for line in path.read_text(encoding="utf-8-sig", errors="replace").splitlines() if line]
         return Seen("table", [path.parent / "wavs" / f"{row[0]}.wav" for row in rows], [row[-1] for row in rows])
     frame = open_frame(path)
-    sound, pattern = _sound_column(frame, asked)
+    sound, pattern = file_column(frame, asked, audio.SUFFIXES, unread=audio.UNREAD, by_name_alone=True)
     if sound is None:
         raise DataError(f"{path}: no column names the recordings; name it with --file (its columns are {listed(frame.names, 'and')})")
     rest = [name for name in frame.names if name != sound]
@@ -203,24 +203,6 @@ def _table(path: Path, asked: Asked) -> Seen:
     elif speaker and own and (both := in_both(frame.values[speaker], stored)):
         seen.notes.append(f"{both:,} speakers of train are also in another of the data's own splits: expect lower scores for new voices.")
     return seen
-
-
-def _sound_column(frame: Frame, asked: Asked) -> tuple[str | None, str | None]:
-    """(the column that names recordings, data.file_pattern where they lie in a folder beside the table or lack their ending)."""
-    own = asked.column("file", frame.names, frame.path)
-    values = frame.sample([own] if own else frame.names)
-    endings = (*audio.SUFFIXES, *audio.UNREAD)
-    best = max(values, key=lambda name: sum(value.lower().endswith(endings) for value in values[name]), default=None)
-    if best is None:
-        return None, None
-    known = sum(value.lower().endswith(endings) for value in values[best]) > 0.5 * len(values[best])
-    if not known and own is None:
-        best = by_name(frame.names, ["file"]).get("file") or frame.names[0]
-    if known and sum((frame.path.parent / value.replace("\\", "/")).is_file() for value in values[best]) * 2 >= len(values[best]):
-        return best, None
-    pattern = pattern_of_files(frame.path.parent, values[best], ("", *audio.SUFFIXES))
-    named = by_name(frame.names, ["file"]).get("file")
-    return (best, pattern) if pattern or known or own or best == named else (None, None)
 
 
 def headers_of(files: list[Path]) -> tuple[list[audio.Header], bool]:

@@ -1,4 +1,4 @@
-"""Several seeds: a run each, a joint report, and going on with the seed that is not finished."""
+"""Several seeds: a run each, a joint report, and resuming with the seed that is not finished."""
 
 import json
 import shutil

@@ -14,7 +14,7 @@ from pipelines.base.errors import DataError, QuartetError
 from pipelines.commands import main
 from pipelines.commands.shell import reported
 from tests.finished_run import ROOT, environment, quartet
-from tests.vision.made import folder
+from tests.vision.synthetic_images import folder
 
 pytestmark = pytest.mark.slow
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.config.load import from_dict
-from tests.recsys.made import ROWS, table
-from tests.recsys.made import experiment as events
-from tests.speech.made import class_folders
-from tests.vision.made import folder
+from tests.recsys.small_tables import ROWS, table
+from tests.recsys.small_tables import experiment as events
+from tests.speech.synthetic_recordings import class_folders
+from tests.vision.synthetic_images import folder
 
 FAST: dict[str, Any] = {"train": {"epochs": 1, "batch_size": 2, "devices": "cpu", "precision": "float32"},
                         "evaluate": {"bootstrap": 100}, "monitor": {"tensorboard": False}}

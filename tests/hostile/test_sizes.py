@@ -17,8 +17,8 @@ from speech.data import audio
 from speech.data.recording_files import file_lengths, files_loader
 from speech.listen import recording
 from speech.settings import CommandData
-from tests.speech.made import tone, write
-from tests.vision.made import encoded, picture
+from tests.speech.synthetic_recordings import tone, write
+from tests.vision.synthetic_images import encoded, picture
 from vision.data.decode import decode_image, pixels
 from vision.data.headers import image_header
 from vision.data.scan import examine

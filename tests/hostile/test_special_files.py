@@ -20,8 +20,8 @@ from speech.data.augment import read_noise
 from speech.data.files import find_recordings
 from speech.settings import CommandData
 from tests.hostile.files import endless, fifo
-from tests.speech.made import class_folders
-from tests.vision.made import folder
+from tests.speech.synthetic_recordings import class_folders
+from tests.vision.synthetic_images import folder
 from vision.data.files import find_images
 
 SPECIAL = {"a named pipe": fifo, "a device": endless}

@@ -3,14 +3,13 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from pipelines.base.errors import DataError
 from pipelines.data.tfds import TfdsSource, prepared
+from tests import processes
 from tests.data.prepared import prepare
 from tests.hostile.files import endless, fifo, foreign_features, payload
 
@@ -31,11 +30,9 @@ def folder(good, tmp_path, monkeypatch):
     return tmp_path / "dataset" / "toy" / "1.0.0"
 
 
-def train_in(folder, *settings):
-    """`python -m vision.train` in a folder."""
-    path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return subprocess.run([sys.executable, "-m", "vision.train", "data.source=tfds", *settings, "train.epochs=1"], cwd=folder,
-                          env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False, timeout=300)
+def train_in(folder, *settings, anew=False):
+    """`python -m vision.train` in a folder; `anew` as in tests/processes.py."""
+    return processes.run("-m", "vision.train", "data.source=tfds", *settings, "train.epochs=1", cwd=folder, anew=anew)
 
 
 def change(path, **values):
@@ -82,7 +79,7 @@ def test_a_folder_that_is_named_like_a_library_is_not_that_library(good, tmp_pat
     """Unpacked as `tensorflow_datasets/` where training starts, a data set would be imported in the library's place."""
     shutil.copytree(good, tmp_path / "tensorflow_datasets")
     (tmp_path / "tensorflow_datasets" / "__init__.py").write_text("from pathlib import Path\nPath('ran').touch()\n")
-    done = train_in(tmp_path, "data.name=no_such", "data.data_dir=tensorflow_datasets")
+    done = train_in(tmp_path, "data.name=no_such", "data.data_dir=tensorflow_datasets", anew=True)
     assert "no_such is not prepared" in done.stderr, done.stderr
     assert not (tmp_path / "ran").exists()
 

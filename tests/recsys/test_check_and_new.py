@@ -6,7 +6,7 @@ from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.draft import new
 from pipelines.config.load import from_text
 from recsys.check import check_interactions
-from tests.recsys.made import ROWS, experiment, table
+from tests.recsys.small_tables import ROWS, experiment, table
 
 
 def findings(path, task: str = "recsys.sequential", **data) -> dict[str, str]:
@@ -48,7 +48,7 @@ def test_few_events_times_cold_items_and_leaks(tmp_path):
 
 @pytest.mark.parametrize(("loss", "events"), [("rating", 60), ("click", 120)])
 def test_events_are_divided_as_in_training(tmp_path, loss, events):
-    """Of repeated pairs the last counts where ratings are foretold, all where clicks are; in check as in training."""
+    """Of repeated pairs the last counts where ratings are predicted, all where clicks are; in check as in training."""
     from pipelines.runs.launch import task_class
 
     text = "user,item,rating,time,mood\n" + "".join(f"{n % 3},{n % 20},{n % 2},{n},x\n" for n in range(120))

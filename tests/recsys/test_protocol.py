@@ -6,7 +6,7 @@ import pytest
 from pipelines.base.errors import DataError
 from recsys.data.protocol import TEST, TRAIN, VALIDATION
 from recsys.data.splits import load
-from tests.recsys.made import ROWS, experiment, table
+from tests.recsys.small_tables import ROWS, experiment, table
 
 
 def parts_of(made):

@@ -7,7 +7,7 @@ from pipelines.config.load import from_dict
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.run import Call, train
 from recsys.tasks.ranking import RankingTask
-from tests.recsys.made import table
+from tests.recsys.small_tables import table
 
 pytestmark = pytest.mark.slow
 

@@ -1,4 +1,4 @@
-"""What comes next is foretold from what came before, and from nothing else."""
+"""What comes next is predicted from what came before, and from nothing else."""
 
 import numpy as np
 import pytest

@@ -20,7 +20,7 @@ from recsys.data.splits import load
 from recsys.models.ranking import DcnModel
 from recsys.models.store import HistoryStore
 from recsys.settings import Dcn
-from tests.recsys.made import ROWS, experiment, table
+from tests.recsys.small_tables import ROWS, experiment, table
 from tests.recsys.test_tasks import MADE, predicted, trained
 
 pytestmark = pytest.mark.slow

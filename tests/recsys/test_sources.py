@@ -11,7 +11,7 @@ import pytest
 from pipelines.base.errors import DataError
 from pipelines.data.times import read_times
 from recsys.data.sources import encode, read_log
-from tests.recsys.made import ROWS, experiment, table
+from tests.recsys.small_tables import ROWS, experiment, table
 
 
 def test_ids_survive_as_numbers_and_as_texts(tmp_path):

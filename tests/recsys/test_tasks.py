@@ -16,7 +16,7 @@ from recsys.models.store import HistoryStore
 from recsys.models.towers import TowersModel
 from recsys.tasks.sequential import WindowSource
 from tests.data.prepared import need
-from tests.recsys.made import experiment
+from tests.recsys.small_tables import experiment
 
 pytestmark = pytest.mark.slow(seconds=60)
 
@@ -145,16 +145,17 @@ def test_the_full_softmax_and_attention_learn(tmp_path):
     assert rows["model"]["ndcg@10"] > rows["popularity"]["ndcg@10"]
 
 
-def test_ratings_with_unknown_user_and_item(tmp_path):
+def test_ratings_with_unknown_user_and_item_and_a_request_without_an_item(tmp_path):
     run, report = trained(tmp_path, "recsys/movielens_rating", *MADE, "data.rating_key=rating", "train.epochs=3", "train.batch_size=128")
     rows = {row["of"]: row for row in report["tables"]["test/model_and_baselines"]}
     assert rows["model"]["rmse"] < rows["mean"]["rmse"]
-    pair, unknown, bad = predicted(run, "u1,i3", "nobody,nothing", '{"user": "u1", "item": "i3", "time": "soon"}')
+    pair, unknown, bad, alone = predicted(run, "u1,i3", "nobody,nothing", '{"user": "u1", "item": "i3", "time": "soon"}', "u1")
     assert pair.values["known"] and not unknown.values["known"]
     facts = run.task.facts["label"]
     assert facts["low"] <= unknown.values["prediction"] <= facts["high"]
     assert unknown.values["prediction"] == pytest.approx(facts["mean"], abs=0.7)
     assert "'soon' is no time" in bad.error
+    assert "no item" in alone.error and "USER,ITEM" in alone.error
 
 
 def test_clicks_in_criteos_form(tmp_path):
@@ -185,14 +186,22 @@ def test_clicks_in_criteos_form(tmp_path):
     assert likely.values["prediction"] > unlikely.values["prediction"]
 
 
-@pytest.mark.parametrize("config", ["recsys/quickstart", "recsys/movielens_retrieval"])
-def test_tensorboard_has_lists_also_without_validation(tmp_path, config):
-    """As the MovieLens experiments are shipped, that train on all but the last event."""
+WITHOUT_VALIDATION = ("data.validation=0.0", "monitor.tensorboard=true", "evaluate.sample_users=3", "train.keep=last")
+
+
+@pytest.fixture(scope="module")
+def without_validation(tmp_path_factory):
+    """As the MovieLens experiments are shipped, that train on all but the last event: a next item, and towers that take no history."""
+    sequential, _ = trained(tmp_path_factory.mktemp("next"), "recsys/quickstart", *WITHOUT_VALIDATION)
+    towers, _ = trained(tmp_path_factory.mktemp("towers"), "recsys/movielens_retrieval", *MADE, *WITHOUT_VALIDATION, "model.history=0")
+    return {"recsys.sequential": sequential, "recsys.retrieval": towers}
+
+
+@pytest.mark.parametrize("task", ["recsys.sequential", "recsys.retrieval"])
+def test_tensorboard_has_lists_also_without_validation(without_validation, task):
     from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
 
-    made = MADE if config == "recsys/movielens_retrieval" else ()
-    settings = ("data.validation=0.0", "monitor.tensorboard=true", "evaluate.sample_users=3", "train.keep=last")
-    run, _ = trained(tmp_path, config, *made, *settings)
+    run = without_validation[task]
     events = EventMultiplexer().AddRunsFromDirectory(str(run.folder.tensorboard)).Reload()
     tags = [tag for tags in events.PluginRunToTagToContent("text").values() for tag in tags if tag.startswith("lists/user")]
     assert len(tags) == 3
@@ -221,12 +230,15 @@ def test_histories_are_cut_in_graph():
     assert store.all_items(tf.constant([1, 2])).numpy().tolist() == [[3, 1, 4, 2], [9, 0, 0, 0]]
 
 
-def test_numbers_as_ids_survive_the_round_trip(tmp_path):
+@pytest.fixture(scope="module")
+def numeric(tmp_path_factory):
+    """A run whose ids are numbers."""
+    folder = tmp_path_factory.mktemp("numeric")
     rng = np.random.default_rng(0)
     lines = ["user,item,time"]
     for user in range(40):
         lines += [f"{user * 7},{item * 11},{place}" for place, item in enumerate(rng.permutation(30)[:12])]
-    path = tmp_path / "events.csv"
+    path = folder / "events.csv"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     settings = experiment(
         path,
@@ -237,13 +249,16 @@ def test_numbers_as_ids_survive_the_round_trip(tmp_path):
     )
     from pipelines.serving.load import load_run
 
-    folder = RunFolder(tmp_path / "runs" / "numbers" / "small")
-    train(settings, folder, Call("recsys/numbers", task_class("recsys.sequential"), quiet=True))
-    run = load_run(folder, where="cpu")
-    one, history = predicted(run, "7", '{"history": [0, 11]}')
+    place = RunFolder(folder / "runs" / "numbers" / "small")
+    train(settings, place, Call("recsys/numbers", task_class("recsys.sequential"), quiet=True))
+    return load_run(place, where="cpu")
+
+
+def test_numbers_as_ids_survive_the_round_trip(numeric):
+    one, history = predicted(numeric, "7", '{"history": [0, 11]}')
     assert one.values["items"].dtype == np.int64 and all(item % 11 == 0 for item in one.values["items"].tolist())
     assert not {0, 11} & set(history.values["items"].tolist())
-    assert "no id" in predicted(run, "seven")[0].error
+    assert "no id" in predicted(numeric, "seven")[0].error
 
 
 @pytest.mark.realdata
@@ -312,49 +327,25 @@ def test_top_gives_the_first_items(next_item):
     assert "popularity" not in written.getvalue() and "the user" in written.getvalue()
 
 
-def test_a_model_without_history_says_that_it_takes_none(tmp_path):
-    run, _ = trained(tmp_path, "recsys/movielens_retrieval", *MADE, "model.history=0")
-    history, user = predicted(run, '{"history": ["i7", "i9"]}', '{"user": "u5", "history": ["i7", "i9"]}')
+def test_a_model_without_history_says_that_it_takes_none(without_validation):
+    asked = ('{"history": ["i7", "i9"]}', '{"user": "u5", "history": ["i7", "i9"]}')
+    history, user = predicted(without_validation["recsys.retrieval"], *asked)
     assert history.values["fallback"] and "model.history: 0" in history.values["based_on"]
     assert user.values["based_on"] == "the user" and not {"i7", "i9"} & set(user.values["items"].tolist())
 
 
-@pytest.mark.parametrize("numeric", [True, False])
-def test_the_example_in_the_exported_readme_recommends(tmp_path, numeric):
+@pytest.mark.parametrize("ids", ["numbers", "texts"])
+def test_the_example_in_the_exported_readme_recommends(tmp_path, ids, numeric, next_item):
     """What the README of an exported model shows is run as it stands there, on ids of the run."""
     import contextlib
     import io
-    import re
 
     from pipelines.serving.export import export
-    from tests.recsys.made import ROWS, table
 
-    rows = re.sub(r",([abcd]),", lambda found: f",{ord(found[1])},", ROWS) if numeric else ROWS
-    run = small(tmp_path, experiment(table(tmp_path, rows), "recsys.retrieval", train=SHORT, monitor={"tensorboard": False}))
-    folder = export(run, tmp_path / "model")
+    folder = export(numeric if ids == "numbers" else next_item[0], tmp_path / "model")
     text = (folder / "README.txt").read_text(encoding="utf-8")
     code = "\n".join(line[4:] for line in text.splitlines() if line.startswith("    ")).replace("'model'", repr(str(folder)))
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(code, {})
     assert "'based_on': array([b'the user']" in printed.getvalue() and "'count'" in printed.getvalue()
-
-
-def test_ranking_needs_an_item(tmp_path):
-    from tests.recsys.made import table
-
-    run = small(tmp_path, experiment(table(tmp_path), "recsys.ranking", train=SHORT, monitor={"tensorboard": False}))
-    alone, pair = predicted(run, "7", "7,a")
-    assert "no item" in alone.error and "USER,ITEM" in alone.error
-    assert pair.values["known"]
-
-
-SHORT = {"epochs": 1, "devices": "cpu", "precision": "float32"}
-
-
-def small(folder, settings: Any) -> Any:
-    from pipelines.serving.load import load_run
-
-    run = RunFolder(folder / "runs" / "small")
-    train(settings, run, Call("recsys/small", task_class(settings.task), quiet=True))
-    return load_run(run, where="cpu")

@@ -5,7 +5,7 @@ import pytest
 
 from pipelines.base.errors import DataError
 from speech.data import audio
-from tests.speech.made import tone, write
+from tests.speech.synthetic_recordings import tone, write
 
 
 @pytest.mark.parametrize(("suffix", "subtype", "close"), [

@@ -8,7 +8,7 @@ from pipelines.base.errors import DataError
 from speech.data.augment import Augmenter, coloured_noise, resampled_at
 from speech.data.features import FrontEnd
 from speech.settings import Augment, Frontend
-from tests.speech.made import class_folders, tone, write
+from tests.speech.synthetic_recordings import class_folders, tone, write
 
 KEYS = tf.constant([[1, 2], [3, 4], [5, 6], [7, 8]])
 WAVES = np.zeros([4, 8000], np.float32)

@@ -9,7 +9,7 @@ from pipelines.base.errors import DataError
 from pipelines.config.draft import new
 from pipelines.config.load import from_text
 from speech.check import CHECKS
-from tests.speech.made import class_folders, tone, write
+from tests.speech.synthetic_recordings import class_folders, tone, write
 
 
 def findings(text: str) -> dict[str, tuple[str, ...]]:

@@ -13,7 +13,7 @@ from pipelines.config.load import from_text
 from pipelines.runs.launch import task_class
 from speech.data.recordings import facts_of, waveform
 from tests.data.prepared import need
-from tests.speech.made import class_folders, tone, write
+from tests.speech.synthetic_recordings import class_folders, tone, write
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,9 @@ import tensorflow as tf
 
 from pipelines.base.errors import DataError
 from speech.listen import detect, main, stream
+from tests import processes
 from tests.finished_run import environment
-from tests.speech.made import tone, write
+from tests.speech.synthetic_recordings import tone, write
 
 pytestmark = pytest.mark.slow
 
@@ -104,11 +105,14 @@ def run(tmp_path_factory):
 def test_the_command_finds_commands_in_a_file_and_in_standard_input(run, tmp_path, live):
     samples = recording()
     path = write(tmp_path / "call.wav", samples, RATE)
-    done = subprocess.run(
-        [sys.executable, "-m", "speech.listen", str(run), *([] if live else [str(path)]), "--threshold", "0.5"], capture_output=True,
-        input=np.rint(samples * 32767).astype("<i2").tobytes() if live else b"", timeout=300, check=False, env=environment())
+    command = ["-m", "speech.listen", str(run), "--threshold", "0.5"]
+    if live:
+        done = subprocess.run([sys.executable, *command], input=np.rint(samples * 32767).astype("<i2").tobytes(), capture_output=True,
+                              timeout=300, check=False, env=environment())
+    else:
+        done = processes.run(*command, path)
     assert done.returncode == 0, done.stderr[-3000:]
-    found = [json.loads(line) for line in done.stdout.decode().splitlines()]
+    found = [json.loads(line) for line in done.stdout.splitlines()]
     assert [one["label"] for one in found] == ["low", "high", "low", "high"], found
     for one, start in zip(found, (1.0, 3.0, 4.5, 7.6)):
         assert one["start"] - 0.2 <= start and start + 0.4 <= one["end"] + 0.2 and 0.5 <= one["confidence"] <= 1.0

@@ -14,7 +14,7 @@ from pipelines.runs.launch import task_class
 from speech.data.whisper_features import WhisperFrontEnd
 from speech.models import pretrained
 from tests.encoders.tiny import whisper
-from tests.speech.made import class_folders, tone
+from tests.speech.synthetic_recordings import class_folders, tone
 
 HERE = all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text"))
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(

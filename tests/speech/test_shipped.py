@@ -11,7 +11,7 @@ import pytest
 from pipelines.config.load import load
 from speech.models import command_model, transcript_model
 from tests import processes
-from tests.speech.made import tone, write
+from tests.speech.synthetic_recordings import tone, write
 from tests.speech.test_data import prepared
 
 pytestmark = pytest.mark.slow

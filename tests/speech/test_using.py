@@ -19,7 +19,7 @@ from speech.data.files import find_recordings
 from speech.data.manifests import BadRow
 from speech.data.recordings import Facts, Recordings
 from speech.tasks.transcription import BLANK
-from tests.speech.made import class_folders, tone, write
+from tests.speech.synthetic_recordings import class_folders, tone, write
 
 pytestmark = pytest.mark.slow
 

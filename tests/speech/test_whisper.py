@@ -13,7 +13,7 @@ from pipelines.config.load import from_text
 from pipelines.runs.launch import task_class
 from speech.data.whisper_tokens import WhisperTokens, learn
 from tests.encoders.tiny import whisper
-from tests.speech.made import tone
+from tests.speech.synthetic_recordings import tone
 
 HERE = all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text"))
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(

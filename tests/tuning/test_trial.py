@@ -1,4 +1,4 @@
-"""A trial's training: judged on validation alone, paused and gone on with exactly, ended by the median rule."""
+"""A trial's training: judged on validation alone, paused and resumed exactly, ended by the median rule."""
 
 import json
 import threading

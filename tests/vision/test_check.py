@@ -9,7 +9,7 @@ from PIL import Image
 from rich.console import Console
 
 from pipelines.base.files import finite
-from tests.vision.made import encoded, folder, picture
+from tests.vision.synthetic_images import encoded, folder, picture
 from vision.check import check_images
 from vision.data.splits import load_images
 from vision.settings import ImageClassification

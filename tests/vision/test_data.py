@@ -18,7 +18,7 @@ from pipelines.data.arrays import to_uint8
 from pipelines.data.files import FileSource
 from pipelines.data.stream import StreamSource
 from tests.data.prepared import need, prepare
-from tests.vision.made import encoded, folder, picture
+from tests.vision.synthetic_images import encoded, folder, picture
 from vision.data import splits as image_splits
 from vision.data.decode import decode_image
 from vision.data.sources import stored_header

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from tests.vision.made import encoded, picture
+from tests.vision.synthetic_images import encoded, picture
 from vision.data.decode import ASPECT, _random_crop, decode_image, pixels
 
 pytestmark = pytest.mark.slow

@@ -4,7 +4,7 @@ import io
 
 from PIL import Image
 
-from tests.vision.made import encoded, folder
+from tests.vision.synthetic_images import encoded, folder
 from vision.data.files import find_images
 from vision.data.inspection import look
 from vision.data.splits import load_images

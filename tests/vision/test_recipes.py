@@ -18,7 +18,7 @@ from pipelines.serving.load import load_run
 from pipelines.serving.predict import Predictor
 from tests.data.prepared import need, prepare
 from tests.training.runs import At
-from tests.vision.made import folder
+from tests.vision.synthetic_images import folder
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +57,8 @@ def test_a_folder_of_images_with_its_own_splits(tmp_path):
 def test_imagenet_streamed_with_random_crops(tmp_path):
     place = prepare(tmp_path / "tfds", sizes=True, count=20)
     report, run = trained("vision/imagenet_resnet50", tmp_path, [
-        "data.name=made", f"data.data_dir={place}", "data.validation=0.2", "data.test=test", "data.image_size=64", "train.batch_size=8"])
+        "data.name=made", f"data.data_dir={place}", "data.validation=0.2", "data.test=test", "data.image_size=64", "train.batch_size=8",
+        "model={name: residual, depth: 1, widths: [8]}"])  # ResNet-50 is built in test_shipped.py
     assert report["data"]["examples"] == {"train": 16, "validation": 4, "test": 10}
     assert report["timing"]["steps"] == 2 and report["metrics"]["test/accuracy"]["n"] == 10
     assert any("streamed" in note for note in report["notes"])

@@ -19,10 +19,10 @@ from pipelines.config.messages import listed
 from pipelines.data.columns import by_name, role_in, role_of
 from pipelines.data.dialect import ending
 from pipelines.data.divide import ALIASES
-from pipelines.data.frame import Frame, in_both, label_column, label_values, open_frame, split_column, tables_in
+from pipelines.data.frame import file_column, in_both, label_column, label_values, open_frame, split_column, tables_in
 from pipelines.data.names import groups_in_names, some, suspected_folders, suspected_groups, suspected_labels
 from pipelines.data.tables import SUFFIXES, file_paths, is_table
-from pipelines.data.walk import PassedOver, folders_in, hidden, pattern_of_files, sampled
+from pipelines.data.walk import PassedOver, folders_in, hidden, sampled
 from vision.data.files import ENDINGS, images_below, is_image_file
 from vision.data.headers import ENOUGH, Header, image_header
 from vision.data.headers import SUFFIXES as SUFFIXES_OF_IMAGES
@@ -149,7 +149,7 @@ def find_manifest(folder: Path, asked: Asked) -> Path | None:
     for table in tables_in(folder):
         try:
             frame = open_frame(table)
-            image, _ = _image_column(frame, asked)
+            image, _ = file_column(frame, asked, ENDINGS)
         except DataError:
             continue
         if len(frame.names) > 1 and image:
@@ -216,7 +216,7 @@ def headers_of(paths: Sequence[Path]) -> tuple[list[Header], bool]:
 
 def _table(path: Path, asked: Asked) -> Seen:
     frame = open_frame(path)
-    image, pattern = _image_column(frame, asked)
+    image, pattern = file_column(frame, asked, ENDINGS)
     if image is None:
         raise DataError(f"{path}: no column names image files ({', '.join(SUFFIXES_OF_IMAGES)}); its columns are "
                         f"{listed(frame.names, 'and')}. Name it with --file")
@@ -253,26 +253,6 @@ def _table(path: Path, asked: Asked) -> Seen:
     if seen.group is None and seen.test is None and not asked.absent("group"):
         suggest_groups(seen, [str(frame.values[image][number]) for number in train], [labels[number] for number in train])
     return seen
-
-
-def _image_column(frame: Frame, asked: Asked) -> tuple[str | None, str | None]:
-    """(the column that names images, data.file_pattern where they lie in a folder beside the table or lack their ending)."""
-    own = asked.column("file", frame.names, frame.path)
-    values = frame.sample([own] if own else frame.names)
-
-    def share(name: str) -> float:
-        return sum(value.lower().endswith(ENDINGS) for value in values[name]) / max(1, len(values[name]))
-
-    best = max(values, key=share, default=None)
-    if best is None:
-        return None, None
-    folder = frame.path.parent
-    if own is None and share(best) < 0.9:  # values without an ending name files where such files are there
-        named = by_name(frame.names, ["file"]).get("file") or frame.names[0]
-        return (named, pattern) if (pattern := pattern_of_files(folder, values[named], ("", *ENDINGS))) else (None, None)
-    if sum((folder / value.replace("\\", "/")).is_file() for value in values[best]) * 2 >= len(values[best]):
-        return best, None
-    return best, pattern_of_files(folder, values[best], ("", *ENDINGS))
 
 
 def _npz(path: Path) -> Seen:

@@ -94,7 +94,7 @@ class Checkpoint(Hook):
         return not self._writing.busy and time.perf_counter() - self._saved_at >= self.seconds
 
     def save(self, loop: Loop) -> None:
-        """Begins to write a checkpoint, once the one before is written. A full disk is said at the next stop, and keeps the one before."""
+        """Begins to write a checkpoint, once the one before is written. A full disk is reported at the next stop; the one before stays."""
         state_now = loop.step, loop.unjudged
         with loop.meter.part("checkpoint"):
             self._writing.collect(wait=True)

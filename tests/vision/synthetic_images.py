@@ -1,4 +1,4 @@
-"""Small images in every format, made here: what the tests of vision read."""
+"""Small synthetic images in every format: what the tests of vision read."""
 
 import io
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Sounds in files of every kind, made here."""
+"""Synthetic recordings, in files of every kind."""
 
 from pathlib import Path
 

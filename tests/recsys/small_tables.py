@@ -1,4 +1,4 @@
-"""Small made tables of interactions."""
+"""Small tables of interactions."""
 
 from pathlib import Path
 from typing import Any
