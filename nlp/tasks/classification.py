@@ -50,6 +50,7 @@ class Classification(SingleLabel):
         "probabilities": "of each class",
         "warning": "why the answer is only a guess: an empty text, or one without any word of train; empty otherwise",
     }
+    hub_task = "text-classification"
     sends = 'a text; in JSON a text or an object of columns such as {"text": "..."}'
     examples = {"text": "tf.constant(['a text, as it is'])"}
     kept = TextFacts

@@ -337,6 +337,7 @@ app.add_typer(runs.runs_commands, name="runs")
 app.command()(runs.report)
 app.command()(trust.sign)
 app.command()(trust.verify)
+app.command()(trust.lineage)
 app.command()(doctor)
 app.command()(schema)
 

@@ -1,11 +1,11 @@
-"""The commands of trust: sign and verify."""
+"""The commands of trust: sign, verify and lineage."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pipelines.commands.shell import RUNS, Runs, echo, reported, shown
+from pipelines.commands.shell import RUNS, Run, Runs, echo, reported, shown
 
 What = Annotated[str, typer.Argument(
     metavar="RUN|EXPORT|FILE", show_default=False, help="A run, the folder of an exported model, or a file, such as a table of data.")]
@@ -58,3 +58,19 @@ def verify(
     signing.verify(path, key)
     count = len(signing.files_of(path)) if path.is_dir() else 1
     echo(f"verified     {shown(path)}: {count} {'file' if count == 1 else 'files'} as signed with the key of {key}")
+
+
+@reported
+def lineage(
+    run: Run, runs: Runs = RUNS,
+    key: Annotated[Path | None, typer.Option(
+        metavar="FILE", show_default=False, help="A public key, PEM, to check the signatures with. Needs the extra `trust`.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Show where a run comes from: data, code, settings, encoder, the runs that it was made from, signatures."""
+    from pipelines.base.terminal import json_text
+    from pipelines.runs import lineage as tracing
+    from pipelines.runs.listing import find_run
+
+    found = tracing.lineage(find_run(runs, run), key)
+    echo(json_text(found) if as_json else tracing.text(found))

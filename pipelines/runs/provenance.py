@@ -33,7 +33,8 @@ def provenance(folder: RunFolder) -> dict[str, Any]:
     materials += [{"name": f"extension/{one['name']}", **({"digest": {"sha256": one["sha256"]}} if one["sha256"] else {})}
                   for one in environment["extensions"]]
     if environment.get("encoder"):
-        materials.append({"name": "encoder", "annotations": {"encoder": environment["encoder"]}})
+        encoder = environment["encoder"]
+        materials.append({"name": f"encoder/{encoder['name']}", "digest": {"sha256": encoder["checksum"]}})
     return {
         "_type": "https://in-toto.io/Statement/v1",
         "subject": subject,

@@ -299,6 +299,7 @@ class _Run:
             splits=session.splits,
             settings=self.experiment,
             environment=self.environment,
+            readme=self.folder.path / "README.md", hub_task=session.task.hub_task,
             fingerprints={split: source.fingerprint() for split in judgements if (source := getattr(session.splits, split)) is not None},
             notes=[*self.warnings.texts, *session.splits.notes, *session.learner.notes, *session.machine.notes, *self.notes],
         )

@@ -27,6 +27,7 @@ class Answering(Judging):
 
     meanings: ClassVar[dict[str, str]] = {}  # what each input and output of the saved model is, for its README
     examples: ClassVar[dict[str, str]] = {}  # of an input of the saved model, Python that makes a batch of one, for its README
+    hub_task: ClassVar[str] = ""  # what hubs of models call this kind of task, such as image-classification; empty where they have no name
     needs: Sequence[str] = ()  # modules beside TensorFlow that hold operations of the saved model
     read_at_once: ClassVar[tuple[int, int]] = (16, 64)  # inputs of `predict` decoded in one call, and answered in one
     takes_files: ClassVar[bool] = False  # an input is a file, and a text given to `Run.predict` its path; False: the text is the input

@@ -16,7 +16,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from pipelines.base.errors import ConfigError
+from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.files import write_whole
 from pipelines.base.inside import NO_LINK, held, refuse_links
 from pipelines.base.regular import check_regular, read_small
@@ -137,6 +137,14 @@ def files_of(path: Path) -> list[str]:
         folders[:] = [one for one in folders if (inside / one).as_posix() not in left_out]
         names += [name for one in files if (name := (inside / one).as_posix()) not in left_out]
     return sorted(names)
+
+
+def key_of(signature: Path) -> str:
+    """The SHA-256 of the public key that a signature says it is by. Raises Untrusted where the file is no signature."""
+    try:
+        return str(json.loads(read_small(signature, _LARGEST))["verificationMaterial"]["publicKey"]["hint"])
+    except (OSError, DataError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise Untrusted(f"{signature}: is no signature of a model ({_first(error)})") from None
 
 
 def digest(path: Path) -> str:

@@ -41,6 +41,7 @@ SHOWN = 6  # recordings in TensorBoard each epoch
 class CommandTask(SpeechTask, SingleLabel):
     """speech.commands. Facts: `classes`, `class_counts`, `mean`, `std`, `speakers` of train (see speech.data.splits)."""
 
+    hub_task = "audio-classification"
     kept = CommandFacts
     gives = SingleLabel.answers
     experiment: Commands

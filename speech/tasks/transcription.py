@@ -41,6 +41,7 @@ BLANK = (
 class TranscriptionTask(SpeechTask):
     """speech.transcription. Facts: `unit`, `tokens`, `most_tokens`, `mean`, `std`, `speakers` (see speech.data.splits.load_transcripts)."""
 
+    hub_task = "automatic-speech-recognition"
     kept = TranscriptFacts
     watch = ("token_error_rate", "min")
     length = "length"

@@ -39,6 +39,7 @@ class Classification(SingleLabel):
         "image": "the bytes of a JPEG, PNG, BMP, GIF (its first frame) or still WebP file",
         **SingleLabel.answers,
     }
+    hub_task = "image-classification"
     takes_files = True
     sends = 'the bytes of an image file; in JSON {"b64": "..."}'
     examples = {"image": "tf.constant([open('example', 'rb').read()])"}
