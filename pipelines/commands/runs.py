@@ -1,5 +1,6 @@
 """The commands that use runs: evaluate, predict, export, report and runs. Imports no TensorFlow until a command needs it."""
 
+import json
 import os
 import sys
 import time
@@ -243,6 +244,46 @@ def embed(
     answers = Predictor(loaded, batch=batch, answer=embedding.vectors).predict(inputs)
     embedding.write(output, counted(answers, counts, lambda one: fail(f"{one.name}: cannot be read: {one.error}")))
     say(f"{counts['answered']:,} of {sum(counts.values()):,} vectors: {shown(output)}")
+
+
+@reported
+@extensible()
+def nearest(
+    run: Run, inputs: Annotated[list[str], typer.Argument(
+        metavar="INPUT...", show_default=False, help="Files, folders or patterns; for texts also the text itself.")],
+    runs: Runs = RUNS,
+    count: Annotated[int, typer.Option("--count", min=1, metavar="N", help="Training examples shown of each input.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines, for programs.")] = False,
+    batch: Batch = None,
+) -> None:
+    """Show the training examples that are most like each input to a run's pretrained encoder, beside its answer."""
+    from pipelines.runs.listing import find_run, require_model
+
+    folder = find_run(runs, run)
+    require_model(folder)
+    from pipelines.machine.startup import start_tensorflow
+
+    start_tensorflow()
+    from dataclasses import asdict
+
+    from pipelines.serving.load import load_run
+    from pipelines.serving.nearest import Nearest, answered
+    from pipelines.serving.predict import Predictor
+
+    loaded = load_run(folder, where=1)
+    near = Nearest(loaded, say)
+    for one in Predictor(loaded, batch=batch, answer=answered).predict(inputs):
+        if one.error is not None:
+            fail(f"{one.name}: cannot be read: {one.error}")
+            continue
+        found, label = near.of(one.values["vector"], count), one.values.get("label")
+        if as_json:
+            echo(json.dumps({"input": one.name, "label": label, "nearest": [asdict(each) for each in found]}))
+            continue
+        echo(one.name + (f": {label}" if label is not None else ""))
+        for each in found:
+            what = f"{each.text} ({each.name})" if each.text is not None else each.name
+            echo(f"  {each.similarity:5.2f}  {f'{each.label}: ' if each.label is not None else ''}{what}")
 
 
 @reported

@@ -20,6 +20,7 @@ from pipelines.task.contract import Task
 STRENGTHS = (1.0, 3e-1, 1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6)  # of half the squared weights beside a mean loss
 BEFORE_TRAINING = 1e-2  # leaves a loss of which the encoder learns; at weaker ones a few examples are answered without a mistake
 FIRST = STRENGTHS.index(3e-3)  # then weaker ones while they gain, then stronger ones
+FIRST_OF_GROUPS = STRENGTHS.index(1e-1)  # then stronger ones, then weaker ones
 FOLDS = 5  # at most
 FOLDED = 10_000  # training examples above which validation, or one fifth of train, says enough
 PATIENCE = 2  # strengths in a row without gain, after which no further one is tried that way
@@ -82,8 +83,9 @@ def fit(task: Task, head: keras.Model, train: ArraySource, validation: ArraySour
         seed: of the folds of train, where these choose.
     """
     fitting = _Objective(task, head, _chunks(task, train, views))
-    folds, judged_on = _folds(task, fitting, train, validation, views, seed)
-    chosen, weights = _chosen(fitting, folds, judged_on)
+    grouped = train.groups is not None and len(set(train.groups)) > 1 and (validation is None or len(train) <= FOLDED)
+    folds, judged_on = _folds(task, fitting, train, None if grouped else validation, views, seed, grouped)
+    chosen, weights = _chosen(fitting, folds, judged_on, grouped)
     fitting.put(fitting.minimised(weights, chosen.strength, FINAL))
     return chosen
 
@@ -94,11 +96,10 @@ def fit_before_training(task: Task, head: keras.Model, train: ArraySource) -> No
     fitting.put(fitting.minimised(np.zeros(fitting.size), BEFORE_TRAINING, CHOOSING))
 
 
-def _folds(task: Task, fitting: "_Objective", train: ArraySource, validation: ArraySource | None, views: int, seed: int,
+def _folds(task: Task, fitting: "_Objective", train: ArraySource, validation: ArraySource | None, views: int, seed: int, grouped: bool,
            ) -> tuple[list[_Fold], str]:
     """By what the strength is chosen, and its name."""
-    grouped = train.groups is not None and len(set(train.groups)) > 1 and (validation is None or len(train) <= FOLDED)
-    if validation is not None and not grouped:
+    if validation is not None:
         judged = [(fitting.standardised(features), targets) for features, targets in _chunks(task, validation, 1)]
         return [_Fold(fitting.all, judged, [np.ones(len(features), bool) for features, _ in judged])], "validation"
     numbers = _by_group(train.groups) if grouped and train.groups is not None else _by_chance(train, seed)
@@ -131,19 +132,24 @@ def _by_chance(train: ArraySource, seed: int) -> np.ndarray:
     return fold
 
 
-def _chosen(objective: "_Objective", folds: list[_Fold], judged_on: str) -> tuple[Fitted, np.ndarray]:
-    """The best strength and weights that it gave; a climb from the middle, since a good one takes less time than the extremes."""
+def _chosen(objective: "_Objective", folds: list[_Fold], judged_on: str, grouped: bool) -> tuple[Fitted, np.ndarray]:
+    """The best strength and weights that it gave; a climb from the middle, since a good one takes less time than the extremes.
+
+    Of strengths that are equally good, the one with the smallest loss; with groups, where a small loss is often that of a head which does
+    worse on new ones (docs/pretrained.md), the strongest.
+    """
+    first = FIRST_OF_GROUPS if grouped else FIRST
     tried: dict[int, tuple[tuple[float, float], Fitted, list[np.ndarray]]] = {}
 
     def attempt(place: int, begins: list[np.ndarray]) -> None:
         weights = [objective.minimised(begin, STRENGTHS[place], CHOOSING, fold.learned) for begin, fold in zip(begins, folds)]
-        key, metric, value = _judged(objective, folds, weights)
-        tried[place] = key, Fitted(STRENGTHS[place], metric, value, judged_on), weights
+        (quality, loss), metric, value = _judged(objective, folds, weights)
+        tried[place] = (quality, STRENGTHS[place] if grouped else loss), Fitted(STRENGTHS[place], metric, value, judged_on), weights
 
-    attempt(FIRST, [np.zeros(objective.size)] * len(folds))
-    for way in (1, -1):
-        best, place, since = max(one[0] for one in tried.values()), FIRST, 0
-        if best > tried[FIRST][0]:
+    attempt(first, [np.zeros(objective.size)] * len(folds))
+    for way in (-1, 1) if grouped else (1, -1):
+        best, place, since = max(one[0] for one in tried.values()), first, 0
+        if best > tried[first][0]:
             break
         while since < PATIENCE and 0 <= place + way < len(STRENGTHS):
             attempt(place + way, tried[place][2])

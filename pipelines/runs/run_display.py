@@ -10,6 +10,8 @@ import tensorflow as tf
 from pipelines.data import order
 from pipelines.data.input import Feed
 from pipelines.data.lengths import stacked
+from pipelines.data.source import ArraySource
+from pipelines.encoders.features import FEATURES
 from pipelines.monitoring.arithmetic import arithmetic
 from pipelines.monitoring.tensorboard import Writer
 from pipelines.task.contract import Task
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from pipelines.training.loop import Loop
     from pipelines.training.session import Session
 
+PROJECTED = 2000  # examples that TensorBoard's projector still shows fluently
 
 def describe(session: "Session", name: str, say: Callable[[str], None]) -> None:
     """Says what will happen: sizes, steps, devices, how data are fed."""
@@ -73,6 +76,24 @@ def show_results(session: "Session", judgements: Mapping[str, Judgement], writer
         for name, figure in judged.figures.items():
             writer.figure(f"{split}/{name}", figure, step)
     session.task.show_model(session.model, writers["train"], step)
+    _show_features(session, writers["train"])
+
+
+def _show_features(session: "Session", writer: Writer) -> None:
+    """Training examples in the projector by the features of a frozen encoder, where these were kept: with their names and classes."""
+    source = session.learner.train
+    if session.learner.model is session.model or not isinstance(source, ArraySource):
+        return
+    numbers = np.sort(np.random.default_rng(0).permutation(len(source))[:PROJECTED])
+    features = np.asarray(source.arrays[FEATURES][numbers], np.float32)
+    features = features[:, 0] if session.learner.task.views > 1 else features  # type: ignore[attr-defined]  # the first view
+    if features.ndim != 2:
+        return  # a vector for each moment
+    columns = {"name": [source.name(int(number)) for number in numbers]}
+    classes = session.task.facts.get("classes") or []
+    if source.labels is not None:
+        columns["class"] = [classes[label] if 0 <= label < len(classes) else "" for label in source.labels[numbers]]
+    writer.projector("features", features, columns)
 
 
 def culprits(session: "Session", step: int, most: int = 5) -> list[str]:

@@ -136,8 +136,11 @@ def test_gradual_unfreezing_trains_one_more_block_each_time():
 @pytest.mark.parametrize("finetune", [{"name": "frozen"}, {"name": "frozen", "head": "trained"}, {"name": "lora", "rank": 2,
                                                                                               "layers": ["query"]}])
 def test_the_saved_network_is_whole_and_answers_alike(tmp_path, finetune):
-    report = runs.run(tmp_path / "run", task=EncoderToyTask, model=encoder(**finetune), data=MEMORY, train={"epochs": 2, "devices": "cpu"})
+    report = runs.run(tmp_path / "run", task=EncoderToyTask, model=encoder(**finetune), data=MEMORY, train={"epochs": 2, "devices": "cpu"},
+                      monitor={"tensorboard": True})
     assert "test/accuracy" in report["metrics"]
+    projected = [path.name for path in tmp_path.rglob("projector/features.tsv")]
+    assert len(projected) == (finetune["name"] == "frozen")
     model = EncoderToyTask(experiment(model=encoder(**finetune))).model()
     model.load_weights(tmp_path / "run" / "model" / "model.keras")
     images = EncoderToyTask(experiment()).splits().validation.arrays

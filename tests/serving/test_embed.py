@@ -1,4 +1,4 @@
-"""Vectors of inputs: of a preset alone and in a table or arrays, whatever the batch."""
+"""Vectors of inputs: of a preset alone and in a table or arrays, whatever the batch; and the training examples near to them."""
 
 import importlib.util
 import os
@@ -9,11 +9,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.base.errors import ConfigError, DataError
-from pipelines.serving import embed
+from pipelines.runs.folder import RunFolder
+from pipelines.serving import embed, nearest
+from pipelines.serving.load import LoadedRun
 from pipelines.serving.output import Prediction
 from pipelines.serving.predict import Predictor
+from pipelines.training.session import assemble
 from tests.data.prepared import require_preset
 from tests.encoders import tiny
+from tests.training.toy import EncoderToyTask, encoder, experiment
 
 HERE = all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text"))
 TEXTS = ["the room", "please book the room and the taxi, please", "wifi"]
@@ -53,3 +57,28 @@ def test_what_cannot_be_written_is_an_error(tmp_path):
         embed.writable(tmp_path / "v.txt")
     with pytest.raises(DataError, match="no input could be read"):
         embed.write(tmp_path / "v.npz", [Prediction("bad", error="it cannot be read")])
+
+
+def test_the_nearest_training_examples_are_those_of_the_encoder():
+    made = assemble(experiment(model=encoder(name="frozen"), data={"cache": "memory"}, train={"devices": "cpu"}), EncoderToyTask)
+    made.initialise()
+    run = LoadedRun(made.task, made.model, made.task.experiment, RunFolder(Path("toy")), made.machine, "float32")
+    near, train = nearest.Nearest(run, print), made.splits.train.arrays
+    images = train["image"][[17, 90]]
+    answers = nearest.answered(run, {"image": images, "label": train["label"][[17, 90]]})
+    vectors = made.model.get_layer("features")(train["image"]).numpy()
+    np.testing.assert_allclose(answers["vector"], vectors[[17, 90]], atol=1e-5)
+    centred = vectors - vectors.mean(0)
+    for number, vector in zip((17, 90), answers["vector"].numpy()):
+        cosine = centred @ centred[number] / np.linalg.norm(centred, axis=1) / np.linalg.norm(centred[number])
+        found = near.of(vector, 4)
+        assert [one.name for one in found] == [f"toy1[{place}]" for place in np.argsort(-cosine)[:4]]
+        assert found[0].name == f"toy1[{number}]" and found[0].similarity == pytest.approx(1, abs=1e-5) and found[0].text is None
+        assert near.of(vector, 500)[-1].similarity == pytest.approx(cosine.min(), abs=1e-5)
+
+
+def test_without_kept_features_there_are_no_neighbours():
+    made = assemble(experiment(model=encoder(name="whole"), data={"cache": "none"}, train={"devices": "cpu"}), EncoderToyTask)
+    run = LoadedRun(made.task, made.model, made.task.experiment, RunFolder(Path("toy")), made.machine, "float32")
+    with pytest.raises(ConfigError, match=r"features of its training data cannot be kept"):
+        nearest.Nearest(run, print)

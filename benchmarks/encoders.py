@@ -1,0 +1,115 @@
+"""Frozen encoders under linear heads, on features computed once: few examples a class, and voices that training has not heard.
+
+python -m benchmarks.encoders clinc      # CLINC150, 10 and 5 of the training requests of each of 150 intents, five draws; MiniLM-L6
+python -m benchmarks.encoders digits     # spoken digits, each of five speakers left out in turn; Whisper tiny
+python -m benchmarks.encoders digits_az PATH    # the same in Azerbaijani, a folder for each digit, ten speakers
+
+Encoder, pooling, head and its regularisation are the product's, as in the recipes nlp/clinc_minilm and speech/spoken_digit_whisper. What is
+judged chooses nothing: the strength is chosen on folds of what the head is fitted to.
+"""
+
+import argparse
+import os
+import time
+from dataclasses import dataclass
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np
+
+from benchmarks.product import machine
+
+DRAWS, EACH = 5, (10, 5)
+AZERBAIJANI = r"/\d_(\d+)_"  # the speaker in a file's name
+
+
+@dataclass
+class Features:
+    """Features of a training's examples, a head for them, and seconds of processor time that they took."""
+
+    task: Any
+    head: Any
+    train: Any
+    test: Any
+    seconds: float
+
+    @classmethod
+    def of(cls, recipe: str, settings: list[str], *, leave_out: tuple[str, ...] = ()) -> "Features":
+        """Of all that the recipe trains on, and of its test split where it has one; `leave_out`: sections of the recipe."""
+        from pipelines.config.load import load
+        from pipelines.encoders.features import Computing
+        from pipelines.runs.launch import task_class
+        from pipelines.training.session import assemble
+
+        experiment = load(recipe, settings).experiment.model_copy(update=dict.fromkeys(leave_out))
+        began = time.process_time()
+        session = assemble(experiment, task_class(experiment.task))
+        splits, learner = session.splits, session.learner
+        computing = Computing.of(session.task, session.model, splits.train, session.machine, experiment.data, 0, print)
+        assert computing is not None
+        test = None if splits.test is None else computing.source(splits.test)
+        return cls(learner.task, learner.model, learner.train, test, time.process_time() - began)
+
+    def accuracy(self, train: np.ndarray, source: Any, judged: np.ndarray) -> tuple[float, float]:
+        """(accuracy on the examples `judged` of a source, strength) of a head that is fitted to the examples `train`."""
+        from pipelines.encoders import linear_head
+
+        chosen = linear_head.fit(self.task, self.head, some(self.train, train), None, 1, 0)
+        inputs, targets = self.task.prepare(some(source, judged).tensors())
+        right = self.task.scores(self.head(inputs, training=False), targets)["accuracy"]
+        return float(np.mean(right)), chosen.strength
+
+
+def some(source: Any, numbers: np.ndarray) -> Any:
+    """Some examples of features in memory, with their labels and groups."""
+    from pipelines.data.source import ArraySource
+
+    arrays = {name: np.asarray(array[numbers]) for name, array in source.arrays.items()}
+    labels, groups = (None if each is None else np.asarray(each)[numbers] for each in (source.labels, source.groups))
+    return ArraySource(arrays, labels=labels, groups=groups)
+
+
+def clinc() -> None:
+    """Accuracy on the test split in scope."""
+    features = Features.of("nlp/clinc_minilm", [], leave_out=("reject",))
+    labels = np.asarray(features.train.labels)
+    print(f"{len(labels):,} and {len(features.test):,} vectors: {features.seconds:.0f} s of processor time", flush=True)
+    for each in EACH:
+        found = []
+        for draw in range(DRAWS):
+            random = np.random.default_rng(draw)
+            chosen = np.concatenate([random.choice(np.flatnonzero(labels == label), each, replace=False) for label in np.unique(labels)])
+            found.append(features.accuracy(chosen, features.test, np.arange(len(features.test)))[0])
+        print(f"{each} a class: {np.mean(found):.1%} on average of {DRAWS} draws, {min(found):.1%} to {max(found):.1%}", flush=True)
+
+
+def speakers(settings: list[str]) -> None:
+    """Accuracy on all recordings of a speaker of whom train has none, with every speaker in turn."""
+    features = Features.of("speech/spoken_digit_whisper", ["data.validation=0", *settings])
+    groups, found = np.asarray(features.train.groups), []
+    print(f"{len(groups):,} recordings: {features.seconds:.0f} s of processor time", flush=True)
+    for speaker in np.unique(groups):
+        value, strength = features.accuracy(np.flatnonzero(groups != speaker), features.train, np.flatnonzero(groups == speaker))
+        print(f"without {speaker}: {value:.1%} of {np.sum(groups == speaker)} (strength {strength:g})", flush=True)
+        found.append(value)
+    print(f"on average {np.mean(found):.1%}, least {min(found):.1%}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["clinc", "digits", "digits_az"])
+    parser.add_argument("path", nargs="?", help="of digits_az")
+    given = parser.parse_args()
+    print(machine(), flush=True)
+    if given.what == "clinc":
+        clinc()
+    elif given.what == "digits":
+        speakers(["data.test=0", "data.test_names=null"])
+    else:
+        speakers(["data.test=0", "data.test_names=null", "data.source=folder", "data.name=null", f"data.path={given.path}",
+                  f"data.speaker_pattern={AZERBAIJANI}"])
+
+
+if __name__ == "__main__":
+    main()
