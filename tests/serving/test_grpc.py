@@ -257,3 +257,46 @@ def test_what_has_been_asked_is_answered_at_the_end():
         assert server.stop() < 6
         asked.join(5)
     assert found == [[[2, 2, 2]]]
+
+
+@pytest.mark.parametrize("path", ["/inference.GRPCInferenceService/ModelInfer", "/tensorflow.serving.PredictionService/Predict"])
+def test_bytes_that_are_no_message_are_refused_and_no_defect(there, channel, caplog, path):
+    import grpc
+
+    ask = channel.unary_unary(path)
+    for content in (b"\xff\xff\xff", b"\x0a\x7f", bytes(range(256))):
+        with pytest.raises(grpc.RpcError) as caught:
+            ask(content)
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT and "is no message" in caught.value.details()
+    with pytest.raises(grpc.RpcError) as caught:
+        channel.unary_unary("/inference.GRPCInferenceService/ModelUnknown")(b"")
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED and not caplog.records
+
+
+def test_a_full_queue_pushes_back_and_a_deadline_of_the_clients_takes_its_inputs_out():
+    import grpc
+    from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
+
+    with running(rpc=True) as server, grpc.insecure_channel(f"127.0.0.1:{server.rpc_port}") as channel:
+        ask, model = GRPCInferenceServiceStub(channel).ModelInfer, server.model
+
+        def request(rows):
+            made = infer_request(shape=[rows, 3], raw=[bytes(12 * rows)])
+            made.model_name = "toy"
+            return made
+
+        ask(request(1))
+        model.gate.clear()
+        holding = ask.future(request(1))
+        time.sleep(0.2)
+        waiting = ask.future(request(60), timeout=0.5)
+        time.sleep(0.2)
+        with pytest.raises(grpc.RpcError) as caught:
+            ask(request(10))
+        pushed = dict(caught.value.trailing_metadata())
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and int(pushed["grpc-retry-pushback-ms"]) >= 1000
+        assert waiting.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        model.gate.set()
+        assert holding.exception(20) is None
+        ask(request(2))
+        assert model.sizes == [1, 1, 2]

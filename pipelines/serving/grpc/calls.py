@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.serving.http.access import Access
@@ -50,6 +51,14 @@ def _address(peer: str) -> str:
     return unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]")
 
 
+def _message(parse: Callable[[bytes], Any], request: bytes) -> Any:
+    """Here and not by gRPC, which would log a traceback for what a client sent. Raises Refused."""
+    try:
+        return parse(request)
+    except DecodeError as error:
+        raise Refused(f"the request is no message of this method ({error})") from None
+
+
 def _certified(context: Any) -> str:
     return next(iter(context.auth_context().get("x509_common_name", ())), b"").decode("utf-8", "replace")
 
@@ -65,14 +74,14 @@ def service(name: str, methods: dict[str, tuple[Answer, Any, Any]], models: Mode
 
     def handler(method: str, answer: Answer, request: Any, reply: Any) -> Any:
         return grpc.unary_unary_rpc_method_handler(
-            _watched(f"/{name}/{method}", answer, models, observed, memory, access), request.FromString, reply.SerializeToString)
+            _watched(f"/{name}/{method}", answer, request.FromString, models, observed, memory, access), None, reply.SerializeToString)
 
     return grpc.method_handlers_generic_handler(name, {method: handler(method, *one) for method, one in methods.items()})
 
 
-def _watched(route: str, answer: Answer, models: Models, observed: Observed, memory: Memory,
+def _watched(route: str, answer: Answer, parse: Callable[[bytes], Any], models: Models, observed: Observed, memory: Memory,
              access: Access | None) -> Any:
-    async def handle(request: Any, context: Any) -> Any:
+    async def handle(request: bytes, context: Any) -> Any:
         began = time.perf_counter()
         given = _given(context, "x-request-id")
         exchange = observed.identified(given[0] if given else b"")
@@ -86,8 +95,8 @@ def _watched(route: str, answer: Answer, models: Models, observed: Observed, mem
                 shown = _given(context, "authorization")
                 exchange.who = access.admit(shown[0] if len(shown) == 1 else b"", _address(context.peer()), _certified(context))
             with Share(memory) as share:
-                share.take(request.ByteSize())
-                reply = await answer(request, Call(models, exchange, share, observed.draining))
+                share.take(2 * len(request))  # the bytes, and the message that they become
+                reply = await answer(_message(parse, request), Call(models, exchange, share, observed.draining))
         except (DataError, ConfigError) as error:
             exchange.error = str(error)
             status, retry = (error.status, error.retry) if isinstance(error, Refused) else (400, None)
