@@ -1,4 +1,4 @@
-"""What a GPU would compile, compiled on a processor: python -m tests.rehearsal FOLDER < {name: [experiment, overrides]}.
+"""What a GPU would compile, compiled on a processor: python -m tests.rehearsal '{name: [experiment, overrides]}'.
 
 Keras is made to believe in a GPU, and each experiment's first step runs with train.xla on. A line of JSON for each: its name, what went
 wrong or null, whether XLA compiled it, and the loss. What cuDNN computes is traced only: no processor runs it.
@@ -36,7 +36,8 @@ def rehearse(text: str, overrides: list[str]) -> dict:
         loss = float(carry.loss)
         return {"error": None if done == 1 and math.isfinite(loss) else f"loss {loss}", "xla": True, "loss": loss}
     trained = step._run.get_concrete_function(iterator, tf.constant(0, tf.int64), tf.constant(1, tf.int64), step.fresh())
-    served = Served(LoadedRun(session.task, session.model, known.experiment, RunFolder(Path()), session.machine, "float32"), None)
+    served = Served(LoadedRun(session.task, session.model, known.experiment, RunFolder(Path()), session.machine, "float32", "rehearsal"),
+                    None)
     return {"error": None, "xla": False, "cudnn": cudnn_in(trained), "served with cudnn": cudnn_in(served.signature()),
             "note": session.machine.notes[-1]}
 
@@ -56,7 +57,7 @@ def believe_in_a_gpu() -> None:
 
 def main() -> None:
     believe_in_a_gpu()
-    for name, (text, overrides) in json.load(sys.stdin).items():
+    for name, (text, overrides) in json.loads(sys.argv[1]).items():
         try:
             found = rehearse(text, overrides)
         except Exception:

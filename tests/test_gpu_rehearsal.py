@@ -5,16 +5,14 @@ A GPU is rare where tests run, and what fails there fails at step 1 of everybody
 
 import importlib.util
 import json
-import subprocess
-import sys
 from typing import get_args
 
 import pytest
 import yaml
 
 from pipelines.config.registry import tasks
-from tests import test_contract
-from tests.finished_run import ROOT, environment
+from tests import processes, test_contract
+from tests.finished_run import ROOT
 from tests.test_contract import EASE, MADE
 
 pytestmark = pytest.mark.slow(seconds=100)
@@ -93,16 +91,13 @@ def rehearsed(tmp_path_factory) -> dict[str, dict]:
     """Name -> what came of it; all in one process, so that TensorFlow is imported once."""
     folder, cases = tmp_path_factory.mktemp("rehearsal"), dict(CASES)
     if all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text")):
-        subprocess.run([sys.executable, "-m", "tests.encoders.tiny", str(folder)], check=True, cwd=ROOT, capture_output=True, timeout=300,
-                       env=environment())
+        processes.run("-m", "tests.encoders.tiny", folder, check=True)
     else:
         cases = {name: case for name, case in cases.items() if "PRESET" not in str(case)}
     given = json.dumps(cases).replace("PRESET", str(folder))
     # whether XLA takes a step is known before LLVM optimises the code for this processor, which takes longest
-    quick = {**environment(), "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"}
-    done = subprocess.run([sys.executable, "-m", "tests.rehearsal"], input=given, capture_output=True, encoding="utf-8", cwd=ROOT,
-                          timeout=900, check=False, env=quick)
-    assert done.returncode == 0, done.stderr[-3000:]
+    quick = {**processes.environment(), "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"}
+    done = processes.run("-m", "tests.rehearsal", given, env=quick, check=True, timeout=900)
     return {line["name"]: line for line in map(json.loads, done.stdout.splitlines())}
 
 

@@ -4,8 +4,6 @@ import importlib.util
 import json
 import os
 import shutil
-import subprocess
-import sys
 
 import keras
 import pytest
@@ -20,9 +18,9 @@ from pipelines.base.errors import ConfigError
 from pipelines.data.divide import Warned
 from pipelines.encoders.presets import find
 from pipelines.task.results import Judgement
+from tests import processes
 from tests.encoders import tiny
 from tests.encoders.tiny import PIECES
-from tests.finished_run import ROOT, environment
 
 pytestmark = pytest.mark.slow
 
@@ -154,10 +152,7 @@ def test_the_saved_model_needs_tensorflow_text_and_mistakes_have_their_text():
 @extra
 def test_a_preset_is_trained_further_and_not_needed_again(tmp_path):
     def run(*arguments):
-        done = subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, encoding="utf-8", cwd=ROOT, timeout=600,
-                              check=False, env=environment())
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        return processes.run(*arguments, check=True).stdout
 
     run("-m", "tests.encoders.tiny", tmp_path)
     table = tmp_path / "t.csv"

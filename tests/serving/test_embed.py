@@ -62,7 +62,7 @@ def test_what_cannot_be_written_is_an_error(tmp_path):
 def test_the_nearest_training_examples_are_those_of_the_encoder():
     made = assemble(experiment(model=encoder(name="frozen"), data={"cache": "memory"}, train={"devices": "cpu"}), EncoderToyTask)
     made.initialise()
-    run = LoadedRun(made.task, made.model, made.task.experiment, RunFolder(Path("toy")), made.machine, "float32")
+    run = LoadedRun(made.task, made.model, made.task.experiment, RunFolder(Path("toy")), made.machine, "float32", "toy")
     near, train = nearest.Nearest(run, print), made.splits.train.arrays
     images = train["image"][[17, 90]]
     answers = nearest.answered(run, {"image": images, "label": train["label"][[17, 90]]})
@@ -79,6 +79,6 @@ def test_the_nearest_training_examples_are_those_of_the_encoder():
 
 def test_without_kept_features_there_are_no_neighbours():
     made = assemble(experiment(model=encoder(name="whole"), data={"cache": "none"}, train={"devices": "cpu"}), EncoderToyTask)
-    run = LoadedRun(made.task, made.model, made.task.experiment, RunFolder(Path("toy")), made.machine, "float32")
+    run = LoadedRun(made.task, made.model, made.task.experiment, RunFolder(Path("toy")), made.machine, "float32", "toy")
     with pytest.raises(ConfigError, match=r"features of its training data cannot be kept"):
         nearest.Nearest(run, print)

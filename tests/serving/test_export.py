@@ -127,7 +127,7 @@ def test_every_kind_of_model(tmp_path, loaded, model, precision):
     try:
         task = Classification(experiment, facts)
         built = task.model()
-        run = LoadedRun(task, built, experiment, loaded.folder, replace(loaded.machine, precision=precision), precision)
+        run = LoadedRun(task, built, experiment, loaded.folder, replace(loaded.machine, precision=precision), precision, loaded.name)
         saved = tf.saved_model.load(str(export(run, tmp_path / "export")))
         images = np.random.default_rng(0).integers(0, 256, (5, 40, 50, 3), np.uint8)
         encoded = tf.constant([tf.io.encode_jpeg(image).numpy() for image in images])
