@@ -6,6 +6,7 @@ nothing depends on the order of its hashes - takes `anew`.
 
 import atexit
 import functools
+import gc
 import importlib
 import json
 import os
@@ -134,6 +135,7 @@ def serve() -> list[str]:
     os.dup2(2, 1)  # what libraries print is no reply
     start_tensorflow(devices=False)
     undrawn.in_this_process()
+    gc.set_threshold(10_000, 10, 10)  # as in tests/conftest.py
     for name in ("pipelines.commands.main", "pipelines.runs.launch", "pipelines.serving.export", "pipelines.serving.predict",
                  "pipelines.serving.evaluate", "matplotlib.figure", "sklearn.metrics"):
         importlib.import_module(name)

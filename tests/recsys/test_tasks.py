@@ -18,7 +18,7 @@ from recsys.tasks.sequential import WindowSource
 from tests.data.prepared import need
 from tests.recsys.small_tables import experiment
 
-pytestmark = pytest.mark.slow(seconds=60)
+pytestmark = pytest.mark.slow(seconds=40)
 
 QUICK = (
     "train.epochs=1",
