@@ -14,6 +14,7 @@ import typer
 from pipelines.base.errors import ConfigError, QuartetError
 from pipelines.base.terminal import json_text
 from pipelines.commands import runs, trust
+from pipelines.commands.cluster import OnRay, Ray, train_on_ray
 from pipelines.commands.shell import RUNS, RequireSignature, Runs, echo, extensible, quoted, reported, say, shown, tool
 from pipelines.machine.startup import current_folder_last
 
@@ -54,6 +55,11 @@ def train(
     fresh: Fresh = False,
     quiet: Quiet = False,
     require_signature: RequireSignature = None,
+    ray: Ray = None,
+    workers: Annotated[int | None, typer.Option(
+        min=1, metavar="N", show_default="1", help="With --ray: hosts that train together.")] = None,
+    restarts: Annotated[int, typer.Option(
+        min=0, metavar="N", help="With --ray: times that all are started again from the last checkpoint where one is lost.")] = 3,
 ) -> None:
     """Train, judge and report an experiment; the same command resumes an interrupted run."""
     from pipelines.config.load import load, resolved_yaml
@@ -77,6 +83,11 @@ def train(
         if folder.finished:
             echo(closing(folder, folder.read_report()))
             return
+    if ray is not None:
+        same = [*(arguments or ()), "--runs", str(runs), *(["--name", name] if name else ()), *(["--quiet"] if quiet else ())]
+        return train_on_ray(ray, loaded.experiment, folder, same, workers=workers or 1, restarts=restarts, fresh=fresh)
+    if workers is not None:
+        raise ConfigError("--workers: needs --ray; other launchers start the command on each host (docs/cluster.md)")
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
@@ -99,11 +110,10 @@ def tune(
     arguments: Call = None,
     runs: Runs = RUNS,
     name: Name = None,
-    workers: Annotated[int | None, typer.Option(
-        min=0, metavar="N", show_default="1; 0 for a chief of several machines",
-        help="Trials at a time on this machine; where there are GPUs, each has its own.")] = None,
+    workers: Annotated[int, typer.Option(min=1, metavar="N", help="Trials at a time; where there are GPUs, each has its own.")] = 1,
     fresh: Fresh = False,
     quiet: Quiet = False,
+    ray: Ray = None,
 ) -> None:
     """Search the settings in the experiment's tune section; the same command resumes an interrupted search."""
     from pipelines.config.load import load, resolved_yaml
@@ -117,27 +127,25 @@ def tune(
     folder = SearchFolder(run_folder(runs, experiment, name or (f"search-{name_of(kept)}" if kept else "search")).path)
     # what needs no TensorFlow is checked without it: a space that does not suit, another search of that name, the result of a finished one
     from pipelines.commands.search_summary import closing
-    from pipelines.tuning.distributed import role
     from pipelines.tuning.search import prepared, search
 
     prepared(loaded.experiment)
-    part = role()
-    if part not in (None, "chief"):
-        from pipelines.machine.startup import start_tensorflow as start
-        from pipelines.tuning.distributed import work
-
-        start(devices=False)
-        return work(folder, loaded.experiment, say)
     if not fresh and folder.compared(resolved_yaml(loaded.experiment)) and folder.finished:
         echo(closing(folder, folder.read_report()), end=False)
         return
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow(devices=False)
-    count = workers if workers is not None else 0 if part == "chief" else 1
-    if count == 0 and part != "chief":
-        raise ConfigError("--workers: 0 is for the chief of a search on several machines (docs/tuning.md); give 1 or more")
-    echo(closing(folder, search(loaded.experiment, folder, experiment, workers=count, fresh=fresh, quiet=quiet)), end=False)
+    if ray is None:
+        report = search(loaded.experiment, folder, experiment, workers=workers, fresh=fresh, quiet=quiet)
+    else:
+        from pipelines.machine.ray_cluster import connected
+        from pipelines.tuning.ray_trials import RayTrials
+
+        with connected(ray, workers=workers):
+            report = search(loaded.experiment, folder, experiment, workers=workers, fresh=fresh, quiet=quiet,
+                            cluster=RayTrials(loaded.experiment, workers, say))
+    echo(closing(folder, report), end=False)
 
 
 @reported
@@ -322,10 +330,10 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Train, judge and use models for images, speech, text and recommendation. CONFIG is a YAML file or a shipped experiment.",
 )
-app.command()(train)
-app.command()(tune)
+app.command(cls=OnRay)(train)
+app.command(cls=OnRay)(tune)
 app.command()(runs.evaluate)
-app.command()(runs.predict)
+app.command(cls=OnRay)(runs.predict)
 app.command()(runs.embed)
 app.command()(runs.nearest)
 app.command()(runs.export)
@@ -352,7 +360,7 @@ def train_main(domain: str, arguments: Sequence[str] | None = None) -> None:
     """`python -m DOMAIN.train`: `quartet train` for experiments of that domain; without CONFIG its quick start. Ends the process."""
     current_folder_last()
     only = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    only.command()(train)
+    only.command(cls=OnRay)(train)
     only(sys.argv[1:] if arguments is None else list(arguments), obj=domain, prog_name=f"python -m {domain}.train")
 
 
@@ -360,5 +368,5 @@ def tune_main(domain: str, arguments: Sequence[str] | None = None) -> None:
     """`python -m DOMAIN.tune`: `quartet tune` for experiments of that domain. Ends the process."""
     current_folder_last()
     only = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    only.command()(tune)
+    only.command(cls=OnRay)(tune)
     only(sys.argv[1:] if arguments is None else list(arguments), obj=domain, prog_name=f"python -m {domain}.tune")

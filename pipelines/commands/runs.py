@@ -14,6 +14,7 @@ import typer
 from pipelines.base import stored
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.terminal import Shielded, json_text
+from pipelines.commands.cluster import Ray, predict_on_ray
 from pipelines.commands.shell import (
     RUNS,
     RequireSignature,
@@ -44,6 +45,7 @@ class Format(str, Enum):
     jsonl = "jsonl"
     text = "text"
     ctm = "ctm"
+    parquet = "parquet"
 
 
 class Target(str, Enum):
@@ -145,7 +147,8 @@ def predict(
     kind: Annotated[Format | None, typer.Option(
         "--format", show_default="by --output, else table", help="How answers are written.")] = None,
     output: Annotated[Path | None, typer.Option(
-        "--output", "-o", metavar="FILE", show_default=False, help="A file, written whole; default: standard output.")] = None,
+        "--output", "-o", metavar="FILE", show_default=False,
+        help="A file, written whole; default: standard output. With --ray a folder, for parts as jsonl or parquet.")] = None,
     top: Annotated[int, typer.Option(
         "--top", min=0, metavar="N", show_default=False,
         help="Also the N best classes with their probabilities; of recommended items, the first N alone.")] = 0,
@@ -153,9 +156,17 @@ def predict(
     replace: Replace = False,
     batch: Batch = None,
     require_signature: RequireSignature = None,
+    ray: Ray = None,
+    workers: Annotated[int | None, typer.Option(
+        min=1, metavar="N", show_default="one for each GPU, or else for each node", help="With --ray: how many answer.")] = None,
 ) -> None:
     """Answer new inputs. Those that cannot be read are named on stderr and have an error in the output; the rest is answered."""
     folder = _finished(runs, run, require_signature)
+    if ray is not None:
+        return predict_on_ray(ray, folder, inputs, output, kind.value if kind else None, top=top, probabilities=probabilities, batch=batch,
+                              workers=workers, replace=replace, require_signature=require_signature)
+    if workers is not None or kind is Format.parquet:
+        raise ConfigError(f"{'--workers' if workers is not None else '--format: parquet'} needs --ray, and --output a folder")
     if output is not None and output.exists() and not replace:
         raise ConfigError(f"--output: {output} is there already; --replace writes over it")
     ending = output.suffix.lower().removeprefix(".") if output else ""

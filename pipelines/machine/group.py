@@ -27,7 +27,7 @@ from pipelines.machine.meeting import DEADLINE, meet
 
 ALIVE = 1.0  # s between signs of life
 SILENCE = 10.0  # s without one, after which a host that should train is given up
-SETTING_UP = 600.0  # s of the same before and after training, where one call of a library may keep Python busy for long
+SETTING_UP = 120.0  # s of the same before and after training, where one call of a library may keep Python busy for long
 
 _HEAD = struct.Struct(">cQ")  # kind and length of a message
 _DATA, _ALIVE, _END = b"d", b"a", b"e"

@@ -13,7 +13,7 @@ from typing import Any
 from pipelines.base.errors import ConfigError
 
 _STEP = ("SLURM_STEP_NODELIST", "SLURM_PROCID", "SLURM_JOB_ID")
-_PORTS = range(12_000, 28_000)  # for Slurm's jobs: below those that the system gives to outgoing connections
+PORTS = range(12_000, 28_000)  # chosen here, not by a launcher: below those that the system gives to outgoing connections
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def _of_slurm(environment: Mapping[str, str], tasks: str) -> Hosts | None:
         raise ConfigError(f"SLURM_PROCID, SLURM_JOB_ID, SLURM_STEP_ID: {error}") from None
     if not 0 <= number < len(nodes):
         raise ConfigError(f"SLURM_PROCID: {number} is none of {tasks} tasks")
-    port = _PORTS[(job * 16 + step) % len(_PORTS)]
+    port = PORTS[(job * 16 + step) % len(PORTS)]
     return _checked([f"{node}:{port}" for node in nodes], number, "SLURM_STEP_NODELIST")
 
 

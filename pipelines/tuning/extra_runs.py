@@ -12,6 +12,7 @@ from pipelines.base.inside import flush
 from pipelines.config.dump import to_yaml
 from pipelines.config.load import from_text
 from pipelines.runs.folder import RunFolder, changes
+from pipelines.tuning.ray_trials import RayTrials
 from pipelines.tuning.trial_processes import Nursery
 from pipelines.tuning.trials import Stopped, read_result
 
@@ -19,7 +20,8 @@ REPEATED = {"best": "the best setting", "start": "the experiment as it was"}
 WAIT_SECONDS = 0.5  # between looks at signals and at the clock
 
 
-def alone(nursery: Nursery, order: Path, *, environment: Mapping[str, str], signalled: Callable[[], int | None]) -> dict[str, Any]:
+def alone(nursery: Nursery | RayTrials, order: Path, *, environment: Mapping[str, str], signalled: Callable[[], int | None],
+          ) -> dict[str, Any]:
     """Runs the process of one order, and waits for it. Returns what it left.
 
     Args:

@@ -6,7 +6,6 @@ workers; where trials are deterministic (train.deterministic) the outcome is the
 """
 
 import signal
-import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from pipelines.base.errors import ConfigError, TrainingError
 from pipelines.base.files import write_json, write_whole
 from pipelines.base.metric_kinds import better
 from pipelines.base.signals import handling
+from pipelines.config import extensions
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.messages import did_you_mean
 from pipelines.config.schema import Experiment, Tune
@@ -24,25 +24,25 @@ from pipelines.machine.memory import WORKERS
 from pipelines.tuning import tuner_space
 from pipelines.tuning.best import best_yaml, repeated_yaml
 from pipelines.tuning.devices import worker_devices
-from pipelines.tuning.distributed import Chief, role
 from pipelines.tuning.extra_runs import REPEATED, WAIT_SECONDS, alone, repeat
 from pipelines.tuning.progress import SearchProgress
+from pipelines.tuning.ray_trials import RayTrials
 from pipelines.tuning.search_folder import Journal, SearchFolder, trial_name
 from pipelines.tuning.stored import check_events
 from pipelines.tuning.trial_processes import Nursery
 from pipelines.tuning.trials import Stopped, Trial, best_of, read_result, time_left
 
 GIVE_UP = 10  # trials that failed before any succeeded: then the experiment is wrong, not the setting
-_LATE_SECONDS = 30.0  # that a network's file system may take to show what another machine wrote
 
 
 def search(experiment: Experiment, folder: SearchFolder, name: str, *, workers: int = 1, fresh: bool = False, quiet: bool = False,
-           ) -> dict[str, Any]:
+           cluster: RayTrials | None = None) -> dict[str, Any]:
     """Searches, or resumes searching, the space in the experiment's tune section. Returns the report.
 
     Args:
         name: the experiment's, such as vision/cifar10_cnn.
         workers: trials at a time; where there are GPUs, each worker has its own.
+        cluster: where the trials run; None: on this machine. It is closed afterwards.
 
     Raises:
         ConfigError: the space, the objective or the folder is wrong; nothing was done.
@@ -59,7 +59,7 @@ def search(experiment: Experiment, folder: SearchFolder, name: str, *, workers: 
         journal = Journal(folder.journal)
         try:
             check_events(journal.events, str(journal.path))
-            return _Search(experiment, tune, space, folder, name, workers, journal, quiet).run()
+            return _Search(experiment, tune, space, folder, name, workers, journal, quiet, cluster).run()
         finally:
             journal.close()
 
@@ -80,18 +80,14 @@ class _Search:
     """One process's work on a search."""
 
     def __init__(self, experiment: Experiment, tune: Tune, space: list[Dimension], folder: SearchFolder, name: str, workers: int,
-                 journal: Journal, quiet: bool):
+                 journal: Journal, quiet: bool, cluster: RayTrials | None):
         self.experiment, self.tune, self.space, self.folder, self.name = experiment, tune, space, folder, name
-        self.workers, self.journal, self.quiet = workers, journal, quiet
+        self.workers, self.journal, self.quiet, self.cluster = workers, journal, quiet, cluster
         self.trials: dict[int, Trial] = {}
         self.begun = time.monotonic()
         self.before = max((event.get("elapsed", 0.0) for event in journal.events), default=0.0)
         self.signalled: int | None = None
-        self.chief = role() == "chief"
-        self.lock = threading.RLock()  # a chief is asked by its workers in another thread
         self.pending: list[Trial] = []
-        self.held: dict[str, Trial] = {}  # worker on another machine -> the trial that it had when the search was killed
-        self.failure: Exception | None = None  # of a chief's answer to a worker
         self.asking = True
         self.started: dict[int, float] = {}
 
@@ -101,8 +97,8 @@ class _Search:
         return self.before + time.monotonic() - self.begun
 
     def run(self) -> dict[str, Any]:
-        with handling(self._on_signal), Nursery(self.experiment) as nursery:
-            self.nursery = nursery
+        with handling(self._on_signal), self.cluster or self._here() as nursery:
+            self.nursery: Nursery | RayTrials = nursery
             begin = self._begin()
             self.objective, self.direction, self.precision = begin["objective"], begin["direction"], begin["precision"]
             self.sign = 1.0 if self.direction == "max" else -1.0
@@ -110,6 +106,9 @@ class _Search:
                 self.progress = progress
                 self._search()
                 return self._finish()
+
+    def _here(self) -> Nursery:
+        return Nursery(self.experiment.task.partition(".")[0], extensions.environment(self.experiment))
 
     # --- before the first trial
 
@@ -167,48 +166,34 @@ class _Search:
         self.folder.claim(resolved_yaml(self.experiment))  # not before: a search that cannot resume stays unchanged
         if self.trials:
             done = sum(trial.result is not None for trial in self.trials.values())
-            with_workers = "".join(f", {trial.number} with {worker}" for worker, trial in self.held.items())
-            self.progress.note(f"going on: {done} trials done, {len(self.trials) - done} under way{with_workers}")
-        chief = Chief(self) if self.chief else None
-        try:
-            self._trials()
-        finally:
-            if chief:
-                chief.close(wait=self.signalled is None)
+            self.progress.note(f"going on: {done} trials done, {len(self.trials) - done} under way")
+        self._trials()
         if self.signalled is not None:
             raise Stopped(self.signalled)
 
     def _trials(self) -> None:
-        """Runs trials on this machine until there are no more here and, for a chief, with its workers."""
+        """Runs trials until there are no more."""
         free = list(range(self.workers))
         running: dict[str, tuple[Trial, int]] = {}
         while True:
-            with self.lock:
-                if self.failure is not None:
-                    raise self.failure
-                while free and not isinstance(trial := self.take(), str):
-                    if self.ready(trial):
-                        worker = free.pop(0)
-                        self._start(trial, worker)
-                        running[str(trial.number)] = trial, worker
-                if self.chief and self.asking and not self.pending and not self.workers:
-                    pass  # the workers ask
-                elif not running and not self.pending and not self.asking and not self._under_way():
-                    return
+            while free and not isinstance(trial := self._take(), str):
+                if self._ready(trial):
+                    worker = free.pop(0)
+                    self._start(trial, worker)
+                    running[str(trial.number)] = trial, worker
+            if not running and not self.pending and not self.asking:
+                return
             if self.signalled is not None:
                 return self._stop(running)
-            self.progress.refresh(len(self._under_way()))
+            self.progress.refresh(len(running))
             for key, status in self.nursery.ended(WAIT_SECONDS):
                 trial, worker = running.pop(key)
                 free = sorted([*free, worker])
                 if self.signalled is None or self._result_file(trial).exists():
-                    with self.lock:
-                        self._end(trial, self._result(trial, status))
+                    self._end(trial, self._result(trial, status))
 
-    def take(self) -> Trial | str:
-        """The next trial to run; "wait" for one that runs, or "stop". Under the lock."""
-        if self.failure is not None:
-            return "stop"
+    def _take(self) -> Trial | str:
+        """The next trial to run; "wait" for one that runs, or "stop"."""
         if self.signalled is not None:
             return "wait"
         if self.pending:
@@ -226,23 +211,11 @@ class _Search:
         self.asking = False
         return "stop"
 
-    def hold(self, trial: Trial, worker: str) -> None:
-        """A worker on another machine is given a trial. Under the lock."""
-        self.journal.add({"event": "held", "trial": trial.number, "worker": worker, "elapsed": self.elapsed})
-
-    def came(self, trial: Trial) -> None:
-        """A worker on another machine has ended a trial. Under the lock."""
-        until = time.monotonic() + _LATE_SECONDS
-        while not self._result_file(trial).exists() and time.monotonic() < until:
-            time.sleep(WAIT_SECONDS)
-        self._end(trial, self._result(trial, 1))
-
     def _under_way(self) -> list[Trial]:
         return [trial for trial in self.trials.values() if trial.result is None and trial not in self.pending]
 
     def _replay(self) -> list[Trial]:
-        """Takes oracle and trials to where the journal ends; returns the trials that had begun and not ended, and that no worker on
-        another machine has: it may train on all the while."""
+        """Takes oracle and trials to where the journal ends; returns the trials that had begun and not ended."""
         for event in self.journal.events:
             if event["event"] == "start":
                 try:
@@ -253,16 +226,12 @@ class _Search:
                 if asked.kind != "run" or asked.number != event["trial"]:
                     raise ConfigError(f"{self.journal.path}: does not fit this search (trial {event['trial']}); begin anew with --fresh")
                 self._add(event)
-            elif event["event"] == "held" and self.chief:
-                self.held[event["worker"]] = self.trials[event["trial"]]
             elif event["event"] == "end":
                 trial = self.trials[event["trial"]]
-                self.held = {worker: other for worker, other in self.held.items() if other is not trial}
                 trial.result = {name: value for name, value in event.items() if name not in ("event", "trial")}
                 self.oracle.tell(trial.number, trial.value)
                 self.progress.known(trial.number, trial.value)
-        held = {trial.number for trial in self.held.values()}
-        return [trial for trial in self.trials.values() if trial.result is None and trial.number not in held]
+        return [trial for trial in self.trials.values() if trial.result is None]
 
     def _asked(self, asked: Any) -> Trial:
         places = asked.places
@@ -279,7 +248,7 @@ class _Search:
         self.trials[trial.number] = trial
         return trial
 
-    def ready(self, trial: Trial) -> bool:
+    def _ready(self, trial: Trial) -> bool:
         """Writes a trial's order; False where it has ended already."""
         before = self.trials[trial.setting]
         if before is not trial and before.result is not None and before.value is None:

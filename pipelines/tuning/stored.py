@@ -31,13 +31,6 @@ class Start(Record):
     elapsed: Seconds = 0.0
 
 
-class Held(Record):
-    event: Literal["held"]
-    trial: Number
-    worker: Name
-    elapsed: Seconds = 0.0
-
-
 class Ended(Record):
     """What came of a trial."""
 
@@ -54,7 +47,7 @@ class End(Ended):
     elapsed: Seconds = 0.0
 
 
-Event = TypeAdapter(Annotated[Begin | Start | Held | End, Field(discriminator="event")])
+Event = TypeAdapter(Annotated[Begin | Start | End, Field(discriminator="event")])
 
 
 class Result(Outcome):
@@ -129,7 +122,7 @@ def check_events(events: Sequence[dict[str, Any]], place: str) -> None:
         if parsed.event == "start":
             wrong |= parsed.trial in started or not {parsed.setting, *parsed.peers} <= {*started, parsed.trial}
             started.add(parsed.trial)
-        elif parsed.event in ("held", "end"):
+        elif parsed.event == "end":
             wrong |= parsed.trial not in started
         if wrong:
             raise ConfigError(f"{place}, line {number}: a search does not come to this after the lines before it; "

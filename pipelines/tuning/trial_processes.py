@@ -19,8 +19,7 @@ from typing import Any
 
 from pipelines.base.errors import TrainingError
 from pipelines.base.files import open_to_append
-from pipelines.config import extensions
-from pipelines.config.schema import Experiment
+from pipelines.machine.child import die_with_parent
 
 FORKS = sys.platform == "linux"
 _POLL_SECONDS = 0.05
@@ -29,12 +28,15 @@ _POLL_SECONDS = 0.05
 class Nursery:
     """The search's end: starts processes and says which have ended."""
 
-    def __init__(self, experiment: Experiment):
-        """`experiment`: the tasks of its domain are imported before the first fork."""
-        domain = experiment.task.partition(".")[0]
+    def __init__(self, domain: str, environment: Mapping[str, str]):
+        """
+        Args:
+            domain: its tasks are imported before the first fork.
+            environment: by which the processes know what is in use here (pipelines.config.extensions.environment).
+        """
         self._server = subprocess.Popen([sys.executable, "-m", "pipelines.tuning.trial_processes", domain], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, start_new_session=True,
-                                        env={**os.environ, **extensions.environment(experiment)})  # a Ctrl-C is the search's to handle
+                                        env={**os.environ, **environment})  # a Ctrl-C is the search's to handle
         self._rest = b""
 
     def start(self, key: str, arguments: list[str], *, log: str, environment: Mapping[str, str] | None = None) -> None:
@@ -188,18 +190,6 @@ def _fork(order: Mapping[str, Any], reports: Any) -> tuple[int, None]:
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(status)  # what the server has registered to happen at its end is not this process's to do
-
-
-def die_with_parent(parent: int | None = None) -> None:
-    """Lets Linux kill this process when its parent ends."""
-    if sys.platform != "linux":
-        return
-    import ctypes
-
-    expected = parent or os.getppid()
-    ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    if os.getppid() != expected:  # it had ended before this call
-        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -43,9 +42,9 @@ def given(folder: Path, *arguments: str) -> list[str]:
     return [str(folder / "digits.yaml"), *arguments, "--runs", str(folder)]
 
 
-def start(folder: Path, *arguments: str, **variables: str) -> processes.Process:
+def start(folder: Path, *arguments: str) -> processes.Process:
     """A search in a process of its own."""
-    return processes.start("-m", "vision.tune", *given(folder, *arguments), env={**processes.environment(), **variables})
+    return processes.start("-m", "vision.tune", *given(folder, *arguments))
 
 
 def tune(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -172,58 +171,6 @@ def stat(pid: int) -> list[str]:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return []
-
-
-def test_chief_and_workers_come_to_the_same_though_the_chief_is_killed(whole, folder):
-    """A trial is held up while its chief is killed and started again: the new chief leaves it to the worker that has it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    search = folder / "vision" / "digits" / "several"
-
-    def one(name: str) -> processes.Process:
-        return start(folder, "--name", "several", KERASTUNER_ORACLE_IP="127.0.0.1", KERASTUNER_ORACLE_PORT=port, KERASTUNER_TUNER_ID=name)
-
-    chief, workers = one("chief"), [one("one"), one("two")]
-    number, held_up = hold_up(search)
-    chief.kill()
-    chief.communicate()
-    chief, limit = one("chief"), time.monotonic() + 120
-    while sum(event["event"] == "end" for event in events(search)) < 4 and chief.poll() is None and time.monotonic() < limit:
-        time.sleep(0.05)
-    assert number not in [event["trial"] for event in events(search) if event["event"] == "end"]
-    os.kill(held_up, signal.SIGCONT)
-    said = [process.communicate(timeout=200) for process in (chief, *workers)]
-    assert [process.returncode for process in (chief, *workers)] == [0, 0, 0], said
-    assert f"{number} with " in said[0][1]
-    assert outcome(search) == outcome(whole[0])
-    assert sum(errors.count("trial ") for _, errors in said[1:]) == 5  # each was trained once, by a worker
-
-
-def hold_up(search: Path) -> tuple[int, int]:
-    """Stops a process that trains; (the trial's number, the process's)."""
-    limit = time.monotonic() + 120
-    while time.monotonic() < limit:
-        for lock in search.glob("trials/*/.lock"):
-            pid, result = int(lock.read_text() or 0), next(lock.parent.glob("*.order.json"))
-            if pid and state(pid) not in ("", "Z") and not result.with_name(result.name.replace("order", "result")).exists():
-                os.kill(pid, signal.SIGSTOP)
-                if not result.with_name(result.name.replace("order", "result")).exists():
-                    return int(result.name.partition(".")[0]), pid
-                os.kill(pid, signal.SIGCONT)
-        time.sleep(0.01)
-    raise AssertionError("no trial was seen to train")
-
-
-def test_a_worker_without_a_chief_can_be_stopped(folder):
-    process = start(folder, "--name", "none", KERASTUNER_ORACLE_IP="127.0.0.1", KERASTUNER_ORACLE_PORT="9", KERASTUNER_TUNER_ID="lonely")
-    limit = time.monotonic() + 90
-    while "no chief answers at 127.0.0.1:9" not in process.printed()[1]:
-        assert process.poll() is None and time.monotonic() < limit, f"it ended, or said nothing for 90 s: {process.printed()}"
-        time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=20)
-    assert process.returncode == 143 and "Traceback" not in errors, errors
 
 
 def test_a_trial_that_fails_fails_alone_and_a_search_goes_on_to_a_new_best_and_to_more_seeds_until_its_minutes_are_over(folder):

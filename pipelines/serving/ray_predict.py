@@ -1,0 +1,338 @@
+"""Answers for very many inputs on a Ray cluster: read here in their order, answered in parts by an actor on each device, written here.
+
+A part is a file of the output folder, named by its number and by the names of its inputs, and whole or absent; the same command answers
+what is not there yet. So the nodes need the run alone, and neither the inputs nor the output. Imports no TensorFlow.
+"""
+
+import hashlib
+import io
+import json
+import os
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipelines.base.errors import ConfigError, DataError, HostLost, TrainingError
+from pipelines.base.files import write_json, write_whole
+from pipelines.config import extensions
+from pipelines.data.reasons import reason
+from pipelines.machine.ray_cluster import Share, nodes, share
+from pipelines.serving.output import Prediction, Shown, as_object, to_binary
+
+INPUTS, BYTES = 1024, 16 << 20  # of a part, at most
+AHEAD = 2  # parts that an actor has, so that it need not wait for the next one
+RESTARTS = 3  # of a part whose actors were lost
+FAILURES = 10  # actors lost one after the other without an answer
+PLACING = 120.0  # s in which the cluster has to have room for one actor
+FORMATS = ("jsonl", "parquet")
+_PART = re.compile(r"part-\d{6,}-[0-9a-f]{8}\.(jsonl|parquet)")
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What is to be written of each input.
+
+    Attributes:
+        run: the run's folder, as all nodes have it.
+        kind: one of FORMATS.
+        batch: inputs answered at a time; None: the task's.
+        uses: files and modules of the person's own.
+        require_signature: the key that must have signed the run, or None.
+    """
+
+    run: str
+    kind: str
+    top: int
+    probabilities: bool
+    batch: int | None = None
+    uses: tuple[str, ...] = ()
+    require_signature: str | None = None
+
+
+@dataclass
+class Part:
+    """Some inputs that follow each other; `read` as `Task.read` gives them."""
+
+    number: int
+    read: list[Any]
+    lost: int = 0
+
+    @property
+    def stem(self) -> str:
+        names = hashlib.sha256("\0".join(one[0] for one in self.read).encode("utf-8", "surrogateescape")).hexdigest()
+        return f"part-{self.number:06d}-{names[:8]}"
+
+
+@dataclass
+class Answered:
+    """A part's file, and how it went: the number of answers, and (input, why it cannot be read) of the others."""
+
+    content: bytes
+    answered: int
+    failed: list[tuple[str, str]]
+
+
+@dataclass
+class Outcome:
+    """What came of all inputs; `there`: parts that earlier calls had written."""
+
+    parts: int = 0
+    there: int = 0
+    answered: int = 0
+    failed: int = 0
+
+
+class Answerer:
+    """The work of an actor: a run on one device, loaded for the first part, so that a failure there is that part's answer."""
+
+    def __init__(self, ask: Ask, processors: int):
+        self._ask, self._processors = ask, processors
+        self._loaded: tuple[Any, Shown] | None = None
+
+    def there(self) -> None:
+        """Answered once the actor is placed."""
+
+    def answer(self, read: list[Any]) -> Answered:
+        self._loaded = self._loaded or self._load()
+        predictor, shown = self._loaded
+        predictions = list(predictor.answers(read))
+        failed = [(one.name, one.error) for one in predictions if one.error is not None]
+        return Answered(content(self._ask.kind, predictions, shown), len(predictions) - len(failed), failed)
+
+    def _load(self) -> tuple[Any, Shown]:
+        os.environ.pop("TF_USE_LEGACY_KERAS", None)
+        os.environ.setdefault("TF_NUM_INTRAOP_THREADS", str(self._processors))
+        from pipelines.machine.startup import start_tensorflow
+
+        start_tensorflow()
+        ask = self._ask
+        extensions.use(ask.uses)
+        from pipelines.runs.folder import RunFolder
+        from pipelines.serving.load import load_run
+        from pipelines.serving.predict import Predictor
+
+        key = Path(ask.require_signature) if ask.require_signature else None
+        predictor = Predictor(load_run(RunFolder(Path(ask.run)), where=1, require_signature=key), batch=ask.batch, workers=self._processors)
+        task = predictor.run.task
+        return predictor, Shown.of(predictor.columns, predictor.classes, top=ask.top, every=ask.probabilities, details=task.details,
+                                   ranked=task.ranked)
+
+
+def content(kind: str, predictions: Sequence[Prediction], shown: Shown) -> bytes:
+    """A part's file. Parquet has a column for each name that any of its answers has, and always `error`."""
+    file = io.BytesIO()
+    if kind == "jsonl":
+        to_binary("jsonl", predictions, shown, file)
+        return file.getvalue()
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [as_object(one, shown) for one in predictions]
+    columns = dict.fromkeys([*(name for row in rows for name in row if name != "error"), "error"])
+    pq.write_table(pa.table({name: pa.array([row.get(name) for row in rows], pa.string() if name == "error" else None)
+                             for name in columns}), file)
+    return file.getvalue()
+
+
+def parts(inputs: Iterable[Any], *, most: int = INPUTS, size: int = BYTES) -> Iterator[Part]:
+    """Inputs as `Task.read` gives them, in parts of at most so many, and of so many bytes of raw input."""
+    held: list[Any] = []
+    number, room = 0, size
+    for one in inputs:
+        if isinstance(one[1], Exception):  # not every exception can be sent to another process
+            one = (one[0], DataError(reason(one[1])), *one[2:])
+        taken = 0 if isinstance(one[1], Exception) else sum(_size(value) for value in one[1].values())
+        if held and (len(held) == most or taken > room):
+            yield Part(number, held)
+            held, number, room = [], number + 1, size
+        held.append(one)
+        room -= taken
+    if held:
+        yield Part(number, held)
+
+
+def _size(value: Any) -> int:
+    return len(value) if isinstance(value, (bytes, str)) else int(getattr(value, "nbytes", 8))
+
+
+def claim(folder: Path, record: Mapping[str, Any], *, replace: bool) -> set[str]:
+    """Makes the folder one call's, or goes on with it. Returns the stems of the parts that are there.
+
+    Args:
+        record: what must be the same for the call to go on: run, inputs and what is written.
+        replace: what is there of another call, or of this one, goes.
+
+    Raises:
+        ConfigError: there is something else.
+    """
+    file = folder / "predictions.json"
+    there = sorted(path for path in folder.iterdir()) if folder.is_dir() else []
+    own = [path for path in there if _PART.fullmatch(path.name)]
+    if replace:
+        for path in [file, *own]:
+            path.unlink(missing_ok=True)
+        own = []
+    elif file.exists():
+        try:
+            before = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError:
+            before = {}
+        differing = [name for name in record if not isinstance(before, dict) or before.get(name) != record[name]]
+        if differing:
+            raise ConfigError(f"--output: {folder} has the answers of another call ({', '.join(differing)} differ); give another "
+                              "folder, or --replace")
+    elif there:
+        raise ConfigError(f"--output: {folder} has other files, and no answers to go on with; give another folder")
+    write_json(file, dict(record))
+    return {path.stem for path in own}
+
+
+def predict(reads: Iterable[Any], ask: Ask, folder: Path, there: set[str], *, workers: int | None,
+            failed: Callable[[str, str], None], say: Callable[[str], None]) -> Outcome:
+    """Answers what has no part yet, and writes it. Connected to a cluster already.
+
+    Args:
+        reads: inputs as `Task.read` gives them.
+        there: stems of the parts that are written.
+        workers: actors; None: one for each GPU of the cluster, or else for each node.
+        failed: called with (input, why it cannot be read).
+        say: what there is to say, such as of a worker that is lost.
+
+    Raises:
+        TrainingError: a part's actors were lost again and again.
+        DataError: the inputs of a part that is there have changed.
+    """
+    present = nodes()
+    gpus = sum(int(node.get("GPU", 0)) for node in present)
+    count = workers or gpus or sum(1 for node in present if node.get("CPU")) or 1
+    pool = _Pool(ask, share(present, count, 1 if gpus else 0), count, say)
+    numbers = {stem.split("-")[1]: stem for stem in there}
+    result = Outcome()
+
+    def written(part: Part, answers: Answered) -> None:
+        write_whole(folder / f"{part.stem}.{ask.kind}", answers.content)
+        result.answered += answers.answered
+        result.failed += len(answers.failed)
+        for name, why in answers.failed:
+            failed(name, why)
+
+    try:
+        for part in parts(reads):
+            result.parts += 1
+            before = numbers.get(f"{part.number:06d}")
+            if before is not None and before != part.stem:
+                raise DataError(f"{folder / before}: its inputs are not those that it was answered for; give another --output, or "
+                                "--replace")
+            if before is not None:
+                result.there += 1
+                continue
+            while pool.full:
+                for each in pool.done():
+                    written(*each)
+            pool.give(part)
+        while pool.busy:
+            for each in pool.done():
+                written(*each)
+    finally:
+        pool.close()
+    return result
+
+
+class _Pool:
+    """Actors, and the parts that each has. Parts go only to those that are placed and there."""
+
+    def __init__(self, ask: Ask, own: Share, count: int, say: Callable[[str], None]):
+        self._ask, self._share, self._say = ask, own, say
+        self._coming: dict[Any, Any] = {}  # answer to come -> actor
+        self._there: list[Any] = []
+        self._given: dict[Any, tuple[Any, Part]] = {}  # answer to come -> actor, part
+        self._again: deque[Part] = deque()
+        self._failures, self._until = 0, time.monotonic() + PLACING
+        for _ in range(count):
+            self._begin()
+
+    def _begin(self) -> None:
+        import ray
+
+        actor: Any = ray.remote(Answerer)
+        one = actor.options(num_cpus=self._share.cpus, num_gpus=self._share.gpus).remote(self._ask, self._share.cpus)
+        self._coming[one.there.remote()] = one
+
+    def _free(self) -> Any:
+        """The actor with the fewest parts; None where all have enough."""
+        having = [actor for actor, _ in self._given.values()]
+        least = min(self._there, key=having.count, default=None)
+        return least if least is not None and having.count(least) < AHEAD else None
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._given or self._again)
+
+    @property
+    def full(self) -> bool:
+        return bool(self._again) or self._free() is None
+
+    def give(self, part: Part) -> None:
+        """To an actor, where not all have enough."""
+        actor = self._free()
+        self._given[actor.answer.remote(part.read)] = actor, part
+
+    def done(self) -> list[tuple[Part, Answered]]:
+        """Waits for some of the answers.
+
+        Raises:
+            HostLost: there is no room for any actor.
+            TrainingError: actors do not start, or a part has lost too many.
+        """
+        import ray
+
+        while self._again and self._free() is not None:
+            self.give(self._again.popleft())
+        finished = []
+        for answer in ray.wait([*self._given, *self._coming], timeout=1.0)[0]:
+            actor, part = self._given.pop(answer, (self._coming.pop(answer, None), None))
+            if actor is None:  # it was lost, and the part is another's
+                continue
+            try:
+                result = ray.get(answer)
+                self._failures = 0
+            except ray.exceptions.RayTaskError as error:
+                raise (error.cause if isinstance(error.cause, Exception) else error) from None
+            except ray.exceptions.RayError as error:
+                self._lost(actor, part, error)
+                continue
+            if part is None:
+                self._there.append(actor)
+            else:
+                finished.append((part, result))
+        if self._there:
+            self._until = time.monotonic() + PLACING
+        elif time.monotonic() > self._until:
+            raise HostLost(f"no node of the Ray cluster has had {self._share.cpus} CPUs and {self._share.gpus} GPUs free within "
+                           f"{PLACING:.0f} s; the same command goes on")
+        return finished
+
+    def _lost(self, actor: Any, part: Part | None, error: Exception) -> None:
+        why = str(error).strip().splitlines()[0][:100]
+        self._failures += 1
+        if self._failures > FAILURES:
+            raise TrainingError(f"{self._failures} workers in a row were lost; the last: {why}")
+        self._say(f"a worker is lost ({why}); its parts are answered by another")
+        self._there = [one for one in self._there if one is not actor]
+        others = [answer for answer, (other, _) in self._given.items() if other is actor]
+        for each in filter(None, [part, *(self._given.pop(answer)[1] for answer in others)]):
+            each.lost += 1
+            if each.lost > RESTARTS:
+                raise TrainingError(f"{each.stem}: lost {each.lost} workers; an input there may take more memory than a worker has")
+            self._again.append(each)
+        self._begin()
+
+    def close(self) -> None:
+        import ray
+
+        for actor in [*self._there, *self._coming.values()]:
+            ray.kill(actor)
