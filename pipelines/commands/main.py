@@ -84,7 +84,7 @@ def train(
             echo(closing(folder, folder.read_report()))
             return
     if ray is not None:
-        same = [*(arguments or ()), "--runs", str(runs), *(["--name", name] if name else ()), *(["--quiet"] if quiet else ())]
+        same = [config or experiment, *overrides, "--runs", str(runs), *(["--name", name] if name else ()), *(["--quiet"] if quiet else ())]
         return train_on_ray(ray, loaded.experiment, folder, same, workers=workers or 1, restarts=restarts, fresh=fresh)
     if workers is not None:
         raise ConfigError("--workers: needs --ray; other launchers start the command on each host (docs/cluster.md)")

@@ -55,7 +55,7 @@ class RayTraining:
             left = self.restarts
             while True:
                 room = self._room()
-                statuses = self._attempt(room)
+                statuses = self._attempt(room) if self.signalled is None else None
                 if self.signalled is not None:
                     return 0 if statuses and statuses[0] == 0 else 128 + self.signalled
                 if statuses is None:  # what the cluster has changed before all were placed
