@@ -35,8 +35,8 @@ def rows(*files: Path) -> list[dict]:
 def test_parts_hold_what_one_machine_answers_and_the_same_command_writes_what_is_missing(images, tmp_path):
     run_folder = str(finished()[0] / "vision" / "digits" / "small")
     assert quartet("predict", run_folder, str(images), "--output", str(tmp_path / "one.jsonl")).returncode == 0
-    call = ("predict", run_folder, str(images), "--output", str(tmp_path / "out"), "--ray", "--workers", "2")
-    done = quartet(*call, anew=True)
+    call = ("predict", run_folder, str(images), "--output", str(tmp_path / "out"), "--ray", "--workers")
+    done = quartet(*call, "2", anew=True)
     assert done.returncode == 0 and "1,099 answered" in done.stderr and "1 could not be read: 2 parts" in done.stderr, done.stderr
     assert "0007.png: cannot be read" in done.stderr
     first, second = sorted((tmp_path / "out").glob("part-*.jsonl"))
@@ -45,7 +45,7 @@ def test_parts_hold_what_one_machine_answers_and_the_same_command_writes_what_is
         assert {**ours, "confidence": 0} == {**theirs, "confidence": 0}
     before = second.read_bytes(), first.stat().st_mtime_ns
     second.unlink()
-    again = quartet(*call, anew=True)
+    again = quartet(*call, "1", anew=True)
     assert "76 answered" in again.stderr and "1 of them from before" in again.stderr, again.stderr
     assert (second.read_bytes(), first.stat().st_mtime_ns) == before
 

@@ -19,9 +19,9 @@ def test_a_lost_node_and_a_signal_change_no_trial(tmp_path, monkeypatch):
     (tmp_path / "digits.yaml").write_text(EXPERIMENT)
     here, there = (tmp_path / "vision" / "digits" / name for name in ("here", "there"))
     command = [sys.executable, "-m", "quartet", "tune", str(tmp_path / "digits.yaml"), *CHANGES, "--runs", str(tmp_path),
-               "--name", "there", "--workers", "2", "--ray"]
+               "--name", "there", "--ray"]
     with cluster(2) as nodes:
-        search = subprocess.Popen([*command, nodes.address], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        search = subprocess.Popen([*command, nodes.address, "--workers", "2"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                                   env=environment())
         assert search.stderr
         said = []
@@ -34,7 +34,7 @@ def test_a_lost_node_and_a_signal_change_no_trial(tmp_path, monkeypatch):
                 search.send_signal(signal.SIGTERM)
         assert search.wait(60) == 143 and any("is lost" in line for line in said), said
         assert sum(event["event"] == "end" for event in events(there)) < 4
-        again = subprocess.run([*command, nodes.address], capture_output=True, text=True, timeout=200, env=environment())
+        again = subprocess.run([*command, nodes.address, "--workers", "1"], capture_output=True, text=True, timeout=200, env=environment())
         assert again.returncode == 0 and "going on: " in again.stderr, again.stderr
     assert tune(tmp_path, *CHANGES, "--name", "here").returncode == 0
     assert outcome(there) == outcome(here)
