@@ -66,7 +66,7 @@ def test_nodes_that_go_and_come_and_a_signal_leave_the_weights_of_one_process(tm
         training = Training(nodes.address, tmp_path, "--workers", "2", "--restarts", "0")
         assert "2 workers of 1 CPU" in training.until("training on")
         assert training.status() == 0, training.said
-    one = run("-m", "quartet", "train", *SETTINGS, "--runs", str(tmp_path), "--name", "one", check=True)
+    one = run("-m", "quartet", "train", *SETTINGS, "--runs", str(tmp_path), "--name", "one", anew=True, check=True)
     assert one.returncode == 0
     for ours, theirs in zip(*(model_weights(tmp_path / "vision" / "digits" / name) for name in ("one", "run")), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
