@@ -20,7 +20,7 @@ from pipelines.data.source import Source, Tensors
 from pipelines.serving.output import WARNING
 from pipelines.task.contract import Condensed, Features, Read, Splits
 from pipelines.task.form import Field
-from pipelines.task.labels import class_weights
+from pipelines.task.labels import class_weights, softened
 from pipelines.task.results import Baseline, Judgement
 from pipelines.task.single_label import SingleLabel
 from pipelines.task.units import units_of
@@ -55,6 +55,7 @@ class Classification(SingleLabel):
     examples = {"text": "tf.constant(['a text, as it is'])"}
     kept = TextFacts
     experiment: TextClassification
+    _quick: dict[str, Any] | None = None  # settings of decode_alone, once they are asked for; empty where it has none
 
     @property
     def length_most(self) -> int:  # type: ignore[override]
@@ -157,6 +158,13 @@ class Classification(SingleLabel):
         if self.experiment.reject is None:
             return super().loss(logits, label, training)
         return super().loss(logits, tf.where((label == count)[:, None], 1.0 / count, tf.one_hot(label, count)), training)
+
+    def soft_loss(self, outputs: tf.Tensor, teacher: tf.Tensor, temperature: float) -> tf.Tensor:
+        """With several labels, the divergence of each label by itself, summed."""
+        if not self.many:
+            return super().soft_loss(outputs, teacher, temperature)
+        pairs = [tf.stack([tf.cast(logits, tf.float32), tf.zeros_like(logits, tf.float32)], -1) for logits in (outputs, teacher)]
+        return tf.reduce_sum(softened(pairs[0], pairs[1], temperature), -1)
 
     def example_weights(self, targets: Any) -> tf.Tensor | None:
         weights = class_weights(self.experiment.loss.class_weights, self.classes, self.facts["class_counts"])
@@ -292,6 +300,17 @@ class Classification(SingleLabel):
             "needs": decode_alone.NEEDS, **cutting.model_dump(mode="json"), "many": self.many,
             "outside": self.outside if self.experiment.reject else None}
 
+    def quickly(self, row: dict[str, Any]) -> np.ndarray | None:
+        if self._quick is None:
+            alone = self.alone()
+            self._quick = {} if isinstance(alone, str) else {**alone[1], "facts": self.facts}
+            self._nothing = set(decode_alone.decode(self._quick, "")[0].tolist()) if self._quick else set()
+        text = row["text"].decode("utf-8", "replace")
+        if not self._quick or not (text.isascii() and text.isprintable()):
+            return None
+        ids = decode_alone.decode(self._quick, text)
+        return None if self._nothing.issuperset(ids[0].tolist()) else ids
+
     def read(self, inputs: list[str]) -> Iterator[Read]:
         yield from requests.read_texts(inputs, self.experiment.data)
 
@@ -301,6 +320,13 @@ class Classification(SingleLabel):
     def form(self) -> list[Field]:
         keys = [str(key) for key in text_keys(self.experiment.data)]
         return [Field("text", key) for key in keys] if len(keys) > 1 else [Field("text")]
+
+    def worded(self, answers: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
+        response = None if self.many else super().worded(answers)
+        threshold = self.facts.get("threshold") if self.experiment.reject else None
+        if response is not None and threshold is not None:
+            response["label"][response["confidence"] < np.float32(threshold)] = self.outside.encode()
+        return response
 
     def respond(self, answers: Tensors) -> Tensors:
         """label and confidence, or labels; and probabilities [batch, classes] float32."""

@@ -6,6 +6,7 @@ TensorFlow's. `quartet export` puts a copy of this file beside the model, so it 
 
 import re
 import unicodedata
+from functools import lru_cache
 
 import numpy as np
 
@@ -55,6 +56,7 @@ def _decomposed(part):
     return "".join(" " if unicodedata.category(letter)[0] in "ZC" else letter for whole in letters for letter in whole)
 
 
+@lru_cache(1 << 16)
 def _apart(letter):
     if letter.isalnum() and letter.isascii():
         return False
@@ -63,7 +65,7 @@ def _apart(letter):
 
 def _hashed(words, settings):
     with np.errstate(over="ignore"):
-        own = np.array([farmhash(word.encode()) % (1 << 62) for word in words], np.int64)
+        own = np.array([_hash(word) for word in words], np.int64)
         rows, whole = [], own
         for size in range(1, settings["words"] + 1):
             if size > 1:
@@ -79,6 +81,11 @@ def _hashed(words, settings):
     if settings["distinct"]:
         ids = ids[np.sort(np.unique(ids, return_index=True)[1])]
     return ids
+
+
+@lru_cache(1 << 16)
+def _hash(word):
+    return farmhash(word.encode()) % (1 << 62)
 
 
 def _runs(word, size):

@@ -352,12 +352,13 @@ def serve(
     from pipelines.serving.converted import open_run
     from pipelines.serving.exported import ExportedModel, load_exported
     from pipelines.serving.predict import Predictor
+    from pipelines.serving.quick import predictor
     from pipelines.serving.server import serve as answer
 
     def load(folder: Path) -> ExportedModel | Predictor:
         if (folder / "saved_model.pb").is_file():
             return load_exported(folder, batch=batch, require_signature=require_signature)
-        return Predictor(open_run(RunFolder(folder), where=1, require_signature=require_signature), batch=batch)
+        return predictor(open_run(RunFolder(folder), where=1, require_signature=require_signature), batch=batch)
 
     answer(sources, load, options, say=say)
 

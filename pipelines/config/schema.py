@@ -163,6 +163,14 @@ class Freeze(Section):
     epochs: int | None = setting(None, "unfreeze after this many epochs; null: never", unit="epochs", ge=1)
 
 
+class Teacher(Section):
+    """A finished run whose answers a student learns, too: distillation. It must see the same inputs: data, sizes, front end or tokens."""
+
+    run: str = setting(..., "folder of the run that teaches", path=True)
+    temperature: float = setting(2.0, "divides both models' logits before they are compared; higher: unlikely classes count more", gt=0.0)
+    weight: Share = setting(0.7, "of the distance to the teacher in the loss; the rest is the loss without a teacher", unit="share")
+
+
 class Train(Section):
     """How training goes. Batch sizes are global unless they say micro."""
 
@@ -183,6 +191,7 @@ class Train(Section):
     keep_state: bool = setting(
         False, "keep the state of the training (optimizer, best weights: some four times the model's size) once the run is finished")
     freeze: Freeze | None = setting(None, "layers that do not train")
+    teacher: Teacher | None = setting(None, "a run whose answers are learned, too")
     validate_every: int = setting(1, "epochs between validations (the last epoch always validates)", unit="epochs", ge=1)
     seed: int = setting(0, "seed of weights, order, augmentation and dropout", ge=0)
     deterministic: bool = setting(False, "bit-identical runs on the same machine and software; slower, and switches XLA off")

@@ -3,8 +3,6 @@
 So no code of a run is executed: YAML is read safely, facts.json is JSON, and of model.keras only the weights.
 """
 
-import warnings
-import zipfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -22,8 +20,7 @@ from pipelines.runs.folder import RunFolder
 from pipelines.runs.launch import task_class
 from pipelines.runs.listing import require_model
 from pipelines.task.contract import Task
-from pipelines.training.embedding_tables import all_variables
-from pipelines.training.weight_limits import bounded, not_finite
+from pipelines.training.weight_limits import bounded, read_weights
 from pipelines.trust.signing import trusted
 
 Precision = Literal["float32", "bfloat16", "float16"]
@@ -117,19 +114,7 @@ def _load(folder: RunFolder, where: Literal["auto", "cpu"] | int, precision: Pre
     task = described.task()
     with machine.strategy.scope(), bounded(str(folder.path)):
         model = task.model()
-    weights = folder.model / "model.keras"
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("error", message=".*freshly-initialized weights")  # Keras would keep layers without stored weights
-            model.load_weights(weights)
-    except (ValueError, OSError, KeyError, EOFError, UserWarning, zipfile.BadZipFile) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ConfigError(f"{weights}: does not hold the weights of this experiment's model ({reason}); "
-                          "the file is damaged, or of another version") from error
-    wrong = not_finite(all_variables(model))
-    if wrong is not None:
-        raise ConfigError(f"{weights}: {wrong}: its answers would mean nothing; train the run anew (--fresh), at a lower "
-                          "train.learning_rate.peak where the loss grew")
+    read_weights(model, folder.model / "model.keras")
     with machine.strategy.scope():
         task.freeze(model)
     report = folder.read_report() if folder.finished else {}

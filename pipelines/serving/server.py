@@ -92,9 +92,9 @@ def source(given: str, find: Callable[[str], Path]) -> Source:
     if not equals:
         name, place = "", given
     path = Path(place).expanduser()
-    if (path / "saved_model.pb").is_file():
+    if any((path / name).is_file() for name in ("saved_model.pb", "manifest.json")):
         folder, watched, usual = path, False, path.absolute().name
-        if usual == "export" or usual.isdecimal():
+        if usual == "export" or usual.startswith("export-") or usual.isdecimal():
             usual = path.absolute().parent.name
     elif path.is_dir() and any(one.name.isdecimal() and one.is_dir() for one in path.iterdir()):
         folder, watched, usual = path, True, path.absolute().name

@@ -65,6 +65,17 @@ class Answering(Judging):
         """
         return "decoding its inputs needs Quartet"
 
+    def quickly(self, row: dict[str, Any]) -> np.ndarray | None:
+        """The model's input [1, ...] of one raw example, by numpy: as receive and prepare give it, to rounding; None: they have to.
+
+        So it is where they are needed after all, and where they would warn of something.
+        """
+        return None
+
+    def worded(self, answers: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
+        """As `respond`, of arrays and by numpy, which costs one small answer less; None: only `respond` knows."""
+        return None
+
     def read(self, inputs: list[str]) -> Iterator[Read]:
         """What `predict` was given (paths, globs, texts) as (name, one raw example, or why it cannot be read).
 

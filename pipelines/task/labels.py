@@ -23,6 +23,17 @@ def cross_entropy(outputs: tf.Tensor, targets: tf.Tensor, *, smoothing: float = 
     return tf.nn.softmax_cross_entropy_with_logits(wanted * (1.0 - smoothing) + smoothing / classes, logits)
 
 
+def softened(outputs: tf.Tensor, teacher: tf.Tensor, temperature: float) -> tf.Tensor:
+    """Kullback-Leibler divergence of the softmax of outputs / temperature from the teacher's, times temperature squared, [batch] float32:
+    so its gradients keep their size (Hinton et al. 2015).
+
+    Args:
+        outputs, teacher: logits [batch, classes].
+    """
+    ours, theirs = (tf.nn.log_softmax(tf.cast(logits, tf.float32) / temperature) for logits in (outputs, teacher))
+    return temperature * temperature * tf.reduce_sum(tf.exp(theirs) * (theirs - ours), -1)
+
+
 def class_weights(setting: str | dict[str, float], classes: list[str], counts: list[int]) -> list[float] | None:
     """Weight of each class in the training loss, or None where all are 1.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from pipelines.base.errors import ConfigError
 from pipelines.config.schema import Experiment
 from pipelines.data.divide import divide
 from pipelines.data.source import Source, Tensors
@@ -129,6 +130,10 @@ class Learning(ABC):
     @abstractmethod
     def loss(self, outputs: Any, targets: Any, training: bool) -> "tf.Tensor":
         """Loss of each example, [batch] float32, in graph. Smoothing and class weights only when training."""
+
+    def soft_loss(self, outputs: Any, teacher: Any, temperature: float) -> "tf.Tensor":
+        """Distance of outputs to a teacher's for the same inputs, [batch] float32; in graph. Raises ConfigError where there is none."""
+        raise ConfigError(f"train.teacher: {self.experiment.task} has no distance to a teacher's answers")
 
     def example_weights(self, targets: Any) -> "tf.Tensor | None":
         """Weight of each example in the training loss, [batch] float32, or None for 1. In graph."""

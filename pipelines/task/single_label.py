@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from pipelines.data.source import Tensors
 from pipelines.task.contract import Task
-from pipelines.task.labels import class_weights, cross_entropy, largest_share
+from pipelines.task.labels import class_weights, cross_entropy, largest_share, softened
 
 
 class SingleLabel(Task):
@@ -29,6 +29,9 @@ class SingleLabel(Task):
     def loss(self, outputs: tf.Tensor, targets: Any, training: bool) -> tf.Tensor:
         """Cross-entropy in nats, [batch] float32; with label smoothing when training."""
         return cross_entropy(outputs, targets, smoothing=self.experiment.loss.label_smoothing if training else 0.0)
+
+    def soft_loss(self, outputs: tf.Tensor, teacher: tf.Tensor, temperature: float) -> tf.Tensor:
+        return softened(outputs, teacher, temperature)
 
     def example_weights(self, targets: Any) -> tf.Tensor | None:
         weights = class_weights(self.experiment.loss.class_weights, self.classes, self.facts["class_counts"])
@@ -54,6 +57,11 @@ class SingleLabel(Task):
 
     def each(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> np.ndarray:
         return (answers["predicted"] == targets["label"]).astype(np.float64)
+
+    def worded(self, answers: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
+        shares = answers["probabilities"]
+        label = np.array([self.classes[best].encode() for best in shares.argmax(-1)], object)
+        return {"label": label, "confidence": shares.max(-1), "probabilities": shares}
 
     def respond(self, answers: Tensors) -> Tensors:
         """label [batch] string, confidence [batch] float32, probabilities [batch, classes] float32."""

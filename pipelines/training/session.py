@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, cast
 
 import keras
 
@@ -28,6 +28,7 @@ from pipelines.training.learner import Learner, learner_of
 from pipelines.training.loop import Hook
 from pipelines.training.model_state import statistics_of
 from pipelines.training.step import Step
+from pipelines.training.teacher import Taught, teacher_of
 from pipelines.training.totals import find_scores
 from pipelines.training.update import Update
 from pipelines.training.weight_limits import bounded
@@ -102,6 +103,7 @@ class Prepared:
     freezing: list[Hook]
     score_names: list[str]
     watch: tuple[str, str]
+    teacher: Any = None  # a Keras model
 
 
 def prepare(
@@ -139,13 +141,15 @@ def prepare(
         way = trainable.way_of(experiment, model)
         if way is not None:
             trainable.settle(way, model)
+        teacher = teacher_of(train.teacher, task, splits.train) if train.teacher else None
         freezing: list[Hook] = [Unfreeze(train.freeze, model)] if train.freeze else []
         if isinstance(way, Gradual):
             freezing.append(GradualUnfreeze(way, model))
     # what is wrong whatever the data is reported before they are all decoded
     score_names = find_scores(task, model, decoded_spec(splits.train, None if task.stored_decoded else task.decode))
     own = check_own_metrics(task, model, splits, score_names)
-    return Prepared(task, splits, machine, plan, model, way, freezing, score_names, watched(train, task, [*score_names, *own], splits))
+    return Prepared(task, splits, machine, plan, model, way, freezing, score_names, watched(train, task, [*score_names, *own], splits),
+                    teacher)
 
 
 def assemble(experiment: Experiment, task_class: type[Task], *, precision: str | None = None, facts: dict[str, Any] | None = None,
@@ -154,6 +158,11 @@ def assemble(experiment: Experiment, task_class: type[Task], *, precision: str |
     train, begun = experiment.train, prepare(experiment, task_class, precision=precision, facts=facts)
     task, splits, machine, plan, model = begun.task, begun.splits, begun.machine, begun.plan, begun.model
     learner = learner_of(task, splits, model, begun.way, experiment, machine, say)
+    if train.teacher is not None:
+        if learner.model is not model:
+            raise ConfigError("train.teacher: the encoder is frozen, and its head learns from features that are kept; set "
+                              "model.finetune.views: 0, or leave the teacher out")
+        learner.task = cast(Task, Taught(task, begun.teacher, train.teacher))
     weights = list(learner.model.trainable_variables)
     # a model in closed form is what Task.initialise makes it
     steps = plan.steps_per_epoch * train.epochs if weights or tables_of(model) else 0

@@ -2,7 +2,10 @@
 
 import contextlib
 import math
+import warnings
+import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import keras
 import tensorflow as tf
@@ -10,6 +13,7 @@ import tensorflow as tf
 from pipelines.base import formatting
 from pipelines.base.errors import ConfigError
 from pipelines.machine import memory
+from pipelines.training.embedding_tables import all_variables
 
 MOST_VARIABLES = 50_000  # of a model; a setting that asks for more layers would build them for hours
 
@@ -58,3 +62,23 @@ def not_finite(variables: list[keras.Variable]) -> str | None:
         if wrong:
             return f"{variable.path} has {wrong:,} of {int(tf.size(value)):,} values that are no finite numbers"
     return None
+
+
+def read_weights(model: keras.Model, file: Path) -> None:
+    """Loads a model.keras file's numbers into a model of the same experiment; no code of the file is executed.
+
+    Raises:
+        ConfigError: it holds other weights, or such as are no finite numbers.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message=".*freshly-initialized weights")  # Keras would keep layers without stored weights
+            model.load_weights(file)
+    except (ValueError, OSError, KeyError, EOFError, UserWarning, zipfile.BadZipFile) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ConfigError(f"{file}: does not hold the weights of this experiment's model ({reason}); "
+                          "the file is damaged, or of another version") from error
+    wrong = not_finite(all_variables(model))
+    if wrong is not None:
+        raise ConfigError(f"{file}: {wrong}: its answers would mean nothing; train the run anew (--fresh), at a lower "
+                          "train.learning_rate.peak where the loss grew")

@@ -17,6 +17,11 @@ def decode(settings, given):
         import soxr
 
         mono = soxr.resample(mono, rate, settings["rate"], quality="HQ")
+    return features(settings, mono)
+
+
+def features(settings, mono):
+    """Samples at the model's rate, float32 of full scale -1 to 1, as [1, frames, mels] float32."""
     window = _window(np.clip(np.rint(mono * 32768.0), -32768, 32767).astype(np.int64), settings["window"])
     waveform = np.pad(window.astype(np.float32) / 32768.0, (0, settings["silence"]))
     return _normalised(_decibels(waveform, settings), settings)[None].astype(np.float32)
@@ -42,7 +47,9 @@ def _decibels(waveform, settings):
     padded = np.pad(waveform.astype(np.float64), fft // 2)
     frames = np.lib.stride_tricks.sliding_window_view(padded, fft)[::hop] * hann
     power = np.abs(np.fft.rfft(frames)) ** 2
-    decibels = 10.0 * np.log10(np.maximum(power @ _mel(settings), FLOOR))
+    if "triangles" not in settings:
+        settings["triangles"] = _mel(settings)
+    decibels = 10.0 * np.log10(np.maximum(power @ settings["triangles"], FLOOR))
     if settings["top_db"] is not None:
         decibels = np.maximum(decibels, decibels.max() - settings["top_db"])
     return decibels

@@ -27,7 +27,7 @@ from speech.data.splits import load_commands
 from speech.metrics import baseline, detection, sound_figures, speakers
 from speech.models import command_model
 from speech.settings import Commands
-from speech.tasks.base import SpeechTask, part_name, silent
+from speech.tasks.base import SILENT, SpeechTask, part_name, silent
 
 if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
@@ -45,6 +45,7 @@ class CommandTask(SpeechTask, SingleLabel):
     kept = CommandFacts
     gives = SingleLabel.answers
     experiment: Commands
+    _quick: dict[str, Any] | None = None  # settings of decode_alone, once they are asked for; empty where it has none
 
     def __init__(self, experiment: Commands, facts: dict[str, Any] | None = None):
         super().__init__(experiment, facts)
@@ -213,6 +214,16 @@ class CommandTask(SpeechTask, SingleLabel):
             "needs": decode_alone.NEEDS, "rate": front.rate, "channel": self.experiment.data.channel, "window": self.window,
             "silence": self.silence, "fft": front.fft, "hop": front.hop, "frame": front.window, "mels": settings.mels, "low": settings.low,
             "high": settings.high or front.rate / 2, "top_db": settings.top_db, "normalize": settings.normalize}
+
+    def quickly(self, row: dict[str, Any]) -> np.ndarray | None:
+        """Not of silence, nor of what is much longer than the window: of these is warned."""
+        if self._quick is None:
+            alone = self.alone()
+            self._quick = {} if isinstance(alone, str) else {**alone[1], "facts": self.facts}
+        samples = np.asarray(row["samples"], np.float32)[:int(row["length"])]
+        if not self._quick or not 0 < len(samples) <= self.window * LONGER or np.ptp(samples) < 4 * SILENT / 32768:
+            return None
+        return decode_alone.features(self._quick, samples)
 
     def read_part(self, path: Path, start: float, duration: float | None) -> Iterator[tuple[str, dict[str, Any]]]:
         data = self.experiment.data

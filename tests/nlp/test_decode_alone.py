@@ -6,7 +6,9 @@ import tensorflow as tf
 
 from nlp import tokens
 from nlp.settings import Hashed, Words
+from nlp.tasks.classification import Classification
 from nlp.tokens.decode_alone import decode, farmhash, words
+from pipelines.config.load import from_dict
 
 TEXTS = ["is there a 24-hour gym, and what's the price?", "", "   ", "CAPITALS <br /> and <b>tags</b> a<b", "Über naïve cafés, ﬁne Ａ!",
          "日本語 テスト ok", "soft\u00adhyphen zero\u200bwidth", "tab\tnew\nline", "x" * 200 + " " + "word" * 9, "don't   stop"]
@@ -36,3 +38,24 @@ def test_labels_and_rejection():
     assert words({"facts": facts, "many": False, "outside": "none of these"}, {"probabilities": shares})["label"] == "none of these"
     assert words({"facts": facts, "many": False, "outside": None}, {"probabilities": shares})["label"] == "b"
     assert words({"facts": {**facts, "threshold": 0.3}, "many": True, "outside": None}, {"probabilities": shares})["labels"] == ["b", "c"]
+
+
+def test_the_short_way_is_taken_for_plain_texts_alone():
+    task = Classification(from_dict({"task": "nlp.classification", "data": {"source": "table", "path": "x.csv"},
+                                     "tokens": {"name": "words", "limit": 5}, "model": {"name": "bag"}}, check_paths=False),
+                          {"classes": ["a", "b"], "vocabulary": ["is", "there"]})
+    found = task.quickly({"text": b"is that there?"})
+    assert found.tolist() == task.receive({"text": tf.constant(["is that there?"])})["tokens"].numpy().tolist() == [[2, 1, 3, 1]]
+    for text in ("", " ", "nothing known", "caf\u00e9 is"):  # of the first three is warned
+        assert task.quickly({"text": text.encode()}) is None
+
+
+@pytest.mark.parametrize("threshold", [0.4, 0.9])
+def test_rejection_is_worded_by_numpy_as_in_graph(threshold):
+    values = {"task": "nlp.classification", "data": {"source": "table", "path": "x.csv"}, "model": {"name": "bag"},
+              "reject": {"label": "oos"}}
+    task = Classification(from_dict(values, check_paths=False), {"classes": ["a", "b"], "threshold": threshold})
+    shares = {"probabilities": np.array([[0.3, 0.7], [0.95, 0.05]], np.float32)}
+    expected, found = task.respond({name: tf.constant(one) for name, one in shares.items()}), task.worded(shares)
+    assert found["label"].tolist() == expected["label"].numpy().tolist()
+    np.testing.assert_array_equal(found["confidence"], expected["confidence"])

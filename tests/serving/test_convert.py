@@ -20,6 +20,7 @@ from pipelines.serving.evaluate import evaluate
 from pipelines.serving.export import free
 from pipelines.serving.export_converted import FORMS, Tried, chosen_of, export_converted
 from pipelines.serving.predict import Predictor
+from pipelines.serving.quick import predictor
 from pipelines.task.results import Metric
 from tests import processes
 
@@ -79,6 +80,22 @@ def test_it_answers_without_tensorflow_and_quartet(mobile, opened, judged, tmp_p
     found, expected = json.loads(done.stdout.splitlines()[-1]), shares_of(opened, judged[0][:8])
     assert np.abs(np.array([list(one["probabilities"].values()) for one in found]) - expected).max() <= 1e-5
     assert [one["label"] for one in found] == [str(row.argmax()) for row in expected]
+
+
+def test_one_input_takes_the_short_way_behind_a_server_and_answers_alike(opened, judged, monkeypatch):
+    quick, slow = predictor(opened), Predictor(opened)
+    assert type(quick) is not Predictor
+    counted = []
+    quickly = opened.task.quickly
+    monkeypatch.setattr(opened.task, "quickly", lambda row: counted.append(quickly(row)) or counted[-1])
+    for content in (judged[0][0], judged[0][1], tf.io.encode_jpeg(tf.zeros([40, 30, 3], tf.uint8)).numpy()):
+        read = [("one", {"image": content})]
+        (one,), (other,) = quick.together(read), slow.together(read)
+        assert one.values["label"] == other.values["label"] and list(one.values) == list(other.values)
+        np.testing.assert_array_equal(one.values["probabilities"], other.values["probabilities"])
+        assert one.values["confidence"] == other.values["confidence"]
+    assert [values is None for values in counted] == [False, False, True]
+    assert [one.error is None for one in quick.together([("a", {"image": judged[0][0]}), ("b", {"image": judged[0][1]})])] == [True] * 2
 
 
 @pytest.mark.parametrize("made_for", ["onnx", "openvino", "cpu"])

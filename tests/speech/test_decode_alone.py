@@ -44,3 +44,16 @@ def test_what_numpy_does_not_compute_is_said():
         "task": "speech.commands", "data": {"source": "folder", "path": "x", "rate": RATE}, "model": {"name": "ds_cnn"},
         "frontend": {"kind": "mfcc"}}, check_paths=False), {**FACTS, "mean": [0.0] * 20, "std": [1.0] * 20})
     assert "log-mel" in task.alone()
+
+
+def test_the_short_way_is_not_for_silence_nor_for_long_recordings():
+    task = CommandTask(from_dict({
+        "task": "speech.commands", "data": {"source": "folder", "path": "x", "rate": RATE, "seconds": 0.9}, "model": {"name": "ds_cnn"}},
+        check_paths=False), FACTS)
+    for seconds, loud, short in ((0.9, 1, True), (1.3, 1, True), (2.0, 1, False), (0.9, 1e-5, False)):
+        samples = audio.read(sound(seconds), RATE) * np.float32(loud)
+        found = task.quickly({"samples": samples, "length": len(samples)})
+        received = task.receive({"samples": tf.constant(samples[None]), "length": tf.constant([len(samples)])})
+        assert (found is not None) == short and (received["warning"].numpy()[0] == b"") == short
+        if short:
+            assert np.abs(found - task.prepare({"samples": received["samples"]})[0].numpy()).max() <= 2e-3

@@ -39,6 +39,7 @@ CASES = {
         "model": encoder(name="whole", learning_rate=0.01, decay=0.5, head="new"), "train": {"micro_batch_size": 4}},
     "frozen encoder": {"model": encoder(name="frozen", head="trained"), "train": {"micro_batch_size": 4}, "data": {"cache": "memory"}},
     "linear head": {"model": encoder(name="frozen"), "data": {"cache": "memory"}},
+    "distilled, uneven last batch": {"train": {"teacher": {"run": "none", "temperature": 3.0, "weight": 0.6}}},
     "XLA": {"train": {"xla": "on", "clip": {"global_norm": 0.3}, "accumulation": 2}},
 }
 

@@ -75,6 +75,11 @@ class ToyTask(Task):
             ]
         )
 
+    def soft_loss(self, outputs, teacher, temperature):
+        from pipelines.task.labels import softened
+
+        return softened(outputs, teacher, temperature)
+
     def loss(self, outputs: Any, targets: Any, training: bool) -> tf.Tensor:
         smooth = self.experiment.label_smoothing if training else 0.0
         wanted = tf.one_hot(targets, CLASSES) * (1.0 - smooth) + smooth / CLASSES
@@ -215,7 +220,7 @@ def final_weights(changes: dict[str, Any]) -> np.ndarray:
     Beside an experiment's, `changes` may have: `answers`, to have those for validation, too; `by_epoch`, for a feed that ends with each
     epoch; `chunk`, the rows of tables that hosts send at once.
     """
-    from pipelines.training import embedding_tables
+    from pipelines.training import embedding_tables, session
     from pipelines.training.evaluation import Evaluator
     from pipelines.training.hooks.validation import Validation
     from pipelines.training.loop import Loop
@@ -225,6 +230,8 @@ def final_weights(changes: dict[str, Any]) -> np.ndarray:
     answers, by_epoch, chunk = (changes.pop(name, None) for name in ("answers", "by_epoch", "chunk"))
     embedding_tables.CHUNK = chunk or embedding_tables.CHUNK
     kind = changes.get("model", "")
+    if "teacher" in changes.get("train", {}):  # of no run: the same network with other weights
+        session.teacher_of = lambda settings, task, train: _other(task)
     made = assemble(experiment(**changes), EncoderToyTask if isinstance(kind, dict) else TableToyTask if "table" in kind else ToyTask)
     made.initialise()
     made.feed.by_epoch = bool(by_epoch)
@@ -238,6 +245,13 @@ def final_weights(changes: dict[str, Any]) -> np.ndarray:
                               averages=zip(made.averaged, made.averages))
         values += [evaluator.judged()[0]["probabilities"].ravel(), list(evaluator.scores().values())]
     return np.concatenate([*values, list(loop.epoch_metrics.values())])
+
+
+def _other(task: Task) -> keras.Model:
+    model, drawn = task.model(), np.random.default_rng(7)
+    for variable in model.trainable_variables:
+        variable.assign(0.1 * drawn.normal(size=variable.shape))
+    return model
 
 
 def save_final_weights(path: str, cases: list[dict[str, Any]]) -> None:

@@ -178,6 +178,9 @@ class Classification(SingleLabel):
         return Path(decode_alone.__file__), {"needs": decode_alone.NEEDS, "image_size": self.image_size, "channels": self.facts["channels"],
                                              "resize": self.experiment.data.resize}
 
+    def quickly(self, row: dict[str, Any]) -> np.ndarray | None:
+        return decode_alone.small_png(self.alone()[1], row["image"])
+
     def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
         for path in find_images(inputs, self.read_notes.append):
             try:

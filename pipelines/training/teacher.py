@@ -1,0 +1,105 @@
+"""A student learns from a teacher's answers, too (Hinton et al. 2015, "Distilling the Knowledge in a Neural Network", arXiv:1503.02531).
+
+The teacher sees what the student sees, augmentation included (Beyer et al. 2022, arXiv:2106.05237). It stands before the pure step, where
+inputs and targets are made: its answers come with the targets, its weights never change and are no part of the run. So the promises
+of the step hold as they are.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from pipelines.base import stored
+from pipelines.base.errors import ConfigError
+from pipelines.base.inside import refuse_links
+from pipelines.config import registry
+from pipelines.config.load import load
+from pipelines.config.schema import Teacher
+from pipelines.data.cache import computation, decoded_spec
+from pipelines.data.graph_hash import graph_hash
+from pipelines.data.source import Source, Tensors
+from pipelines.task.contract import Task
+from pipelines.training.weight_limits import bounded, read_weights
+
+OWN, ANSWERED = "own", "answered"  # entries of the targets of a training batch
+
+
+class Taught:
+    """A task whose training targets hold a teacher's outputs, too; in everything else it is the task itself.
+
+    Args:
+        task: the student's.
+        teacher: a model that takes the student's inputs; built under the strategy's scope.
+    """
+
+    def __init__(self, task: Task, teacher: keras.Model, settings: Teacher):
+        self.whole, self._teacher, self._settings = task, teacher, settings
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.whole, name)
+
+    def prepare(self, examples: Tensors, *, keys: Any = None, seed: Any = None, epoch: Any = None) -> tuple[Any, Any]:
+        """As the task's; when training, targets are {OWN: the task's, ANSWERED: the teacher's outputs [batch, classes] float32}."""
+        inputs, targets = self.whole.prepare(examples, keys=keys, seed=seed, epoch=epoch)
+        if keys is None:
+            return inputs, targets
+        answered = tf.cast(self._teacher(inputs, training=False), tf.float32)
+        return inputs, {OWN: targets, ANSWERED: tf.stop_gradient(answered)}
+
+    def loss(self, outputs: Any, targets: Any, training: bool) -> tf.Tensor:
+        """The task's, [batch] float32; when training with the share `weight` of what the task calls the distance to the teacher."""
+        if not training:
+            return self.whole.loss(outputs, _own(targets), training)
+        settings = self._settings
+        soft = self.whole.soft_loss(outputs, targets[ANSWERED], settings.temperature)
+        own = tf.cast(self.whole.loss(outputs, targets[OWN], training), tf.float32)
+        return settings.weight * soft + (1.0 - settings.weight) * own
+
+    def example_weights(self, targets: Any) -> tf.Tensor | None:
+        return self.whole.example_weights(_own(targets))
+
+    def scores(self, outputs: Any, targets: Any) -> Tensors:
+        return self.whole.scores(outputs, _own(targets))
+
+
+def _own(targets: Any) -> Any:
+    """The task's targets, of a batch to train on or to judge."""
+    return targets[OWN] if isinstance(targets, dict) and set(targets) == {OWN, ANSWERED} else targets
+
+
+def teacher_of(settings: Teacher, task: Task, train: Source) -> keras.Model:
+    """The model of the run that teaches; call it inside the strategy's scope. No code of the run is executed.
+
+    Raises:
+        ConfigError: no finished run, another task or other classes, or it sees other inputs than `task` makes of `train`.
+    """
+    folder = Path(settings.run)
+    refuse_links(folder)
+    if not all((folder / name).is_file() for name in ("experiment.yaml", "model/model.keras", "model/facts.json")):
+        raise ConfigError(f"train.teacher.run: {folder} is no finished run: it has no experiment.yaml or no model/")
+    experiment = load(folder / "experiment.yaml", check_paths=False).experiment
+    if experiment.task != task.experiment.task:
+        raise ConfigError(f"train.teacher.run: {folder} is a run of {experiment.task}, and this experiment of {task.experiment.task}")
+    kind = registry.task_class(experiment.task)
+    facts = stored.read(folder / "model" / "facts.json", kind.kept).model_dump(exclude_unset=True, by_alias=True)
+    theirs: Task = kind(experiment, facts)
+    if facts.get("classes") != task.facts.get("classes"):
+        raise ConfigError(f"train.teacher.run: {folder} knows other classes than these data have, or in another order")
+    if _seen(theirs, train) != _seen(task, train):
+        raise ConfigError(f"train.teacher.run: {folder} sees other inputs than this model would; a teacher needs the student's data, "
+                          "sizes, front end or tokens, learned from the same train split")
+    with bounded(str(folder)):
+        model = theirs.model()
+    read_weights(model, folder / "model" / "model.keras")
+    model.trainable = False
+    return model
+
+
+def _seen(task: Task, train: Source) -> str:
+    """What becomes of a stored example on its way to the model, as a hash; where that is random, without it."""
+    decode = None if task.stored_decoded else task.decode
+    one = {name: tf.TensorSpec([2, *spec.shape], spec.dtype) for name, spec in decoded_spec(train, decode).items()}
+    prepared = tf.function(lambda examples: task.prepare(examples)[0], autograph=False).get_concrete_function(one)
+    return f"{computation(train, decode)} {graph_hash(prepared)}"

@@ -1,0 +1,113 @@
+"""Distillation: what a student learns of a teacher, on its way from the setting to the loss."""
+
+import json
+import os
+import shutil
+import signal
+import time
+
+import h5py
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipelines.base.errors import ConfigError
+from pipelines.config.load import from_dict, load
+from pipelines.config.schema import Teacher
+from pipelines.task.labels import softened
+from pipelines.training.teacher import Taught, teacher_of
+from tests import finished_run, processes
+from vision.tasks.classification import Classification
+
+pytestmark = pytest.mark.slow(seconds=40)
+
+
+@pytest.fixture(scope="module")
+def student():
+    """(a task of the digits and its train split, as the teacher's run has them)."""
+    task = Classification(load(finished_run.run() / "experiment.yaml").experiment)
+    splits = task.splits()
+    task.facts = splits.facts
+    return task, splits.train
+
+
+def test_the_distance_is_the_divergence_of_softened_answers():
+    ours, theirs = np.random.default_rng(0).normal(size=(2, 4, 5)).astype(np.float32)
+    p, q = (np.exp(x / 3) / np.exp(x / 3).sum(1, keepdims=True) for x in (theirs, ours))
+    np.testing.assert_allclose(softened(ours, theirs, 3.0), 9 * (p * np.log(p / q)).sum(1), rtol=1e-4)
+    assert np.abs(softened(ours, ours, 2.0)).max() < 1e-6
+
+
+def test_training_targets_have_the_teachers_answers_and_judging_has_none(student):
+    task, train = student
+    settings = Teacher(run=str(finished_run.run()), temperature=2.0, weight=0.25)
+    model = teacher_of(settings, task, train)
+    taught = Taught(task, model, settings)
+    examples = train.gather(tf.range(6, dtype=tf.int64))
+    examples = {"image": tf.map_fn(lambda image: task.decode({"image": image})["image"], examples["image"]), "label": tf.cast(examples["label"], tf.int32)}
+    drawn = {"keys": tf.zeros([6, 2], tf.int32), "seed": tf.zeros([2], tf.int32), "epoch": tf.constant(0, tf.int64)}
+    inputs, targets = taught.prepare(examples, **drawn)
+    np.testing.assert_allclose(targets["answered"], model(inputs, training=False), rtol=1e-4, atol=1e-5)
+    outputs, own = tf.zeros([6, 10]), task.prepare(examples, **drawn)[1]
+    expected = 0.25 * softened(outputs, targets["answered"], 2.0) + 0.75 * task.loss(outputs, own, True)
+    np.testing.assert_allclose(taught.loss(outputs, targets, True), expected, rtol=1e-5)
+    np.testing.assert_allclose(taught.scores(outputs, targets)["accuracy"], task.scores(outputs, own)["accuracy"])
+    assert not isinstance(taught.prepare(examples)[1], dict)
+    assert np.mean(np.argmax(targets["answered"], 1) == examples["label"]) > 0.5  # it is the trained one
+
+
+@pytest.mark.parametrize("change, part", [
+    ({"data": {"source": "digits", "image_size": 16}}, "sees other inputs"), ({"augment": {"flip": True}}, None),
+])
+def test_a_teacher_that_sees_something_else_is_refused(student, change, part):
+    values = load(finished_run.run() / "experiment.yaml").experiment.model_dump(mode="python")
+    for name, section in change.items():
+        values[name] = {**values[name], **section}
+    task = Classification(from_dict(values))
+    splits = task.splits()
+    task.facts = splits.facts
+    settings = Teacher(run=str(finished_run.run()))
+    if part is None:
+        return teacher_of(settings, task, splits.train)
+    with pytest.raises(ConfigError, match=part):
+        teacher_of(settings, task, splits.train)
+
+
+def test_what_is_no_run_of_these_classes_is_refused(student, tmp_path):
+    task, train = student
+    with pytest.raises(ConfigError, match="is no finished run"):
+        teacher_of(Teacher(run=str(tmp_path)), task, train)
+    folder = finished_run.copy(tmp_path)
+    facts = json.loads((folder / "model" / "facts.json").read_text())
+    (folder / "model" / "facts.json").write_text(json.dumps({**facts, "classes": facts["classes"][::-1]}))
+    with pytest.raises(ConfigError, match="other classes"):
+        teacher_of(Teacher(run=str(folder)), task, train)
+
+
+def test_killed_and_resumed_it_ends_as_never_killed_to_the_bit(tmp_path):
+    settings = [*finished_run.SETTINGS, f"train.teacher.run={finished_run.run()}", "train.deterministic=true", "model.widths=[8,16]",
+                "model.hidden=16", "train.checkpoint_seconds=0.01", "monitor.tensorboard=false", "evaluate.baseline=false"]
+    weights = {}
+    for name in ("whole", "killed"):
+        arguments = ("-m", "vision.train", *settings, "--runs", str(tmp_path), "--name", name)
+        folder = tmp_path / "vision" / "digits" / name
+        if name == "killed":
+            process = processes.start(*arguments, cwd=tmp_path, anew=True)
+            until = time.monotonic() + 300
+            while not (folder / "checkpoints" / "resume.npz").exists() and process.poll() is None and time.monotonic() < until:
+                time.sleep(0.01)
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+            assert not (folder / "report" / "report.json").exists()
+        done = processes.run(*arguments, cwd=tmp_path, anew=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        weights[name] = (folder / "model" / "model.keras")
+    found = {}
+    for name, file in weights.items():
+        shutil.unpack_archive(file, tmp_path / name, "zip")
+        with h5py.File(tmp_path / name / "model.weights.h5") as stored:
+            values: list = []
+            stored.visititems(lambda _, item, values=values: values.append(item[()]) if isinstance(item, h5py.Dataset) else None)
+        found[name] = values
+    assert len(found["whole"]) == len(found["killed"]) > 4
+    assert all(np.array_equal(one, other) for one, other in zip(found["whole"], found["killed"]))
