@@ -44,7 +44,8 @@ def test_training_targets_have_the_teachers_answers_and_judging_has_none(student
     model = teacher_of(settings, task, train)
     taught = Taught(task, model, settings)
     examples = train.gather(tf.range(6, dtype=tf.int64))
-    examples = {"image": tf.map_fn(lambda image: task.decode({"image": image})["image"], examples["image"]), "label": tf.cast(examples["label"], tf.int32)}
+    images = tf.map_fn(lambda image: task.decode({"image": image})["image"], examples["image"])
+    examples = {"image": images, "label": tf.cast(examples["label"], tf.int32)}
     drawn = {"keys": tf.zeros([6, 2], tf.int32), "seed": tf.zeros([2], tf.int32), "epoch": tf.constant(0, tf.int64)}
     inputs, targets = taught.prepare(examples, **drawn)
     np.testing.assert_allclose(targets["answered"], model(inputs, training=False), rtol=1e-4, atol=1e-5)
