@@ -201,9 +201,7 @@ def end(arguments: list[str]) -> None:
     except BaseException:
         traceback.print_exc()
         status = 1
-    for thread in threading.enumerate():
-        if thread is not threading.main_thread() and not thread.daemon:
-            thread.join()
+    threading._shutdown()  # as Python: ends the idle threads of concurrent.futures, and waits for all that are no daemons
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
