@@ -65,7 +65,8 @@ def _contents(seen: Seen) -> str:
     return f"; {len({word for text in seen.texts for word in text.lower().split()}):,} different words"
 
 
-def _data(path: Path, seen: Seen, rate: int, task: list[Entry]) -> list[Entry]:
+def _data(path: Path, seen: Seen, rate: int, task: list[Entry], *, folds: bool = False) -> list[Entry]:
+    """The section data; `folds`: groups held out of train choose what validation would, so that all of them are learned from."""
     entries: list[Entry] = [("source", seen.source, ""), ("path", str(path), "" if path.is_absolute() else "from the current directory"),
                             ("rate", rate, "Hz; recordings of another are resampled"), *task]
     entries += [(key, name, COMMENTS.get(key, "")) for key, name in seen.columns.items()]
@@ -75,7 +76,10 @@ def _data(path: Path, seen: Seen, rate: int, task: list[Entry]) -> list[Entry]:
         entries.append(("group_by", "speaker", "no speaker in two splits; null to divide recording by recording"))
     elif seen.group and "test" not in seen.splits:
         entries.append(("group_by", seen.group, "all recordings of one stay in one split; null to divide one by one"))
-    for name, share, meaning in (("validation", VALIDATION, "share of train"), ("test", TEST, "share of all; judged once, at the end")):
+    grouped = any(name == "group_by" for name, _, _ in entries)
+    none = (0, "none: groups held out of train in turn choose what there is to choose")
+    validation: tuple[float, str] = none if folds and grouped else (VALIDATION, "share of train")
+    for name, share, meaning in (("validation", *validation), ("test", TEST, "share of all; judged once, at the end")):
         entries.append((name, seen.splits.get(name, share), "the data's own" if name in seen.splits else meaning))
     return entries
 
@@ -86,7 +90,7 @@ def _commands(path: Path, seen: Seen, rate: int, seconds: list[float], preset: P
     if preset:
         return "\n".join([
             "task: speech.commands",
-            section("data", _data(path, seen, ENCODED, [("seconds", window, WINDOW)])),
+            section("data", _data(path, seen, ENCODED, [("seconds", window, WINDOW)], folds=True)),
             section("model", [("name", "pretrained", "or ds_cnn, which is small and trains from scratch"),
                               ("preset", preset.handle, "quartet encoders lists others"),
                               ("finetune", {"name": "frozen"}, "the last layer is fitted at once; or last, whole")]),

@@ -16,6 +16,7 @@ from pipelines.config.draft import new
 from pipelines.config.load import from_text
 from pipelines.encoders import listing
 from tests.encoders.test_presets import BERT, keras_preset
+from tests.speech.synthetic_recordings import tone, write
 
 HERE = all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text"))
 pytestmark = pytest.mark.skipif(not HERE and not os.environ.get("QUARTET_REQUIRE_EXTRAS"),
@@ -129,3 +130,14 @@ def test_at_hand_are_usable_presets_of_a_domain_small_ones_first(there):
     keras_preset(there / "a", "EfficientNetBackbone")
     (there / "broken").mkdir()
     assert [preset.name for preset in listing.at_hand("nlp")] == ["b"]
+
+
+def test_where_speakers_are_known_they_choose_in_place_of_validation(there, tmp_path):
+    for digit in "01":
+        for speaker in ("theo", "lucas", "anna"):
+            for take in range(4):
+                write(tmp_path / "digits" / digit / f"{digit}_{speaker}_{take}.wav", tone(0.3, 16_000, seed=take), 16_000)
+    keras_preset(there / "whisper", "WhisperBackbone")
+    for encoder, validation in (("whisper", 0), ("none", 0.1)):
+        data = from_text(new("speech", tmp_path / "digits", encoder=encoder)).experiment.data
+        assert (data.group_by, data.validation, data.test) == ("speaker", validation, 0.2)
