@@ -104,8 +104,9 @@ def image() -> bytes:
     return buffer.getvalue()
 
 
-def measure(run: str, sent: bytes, rounds: int, seconds: float) -> None:
-    with server("quartet", "serve", run, "--port", "0") as (ours, up), server("benchmarks.serving", "--bare") as (other, _):
+def measure(run: str, sent: bytes, rounds: int, seconds: float, workers: int = 1) -> None:
+    served = server("quartet", "serve", run, "--port", "0", "--workers", str(workers))
+    with served as (ours, up), server("benchmarks.serving", "--bare") as (other, _):
         first = load(ours, sent, 0.0001)[0]
         alone: dict[int, list[float]] = {ours: [], other: []}
         crowd: dict[int, list[float]] = {ours: [], other: []}
@@ -132,6 +133,7 @@ def main() -> None:
     parser.add_argument("--json", help="the body of a request; default: an image of 8 x 8 px")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
+    parser.add_argument("--workers", type=int, default=1, help="processes that answer")
     parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.bare:
@@ -139,11 +141,11 @@ def main() -> None:
     print(machine(), flush=True)
     sent = wire(asked.json.encode(), "application/json") if asked.json else wire(image(), "image/jpeg")
     if asked.run:
-        return measure(asked.run, sent, asked.rounds, asked.seconds)
+        return measure(asked.run, sent, asked.rounds, asked.seconds, asked.workers)
     with tempfile.TemporaryDirectory() as runs:
         subprocess.run([sys.executable, "-m", "vision.train", "train.epochs=1", "--runs", runs, "--name", "run", "--quiet"], check=True,
                        stdout=subprocess.DEVNULL)
-        measure(str(Path(runs) / "vision" / "digits" / "run"), sent, asked.rounds, asked.seconds)
+        measure(str(Path(runs) / "vision" / "digits" / "run"), sent, asked.rounds, asked.seconds, asked.workers)
 
 
 if __name__ == "__main__":

@@ -326,6 +326,27 @@ def test_what_a_client_sends_is_taken_as_what_a_person_gives(trained, tmp_path):
             np.testing.assert_equal(mine[name], theirs[name])
 
 
+def test_what_a_person_enters_on_the_page_is_taken_as_what_a_client_sends(trained, tmp_path):
+    """The page sends ids as texts, whatever they are in the data."""
+    from pipelines.task.form import KINDS
+
+    case, run, _, splits = trained
+    form = run.task.form()
+    names = [field.name for field in form]
+    assert form and len(set(names)) == len(names) and {field.kind for field in form} <= set(KINDS)
+    given = case.inputs(tmp_path, splits)
+    if names == [""]:
+        assert (form[0].kind in ("image", "sound")) == run.task.takes_files and (run.task.takes_files or form[0].kind == "text")
+        return
+    entered = {"word": str, "words": lambda ids: [str(one) for one in ids]}
+    requests = [one for one in (json.loads(text) if text[:1] == "{" else {} for text in given) if one and set(one) <= set(names)]
+    for sent in requests:
+        filled = {field.name: entered.get(field.kind, lambda value: value)(sent[field.name]) for field in form if field.name in sent}
+        mine, theirs = run.task.take(filled), run.task.take(sent)
+        for name in theirs:
+            np.testing.assert_equal(mine[name], theirs[name])
+
+
 SERVE = """
 import sys
 import numpy as np
