@@ -56,7 +56,8 @@ def cached(source: Source, decode: Decode | None, data: Data, *, facts: Mapping[
         if size <= memory.room():
             where = "memory"
         else:
-            where = "disk" if disk_has_room(folder, size) else "none"
+            as_fast = decode is None and source.mapped
+            where = "disk" if disk_has_room(folder, size) and not as_fast else "none"
     if where == "none":
         return None
     if where == "memory":

@@ -168,6 +168,8 @@ class ShardSource(Source):
         DataError: a shard is missing, or has not the size that was written.
     """
 
+    mapped = True
+
     def __init__(self, folder: Path, stored: Stored, title: str):
         self.folder, self.stored, self.title = folder, stored, title
         for shard in stored.shards:

@@ -26,6 +26,7 @@ class Source(ABC):
         pieces: int array [examples], of those that are pieces of longer recordings, in order, the number of the recording, else -1; what
             is held out of them is whole recordings or the ends of all, never pieces from between. None: there are no such examples.
         lengths: int array [examples], length of each decoded example where it is known without decoding, else None.
+        mapped: examples are read from files mapped into memory, as fast as from a cache on disk.
     """
 
     spec: dict[str, "tf.TensorSpec"]
@@ -34,6 +35,7 @@ class Source(ABC):
     groups: np.ndarray | None = None
     pieces: np.ndarray | None = None
     lengths: np.ndarray | None = None
+    mapped = False
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -140,6 +142,10 @@ class Subset(Source):
     @property
     def arrays(self) -> dict[str, np.ndarray] | None:  # type: ignore[override]
         return None if self.base.arrays is None else {key: value[self.numbers] for key, value in self.base.arrays.items()}
+
+    @property
+    def mapped(self) -> bool:  # type: ignore[override]
+        return self.base.mapped
 
     def __len__(self) -> int:
         return len(self.numbers)

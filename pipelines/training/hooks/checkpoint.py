@@ -82,7 +82,7 @@ class Checkpoint(Hook):
 
     def on_rest(self, loop: Loop) -> None:
         done = loop.step >= loop.last or loop.stopping or loop.interrupted is not None
-        if done or self._begun[1] or self._due():
+        if done or (self._begun[1] and not self._writing.busy) or self._due():
             self.save(loop)
         if done:
             self.wait(loop)
