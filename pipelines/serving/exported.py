@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from pipelines.base.errors import ConfigError
 from pipelines.base.inside import refuse_links
@@ -18,6 +17,7 @@ from pipelines.base.stored import read
 from pipelines.data.reasons import reason
 from pipelines.serving.answers import bounded_parts, stacked_by
 from pipelines.serving.export import MANIFEST, SIGNATURE, Manifest
+from pipelines.serving.graph_operations import refuse_reaching
 from pipelines.serving.output import Prediction, first
 from pipelines.serving.predict import UNREADABLE, plain, trimmed
 from pipelines.task.answering import raw_example
@@ -26,9 +26,6 @@ from pipelines.trust.signing import trusted
 
 OPERATIONS = ("tensorflow_text",)  # modules that may be imported for the operations of a graph
 BATCH = 64  # examples answered at a time
-# what a graph could reach this machine with: files that are not its own, and code
-REACHING = {"ReadFile", "WriteFile", "MatchingFiles", "PyFunc", "PyFuncStateless", "EagerPyFunc", "TextLineDataset", "TFRecordDataset",
-            "FixedLengthRecordDataset", "TextLineReaderV2", "WholeFileReaderV2", "TFRecordReaderV2", "PrintV2", "Save", "SaveSlices"}
 
 
 class ExportedModel:
@@ -42,7 +39,6 @@ class ExportedModel:
         if not (folder / MANIFEST).is_file():
             raise ConfigError(f"{folder}: has no {MANIFEST}, which `quartet export` writes; export the run again")
         self._manifest = read(folder / MANIFEST, Manifest)
-        _refuse_reaching(folder)
         for name in self._manifest.needs:
             if name not in OPERATIONS:
                 raise ConfigError(f"{folder / MANIFEST}: needs the module {name}, which is none of {', '.join(OPERATIONS)}")
@@ -50,6 +46,7 @@ class ExportedModel:
                 import_module(name)
             except ImportError as error:
                 raise ConfigError(f"{folder}: its model needs {name}: pip install {name.replace('_', '-')} ({error})") from None
+        refuse_reaching(folder)
         try:
             self._loaded = tf.saved_model.load(str(folder))  # its functions need it
             self._answer = self._loaded.signatures[SIGNATURE]
@@ -120,16 +117,3 @@ def load_exported(folder: Path, *, batch: int | None = None, require_signature: 
     """
     with trusted(folder, require_signature) as path:
         return ExportedModel(path, batch=batch)
-
-
-def _refuse_reaching(folder: Path) -> None:
-    """Raises ConfigError where the graph has an operation that could read or write files which are not the model's, or run code."""
-    try:
-        model = SavedModel.FromString((folder / "saved_model.pb").read_bytes())
-    except Exception as error:  # protobuf's DecodeError, and OSError
-        raise ConfigError(f"{folder / 'saved_model.pb'}: cannot be read ({reason(error)})") from error
-    for graph in model.meta_graphs:
-        nodes = [*graph.graph_def.node, *(node for function in graph.graph_def.library.function for node in function.node_def)]
-        bad = next((node.op for node in nodes if node.op in REACHING), None)
-        if bad is not None:
-            raise ConfigError(f"{folder}: its model has the operation {bad}, which reaches for files or code; no export of quartet has it")

@@ -74,7 +74,7 @@ def read_weights(model: keras.Model, file: Path) -> None:
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message=".*freshly-initialized weights")  # Keras would keep layers without stored weights
             model.load_weights(file)
-    except (ValueError, OSError, KeyError, EOFError, UserWarning, zipfile.BadZipFile) as error:
+    except (ValueError, OSError, KeyError, EOFError, RuntimeError, TypeError, AttributeError, UserWarning, zipfile.BadZipFile) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ConfigError(f"{file}: does not hold the weights of this experiment's model ({reason}); "
                           "the file is damaged, or of another version") from error

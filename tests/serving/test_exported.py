@@ -108,7 +108,7 @@ def test_modules_that_a_stranger_names_are_not_imported(exported, tmp_path):
 @pytest.mark.parametrize("name, content, part", [
     ("quartet.json", None, "export the run again"), ("quartet.json", b"{}", "quartet.json"),
     ("quartet.json", b"[" * 100_000, "quartet.json"),
-    ("saved_model.pb", b"nothing", "cannot be read"), ("saved_model.pb", b"", "no model that can be loaded"),
+    ("saved_model.pb", b"nothing", "cannot be read"), ("saved_model.pb", b"", "no model of TensorFlow 2"),
 ])
 def test_a_damaged_export_is_a_plain_error(exported, tmp_path, name, content, part):
     folder = tmp_path / "damaged"
