@@ -32,9 +32,10 @@ PACKAGES = ("quartet", "pipelines", *DOMAINS)
 LEFT_OUT = {".git", ".venv", "build", "dist", "runs", "node_modules", "__pycache__"}  # not of the project, or made by it
 DISTRIBUTIONS = {"yaml": "pyyaml", "pydantic_core": "pydantic",
                  "sklearn": "scikit-learn", "PIL": "pillow", "tensorflow_datasets": "tensorflow-datasets",
-                 "keras_tuner": "keras-tuner", "keras_rs": "keras-rs", "grpc": "grpcio", "tensorflow_serving": "tensorflow-serving-api"}
-# imported where they are needed: IPython in its own kernel alone, and what keras-hub brings with it
-BROUGHT = {"ipython", "kagglehub", "huggingface-hub"}
+                 "keras_tuner": "keras-tuner", "keras_rs": "keras-rs", "grpc": "grpcio", "tensorflow_serving": "tensorflow-serving-api",
+                 "opentelemetry": "opentelemetry-sdk"}
+# IPython in its own kernel alone, what keras-hub brings with it, TensorFlow's protobuf, and the files beside answer.py in an export
+BROUGHT = {"ipython", "kagglehub", "huggingface-hub", "google", "decode", "runtimes"}
 HOSTS = ("pypi." + "org", "pythonhosted", "anaconda." + "org", "conda-" + "forge", "index-" + "url")
 
 
