@@ -48,13 +48,14 @@ def signature_of(path: Path) -> Path:
 
 
 def unsigned(path: Path) -> list[str]:
-    """Names in a folder that its signature leaves out: itself, and in a run its lock, its export (which is signed by itself) and the
-    reports of later evaluations."""
+    """Names in a folder that its signature leaves out: itself, and in a run its lock, its exports (which are signed by themselves)
+    and the reports of later evaluations."""
     if not (path / "experiment.yaml").is_file():
         return [SIGNATURE]
     report = path / "report"
     later = sorted(one.name for one in report.iterdir() if one.is_dir() and one.name != "figures") if report.is_dir() else []
-    return [SIGNATURE, ".lock", "export", *(f"report/{name}" for name in later)]
+    exports = sorted(one.name for one in path.iterdir() if one.is_dir() and one.name.startswith("export-"))
+    return [SIGNATURE, ".lock", "export", *exports, *(f"report/{name}" for name in later)]
 
 
 def sign(path: Path, key: Path) -> Path:

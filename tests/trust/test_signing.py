@@ -133,7 +133,7 @@ def test_what_is_added_to_a_run_later_is_not_handed_out(tmp_path):
     key, public = pair()
     folder = folder_of(tmp_path)
     sign(folder, key)
-    for name in (".lock", "export/saved_model.pb", "report/test/report.json"):
+    for name in (".lock", "export/saved_model.pb", "export-mobile/model.tflite", "report/test/report.json"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"later")
     with verified(folder, public) as copy:
