@@ -116,15 +116,15 @@ TRAIN = ["model.name=cnn", "model.widths=[4]", "train.epochs=12", "train.batch_s
          "monitor.tensorboard=false", "evaluate.baseline=false", "augment.flip=true"]
 
 
-def start(folder: Path, data_dir: Path, name: str, anew: bool = False) -> processes.Process:
+def start(folder: Path, data_dir: Path, name: str) -> processes.Process:
     config = folder / "streamed.yaml"
     data = f"{{source: tfds, name: made, data_dir: {data_dir}, streaming: true, image_size: 8, validation: 0.2, test: test}}"
     config.write_text(f"task: vision.classification\ndata: {data}\nmodel: {{name: cnn}}\n")
-    return processes.start("-m", "vision.train", config, *TRAIN, "--runs", folder / "runs", "--name", name, anew=anew)
+    return processes.start("-m", "vision.train", config, *TRAIN, "--runs", folder / "runs", "--name", name)
 
 
 def test_a_streamed_run_that_was_killed_ends_bit_identical(tmp_path, data_dir):
-    whole = start(tmp_path, data_dir, "whole", anew=True)
+    whole = start(tmp_path, data_dir, "whole")
     _, said = whole.communicate(timeout=300)
     assert whole.returncode == 0, said
     assert "streamed from their shards" in said
