@@ -66,7 +66,7 @@ def test_the_manifests_name_what_the_server_has():
     assert pod["spec"]["terminationGracePeriodSeconds"] > drain + int(container["lifecycle"]["preStop"]["exec"]["command"][1])
     entry = next(rest for word, rest in steps("Dockerfile.serve") if word == "ENTRYPOINT")
     options = {word for word in [*ast.literal_eval(entry), *container["args"], *compose["command"]] if word.startswith("--")}
-    commands = (ROOT / "pipelines" / "commands" / "runs.py").read_text(encoding="utf-8")
+    commands = (ROOT / "pipelines" / "commands" / "shipping.py").read_text(encoding="utf-8")
     assert all(f'"{option}"' in commands or f"    {option[2:]}: Annotated" in commands for option in options)
 
 
@@ -74,7 +74,7 @@ def test_serving_imports_nothing_that_trains():
     from tests import processes
 
     code = ("from pipelines.machine.startup import start_tensorflow; start_tensorflow()\n"
-            "import pipelines.commands.runs, pipelines.serving.exported, pipelines.serving.converted, pipelines.serving.predict, sys\n"
+            "import pipelines.commands.shipping, pipelines.serving.exported, pipelines.serving.converted, pipelines.serving.predict, sys\n"
             "found = {name.partition('.')[0] for name in sys.modules}\n"
             "print(*(found & {'keras_tuner', 'tensorboard', 'tensorflow_datasets', 'librosa', 'matplotlib', 'sklearn'}))")
     done = processes.run("-c", code, cwd=ROOT, anew=True)

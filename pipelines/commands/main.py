@@ -13,7 +13,7 @@ import typer
 
 from pipelines.base.errors import ConfigError, QuartetError
 from pipelines.base.terminal import json_text
-from pipelines.commands import runs, trust
+from pipelines.commands import answering, runs, shipping, trust
 from pipelines.commands.cluster import OnRay, Ray, train_on_ray
 from pipelines.commands.shell import RUNS, RequireSignature, Runs, echo, extensible, quoted, reported, say, shown, tool
 from pipelines.machine.startup import current_folder_last
@@ -332,12 +332,12 @@ app = typer.Typer(
 )
 app.command(cls=OnRay)(train)
 app.command(cls=OnRay)(tune)
-app.command()(runs.evaluate)
-app.command(cls=OnRay)(runs.predict)
-app.command()(runs.embed)
-app.command()(runs.nearest)
-app.command()(runs.export)
-app.command()(runs.serve)
+app.command()(answering.evaluate)
+app.command(cls=OnRay)(answering.predict)
+app.command()(answering.embed)
+app.command()(answering.nearest)
+app.command()(shipping.export)
+app.command()(shipping.serve)
 app.command()(check)
 app.command()(prepare)
 app.command()(new)

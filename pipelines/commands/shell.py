@@ -14,12 +14,15 @@ import typer
 
 from pipelines.base.errors import QuartetError
 from pipelines.base.terminal import lines, printable
+from pipelines.runs.folder import RunFolder
 
 RUNS = Path("runs")
 Runs = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Folder of all runs.")]
 Run = Annotated[str, typer.Argument(
     metavar="RUN", show_default=False, help="A run: its folder, or its name below --runs, such as vision/digits/default.")]
 Settings = Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", show_default=False, help="Settings to change.")]
+Batch = Annotated[int | None, typer.Option(min=1, metavar="N", show_default="the task's", help="Inputs answered at a time.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Overwrite what is there.")]
 Use = Annotated[list[str] | None, typer.Option(
     "--use", metavar="FILE", show_default=False,
     help="A Python file (or installed module) with models, sources or tasks of your own; several times for several.")]
@@ -110,3 +113,16 @@ def shown(path: Path) -> str:
 def quoted(path: Path) -> str:
     """`shown`, for a shell."""
     return shlex.quote(shown(path))
+
+
+def finished(runs: Path, name: str, require_signature: Path | None = None) -> RunFolder:
+    """The run that a person names, once it is known to have a model; a signature is checked before anything of it is read."""
+    from pipelines.runs.listing import find_run, require_model
+
+    folder = find_run(runs, name)
+    if require_signature is not None:
+        from pipelines.trust.signing import verify
+
+        verify(folder.path, require_signature)
+    require_model(folder)
+    return folder

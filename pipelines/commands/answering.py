@@ -1,0 +1,246 @@
+"""The commands that answer with finished runs: evaluate, predict, embed, nearest. Imports no TensorFlow until a command needs it."""
+
+import json
+import sys
+import time
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipelines.base.errors import ConfigError, DataError
+from pipelines.base.terminal import Shielded
+from pipelines.commands.cluster import Ray, predict_on_ray
+from pipelines.commands.shell import (
+    RUNS,
+    Batch,
+    Replace,
+    RequireSignature,
+    Run,
+    Runs,
+    Settings,
+    echo,
+    extensible,
+    fail,
+    finished,
+    reported,
+    say,
+    shown,
+)
+
+
+class Format(str, Enum):
+    """How answers are written."""
+
+    table = "table"
+    csv = "csv"
+    jsonl = "jsonl"
+    text = "text"
+    ctm = "ctm"
+    parquet = "parquet"
+
+
+@reported
+@extensible()
+def evaluate(
+    run: Run, settings: Settings = None, runs: Runs = RUNS,
+    split: Annotated[str | None, typer.Option(
+        metavar="SPLIT", show_default="test", help="validation, test or train; with --data one of its own splits, if it has any.")] = None,
+    data: Annotated[Path | None, typer.Option(
+        metavar="PATH", show_default=False,
+        help="Other labelled data with the same classes: a folder of class folders, a table, or an .npz.")] = None,
+    output: Annotated[Path | None, typer.Option(
+        "--output", "-o", metavar="FILE", show_default=False,
+        help="Also the answer to each example, as .parquet, .csv or .jsonl; the report has them as predictions.parquet.")] = None,
+    replace: Replace = False,
+    require_signature: RequireSignature = None,
+) -> None:
+    """Judge a finished run on one of its splits or on other data. KEY=VALUE: evaluate.flip=true; with --data also data.label_key=class."""
+    folder = finished(runs, run, require_signature)
+    from pipelines.reports import predictions
+
+    if output is not None:
+        predictions.writable(output)
+        if output.exists() and not replace:
+            raise ConfigError(f"--output: {output} is there already; --replace writes over it")
+    from pipelines.machine.startup import start_tensorflow
+
+    start_tensorflow()
+    from pipelines.serving.converted import open_run
+    from pipelines.serving.evaluate import evaluate as judge
+
+    evaluated = judge(open_run(folder, require_signature=require_signature), split=split, data=data, overrides=settings or ())
+    from pipelines.base import formatting
+    from pipelines.base.terminal import print_table
+
+    counts = [metric.n for metric in evaluated.judgement.metrics.values() if metric.n]
+    rows = [[formatting.title(name), formatting.number(metric.value, name), formatting.bounds(metric.low, metric.high, name)]
+            for name, metric in evaluated.judgement.metrics.items()]
+    units = next((metric.drawn_by() for metric in evaluated.judgement.metrics.values() if metric.low is not None), "examples")
+    interval = "95 % interval" + ("" if units == "examples" else f", drawn by {units}")
+    heading = f"{evaluated.split}, {formatting.counted(counts[0], 'example')}" if counts else evaluated.split
+    print_table([heading, "", interval], rows, right=(1,))
+    for note in evaluated.notes:
+        echo(note)
+    echo(f"report       {shown(evaluated.folder / 'report.html')}")
+    if output is not None:
+        predictions.write(output, evaluated.judgement.predictions)
+        echo(f"predictions  {shown(output)}")
+
+
+@reported
+@extensible()
+def predict(
+    run: Run, inputs: Annotated[list[str], typer.Argument(
+        metavar="INPUT...", show_default=False,
+        help="Files, folders or patterns; for texts also the text itself, or - for standard input.")],
+    runs: Runs = RUNS,
+    kind: Annotated[Format | None, typer.Option(
+        "--format", show_default="by --output, else table", help="How answers are written.")] = None,
+    output: Annotated[Path | None, typer.Option(
+        "--output", "-o", metavar="FILE", show_default=False,
+        help="A file, written whole; default: standard output. With --ray a folder, for parts as jsonl or parquet.")] = None,
+    top: Annotated[int, typer.Option(
+        "--top", min=0, metavar="N", show_default=False,
+        help="Also the N best classes with their probabilities; of recommended items, the first N alone.")] = 0,
+    probabilities: Annotated[bool, typer.Option("--probabilities", help="Also the probability of every class.")] = False,
+    replace: Replace = False,
+    batch: Batch = None,
+    require_signature: RequireSignature = None,
+    ray: Ray = None,
+    workers: Annotated[int | None, typer.Option(
+        min=1, metavar="N", show_default="one for each GPU, or else for each node", help="With --ray: how many answer.")] = None,
+) -> None:
+    """Answer new inputs. Those that cannot be read are named on stderr and have an error in the output; the rest is answered."""
+    folder = finished(runs, run, require_signature)
+    if ray is not None:
+        return predict_on_ray(ray, folder, inputs, output, kind.value if kind else None, top=top, probabilities=probabilities, batch=batch,
+                              workers=workers, replace=replace, require_signature=require_signature)
+    if workers is not None or kind is Format.parquet:
+        raise ConfigError(f"{'--workers' if workers is not None else '--format: parquet'} needs --ray, and --output a folder")
+    if output is not None and output.exists() and not replace:
+        raise ConfigError(f"--output: {output} is there already; --replace writes over it")
+    ending = output.suffix.lower().removeprefix(".") if output else ""
+    follow = "-" in inputs  # then a line is answered when it comes, not when a page is full
+    by_ending = {"csv": "csv", "jsonl": "jsonl", "ctm": "ctm", "txt": "text"}
+    form = (kind or Format(by_ending.get(ending, "csv" if follow else "table"))).value
+    from pipelines.machine.startup import start_tensorflow
+
+    start_tensorflow()
+    from pipelines.base.files import write_whole
+    from pipelines.serving.converted import open_run
+    from pipelines.serving.output import WRITERS, Shown, counted, to_binary
+    from pipelines.serving.predict import Predictor
+
+    predictor = Predictor(open_run(folder, where=1, require_signature=require_signature), batch=batch)
+    visible = Shown.of(predictor.columns, predictor.classes, top=top, every=probabilities, details=predictor.run.task.details,
+                        ranked=predictor.run.task.ranked)
+    counts, began = {"answered": 0, "failed": 0}, time.perf_counter()
+    answered = predictor.follow(inputs) if follow else predictor.predict(inputs)
+    answers = counted(answered, counts, lambda one: fail(f"{one.name}: cannot be read: {one.error}"))
+    if output is not None:
+        try:
+            write_whole(output, lambda file: to_binary(form, answers, visible, file))
+        except OSError as error:
+            raise DataError(f"--output: {output} cannot be written: {error.strerror or error}") from error
+    else:
+        if hasattr(sys.stdout, "reconfigure"):  # a pipe may have another encoding than these formats
+            sys.stdout.reconfigure(encoding="utf-8", errors="replace")
+        WRITERS[form](answers, visible, Shielded(sys.stdout) if sys.stdout.isatty() else sys.stdout)  # type: ignore[arg-type]
+    seconds, total = time.perf_counter() - began, sum(counts.values())
+    for note in predictor.run.task.read_notes:
+        say(note)
+    if not total:
+        raise DataError(f"{' '.join(inputs)}: no input is there")
+    missed = f"; {counts['failed']:,} could not be read" if counts["failed"] else ""
+    say(f"{counts['answered']:,} of {total:,} answered in {seconds:.1f} s, {total / seconds:,.0f} a second{missed}"
+        + (f": {shown(output)}" if output else ""))
+    if not counts["answered"]:
+        raise typer.Exit(1)
+
+
+@reported
+@extensible()
+def embed(
+    run: Annotated[str, typer.Argument(
+        metavar="RUN|PRESET", show_default=False,
+        help="A run of a pretrained encoder; for texts also the folder, name or handle of a preset.")],
+    inputs: Annotated[list[str], typer.Argument(
+        metavar="INPUT...", show_default=False, help="Files, folders or patterns; for texts also the text itself.")],
+    output: Annotated[Path, typer.Option(
+        "--output", "-o", metavar="FILE", show_default=False, help="A file, written whole: .npz, .parquet, .csv or .jsonl.")],
+    runs: Runs = RUNS,
+    replace: Replace = False,
+    batch: Batch = None,
+    require_signature: RequireSignature = None,
+) -> None:
+    """Write the vector that a pretrained encoder makes of each input."""
+    from pipelines.runs.listing import find_run
+
+    if output.exists() and not replace:
+        raise ConfigError(f"--output: {output} is there already; --replace writes over it")
+    folder, unknown = None, ""
+    try:
+        folder = find_run(runs, run)
+    except ConfigError as error:
+        if require_signature is not None:
+            raise
+        unknown = str(error)
+    if folder is not None:
+        folder = finished(runs, run, require_signature)
+    from pipelines.machine.startup import start_tensorflow
+
+    start_tensorflow()
+    from pipelines.serving import embed as embedding
+    from pipelines.serving.load import load_run
+    from pipelines.serving.output import counted
+    from pipelines.serving.predict import Predictor
+
+    embedding.writable(output)
+    try:
+        loaded = load_run(folder, where=1, require_signature=require_signature) if folder is not None else embedding.of_preset(run)
+    except ConfigError as error:
+        raise ConfigError(f"{unknown}\n{error}" if unknown else str(error)) from error
+    embedding.require_encoder(loaded)
+    counts = {"answered": 0, "failed": 0}
+    answers = Predictor(loaded, batch=batch, answer=embedding.vectors).predict(inputs)
+    embedding.write(output, counted(answers, counts, lambda one: fail(f"{one.name}: cannot be read: {one.error}")))
+    say(f"{counts['answered']:,} of {sum(counts.values()):,} vectors: {shown(output)}")
+
+
+@reported
+@extensible()
+def nearest(
+    run: Run, inputs: Annotated[list[str], typer.Argument(
+        metavar="INPUT...", show_default=False, help="Files, folders or patterns; for texts also the text itself.")],
+    runs: Runs = RUNS,
+    count: Annotated[int, typer.Option("--count", min=1, metavar="N", help="Training examples shown of each input.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines, for programs.")] = False,
+    batch: Batch = None,
+) -> None:
+    """Show the training examples that are most like each input to a run's pretrained encoder, beside its answer."""
+    folder = finished(runs, run)
+    from pipelines.machine.startup import start_tensorflow
+
+    start_tensorflow()
+    from dataclasses import asdict
+
+    from pipelines.serving.load import load_run
+    from pipelines.serving.nearest import Nearest, answered
+    from pipelines.serving.predict import Predictor
+
+    loaded = load_run(folder, where=1)
+    near = Nearest(loaded, say)
+    for one in Predictor(loaded, batch=batch, answer=answered).predict(inputs):
+        if one.error is not None:
+            fail(f"{one.name}: cannot be read: {one.error}")
+            continue
+        found, label = near.of(one.values["vector"], count), one.values.get("label")
+        if as_json:
+            echo(json.dumps({"input": one.name, "label": label, "nearest": [asdict(each) for each in found]}))
+            continue
+        echo(one.name + (f": {label}" if label is not None else ""))
+        for each in found:
+            what = f"{each.text} ({each.name})" if each.text is not None else each.name
+            echo(f"  {each.similarity:5.2f}  {f'{each.label}: ' if each.label is not None else ''}{what}")

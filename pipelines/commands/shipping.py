@@ -1,0 +1,143 @@
+"""The commands that ship finished runs: serve and export. Imports no TensorFlow until a command needs it."""
+
+import os
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipelines.base.errors import ConfigError
+from pipelines.commands.shell import RUNS, Batch, Replace, RequireSignature, Run, Runs, echo, extensible, finished, reported, say, shown
+from pipelines.runs.folder import RunFolder
+
+
+class Target(str, Enum):
+    """What an exported model is for."""
+
+    server = "server"
+    mobile = "mobile"
+    cpu = "cpu"
+    onnx = "onnx"
+    openvino = "openvino"
+
+
+class Precision(str, Enum):
+    """In what an exported model computes."""
+
+    judged = "judged"
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+
+
+@reported
+@extensible()
+def serve(
+    models: Annotated[list[str], typer.Argument(
+        metavar="[NAME=]RUN|EXPORT|FOLDER...", show_default=False,
+        help="Runs, exported models, or folders with versions of them (1, 2, ...), which are watched for new ones.")],
+    runs: Runs = RUNS,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0: everywhere, to everybody.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="Where to listen; 0: a free one.")] = 8000,
+    batch: Batch = None,
+    limit: Annotated[int, typer.Option(min=1, metavar="MIB", help="Largest request.")] = 64,
+    connections: Annotated[int, typer.Option(min=1, metavar="N", help="Connections open at the same time.")] = 1024,
+    delay: Annotated[float, typer.Option(min=0, metavar="MS", help="How long a batch that is not full waits for more inputs.")] = 0.0,
+    deadline: Annotated[float, typer.Option(min=0.1, metavar="S", help="How long an input may wait; then the request is refused.")] = 30.0,
+    drain: Annotated[float, typer.Option(min=1, metavar="S", help="Time from SIGTERM to the end, at most.")] = 30.0,
+    log: Annotated[bool, typer.Option("--log", help="A line of JSON on standard output for each request.")] = False,
+    versions: Annotated[int, typer.Option(min=1, metavar="N", help="Newest versions of a model that answer.")] = 1,
+    grpc: Annotated[int | None, typer.Option(min=0, max=65535, metavar="PORT", help="Where gRPC listens, too; 0: a free one.")] = None,
+    workers: Annotated[int, typer.Option(min=1, metavar="N", help="Processes that answer, each with the models in its own memory.")] = 1,
+    tokens: Annotated[Path | None, typer.Option(
+        metavar="FILE", show_default=False, help="Lines `NAME sha256:HASH`: only who shows such a token is answered.")] = None,
+    everybody: Annotated[bool, typer.Option("--open", help="Answer everybody, also on other than this machine's own address.")] = False,
+    tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", show_default=False, help="The server's certificate, PEM: TLS.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", show_default=False, help="The key of that certificate, PEM.")] = None,
+    client_ca: Annotated[Path | None, typer.Option(
+        metavar="FILE", show_default=False, help="Authorities, PEM: only clients with a certificate of theirs are answered.")] = None,
+    rate: Annotated[float | None, typer.Option(
+        min=0.001, metavar="N", show_default=False, help="Requests a second that one client may send, for long.")] = None,
+    cors: Annotated[list[str] | None, typer.Option(
+        metavar="ORIGIN", show_default=False, help="Whose web pages may read answers; several times for several.")] = None,
+    audit: Annotated[Path | None, typer.Option(
+        metavar="FILE", show_default=False, help="A file that gets a line for each request: who, when, which model; no payload.")] = None,
+    require_signature: RequireSignature = None,
+) -> None:
+    """Answer requests over HTTP as the runs were judged, until Ctrl-C. Needs the extra `serve`."""
+    from pipelines.serving.guards import Guards
+    from pipelines.serving.server import MEBI, Options, require_extra, serve_by, source
+    from pipelines.serving.workers import VARIABLE
+
+    def find(name: str) -> Path:
+        return finished(runs, name, require_signature).path
+
+    guards = Guards(tokens, rate, tuple(cors or ()), audit, tls_cert, tls_key, client_ca, everybody)
+    guards.check(host)
+    require_extra(grpc is not None)
+    sources = [source(one, find) for one in models]
+    options = Options(host, port, limit * MEBI, connections, delay / 1000, deadline, drain, log, versions, grpc, guards)
+    if workers > 1 and VARIABLE not in os.environ:
+        raise typer.Exit(serve_by(workers, options, say=say))
+    from pipelines.machine.startup import start_tensorflow
+
+    start_tensorflow()
+    from pipelines.serving.converted import open_run
+    from pipelines.serving.exported import ExportedModel, load_exported
+    from pipelines.serving.predict import Predictor
+    from pipelines.serving.quick import predictor
+    from pipelines.serving.server import serve as answer
+
+    def load(folder: Path) -> ExportedModel | Predictor:
+        if (folder / "saved_model.pb").is_file():
+            return load_exported(folder, batch=batch, require_signature=require_signature)
+        return predictor(open_run(RunFolder(folder), where=1, require_signature=require_signature), batch=batch)
+
+    answer(sources, load, options, say=say)
+
+
+@reported
+@extensible()
+def export(
+    run: Run, runs: Runs = RUNS,
+    output: Annotated[Path | None, typer.Option(
+        "--output", "-o", metavar="DIR", show_default="RUN/export, RUN/export-mobile, ...", help="Where the model is written.")] = None,
+    precision: Annotated[Precision, typer.Option(help="What it computes in; judged: as the run's report.")] = Precision.judged,
+    made_for: Annotated[Target, typer.Option(
+        "--for", help="server: a SavedModel; mobile: LiteRT with weights of 8 bits; cpu: the fastest form on this processor that keeps the "
+        "answers; onnx, openvino.")] = Target.server,
+    loss: Annotated[float, typer.Option(
+        min=0, metavar="POINTS", help="Points of the validation score, of 100, that another form than server may lose.")] = 0.5,
+    replace: Replace = False,
+    require_signature: RequireSignature = None,
+) -> None:
+    """Write a SavedModel that takes raw input and needs TensorFlow alone, or a small and fast form judged beside the run (--for)."""
+    folder = finished(runs, run, require_signature)
+    if folder.manifest.is_file():
+        raise ConfigError(f"{folder.path}: is an exported model, which has no other form; export the run that it was made from")
+    if made_for is not Target.server and precision not in (Precision.judged, Precision.float32):
+        raise ConfigError("--precision: is for --for server; other forms are made from float32")
+    target = (output or folder.path / ("export" if made_for is Target.server else f"export-{made_for.value}")).absolute()
+    from pipelines.machine.startup import start_tensorflow
+
+    start_tensorflow()
+    from pipelines.serving.export import export as save
+    from pipelines.serving.export import free
+    from pipelines.serving.load import load_run
+
+    free(target, replace)
+    if made_for is not Target.server:
+        from pipelines.serving.export_converted import export_converted
+
+        run_in_float = load_run(folder, where="cpu", precision="float32", require_signature=require_signature)
+        export_converted(run_in_float, target, made_for=made_for.value, loss=loss, replace=replace, say=echo)
+        echo(f"model        {shown(target)}")
+        echo(f"how to use   {shown(target / 'README.txt')}")
+        return
+    wanted = None if precision is Precision.judged else precision.value
+    loaded = load_run(folder, where="cpu", precision=wanted, require_signature=require_signature)  # type: ignore[arg-type]
+    save(loaded, target, replace=replace)
+    echo(f"model        {shown(target)}, computing in {loaded.machine.precision}"
+               + ("" if loaded.machine.precision == loaded.judged_precision else f" (judged in {loaded.judged_precision})"))
+    echo(f"how to use   {shown(target / 'README.txt')}")
