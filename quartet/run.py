@@ -152,7 +152,7 @@ class Run:
 
         changes = overrides(settings)
         with tempfile.TemporaryDirectory() as folder, tensorflow():
-            from pipelines.serving.converted import open_run
+            from pipelines.serving.converted.loading import open_run
             from pipelines.serving.evaluate import evaluate
 
             path = None
@@ -187,7 +187,7 @@ class Run:
             from pipelines.serving.load import load_run
 
             if made_for != "server":
-                from pipelines.serving.export_converted import export_converted
+                from pipelines.serving.converted.export import export_converted
 
                 target = (Path(path) if path is not None else self.path / f"export-{made_for}").absolute()
                 free(target, replace)
@@ -204,7 +204,7 @@ class Run:
 
         require_model(self._folder)
         with tensorflow():
-            from pipelines.serving.converted import open_run
+            from pipelines.serving.converted.loading import open_run
 
             return open_run(self._home, where=1, require_signature=self.signed_with)
 

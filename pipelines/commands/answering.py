@@ -67,7 +67,7 @@ def evaluate(
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
-    from pipelines.serving.converted import open_run
+    from pipelines.serving.converted.loading import open_run
     from pipelines.serving.evaluate import evaluate as judge
 
     evaluated = judge(open_run(folder, require_signature=require_signature), split=split, data=data, overrides=settings or ())
@@ -129,7 +129,7 @@ def predict(
 
     start_tensorflow()
     from pipelines.base.files import write_whole
-    from pipelines.serving.converted import open_run
+    from pipelines.serving.converted.loading import open_run
     from pipelines.serving.output import WRITERS, Shown, counted, to_binary
     from pipelines.serving.predict import Predictor
 

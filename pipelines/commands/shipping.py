@@ -83,10 +83,10 @@ def serve(
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
-    from pipelines.serving.converted import open_run
+    from pipelines.serving.converted.loading import open_run
+    from pipelines.serving.converted.quick import predictor
     from pipelines.serving.exported import ExportedModel, load_exported
     from pipelines.serving.predict import Predictor
-    from pipelines.serving.quick import predictor
     from pipelines.serving.server import serve as answer
 
     def load(folder: Path) -> ExportedModel | Predictor:
@@ -128,7 +128,7 @@ def export(
 
     free(target, replace)
     if made_for is not Target.server:
-        from pipelines.serving.export_converted import export_converted
+        from pipelines.serving.converted.export import export_converted
 
         run_in_float = load_run(folder, where="cpu", precision="float32", require_signature=require_signature)
         export_converted(run_in_float, target, made_for=made_for.value, loss=loss, replace=replace, say=echo)

@@ -12,15 +12,15 @@ import tensorflow as tf
 
 from pipelines.base.errors import ConfigError
 from pipelines.runs.folder import RunFolder
-from pipelines.serving import runtimes
-from pipelines.serving.conversion import DYNAMIC, LITERT, Form
-from pipelines.serving.converted import open_run
-from pipelines.serving.core import input_of
+from pipelines.serving.converted import runtimes
+from pipelines.serving.converted.conversion import DYNAMIC, LITERT, Form
+from pipelines.serving.converted.core import input_of
+from pipelines.serving.converted.export import FORMS, Tried, chosen_of, export_converted
+from pipelines.serving.converted.loading import open_run
+from pipelines.serving.converted.quick import predictor
 from pipelines.serving.evaluate import evaluate
 from pipelines.serving.export import free
-from pipelines.serving.export_converted import FORMS, Tried, chosen_of, export_converted
 from pipelines.serving.predict import Predictor
-from pipelines.serving.quick import predictor
 from pipelines.task.results import Metric
 from tests import processes
 

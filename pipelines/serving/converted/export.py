@@ -21,12 +21,12 @@ from pipelines.config.dump import resolved_yaml
 from pipelines.config.messages import listed
 from pipelines.data.reasons import reason
 from pipelines.runs.folder import RunFolder
-from pipelines.serving import runtimes
 from pipelines.serving.answers import class_names
-from pipelines.serving.compare import Compared, Comparison, latencies
-from pipelines.serving.conversion import DYNAMIC, INT8, LITERT, ONNX, OPENVINO, Form, convert, silenced
-from pipelines.serving.converted import Manifest, Measured, Tensor, checksum
-from pipelines.serving.core import Core, core_of
+from pipelines.serving.converted import runtimes
+from pipelines.serving.converted.compare import Compared, Comparison, latencies
+from pipelines.serving.converted.conversion import DYNAMIC, INT8, LITERT, ONNX, OPENVINO, Form, convert, silenced
+from pipelines.serving.converted.core import Core, core_of
+from pipelines.serving.converted.loading import Manifest, Measured, Tensor, checksum
 from pipelines.serving.load import LoadedRun
 from pipelines.task.results import Metric
 

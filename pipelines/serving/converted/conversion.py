@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from pipelines.base.errors import ConfigError
 from pipelines.data.reasons import reason
-from pipelines.serving.core import INPUT, Core
+from pipelines.serving.converted.core import INPUT, Core
 
 OPSET = 18  # of ONNX
 

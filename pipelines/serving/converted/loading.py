@@ -18,9 +18,9 @@ from pipelines.data.reasons import reason
 from pipelines.data.source import Tensors
 from pipelines.machine import devices
 from pipelines.runs.folder import RunFolder
-from pipelines.serving.conversion import silenced
+from pipelines.serving.converted.conversion import silenced
+from pipelines.serving.converted.runtimes import PACKAGES, load
 from pipelines.serving.load import Described, LoadedRun, Precision, load_run
-from pipelines.serving.runtimes import PACKAGES, load
 from pipelines.task.contract import Task
 from pipelines.trust.signing import trusted
 

@@ -1,0 +1,1 @@
+"""Small and fast forms of a run: its numeric core converted, judged beside the model, and answered without TensorFlow."""
