@@ -15,7 +15,7 @@ WRONG = [
     ("data: {source: tfds}", r"data\.name.*imdb_reviews"), ("data: {source: table}", r"data\.path"),
     ("data: {source: tfds, name: x, text_key: 0}", r"data\.text_key.*by name"),
     ("tokens: {name: hashed, characters: [4, 2]}", r"tokens\.characters"),
-    ("model: {name: transformer, width: 10, heads: 4}", r"not a multiple of model\.heads"),
+    ("model: {name: transformer, width: 10, heads: 4}", "not a multiple of heads = 4"),
     ("model: {name: cnn}\ntokens: {name: hashed}", r"n-grams do not stand in the text's order"),
     ("model: {name: bag, naive_bayes: true, hidden: 3}", r"naive_bayes"),
     ("model: {name: bag, linear: true, hidden: 3}", r"model\.linear.*hidden"),

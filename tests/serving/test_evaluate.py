@@ -122,7 +122,8 @@ def test_unknown_classes_are_named(run, classes, tmp_path):
 def test_settings_of_judging_can_be_given(run):
     done = call(run, "--split", "validation", "evaluate.flip=true")
     assert done.exit_code == 0
-    assert json.loads((run / "report/validation-3/report.json").read_text())["settings"]["evaluate"]["flip"] is True
+    newest = max(run.glob("report/validation*/report.json"), key=lambda path: path.stat().st_mtime_ns)
+    assert json.loads(newest.read_text())["settings"]["evaluate"]["flip"] is True
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
