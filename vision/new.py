@@ -21,6 +21,7 @@ _SMALL, _LARGE = 64, 160  # px: images up to the first keep their size; from the
 _UNEVEN = 5.0  # largest class over smallest from which a comment says how to weigh classes
 _FEWEST = 10  # images without which there is nothing to divide
 _PASSES = 1500.0  # epochs times the root of the number of images, so that steps grow with the root of the data
+_OFTEN = 12  # epochs that large data have, too, where the time allows
 _PIXELS = 4.5e8  # pixels of all epochs that `fast` trains on in about five minutes on two cores
 _STEPS = 500  # the fewest, however long they take
 # of a pretrained encoder, chosen on validation: docs/pretrained.md
@@ -146,7 +147,7 @@ def _model(size: tuple[int, int]) -> list[Entry]:
 def training_settings(images: int, size: tuple[int, int]) -> list[Entry]:
     """Epochs by steps and by time: the fewer images, the more often each, within some five minutes on two cores."""
     batch = 32 if images < 500 else 64 if images < 5000 else 128 if images < 20_000 else 256
-    often = _PASSES / math.sqrt(images)
+    often = max(_OFTEN, _PASSES / math.sqrt(images))
     affordable = _PIXELS / (size[0] * size[1] * images)
     fewest = _STEPS * batch / images
     epochs = round(min(100.0, max(1.0, fewest, min(often, affordable))))
