@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
@@ -12,20 +11,20 @@ import tensorflow as tf
 from pipelines.base.errors import DataError
 from pipelines.data.divide import check_several
 from pipelines.data.source import Source, Tensors, origin
-from pipelines.task.contract import Splits, Task
+from pipelines.task.contract import Splits
 from pipelines.task.form import Field
 from pipelines.task.results import Judgement
-from recsys.data import splits, stored_log
+from recsys.data import splits
 from recsys.data.catalogue import Catalogue
 from recsys.data.facts import ListFacts
 from recsys.data.protocol import TRAIN, VALIDATION
 from recsys.data.requests import Request, as_id, as_ids, parsed, requests
-from recsys.data.sources import read_log
 from recsys.metrics.ranking_metrics import judge_lists
 from recsys.metrics.users import UserSource, spread, train_users, unpacked, user_sources
 from recsys.models.base import ListModel
 from recsys.models.lookup import finder, id_dtype, ids_of, missing
 from recsys.settings import Retrieval, Sequential
+from recsys.tasks.kept_log import KeptLog
 
 if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
@@ -42,7 +41,7 @@ BASIS = (
 )
 
 
-class ListTask(Task):
+class ListTask(KeptLog):
     """Facts: `user_ids`, `item_ids` (as given), `titles`, `features`, `history_events`, `divided` (the protocol in words)."""
 
     meanings: ClassVar[dict[str, str]] = {
@@ -100,14 +99,6 @@ class ListTask(Task):
     @abstractmethod
     def learning(self, examples: Tensors, seed: tf.Tensor | None) -> tuple[Tensors, Tensors]:
         """Training examples as (inputs, targets)."""
-
-    @property
-    def no_matter(self) -> tuple[str, ...]:  # type: ignore[override]
-        return (*super().no_matter, "model")
-
-    def keep(self, folder: Path) -> bool:
-        stored_log.write(read_log(self.experiment.data), folder)
-        return True
 
     def splits(self) -> Splits:
         settings = self.experiment

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -11,22 +10,22 @@ import tensorflow as tf
 
 from pipelines.base.errors import DataError
 from pipelines.data.source import ArraySource, Source, Tensors, origin
-from pipelines.task.contract import Splits, Task
+from pipelines.task.contract import Splits
 from pipelines.task.form import Field
 from pipelines.task.results import Judgement
 from pipelines.training.embedding_tables import Table
-from recsys.data import features, known, splits, stored_log
+from recsys.data import features, known, splits
 from recsys.data.catalogue import Catalogue
 from recsys.data.facts import RankingFacts
 from recsys.data.protocol import NAMES, TRAIN
 from recsys.data.requests import Request, as_id, parsed, requests
-from recsys.data.sources import read_log
 from recsys.metrics import rating_metrics
 from recsys.models import biases
 from recsys.models.lookup import finder, id_dtype, missing
 from recsys.models.ranking import RankingModel
 from recsys.settings import RANKING_MODELS
 from recsys.settings import Ranking as Experiment
+from recsys.tasks.kept_log import KeptLog
 
 if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
@@ -50,7 +49,7 @@ class RatedSource(ArraySource):
         self.baselines, self.groups_of, self.users = baselines, groups_of, users
 
 
-class RankingTask(Task):
+class RankingTask(KeptLog):
     """recsys.ranking. Facts: `user_ids`, `item_ids`, `features`, `label` (mean, low, high, std), `history_events`, `divided`,
     `digest` (of the data)."""
 
@@ -91,14 +90,6 @@ class RankingTask(Task):
         }
 
     # ---- data
-
-    @property
-    def no_matter(self) -> tuple[str, ...]:  # type: ignore[override]
-        return (*super().no_matter, "model")
-
-    def keep(self, folder: Path) -> bool:
-        stored_log.write(read_log(self.experiment.data), folder)
-        return True
 
     def splits(self) -> Splits:
         settings = self.experiment.data
