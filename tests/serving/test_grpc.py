@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from tests.serving.toy_server import Doubling, Spelling, needs_extra, running
+from tests.serving.toy_server import Doubling, Spelling, needs_extra, running, until
 
 NEEDED = ("tritonclient", "tensorflow_serving")
 pytestmark = [needs_extra, pytest.mark.slow(seconds=12), pytest.mark.skipif(
@@ -18,7 +18,7 @@ pytestmark = [needs_extra, pytest.mark.slow(seconds=12), pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def there():
-    with running(Spelling(), rpc=True, deadline=0.5) as server:
+    with running(Spelling(), rpc=True) as server:
         server.models.add("double", 7, Doubling())
         yield server
 
@@ -113,12 +113,12 @@ def test_what_is_wrong_is_said_with_its_code(triton, call, code, part):
     assert caught.value.status() == f"StatusCode.{code}" and part in caught.value.message()
 
 
-def infer_request(**more):
+def infer_request(model="double", **more):
     from tritonclient.grpc import service_pb2 as messages
 
     fields = {"name": "x", "datatype": "FP32", "shape": [1, 3]} | more
     raw = fields.pop("raw", [bytes(12)])
-    return messages.ModelInferRequest(model_name="double", inputs=[messages.ModelInferRequest.InferInputTensor(**fields)],
+    return messages.ModelInferRequest(model_name=model, inputs=[messages.ModelInferRequest.InferInputTensor(**fields)],
                                       raw_input_contents=raw)
 
 
@@ -210,37 +210,43 @@ def test_broken_predictions_are_refused(stub, change, code):
     assert caught.value.code().name == code, caught.value.details()
 
 
-def test_requests_of_both_protocols_share_a_batch_and_its_deadline(there, triton):
-    import grpc
-
+def test_requests_of_both_protocols_share_a_batch(there, triton):
     model = there.models.get("double").model
     model.gate.clear()
+    begun = model.begun
     first = threading.Thread(target=triton.infer, args=("double", [tensor("x", np.ones([1, 3], np.float32), "FP32")]))
     first.start()
-    time.sleep(0.2)
+    until(lambda: model.begun > begun)
     found, before = [], len(model.sizes)
     others = [threading.Thread(target=lambda: found.append(there.ask(b'{"inputs": [[1, 2, 3]]}', path="/predict?model=double")[0])),
               threading.Thread(target=lambda: found.append(triton.infer("double", [tensor("x", np.ones([2, 3], np.float32), "FP32")])))]
     for one in others:
         one.start()
-    time.sleep(0.2)
+    until(lambda: there.queued("double") == 3)
     model.gate.set()
     for one in (first, *others):
         one.join(20)
     assert model.sizes[before + 1:] == [3] and 200 in found
-    model.gate.clear()
-    with grpc.insecure_channel(f"127.0.0.1:{there.rpc_port}") as channel:
-        from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
 
-        ask = GRPCInferenceServiceStub(channel).ModelInfer
-        holding, late = ask.future(infer_request()), ask.future(infer_request(shape=[2, 3], raw=[bytes(24)]))
-        time.sleep(0.8)
+
+def test_what_waits_past_the_deadline_is_refused_with_a_time_to_come_again():
+    import grpc
+    from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
+
+    with running(rpc=True, deadline=0.5) as server, grpc.insecure_channel(f"127.0.0.1:{server.rpc_port}") as channel:
+        ask, model = GRPCInferenceServiceStub(channel).ModelInfer, server.model
+        model.gate.clear()
+        holding = ask.future(infer_request("toy"))
+        until(lambda: model.begun)
+        late = ask.future(infer_request("toy", shape=[2, 3], raw=[bytes(24)]))
+        until(lambda: server.queued() == 2)
+        time.sleep(0.6)  # past the deadline
         model.gate.set()
         assert holding.exception(20) is None and late.code() is grpc.StatusCode.UNAVAILABLE
         pushed = dict(late.trailing_metadata())
         assert int(pushed["grpc-retry-pushback-ms"]) >= 1000 and len(pushed["x-request-id"]) == 32
-    text = there.observed.text().decode()
-    assert 'model="double",route="/inference.GRPCInferenceService/ModelInfer",status="UNAVAILABLE"} 1.0' in text
+        text = server.observed.text().decode()
+        assert 'model="toy",route="/inference.GRPCInferenceService/ModelInfer",status="UNAVAILABLE"} 1.0' in text
 
 
 def test_what_has_been_asked_is_answered_at_the_end():
@@ -252,9 +258,9 @@ def test_what_has_been_asked_is_answered_at_the_end():
         asked = threading.Thread(target=lambda: found.append(
             triton.infer("toy", [tensor("x", np.ones([1, 3], np.float32), "FP32")]).as_numpy("doubled").tolist()))
         asked.start()
-        time.sleep(0.3)
+        until(lambda: model.begun)
         threading.Timer(1.5, model.gate.set).start()
-        assert server.stop() < 6
+        assert server.stop() < 9
         asked.join(5)
     assert found == [[[2, 2, 2]]]
 
@@ -281,21 +287,20 @@ def test_a_full_queue_pushes_back_and_a_deadline_of_the_clients_takes_its_inputs
         ask, model = GRPCInferenceServiceStub(channel).ModelInfer, server.model
 
         def request(rows):
-            made = infer_request(shape=[rows, 3], raw=[bytes(12 * rows)])
-            made.model_name = "toy"
-            return made
+            return infer_request("toy", shape=[rows, 3], raw=[bytes(12 * rows)])
 
         ask(request(1))
         model.gate.clear()
         holding = ask.future(request(1))
-        time.sleep(0.2)
-        waiting = ask.future(request(60), timeout=0.5)
-        time.sleep(0.2)
+        until(lambda: model.begun == 2)
+        waiting = ask.future(request(60), timeout=3)
+        until(lambda: server.queued() == 60)
         with pytest.raises(grpc.RpcError) as caught:
             ask(request(10))
         pushed = dict(caught.value.trailing_metadata())
         assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and int(pushed["grpc-retry-pushback-ms"]) >= 1000
         assert waiting.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        until(lambda: server.queued() == 0)
         model.gate.set()
         assert holding.exception(20) is None
         ask(request(2))

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from pipelines.base.errors import ConfigError
-from tests.serving.toy_server import Doubling, Spelling, answer, needs_extra, numbers, request, running
+from tests.serving.toy_server import Doubling, Spelling, answer, needs_extra, numbers, request, running, until
 
 pytestmark = needs_extra
 
@@ -50,13 +50,6 @@ def watched(tmp_path, monkeypatch):
         watch.stop()
 
 
-def until(condition):
-    end = time.monotonic() + 10
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.02)
-    assert condition()
-
-
 def threads():
     return sum(one.name.startswith("batches") for one in threading.enumerate())
 
@@ -97,7 +90,7 @@ def test_the_old_version_answers_what_it_was_asked(watched):
     versions.loaded[0].gate.clear()
     with server.connect() as old:
         old.sendall(request(numbers([1, 1, 1])))
-        time.sleep(0.2)
+        until(lambda: versions.loaded[0].begun == 1)
         versions.put(2, 5)
         until(lambda: server.models.versions("toy") == [2])
         assert server.ask(numbers([1, 1, 1]))[2]["answers"][0]["doubled"] == [5, 5, 5]

@@ -5,7 +5,7 @@ import json
 import threading
 import time
 
-from tests.serving.toy_server import Doubling, answer, needs_extra, numbers, request, running
+from tests.serving.toy_server import Doubling, answer, needs_extra, numbers, request, running, until
 
 pytestmark = needs_extra
 
@@ -49,9 +49,10 @@ def held(server, rows):
     """Requests that wait while the model holds up the first of them: what each is answered."""
     server.model.gate.clear()
     clients = [server.connect() for _ in rows]
-    for client, row in zip(clients, rows):
+    begun = server.model.begun
+    for place, (client, row) in enumerate(zip(clients, rows)):
         client.sendall(request(numbers(*row)))
-        time.sleep(0.05)
+        until(lambda place=place: server.model.begun > begun and server.queued() == sum(map(len, rows[1:place + 1])))
     return clients
 
 

@@ -49,7 +49,7 @@ class Doubling:
     classes, sends, meanings, decodes, details, ranked = None, "three numbers", {"x": "numbers"}, False, (), ()
 
     def __init__(self, factor=2):
-        self.factor, self.gate, self.sizes = factor, threading.Event(), []
+        self.factor, self.gate, self.begun, self.sizes = factor, threading.Event(), 0, []
         self.gate.set()
 
     def take(self, sent):
@@ -63,7 +63,8 @@ class Doubling:
         return {"x": array}
 
     def together(self, read):
-        self.gate.wait(30)
+        self.begun += 1
+        self.gate.wait(60)
         self.sizes.append(len(read))
         if any(row["x"][0] < 0 for _, row in read):
             raise RuntimeError("the model is broken")
@@ -112,6 +113,11 @@ class Running:
         assert not self.thread.is_alive()
         return time.monotonic() - began
 
+    def queued(self, model="toy"):
+        """Inputs that wait for a batch."""
+        sample = f'quartet_queue_inputs{{model="{model}"}} '
+        return next(float(line.removeprefix(sample)) for line in self.observed.text().decode().splitlines() if line.startswith(sample))
+
     def connect(self):
         client = socket.create_connection(("127.0.0.1", self.port), timeout=20)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -152,6 +158,14 @@ def answer(client):
             break
         content += data
     return int(first.split()[1]), headers, json.loads(content) if headers.get("content-type") == "application/json" else content
+
+
+def until(condition):
+    """Waits for what another thread does."""
+    end = time.monotonic() + 60
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert condition()
 
 
 @contextmanager

@@ -20,7 +20,7 @@ WAITING = 16  # batches that may wait; more are refused, to bound memory and tim
 Row = tuple[str, dict[str, Any]]
 
 
-@dataclass
+@dataclass(eq=False)
 class Job:
     """The inputs of one request."""
 
@@ -71,7 +71,13 @@ class Batches:
                 self._due = None
             if self._due is None:  # with what else arrives in this turn of the loop
                 self._due = loop.call_soon(self._start) if full or not self.delay else loop.call_later(self.delay, self._start)
-        return await job.answers
+        try:
+            return await job.answers
+        except asyncio.CancelledError:  # its client has gone: the room is others'
+            if job in self._jobs:
+                self._jobs.remove(job)
+                self.waiting -= len(job.rows) - job.begun
+            raise
 
     def close(self) -> None:
         """Ends the thread; nothing may wait."""
@@ -99,7 +105,7 @@ class Batches:
         while self._jobs and size < self.batch:
             job = self._jobs[0]
             late = now - job.came > self.deadline
-            if late or job.answers.done():  # refused, or its client has gone
+            if late or job.answers.done():  # refused, or failed by an earlier row
                 self.waiting -= len(job.rows) - job.begun
                 self._jobs.popleft()
                 if not job.answers.done():
