@@ -147,6 +147,8 @@ class Tables(Section):
     optimizer: Literal["rowwise_adagrad", "adagrad", "adam", "sgd"] = setting(
         "rowwise_adagrad", "rowwise_adagrad keeps one number a row, adagrad one a value, adam two a value (moved only when looked up)")
     learning_rate: float | None = setting(None, "peak learning rate of the tables; default: train.learning_rate.peak", gt=0.0)
+    divided: bool = setting(False, "each device holds a part of the rows, so that a table may be larger than a device, and no more than "
+                            "main memory; steps exchange the rows that they look up. One device: no effect")
 
 
 class EarlyStopping(Section):

@@ -40,6 +40,7 @@ from pipelines.training.hooks.not_finite import StopWhenNotFinite
 from pipelines.training.hooks.profile import Profile
 from pipelines.training.hooks.remarks import Remarks, Warnings, WarnOfWaiting
 from pipelines.training.hooks.samples import Samples
+from pipelines.training.hooks.tables_home import TablesHome
 from pipelines.training.hooks.validation import Validation
 from pipelines.training.loop import Hook, Loop
 from pipelines.training.meter import Meter
@@ -175,8 +176,9 @@ class _Run:
                              {"weights": session.all_weights, "averages": session.averages}, train, say=self._warn, hosts=self.hosts)
         self.log = Log(every=train.log_every or max(1, plan.steps_per_epoch // 10), log=None, writers={}, progress=self.progress)
         self.saver = Checkpoint(self.folder.checkpoints, session.state_groups, seconds=train.checkpoint_seconds, say=self.progress.warning,
-                                identity=self.identity, meter=self.meter)
+                                identity=self.identity, meter=self.meter, divided=session.divided)
         hooks: list[Hook] = [
+            *([TablesHome(session.divided, self.saver.due)] if session.divided is not None else []),
             StopWhenNotFinite(lambda step: run_display.culprits(session, step)),
             self.warnings,
             *session.freezing,

@@ -2,22 +2,26 @@
 
 A `Table` is no weight of the pure step. Its rows are gathered inside the model, the gradient of what was gathered comes out of
 the step, and an optimizer of its own, kept by row, changes just the rows that were looked up. Over replicas the lookups of all
-are brought together before the update, so that the copies stay equal.
+are brought together before the update, so that the copies stay equal, or each replica changes the rows that it holds
+(`divided_tables`).
 """
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from pipelines.config.schema import Clip, Tables
 from pipelines.machine.devices import Machine
 
 _ACTIVE = threading.local()  # the Lookups of the trace under way in this thread (a replica has one of its own)
+_PLACE = threading.local()  # whether tables are now created in main memory
 
 
 class _Held:
@@ -41,8 +45,7 @@ class Table(keras.layers.Layer):
         super().__init__(**{**options, "dtype": "float32"})
         self.rows, self.width = rows, width
         self.initializer = keras.initializers.get(initializer or keras.initializers.RandomUniform(-1.0 / width, 1.0 / width))
-        self._held = _Held(
-            keras.Variable(self.initializer, shape=(rows, width), dtype="float32", trainable=False, name=f"{self.name}_rows"))
+        self._held = _Held(_variable(self.initializer, (rows, width), f"{self.name}_rows"))
         self.built = True
 
     @property
@@ -51,9 +54,11 @@ class Table(keras.layers.Layer):
         return self._held.variable
 
     def call(self, ids: tf.Tensor) -> tf.Tensor:
-        vectors = tf.gather(self.variable.value, ids)
         lookups = getattr(_ACTIVE, "lookups", None)
-        if lookups is not None and self.trainable:
+        if lookups is None:
+            return tf.gather(self.variable.value, ids)
+        vectors = lookups.rows(self, ids)
+        if self.trainable:
             lookups.add(self, ids, vectors)
         return vectors
 
@@ -84,12 +89,46 @@ def all_variables(model: keras.Model) -> list[keras.Variable]:
     return [*model.variables, *(table.variable for table in tables_of(model))]
 
 
-class Lookups:
-    """What a forward pass gathered, under its gradient tape."""
+@contextmanager
+def in_main_memory(wanted: bool) -> Iterator[None]:
+    """Within, tables and what their optimizer keeps are created once, beside the CPU, and not on each device of a strategy."""
+    _PLACE.main = wanted
+    try:
+        yield
+    finally:
+        _PLACE.main = False
 
-    def __init__(self, tape: tf.GradientTape):
-        self.tape = tape
+
+def _variable(initializer: Any, shape: tuple[int, ...], name: str) -> keras.Variable:
+    def alone(_: Any, **options: Any) -> ResourceVariable:
+        return ResourceVariable(options["initial_value"], trainable=False, dtype=options["dtype"], name=options["name"])
+
+    with contextlib.ExitStack() as place:
+        if getattr(_PLACE, "main", False):
+            place.enter_context(tf.device("CPU:0"))
+            place.enter_context(tf.variable_creator_scope(alone))
+        return keras.Variable(initializer, shape=shape, dtype="float32", trainable=False, name=name)
+
+
+class Lookups:
+    """What a forward pass gathered, under its gradient tape.
+
+    Args:
+        given: of each table all rows that the pass looks up, [n, width], in the order of its lookups; None: they are read from the tables.
+    """
+
+    def __init__(self, tape: tf.GradientTape, given: dict[Table, tf.Tensor] | None = None):
+        self.tape, self.given = tape, given
+        self.taken: dict[Table, int | tf.Tensor] = {}
         self.results: list[tuple[Table, tf.Tensor, tf.Tensor]] = []
+
+    def rows(self, table: Table, ids: tf.Tensor) -> tf.Tensor:
+        """The vectors of `ids`, [..., width]."""
+        if self.given is None:
+            return tf.gather(table.variable.value, ids)
+        first = self.taken.get(table, 0)
+        self.taken[table] = first + tf.size(ids)
+        return tf.reshape(self.given[table][first:self.taken[table]], tf.concat([tf.shape(ids), [table.width]], 0))
 
     @property
     def vectors(self) -> list[tf.Tensor]:
@@ -111,12 +150,29 @@ class Lookups:
         return summed
 
 
+class Asked(Lookups):
+    """The ids alone: every lookup gives zeros, so that of a forward pass no more is computed than the ids depend on."""
+
+    def __init__(self) -> None:
+        self.ids: dict[Table, list[tf.Tensor]] = {}
+
+    def rows(self, table: Table, ids: tf.Tensor) -> tf.Tensor:
+        self.ids.setdefault(table, []).append(tf.reshape(tf.cast(ids, tf.int64), [-1]))
+        return tf.zeros(tf.concat([tf.shape(ids), [table.width]], 0))
+
+    def add(self, table: Table, ids: tf.Tensor, vectors: tf.Tensor) -> None:
+        pass
+
+
+Found = TypeVar("Found", bound=Lookups)
+
+
 @contextmanager
-def recorded(tape: tf.GradientTape) -> Iterator[Lookups]:
-    """Notes every lookup of a table within, and watches its rows with `tape`."""
-    _ACTIVE.lookups = Lookups(tape)
+def recorded(lookups: Found) -> Iterator[Found]:
+    """Hands every lookup of a table within to `lookups`."""
+    _ACTIVE.lookups = lookups
     try:
-        yield _ACTIVE.lookups
+        yield lookups
     finally:
         _ACTIVE.lookups = None
 
@@ -200,13 +256,16 @@ class TableOptimizer:
     def variables(self) -> list[keras.Variable]:
         return [variable for slots in self.slots for variable in slots]
 
+    def lookups(self, tape: tf.GradientTape, rows: dict[int, tf.Tensor] | None) -> Lookups:
+        """What takes the lookups of a forward pass; `rows`, where they are given: number of a table -> those that it looks up."""
+        return Lookups(tape, None if rows is None else {self.tables[number]: given for number, given in rows.items()})
+
     def _slots(self, table: Table) -> list[keras.Variable]:
         full = (table.rows, table.width)
         kinds: dict[str, list[tuple[int, ...]]] = {
             "sgd": [], "rowwise_adagrad": [(table.rows,)], "adagrad": [full], "adam": [full, full]}
         shapes = kinds[self.settings.optimizer]
-        return [keras.Variable("zeros", shape=shape, dtype="float32", trainable=False, name=f"{table.name}_slot{number}")
-                for number, shape in enumerate(shapes)]
+        return [_variable("zeros", shape, f"{table.name}_slot{number}") for number, shape in enumerate(shapes)]
 
     def update(self, number: int, ids: tf.Tensor, gradient: tf.Tensor, rate: tf.Tensor, step: tf.Tensor, copy: Any) -> None:
         """Changes rows of table `number`, in this replica's copy; in graph.
@@ -216,7 +275,7 @@ class TableOptimizer:
             gradient: [n, width] float32, as clipped.
             rate: the learning rate.
             step: int64, of the whole run.
-            copy: a Keras variable -> this replica's tf.Variable.
+            copy: a Keras variable -> this replica's tf.Variable, its copy or its part.
         """
         table = copy(self.tables[number].variable)
         slots = [copy(variable) for variable in self.slots[number]]
@@ -229,8 +288,8 @@ class TableOptimizer:
             done = tf.cast(step + 1, tf.float32)
             correction = tf.sqrt(1.0 - tf.pow(self.BETA2, done)) / (1.0 - tf.pow(self.BETA1, done))
             change = correction * first / (tf.sqrt(second) + self.EPSILON)
-            _write(slots[0], ids, first)
-            _write(slots[1], ids, second)
+            write(slots[0], ids, first)
+            write(slots[1], ids, second)
         else:
             square = tf.square(gradient)
             if self.settings.optimizer == "rowwise_adagrad":
@@ -238,10 +297,11 @@ class TableOptimizer:
             total = tf.gather(slots[0], ids) + square
             root = tf.sqrt(total) + self.EPSILON
             change = gradient / (root if self.settings.optimizer == "adagrad" else root[:, None])
-            _write(slots[0], ids, total)
-        _write(table, ids, old - rate * change)
+            write(slots[0], ids, total)
+        write(table, ids, old - rate * change)
 
 
-def _write(variable: tf.Variable, ids: tf.Tensor, rows: tf.Tensor) -> None:
+def write(variable: tf.Variable, ids: tf.Tensor, rows: tf.Tensor) -> None:
+    """Rows `ids` of a variable become `rows`."""
     # a scatter into the variable itself: read and assigned whole, it would cost the whole table
     tf.raw_ops.ResourceScatterUpdate(resource=variable.handle, indices=ids, updates=rows)

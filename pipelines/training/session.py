@@ -22,7 +22,8 @@ from pipelines.machine import devices
 from pipelines.task.contract import Splits, Task
 from pipelines.task.prepared import splits_of
 from pipelines.training import optimizers
-from pipelines.training.embedding_tables import TableOptimizer, all_variables, tables_of
+from pipelines.training.divided_tables import DividedTables
+from pipelines.training.embedding_tables import TableOptimizer, all_variables, in_main_memory, tables_of
 from pipelines.training.hooks.freezing import GradualUnfreeze, Unfreeze
 from pipelines.training.learner import Learner, learner_of
 from pipelines.training.loop import Hook
@@ -59,6 +60,7 @@ class Session:
     averaged: list[keras.Variable]  # of what there are moving averages: those weights, then batch statistics; or nothing
     averages: list[keras.Variable]  # one for each of these
     tables: TableOptimizer
+    divided: DividedTables | None  # their parts, where each replica holds one
     step: Step
     freezing: list[Hook]
     watch: tuple[str, str]  # the validation metric that early stopping and the best weights follow, and "max" or "min"
@@ -135,7 +137,7 @@ def prepare(
         if source is not None and (why := task.cannot_judge(source)) is not None:
             raise DataError(f"data.{name}: {why}")
     plan = plan_batches(train, len(splits.train), machine.replicas)
-    with machine.strategy.scope(), bounded("model"):
+    with machine.strategy.scope(), bounded("model"), in_main_memory(divides(train, machine)):
         model = task.model()
         machine = devices.for_model(machine, model)
         way = trainable.way_of(experiment, model)
@@ -170,12 +172,14 @@ def assemble(experiment: Experiment, task_class: type[Task], *, precision: str |
     with machine.strategy.scope(), bounded("train.optimizer"):
         optimizer = optimizers.make(train.optimizer, weights)
         model.optimizer = learner.model.optimizer = optimizer
+        with in_main_memory(divides(train, machine)):
+            tables = TableOptimizer(tables_of(model), train.tables, train.clip)
         # from numbers: given the tf.Variable of a weight, a keras.Variable would take that itself, not its value
-        tables = TableOptimizer(tables_of(model), train.tables, train.clip)
         averaged = [*weights, *statistics_of(learner.model)] if train.ema else []
         averages = [
             keras.Variable(variable.numpy(), trainable=False, dtype="float32", name=f"{variable.name}_average") for variable in averaged
         ]
+    divided = DividedTables(tables, machine) if tables.tables and divides(train, machine) else None
     feed = make_feed(
         learner.train,
         decode,
@@ -191,14 +195,19 @@ def assemble(experiment: Experiment, task_class: type[Task], *, precision: str |
         lengths=Lengths.of(learner.task, few=machine.xla),
     )
     update = Update(model=learner.model, optimizer=optimizer, weights=weights, averaged=list(zip(averaged, averages)), tables=tables,
-                    train=train, steps=steps, xla=machine.xla,
+                    divided=divided, train=train, steps=steps, xla=machine.xla,
                     shares=trainable.shares(begun.way, model, train.learning_rate.peak))
     step = Step(task=learner.task, model=learner.model, update=update, machine=machine, plan=plan, feed=feed, train=train,
                 score_names=begun.score_names)
     shown = feed if learner.model is model else Feed(
         splits.train, None if task.stored_decoded else task.decode, plan=plan, seed=train.seed, shuffle=True, rule=Lengths.of(task))
     return Session(task, splits, machine, plan, steps, feed, shown, model, learner, begun.way, optimizer, weights, averaged, averages,
-                   tables, step, begun.freezing, begun.watch)
+                   tables, divided, step, begun.freezing, begun.watch)
+
+
+def divides(train: Train, machine: devices.Machine) -> bool:
+    """Whether each replica holds a part of the embedding tables."""
+    return train.tables.divided and machine.replicas > 1
 
 
 def check_own_metrics(task: Task, model: Any, splits: Splits, scores: list[str]) -> list[str]:

@@ -12,8 +12,8 @@ import keras
 import tensorflow as tf
 
 from pipelines.config.schema import Train
-from pipelines.data import order
 from pipelines.data.input import Feed
+from pipelines.data.order import Plan
 from pipelines.machine import compiling
 from pipelines.machine.devices import Machine
 from pipelines.task.contract import Task
@@ -21,6 +21,7 @@ from pipelines.training import loss_scale, model_state, waiting
 from pipelines.training.accumulation import Sums, accumulated
 from pipelines.training.carry import Carry
 from pipelines.training.embedding_tables import brought_together, recorded
+from pipelines.training.micro_batches import MicroBatches
 from pipelines.training.replica import Replica
 from pipelines.training.totals import summed_scores
 from pipelines.training.update import Update
@@ -29,9 +30,10 @@ from pipelines.training.update import Update
 class Step:
     """Runs training steps; holds nothing that changes but compiled functions. `model` is built under `machine.strategy.scope()`."""
 
-    def __init__(self, *, task: Task, model: keras.Model, update: Update, machine: Machine, plan: order.Plan, feed: Feed, train: Train,
+    def __init__(self, *, task: Task, model: keras.Model, update: Update, machine: Machine, plan: Plan, feed: Feed, train: Train,
                  score_names: list[str]):
         self.task, self.model, self.update, self.machine, self.plan, self.feed = task, model, update, machine, plan, feed
+        self.batches = MicroBatches(task, model, update.tables.tables, plan, feed, machine, train.seed)
         self.train, self.score_names, self.norms = train, score_names, model_state.norms(model)
         self.retrace()
 
@@ -51,11 +53,12 @@ class Step:
         return int(step), carry
 
     def _run_steps(self, iterator: Any, start: tf.Tensor, count: tf.Tensor, carry: Carry) -> tuple[tf.Tensor, Carry]:
-        strategy = self.machine.strategy
+        strategy, divided = self.machine.strategy, self.update.divided
 
         def one(step: tf.Tensor, carry: Carry) -> tuple[tf.Tensor, Carry]:
             examples, seconds = waiting.fetched(self.feed, iterator, strategy, deterministic=self.train.deterministic)
-            sums = strategy.run(self._reduced, args=(step, examples, carry.loss_scale))
+            rows = divided and divided.fetched(strategy.run(self.batches.asked, args=(step, examples)))
+            sums = strategy.run(self._reduced, args=(step, examples, carry.loss_scale, rows))
             sums = sums._replace(lookups=brought_together(sums.lookups, self.machine))
             after = strategy.run(self._checked_and_applied, args=(step, sums, carry._replace(waited=carry.waited + seconds)))
             carry = Carry(*(strategy.experimental_local_results(value)[0] for value in after))
@@ -63,32 +66,29 @@ class Step:
 
         return tf.while_loop(lambda step, carry: (step < start + count) & carry.finite, one, (start, carry), parallel_iterations=1)
 
-    def _reduced(self, step: tf.Tensor, fetched: Any, scale: tf.Tensor) -> Sums:
+    def _reduced(self, step: tf.Tensor, fetched: Any, scale: tf.Tensor, rows: list | None) -> Sums:
         """This replica's micro-batches, forward and backward; summed over replicas, but for its lookups of tables."""
-        plan, replica, epoch = self.plan, Replica(self.machine), step // self.plan.steps_per_epoch
-        numbers, mask, examples = self.feed.batch(step, replica.number, fetched)
+        plan, replica = self.plan, Replica(self.machine)
+        batches = self.batches.of(replica, step, fetched)
         weights, state = replica.values(self.model.trainable_variables), replica.values(self.model.non_trainable_variables)
 
-        def micro_batch(turn: int | tf.Tensor) -> Sums:
-            def part(value: tf.Tensor) -> tf.Tensor:
-                whole = plan.accumulation == 1
-                return value if whole else tf.ensure_shape(value[turn * plan.micro:(turn + 1) * plan.micro], [plan.micro, *value.shape[1:]])
-            seed = order.micro_seed(self.train.seed, step, replica.number * plan.accumulation + turn)
-            keys = order.example_keys(self.train.seed, epoch, part(numbers))
-            inputs, targets = self.task.prepare(tf.nest.map_structure(part, examples), keys=keys, seed=seed, epoch=epoch)
-            return self._gradients(weights, state, inputs, targets, part(mask), seed, scale)
+        def sums_of(turn: int | tf.Tensor) -> Sums:
+            given = rows and {number: each[replica.place] for number, each in rows[turn].items()}
+            return self._gradients(weights, state, *batches(turn), scale, given)
 
-        sums = accumulated(micro_batch, plan.accumulation)
+        sums = accumulated(sums_of, plan.accumulation)
         if plan.replicas == 1:
             return sums
         return replica.context.all_reduce(tf.distribute.ReduceOp.SUM, sums._replace(lookups=[]))._replace(lookups=sums.lookups)
 
     def _forward_and_backward(self, weights: list, state: list, inputs: Any, targets: Any, mask: tf.Tensor, seed: tf.Tensor,
-                              scale: tf.Tensor) -> Sums:
-        """The pure function of one micro-batch. `mask` is [micro] float32, 1 or 0; the loss is multiplied by `scale`."""
+                              scale: tf.Tensor, rows: dict[int, tf.Tensor] | None) -> Sums:
+        """The pure function of one micro-batch. `mask` is [micro] float32, 1 or 0; the loss is multiplied by `scale`; `rows` are given of
+        divided tables."""
         variables = self.model.non_trainable_variables
         before = model_state.seeded(variables, state, seed)
-        with tf.GradientTape() as tape, recorded(tape) as lookups, model_state.of_this_batch_alone(self.norms):
+        with (tf.GradientTape() as tape, recorded(self.update.tables.lookups(tape, rows)) as lookups,
+              model_state.of_this_batch_alone(self.norms)):
             tape.watch(weights)
             outputs, after, penalties = self.model.stateless_call(weights, before, inputs, training=True, return_losses=True)
             losses = tf.cast(self.task.loss(outputs, targets, training=True), tf.float32) * mask

@@ -10,6 +10,7 @@ from pipelines.config.schema import Train
 from pipelines.training import averages, model_state
 from pipelines.training.accumulation import Sums
 from pipelines.training.clipping import clip
+from pipelines.training.divided_tables import DividedTables
 from pipelines.training.embedding_tables import TableOptimizer
 from pipelines.training.replica import Replica
 from pipelines.training.schedules import learning_rate
@@ -24,6 +25,7 @@ class Update:
         weights: all weights that may ever train, in the optimizer's order.
         averaged: each of `weights`, and then batch statistics, with its exponential moving average; or an empty list.
         tables: updates the model's embedding tables.
+        divided: their parts, where each replica holds one.
         train: the settings.
         steps: steps of the whole run, for the learning rate.
         xla: whether the machine compiles.
@@ -31,9 +33,9 @@ class Update:
     """
 
     def __init__(self, *, model: keras.Model, optimizer: keras.optimizers.Optimizer, weights: list[keras.Variable],
-                 averaged: Sequence[tuple[keras.Variable, keras.Variable]], tables: TableOptimizer, train: Train, steps: int, xla: bool,
-                 shares: Mapping[int, float] = MappingProxyType({})):
-        self.model, self.optimizer, self.weights, self.tables = model, optimizer, weights, tables
+                 averaged: Sequence[tuple[keras.Variable, keras.Variable]], tables: TableOptimizer, divided: DividedTables | None,
+                 train: Train, steps: int, xla: bool, shares: Mapping[int, float] = MappingProxyType({})):
+        self.model, self.optimizer, self.weights, self.tables, self.divided = model, optimizer, weights, tables, divided
         self.train, self.steps = train, steps
         self.shares = [shares.get(id(weight), 1.0) for weight in weights]
         self.averages = [average for _, average in averaged[: len(weights)]]
@@ -116,4 +118,7 @@ class Update:
             rate *= self.train.tables.learning_rate / self.train.learning_rate.peak
         clipped = clip([gradient * rescale for _, gradient in rows], norm, self.train.clip)
         for number, ((ids, _), gradient) in enumerate(zip(rows, clipped)):
-            self.tables.update(number, ids, gradient, rate, step, replica.copy)
+            if self.divided is None:
+                self.tables.update(number, ids, gradient, rate, step, replica.copy)
+            else:
+                self.tables.update(number, *self.divided.own(replica, ids, gradient), rate, step, self.divided.part(replica))

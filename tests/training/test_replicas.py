@@ -34,6 +34,10 @@ CASES = {
     },
     "table, free lengths": {"model": "table", "train": {"clip": {"global_norm": 0.5}, "tables": {"optimizer": "sgd"}}},
     "table by adagrad, accumulation": {"model": "table", "train": {"accumulation": 2, "tables": {"optimizer": "rowwise_adagrad"}}},
+    "divided table, free lengths": {"model": "table", "train": {
+        "clip": {"global_norm": 0.5}, "tables": {"optimizer": "adam", "divided": True}}},
+    "divided table by adagrad, accumulation, XLA": {
+        "model": "table", "train": {"xla": "on", "accumulation": 2, "tables": {"optimizer": "rowwise_adagrad", "divided": True}}},
     "float16 loss scaling": {"train": {"precision": "float16"}},
     "whole encoder with decay": {
         "model": encoder(name="whole", learning_rate=0.01, decay=0.5, head="new"), "train": {"micro_batch_size": 4}},
@@ -47,7 +51,8 @@ CASES = {
 # What 3 and 4 add to 2 is how a batch is divided and how many sums there are, which has no part in optimizer, schedule or precision.
 REPLICAS = {2: list(CASES), 3: ["plain, uneven last batch", "global norm clipping, accumulation", "table by adagrad, accumulation",
                                 "averages, one-cycle, smoothing, class weights, penalty"],
-            4: ["norm clipping, accumulation", "table, free lengths", "batch norm and dropout by micro-batch"]}
+            4: ["norm clipping, accumulation", "table, free lengths", "divided table, free lengths",
+                "batch norm and dropout by micro-batch"]}
 UNEQUAL = "per-device dropout and batch statistics"  # no micro_batch_size: the comparison must see the difference
 
 

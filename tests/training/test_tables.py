@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines.config.schema import Clip, Tables
-from pipelines.training.embedding_tables import Table, TableOptimizer, recorded, summed, tables_of
+from pipelines.training.embedding_tables import Lookups, Table, TableOptimizer, recorded, summed, tables_of
 from pipelines.training.session import assemble
 from tests.training.toy import WORDS, TableToyTask, experiment
 
@@ -58,7 +58,7 @@ def test_gradients_of_several_lookups_are_those_of_an_embedding():
     def loss(layer):
         return tf.reduce_sum(layer(ids) * weights) + tf.reduce_sum(tf.square(layer(more)))
 
-    with tf.GradientTape() as tape, recorded(tape) as lookups:
+    with tf.GradientTape() as tape, recorded(Lookups(tape)) as lookups:
         value = loss(table)
     found = lookups.gradients([table], tape.gradient(value, lookups.vectors))
     rows, gradient = summed(found)

@@ -222,6 +222,7 @@ def final_weights(changes: dict[str, Any]) -> np.ndarray:
     """
     from pipelines.training import embedding_tables, session
     from pipelines.training.evaluation import Evaluator
+    from pipelines.training.hooks.tables_home import TablesHome
     from pipelines.training.hooks.validation import Validation
     from pipelines.training.loop import Loop
     from pipelines.training.meter import Meter
@@ -235,7 +236,8 @@ def final_weights(changes: dict[str, Any]) -> np.ndarray:
     made = assemble(experiment(**changes), EncoderToyTask if isinstance(kind, dict) else TableToyTask if "table" in kind else ToyTask)
     made.initialise()
     made.feed.by_epoch = bool(by_epoch)
-    loop = Loop(made.step, plan=made.plan, steps=made.steps, hooks=[*made.freezing, Validation(None, 1)], meter=Meter())
+    home = [TablesHome(made.divided)] if made.divided is not None else []
+    loop = Loop(made.step, plan=made.plan, steps=made.steps, hooks=[*home, *made.freezing, Validation(None, 1)], meter=Meter())
     loop.train()
     assert loop.step == made.steps, (loop.step, made.steps)
     learned = (*made.all_weights, *made.tables.variables, *made.averages)

@@ -14,6 +14,7 @@ from pipelines.base.files import why
 from pipelines.base.stored import checked
 from pipelines.training import state
 from pipelines.training.carry import Carry
+from pipelines.training.divided_tables import DividedTables
 from pipelines.training.hooks.best_weights import KeepBest
 from pipelines.training.loop import Hook, Loop
 
@@ -35,8 +36,14 @@ class Checkpoint(Hook):
         say: Callable[[str], None],
         identity: dict[str, Any],
         meter: Any,
+        divided: DividedTables | None = None,
     ):
-        """`identity`: what must not change over the life of a run, kept with each checkpoint (precision, data)."""
+        """
+        Args:
+            identity: what must not change over the life of a run, kept with each checkpoint (precision, data).
+            divided: the tables that the replicas hold in parts; saved when they have been brought to main memory.
+        """
+        self.divided = divided
         self.folder, self.groups, self.seconds, self.say, self.identity, self.meter = folder, groups, seconds, say, identity, meter
         self.file = folder / "resume.npz"
         self._saved_at, self._begun = time.perf_counter(), (-1, False)  # step and unjudged of the last that was begun,
@@ -77,12 +84,13 @@ class Checkpoint(Hook):
     def on_steps(self, loop: Loop) -> None:
         with loop.meter.part("checkpoint"):
             self._writing.collect()
-        if loop.unjudged and self._due():
+        if loop.unjudged and self.due():
             self.save(loop)
 
     def on_rest(self, loop: Loop) -> None:
         done = loop.step >= loop.last or loop.stopping or loop.interrupted is not None
-        if done or (self._begun[1] and not self._writing.busy) or self._due():
+        stale = self.divided is not None and self.divided.stale
+        if done or (not stale and ((self._begun[1] and not self._writing.busy) or self.due())):
             self.save(loop)
         if done:
             self.wait(loop)
@@ -90,7 +98,8 @@ class Checkpoint(Hook):
     def on_leave(self, loop: Loop) -> None:
         self._writing.collect(wait=True)
 
-    def _due(self) -> bool:
+    def due(self) -> bool:
+        """Whether the next checkpoint is to be saved."""
         return not self._writing.busy and time.perf_counter() - self._saved_at >= self.seconds
 
     def save(self, loop: Loop) -> None:
