@@ -35,6 +35,9 @@ class Wanted(Protocol):
     def xla(self) -> str: ...
 
 
+PRECISION = "precision"  # with it the note begins that gives the reason of the choice
+
+
 @dataclass(frozen=True)
 class Machine:
     """The choice.
@@ -51,6 +54,11 @@ class Machine:
     xla: bool
     notes: tuple[str, ...] = ()
     group: Group = ALONE
+
+    def with_reason(self, why: str) -> "Machine":
+        """With another reason for its precision."""
+        notes = tuple(note for note in self.notes if not note.startswith(f"{PRECISION} "))
+        return dataclasses.replace(self, notes=(*notes, f"{PRECISION} {self.precision}: {why}"))
 
     @property
     def replicas(self) -> int:
@@ -96,12 +104,28 @@ def prepare(train: Wanted, *, precision: str | None = None) -> Machine:
     chosen = precision or train.precision
     if chosen == "auto":
         chosen, why = group.of_chief(fastest(on_gpu, gpus) if group.chief else None)
-        notes.append(f"precision {chosen}: {why}")
+        notes.append(f"{PRECISION} {chosen}: {why}")
     elif train.precision == "auto":
-        notes.append(f"precision {chosen}: as chosen when the run was begun")
-    keras.config.set_dtype_policy("float32" if chosen == "float32" else f"mixed_{chosen}")
+        notes.append(f"{PRECISION} {chosen}: as chosen when the run was begun")
+    _set_policy(chosen)
     xla = train.xla == "on" or (train.xla == "auto" and on_gpu and not train.deterministic)
     return Machine(strategy, names, chosen, xla, tuple(notes), group)
+
+
+def by_convolution(machine: Machine, train: Wanted) -> bool:
+    """Whether another precision than float32 was chosen because a plain convolution is faster in it on this CPU."""
+    return train.precision == "auto" and machine.precision != "float32" and machine.devices[0].startswith("CPU")
+
+
+def in_precision(machine: Machine, train: Wanted, precision: str) -> Machine:
+    """The machine in another precision, with seeds as `prepare` left them: what is built now is as if it had been chosen at once."""
+    keras.utils.set_random_seed(train.seed)
+    _set_policy(precision)
+    return dataclasses.replace(machine, precision=precision)
+
+
+def _set_policy(precision: str) -> None:
+    keras.config.set_dtype_policy("float32" if precision == "float32" else f"mixed_{precision}")
 
 
 def for_model(machine: Machine, model: keras.Model) -> Machine:

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import Any, cast
 
 import keras
+import tensorflow as tf
 
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.files import finite
@@ -19,9 +20,10 @@ from pipelines.data.order import Plan
 from pipelines.encoders import trainable
 from pipelines.encoders.finetune import Finetune, Gradual
 from pipelines.machine import devices
+from pipelines.machine.precision import FASTER
 from pipelines.task.contract import Splits, Task
 from pipelines.task.prepared import splits_of
-from pipelines.training import optimizers
+from pipelines.training import optimizers, precision_probe
 from pipelines.training.divided_tables import DividedTables
 from pipelines.training.embedding_tables import TableOptimizer, all_variables, in_main_memory, tables_of
 from pipelines.training.hooks.freezing import GradualUnfreeze, Unfreeze
@@ -137,21 +139,44 @@ def prepare(
         if source is not None and (why := task.cannot_judge(source)) is not None:
             raise DataError(f"data.{name}: {why}")
     plan = plan_batches(train, len(splits.train), machine.replicas)
+    spec = decoded_spec(splits.train, None if task.stored_decoded else task.decode)
     with machine.strategy.scope(), bounded("model"), in_main_memory(divides(train, machine)):
-        model = task.model()
+        model, way = _built(task)
+        if precision is None and devices.by_convolution(machine, train) and precision_probe.depthwise(model):
+            machine, model, way = _timed(machine, task, model, way, spec)
         machine = devices.for_model(machine, model)
-        way = trainable.way_of(experiment, model)
-        if way is not None:
-            trainable.settle(way, model)
         teacher = teacher_of(train.teacher, task, splits.train) if train.teacher else None
         freezing: list[Hook] = [Unfreeze(train.freeze, model)] if train.freeze else []
         if isinstance(way, Gradual):
             freezing.append(GradualUnfreeze(way, model))
     # what is wrong whatever the data is reported before they are all decoded
-    score_names = find_scores(task, model, decoded_spec(splits.train, None if task.stored_decoded else task.decode))
+    score_names = find_scores(task, model, spec)
     own = check_own_metrics(task, model, splits, score_names)
     return Prepared(task, splits, machine, plan, model, way, freezing, score_names, watched(train, task, [*score_names, *own], splits),
                     teacher)
+
+
+def _built(task: Task) -> tuple[keras.Model, Finetune | None]:
+    """The task's network, what of it trains settled."""
+    model = task.model()
+    way = trainable.way_of(task.experiment, model)
+    if way is not None:
+        trainable.settle(way, model)
+    return model, way
+
+
+def _timed(machine: devices.Machine, task: Task, model: keras.Model, way: Finetune | None, spec: dict[str, tf.TensorSpec],
+           ) -> tuple[devices.Machine, keras.Model, Finetune | None]:
+    """Machine and network in float32, where that is no slower for it than the machine's own precision."""
+    train = task.experiment.train
+    plain = devices.in_precision(machine, train, "float32")
+    other, its_way = _built(task)
+    faster = machine.group.of_chief(
+        precision_probe.gain(task, model, other, spec, train.batch_size) if machine.group.chief else None)
+    said = f"this network, which has depthwise convolutions, is {faster:.1f} x as fast in {machine.precision} as in float32 here"
+    if faster < FASTER:
+        return plain.with_reason(said), other, its_way
+    return devices.in_precision(machine, train, machine.precision).with_reason(said), model, way
 
 
 def assemble(experiment: Experiment, task_class: type[Task], *, precision: str | None = None, facts: dict[str, Any] | None = None,
