@@ -257,6 +257,10 @@ class Whisper(Section):
         None, "of the speech, such as en or de; default: recognised from each 30 s, where the preset knows several")
     trains: Literal["nothing", "decoder", "whole"] = setting("nothing", "nothing: it is used as it is, without training; or what trains")
     longest: int = setting(224, "most tokens written of 30 s", unit="tokens", ge=1, le=448)
+    times: bool = setting(False, "write time stamps, too: when each phrase begins and ends")
+    silence: float | None = setting(
+        None, "silence heard behind a recording, so that one shorter than 30 s costs what it lasts; default: up to 30 s, as it was trained",
+        unit="s", ge=0.0, le=30.0)
 
 
 class CommandEvaluate(Evaluate):
@@ -279,7 +283,7 @@ class Decode(Evaluate):
     """Evaluation of transcription."""
 
     search: Literal["greedy", "beam"] = setting("greedy", "the best token of each step, or a beam over texts")
-    beam: int = setting(16, "beam: texts followed at the same time", ge=1, le=1000)
+    beam: int = setting(16, "beam: texts followed at the same time; Whisper's reference takes 5", ge=1, le=1000)
     batch_size: int | None = setting(32, "recordings per evaluation batch over all devices", unit="examples", ge=1)
     piece: float = setting(20.0, "predict: longer recordings are split at silence into pieces of at most this length", unit="s", ge=2.0)
 
@@ -360,8 +364,8 @@ class Transcription(SpeechExperiment):
             if low > high or (name == "gap" and low < 0):
                 found.append((f"data.{name}", f"[{low:g}, {high:g}] is not [lowest, highest]"))
         if self.own_decoder:
-            if self.evaluate.search == "beam":
-                found.append(("evaluate.search", f"model.name: {model.name} decodes greedily; beam is for models with CTC"))
+            if getattr(model, "times", False) and model.trains != "nothing":
+                found.append(("model.times", "transcripts have no time stamps to learn from; leave it out, or model.trains"))
             if data.source == "none" and model.trains != "nothing":
                 found.append(("data.source", f"none: there is nothing to train on, and model.trains is {model.trains}"))
         elif data.source == "none":

@@ -34,13 +34,15 @@ Numbers = Annotated[list[Annotated[int, Field(ge=-1, lt=10_000_000)]], Field(max
 
 
 class Marks(Record):
-    """Numbers of Whisper's tokens: what decoding begins with (-1: the language, recognised) and ends with, and what it never writes."""
+    """Numbers of Whisper's tokens: what decoding begins with (-1: the language, recognised) and ends with, what it never writes, and the
+    time stamp of 0 s, where it writes them."""
 
     prompt: Annotated[Numbers, Field(min_length=1)]
     end: Count
     languages: Numbers
     suppressed: Numbers
     suppressed_first: Numbers
+    times: Count | None = None
 
 
 class TranscriptFacts(FeatureFacts, EncoderFacts):

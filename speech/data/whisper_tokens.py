@@ -19,15 +19,16 @@ NO_SPEECH = ("<|nospeech|>", "<|nocaptions|>")  # by version
 START, END, UNTIMED, TASK = "<|startoftranscript|>", "<|endoftext|>", "<|notimestamps|>", "<|transcribe|>"
 
 
-def learn(name: str, language: str | None) -> dict[str, Any]:
+def learn(name: str, language: str | None, times: bool = False) -> dict[str, Any]:
     """The facts `tokens`, `merges` and `marks` of a preset's tokenizer.
 
     Args:
         name: of the preset.
         language: such as "en"; None for a preset of English alone, or to have it recognised.
+        times: time stamps are to be written.
 
     Raises:
-        ConfigError: the preset has no tokenizer of Whisper's, or does not know the language.
+        ConfigError: the preset has no tokenizer of Whisper's, does not know the language, or has no time stamps.
     """
     preset = presets.find(name, domain="speech")
     preset.require_tokenizer()
@@ -43,8 +44,13 @@ def learn(name: str, language: str | None) -> dict[str, Any]:
     begin = [special[START]]
     if several:
         begin += [several[language] if language else -1, special[TASK]]
-    marks = {"prompt": [*begin, special[UNTIMED]], "end": special[END], "languages": sorted(several.values()) if not language else [],
-             "suppressed": _suppressed(numbers), "suppressed_first": [*_first(numbers, " "), special[END]]}
+    if times and special[UNTIMED] + 1 >= len(tokens):
+        raise ConfigError(f"model.times: {name} has no tokens of times behind {UNTIMED}; leave the setting out")
+    untimed = special[UNTIMED]
+    suppressed = {*_suppressed(numbers), *([untimed] if times else [])}
+    marks = {"prompt": begin if times else [*begin, untimed], "times": untimed + 1 if times else None, "end": special[END],
+             "languages": sorted(several.values()) if not language else [], "suppressed": sorted(suppressed),
+             "suppressed_first": [*_first(numbers, " "), special[END]]}
     return {"tokens": tokens, "merges": list(tokenizer.merges), "marks": marks}
 
 

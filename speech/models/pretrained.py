@@ -63,7 +63,7 @@ def transcripts(settings: PretrainedTranscripts, *, tokens: int, facts: dict[str
 def whisper(settings: Whisper, *, facts: dict[str, Any]) -> keras.Model:
     """Encoder and decoder; see WhisperWriter. What does not train stays as it is."""
     marks = facts["marks"]
-    model = WhisperWriter(backbone(settings, facts), most=settings.longest, **marks)
+    model = WhisperWriter(backbone(settings, facts), most=settings.longest, short=settings.silence is not None, **{"times": None, **marks})
     model.trainable = settings.trains != "nothing"
     model.encoder.trainable = settings.trains == "whole"
     return model

@@ -18,19 +18,32 @@ from speech.models import transcript_model
 from speech.tasks.transcription import TranscriptionTask
 
 TOKENS = ("tokens", "merges", "marks")  # the facts of the tokenizer
+STAMP = 0.02  # s from one token of time to the next
+PHRASES = {
+    "phrases": "the parts of the text between time stamps, padded with empty ones",
+    "starts": "when each phrase begins, s; -1 where there is none",
+    "ends": "when each phrase ends, s; -1 where there is none, or where none was written",
+}
 
 
 class WhisperTask(TranscriptionTask):
     """speech.transcription with model.name: whisper. Facts: also `merges` and `marks` (see speech.data.whisper_tokens)."""
 
-    details = ()  # type: ignore[assignment]
     read_at_once = (4, 4)  # each costs as much as 30 s
-    gives = {
-        "text": "the transcript",
-        "confidence": "mean probability of the written tokens; not calibrated",
-    }
 
     _written: tuple[dict[str, Any], WhisperAlphabet] | None = None
+
+    @property
+    def details(self) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(PHRASES) if self.experiment.model.times else ()
+
+    @property
+    def gives(self) -> dict[str, str]:  # type: ignore[override]
+        return {
+            "text": "the transcript",
+            "confidence": "mean probability of the written tokens; not calibrated",
+            **(PHRASES if self.experiment.model.times else {}),
+        }
 
     @cached_property
     def window(self) -> int:
@@ -46,7 +59,7 @@ class WhisperTask(TranscriptionTask):
 
     def splits(self) -> Splits:
         model = self.experiment.model
-        known = {name: self.facts[name] for name in TOKENS} if self.facts else learn(model.preset, model.language)
+        known = {name: self.facts[name] for name in TOKENS} if self.facts else learn(model.preset, model.language, model.times)
         splits = load_transcripts(self.experiment, self.decode, self.front_end, encoder=WhisperTokens(known),
                                   longest=self.window / self.experiment.data.rate)
         splits.facts.update(known, unit="pieces")
@@ -59,7 +72,8 @@ class WhisperTask(TranscriptionTask):
         size, marks = self.encoder_facts["backbone"]["config"].get("vocabulary_size"), self.facts["marks"]
         if len(self.facts["tokens"]) != size:
             return f"tokens: {len(self.facts['tokens']):,}, and the decoder writes {size}"
-        numbers = [*marks["prompt"], *marks["languages"], *marks["suppressed"], *marks["suppressed_first"], marks["end"]]
+        numbers = [*marks["prompt"], *marks["languages"], *marks["suppressed"], *marks["suppressed_first"], marks["end"],
+                   marks.get("times") or 0]
         if not max(numbers) < size or (-1 in marks["prompt"]) != bool(marks["languages"]):
             return f"marks: they do not belong to {size:,} tokens"
         return super().unfit()
@@ -70,11 +84,15 @@ class WhisperTask(TranscriptionTask):
         waveforms, lengths = tf.cast(examples["samples"], tf.float32) / 32768.0, examples["length"]
         if keys is not None and self.augmenter.on_waveforms:
             waveforms, lengths = self.augmenter.waveforms(waveforms, lengths, keys, window=False)
+        heard, silence = lengths, self.experiment.model.silence
         size = tf.maximum(-(-tf.shape(waveforms)[1] // self.window), 1) * self.window
-        own = tf.range(tf.shape(waveforms)[1])[None] < lengths[:, None]
-        whole = tf.pad(tf.where(own, waveforms, 0.0), [[0, 0], [0, size - tf.shape(waveforms)[1]]])
+        if silence is not None:  # of a recording of one window; longer ones are heard window by window
+            heard = tf.where(lengths < self.window, tf.minimum(lengths + round(silence * self.experiment.data.rate), self.window), lengths)
+            size = tf.where(tf.reduce_max(heard) <= self.window, tf.reduce_max(heard), size)
+        own = tf.range(size)[None] < lengths[:, None]
+        whole = tf.where(own, tf.pad(waveforms, [[0, 0], [0, tf.maximum(size - tf.shape(waveforms)[1], 0)]])[:, :size], 0.0)
         features = self.normalized(whole, tf.fill(tf.shape(lengths), size), keys)  # silence, too, has features
-        inputs = {"features": tf.ensure_shape(features, [None, None, self.front_end.width]), "frames": self.front_end.frames(lengths)}
+        inputs = {"features": tf.ensure_shape(features, [None, None, self.front_end.width]), "frames": self.front_end.frames(heard)}
         targets = {name: examples[name] for name in ("tokens", "token_count") if name in examples}
         if targets:
             prompt = tf.constant(self._prompt)
@@ -88,7 +106,10 @@ class WhisperTask(TranscriptionTask):
         return [marks["languages"][0] if number < 0 else number for number in marks["prompt"]]
 
     def model(self) -> keras.Model:
-        return transcript_model(self.experiment.model, width=self.front_end.width, tokens=len(self.facts["tokens"]), facts=self.facts)
+        settings = self.experiment.evaluate
+        model = transcript_model(self.experiment.model, width=self.front_end.width, tokens=len(self.facts["tokens"]), facts=self.facts)
+        model.width = settings.beam if settings.search == "beam" else 1
+        return model
 
     def _behind(self, outputs: tf.Tensor, targets: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Logits behind the prompt and each token, the tokens that stand there, and which of them count: [batch, most + 1, ...]."""
@@ -111,14 +132,37 @@ class WhisperTask(TranscriptionTask):
 
     def answer(self, model: Callable[[Any], Any], inputs: Any) -> Tensors:
         """tokens [batch, most] int32 from 1, 0 where there is none; confidence [batch] float32."""
-        return dict(model({"features": inputs["features"]}))
+        return dict(model({name: inputs[name] for name in ("features", "frames")}))
 
     def texts(self, tokens: np.ndarray) -> list[str]:
         """Written tokens [n, most], from 1, as texts that are compared with transcripts."""
         return [normalized(text, self.experiment.tokens) for text in super().texts(tokens)]
 
+    def _token_errors(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], references: list[str]) -> np.ndarray | None:
+        return None if self.experiment.model.times else super()._token_errors(answers, targets, references)  # transcripts have no stamps
+
     def respond(self, answers: Tensors) -> Tensors:
-        """text [batch] string, confidence [batch] float32."""
-        written = tf.gather(tf.constant([b"", *self.alphabet.pieces]), answers["tokens"])
-        text = tf.strings.unicode_transcode(tf.strings.reduce_join(written, axis=1), "UTF-8", "UTF-8", errors="ignore")
-        return {"text": tf.strings.strip(text), "confidence": answers["confidence"]}
+        """text [batch] string, confidence [batch] float32; with model.times also phrases, starts and ends [batch, most], s."""
+        tokens = answers["tokens"]
+        written = tf.gather(tf.constant([b"", *self.alphabet.pieces]), tokens)
+        found = {"text": _joined(written), "confidence": answers["confidence"]}
+        first = self.facts["marks"].get("times")
+        if first is None:
+            return found
+        stamp = tokens > first
+        seconds = tf.cast(answers["at"], tf.float32) * self.front_end.seconds + tf.cast(tokens - 1 - first, tf.float32) * STAMP
+        spoken = (tokens > 0) & ~stamp
+        begins, ends = stamp & tf.pad(spoken[:, 1:], [[0, 0], [0, 1]]), stamp & tf.pad(spoken[:, :-1], [[0, 0], [1, 0]])
+        phrase = tf.cumsum(tf.cast(begins, tf.int32), axis=1)
+        hit = phrase[:, None] == tf.range(1, tf.maximum(tf.reduce_max(phrase), 1) + 1)[:, None]
+
+        def at(stamps: tf.Tensor) -> tf.Tensor:
+            return tf.reduce_max(tf.where(hit & stamps[:, None], seconds[:, None], -1.0), 2)
+
+        return {**found, "phrases": _joined(tf.where(hit & spoken[:, None], written[:, None], b"")), "starts": at(begins), "ends": at(ends)}
+
+
+def _joined(written: tf.Tensor) -> tf.Tensor:
+    """What tokens write, joined over the last axis, as text."""
+    text = tf.strings.unicode_transcode(tf.strings.reduce_join(written, axis=-1), "UTF-8", "UTF-8", errors="ignore")
+    return tf.strings.strip(text)

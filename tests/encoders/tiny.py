@@ -21,9 +21,9 @@ def bert(folder: Path) -> Path:
     return folder
 
 
-def whisper(folder: Path, *, seconds: int = 4, languages: tuple[str, ...] = ()) -> Path:
+def whisper(folder: Path, *, seconds: int = 4, languages: tuple[str, ...] = (), stamps: int = 0) -> Path:
     """Whisper of 2 + 2 layers of 16 columns and 8 bands, for sounds of up to `seconds` s, with its tokenizer: letters, alone or after a
-    blank. Of several languages where they are named."""
+    blank. Of several languages where they are named; with so many time stamps."""
     import keras_hub
 
     names = [f"<|{name}|>" for name in languages or ("en",)]
@@ -37,7 +37,7 @@ def whisper(folder: Path, *, seconds: int = 4, languages: tuple[str, ...] = ()) 
         special_tokens={mark: numbers[mark] for mark in marks if mark not in own or not languages},
         language_tokens=own if languages else None).save_to_preset(str(folder))
     keras_hub.models.WhisperBackbone(
-        vocabulary_size=len(numbers), num_layers=2, num_heads=2, hidden_dim=16, intermediate_dim=32, num_mels=8,
+        vocabulary_size=len(numbers) + stamps, num_layers=2, num_heads=2, hidden_dim=16, intermediate_dim=32, num_mels=8,
         max_encoder_sequence_length=100 * seconds, max_decoder_sequence_length=32).save_to_preset(str(folder))
     keras_hub.layers.WhisperAudioConverter(num_mels=8, max_audio_length=seconds).save_to_preset(str(folder))
     return folder
