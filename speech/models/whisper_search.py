@@ -60,12 +60,12 @@ def beam(following: Following, prompt: tf.Tensor, own: Any, allowed: Callable[[t
         length = tf.cast(tf.maximum(number, 1), tf.float32)
         ended = _kept(width, ended, (tf.where(counts, best / length, -float("inf")), before, shares))
         texts = tf.where(tf.range(most) == number, token[..., None] + 1, before)
-        *live, row, token = _kept(width, None, (tf.where(ends, -float("inf"), best), texts, shares + likely, row, token))
+        *kept, row, token = _kept(width, None, (tf.where(ends, -float("inf"), best), texts, shares + likely, row, token))
         if width > 1:
             rows = tf.reshape(tf.range(batch)[:, None] * width + row, [-1])
             own = tf.nest.map_structure(lambda cache: tf.gather(cache, rows, axis=1), own)
         behind = following(tf.reshape(token, [-1, 1]), begin + number, own)
-        after = behind[0], tuple(live), ended, behind[1]
+        after = behind[0], tuple(kept), ended, behind[1]
         return number + 1, *tf.nest.map_structure(lambda new, old: tf.ensure_shape(new, old.shape), after, before_it)
 
     _, _, live, ended, _ = tf.while_loop(more, another, (tf.constant(0), logits, (first, texts, shares), (none, texts, shares), own))
