@@ -48,7 +48,7 @@ def undrawn_figures(request):
     """Figures are not drawn, but in files marked `figures`."""
     with pytest.MonkeyPatch.context() as patch:
         if not request.node.get_closest_marker("figures"):
-            patch.setattr("pipelines.base.figures.rendered", undrawn.rendered)
+            undrawn.draw_nothing(patch)
         yield
 
 

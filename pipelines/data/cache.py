@@ -23,6 +23,7 @@ from pipelines.base.staging import sweep
 from pipelines.config.schema import Data
 from pipelines.data.graph_hash import graph_hash
 from pipelines.data.lengths import FlatSource, Lengths, free
+from pipelines.data.mapping import mapped
 from pipelines.data.reasons import reason
 from pipelines.data.source import ArraySource, Source, Tensors
 from pipelines.machine import memory
@@ -184,9 +185,9 @@ def _decoded(source: Source, decode: Decode | None, workers: int | None) -> Iter
 
     numbers, parallel = tf.data.Dataset.range(len(source)), workers or tf.data.AUTOTUNE
     if many is not None:
-        dataset = numbers.batch(CHUNK).map(lambda some: many(source.gather(some)), num_parallel_calls=parallel, deterministic=True)
+        dataset = mapped(numbers.batch(CHUNK), lambda some: many(source.gather(some)), parallel)
     else:
-        dataset = numbers.map(one, num_parallel_calls=parallel, deterministic=True)
+        dataset = mapped(numbers, one, parallel)
         dataset = dataset.padded_batch(CHUNK) if free(dataset.element_spec) else dataset.batch(CHUNK)
     done = 0
     try:

@@ -16,6 +16,7 @@ from pipelines.config.schema import Data
 from pipelines.data import order
 from pipelines.data.cache import Decode, bad_example, cached, decoded_spec, readable, unreadable
 from pipelines.data.lengths import FlatSource, Lengths, fit, stacked
+from pipelines.data.mapping import mapped
 from pipelines.data.source import ArraySource, Source, Tensors
 from pipelines.data.stream import StreamSource
 from pipelines.machine import gpus, memory
@@ -115,7 +116,7 @@ class Feed:
         rule = self.rule
         if rule is None:
             return examples.batch(self.plan.local, drop_remainder=True)
-        return examples.padded_batch(self.plan.local, drop_remainder=True).map(lambda batch: fit(batch, self.spec, rule))
+        return mapped(examples.padded_batch(self.plan.local, drop_remainder=True), lambda batch: fit(batch, self.spec, rule))
 
 
 class DeviceFeed(Feed):
@@ -168,15 +169,15 @@ class PipelineFeed(Feed):
             keys = order.example_keys(self.seed, step // plan.steps_per_epoch, numbers)
             return numbers, keys
 
-        parts = tf.data.Dataset.range(start * len(own), stop * len(own)).map(numbers_of)
+        parts = mapped(tf.data.Dataset.range(start * len(own), stop * len(own)), numbers_of)
         if decode is None:
-            batches = parts.map(lambda numbers, _: source.gather(numbers), num_parallel_calls=self.workers, deterministic=True)
+            batches = mapped(parts, lambda numbers, _: source.gather(numbers), self.workers)
         else:
             def one(number: tf.Tensor, key: tf.Tensor) -> Tensors:
                 raw = {name: value[0] for name, value in source.gather(number[None]).items()}
                 return decode(raw, key if self.shuffle else None)
 
-            examples = parts.unbatch().map(one, num_parallel_calls=self.workers, deterministic=True)
+            examples = mapped(parts.unbatch(), one, self.workers)
             batches = self._batched(examples)
         return batches.prefetch(tf.data.AUTOTUNE)
 
@@ -241,8 +242,8 @@ class StreamFeed(Feed):
         epoch = start // plan.steps_per_epoch
         missing = plan.steps_per_epoch * plan.batch - plan.examples  # the last batch is filled up with the epoch's first, at weight 0
         fill = self.records(epoch * plan.steps_per_epoch).take(plan.examples).repeat().take(missing)
-        counted = self.records(start).map(lambda number, raw: (number, raw, 1.0))
-        records = counted.concatenate(fill.map(lambda number, raw: (number, raw, 0.0)))
+        counted = mapped(self.records(start), lambda number, raw: (number, raw, 1.0))
+        records = counted.concatenate(mapped(fill, lambda number, raw: (number, raw, 0.0)))
 
         def one(number: tf.Tensor, raw: Tensors, weight: tf.Tensor) -> Tensors:
             key = order.example_keys(self.seed, tf.constant(epoch), number[None])[0] if self.shuffle else None
@@ -252,8 +253,8 @@ class StreamFeed(Feed):
         if len(own) < plan.replicas:  # the other hosts' examples are left out before they are decoded
             first, last = own.start * plan.local, own.stop * plan.local
             records = records.enumerate().filter(lambda place, _: (place % plan.batch >= first) & (place % plan.batch < last))
-            records = records.map(lambda _, record: record)
-        examples = records.map(one, num_parallel_calls=self.workers, deterministic=True)
+            records = mapped(records, lambda _, record: record)
+        examples = mapped(records, one, self.workers)
         return self._batched(examples).prefetch(tf.data.AUTOTUNE)
 
     def blame(self, error: Exception, start: int, stop: int) -> DataError | None:

@@ -18,6 +18,7 @@ from pydantic import Field
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.stored import Count, FolderName, Name, Record, Text
 from pipelines.data.cache import bad_example
+from pipelines.data.mapping import mapped
 from pipelines.data.reasons import reason
 from pipelines.data.source import Source, Tensors, origin
 from pipelines.data.stream import StreamSource
@@ -126,7 +127,7 @@ def _rows(source: Source, entries: dict[str, Entry]) -> Iterator[dict[str, bytes
     if isinstance(source, StreamSource):
         dataset = source.dataset(None)  # as they are stored, which is their number
     else:
-        dataset = tf.data.Dataset.range(len(source)).map(one, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        dataset = mapped(tf.data.Dataset.range(len(source)), one, tf.data.AUTOTUNE)
     done = 0
     try:
         for row in dataset.prefetch(64).as_numpy_iterator():

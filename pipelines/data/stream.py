@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.base.errors import DataError
+from pipelines.data.mapping import mapped
 from pipelines.data.source import Source, Tensors
 from pipelines.data.split import draws
 from pipelines.data.tfds import Prepared, features, parse, plain
@@ -48,23 +49,23 @@ class StreamSource(Prepared, Source):
         if unread:
             raise DataError(f"{self.builder.info.full_name}: feature {unread[0]} ({known[unread[0]]}) cannot be streamed: it needs TFDS' "
                             "own decoding")
-        parsed = self._stored([0], 1).map(self._parse).element_spec
+        parsed = mapped(self._stored([0], 1), self._parse).element_spec
         self.spec = {key: tf.TensorSpec(value.shape, value.dtype) for key, value in parsed.items()}
 
     def dataset(self, seed: int | None, epoch: int = 0, start: int = 0) -> tf.data.Dataset:
         """One epoch of raw examples from the `start`-th on; `seed` None gives the stored order, as evaluation uses it."""
         if seed is None:
             records = self._stored(range(len(self.shards)), 1).skip(start)
-            return records.map(self._parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+            return mapped(records, self._parse, tf.data.AUTOTUNE)
         order = np.argsort(draws(len(self.shards), seed, f"shards {epoch}"), kind="stable")
         window_seed = int(draws(1, seed, f"window {epoch}")[0] >> 1)
         records = self._stored(order, self.readers).shuffle(self.window, seed=window_seed, reshuffle_each_iteration=False)
-        return records.skip(start).map(self._parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        return mapped(records.skip(start), self._parse, tf.data.AUTOTUNE)
 
     def peek(self, count: int) -> Iterator[Tensors]:
         """Up to `count` raw examples of the first, of the middle and of the last shard."""
         for number in sorted({0, len(self.shards) // 2, len(self.shards) - 1}):
-            yield from self._stored([number], 1).take(count).map(self._parse)
+            yield from mapped(self._stored([number], 1).take(count), self._parse)
 
     def gather(self, numbers: tf.Tensor) -> Tensors:
         """A few examples by their number in stored order, for a report; each costs the reading of its shard up to there. Eager only."""

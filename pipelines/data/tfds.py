@@ -19,6 +19,7 @@ import tensorflow as tf
 from pipelines.base.errors import DataError
 from pipelines.config.messages import did_you_mean, listed
 from pipelines.data.files import TensorSource
+from pipelines.data.mapping import mapped
 from pipelines.data.reasons import reason as words
 from pipelines.data.source import Tensors
 from pipelines.data.tfds_folder import check_folder, check_inside, read_json
@@ -130,9 +131,9 @@ class TfdsSource(Prepared, TensorSource):
         known = features(self.builder)
         flat = {key: known[feature] for key, feature in wanted.items()}
         if all(plain(feature) for feature in flat.values()):
-            batches = self._records().batch(PARSE).map(
-                lambda records: parse(records, {key: (wanted[key], feature) for key, feature in flat.items()}),
-                num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+            batches = mapped(
+                self._records().batch(PARSE),
+                lambda records: parse(records, {key: (wanted[key], feature) for key, feature in flat.items()}), tf.data.AUTOTUNE)
         else:
             batches = self._examples(wanted)
         parts: dict[str, list[Any]] = {key: [] for key in wanted}
@@ -174,7 +175,7 @@ class TfdsSource(Prepared, TensorSource):
         def pick(example: Any) -> Tensors:
             return {key: _at(example, feature) for key, feature in wanted.items()}
 
-        dataset = dataset.map(pick)
+        dataset = mapped(dataset, pick)
         ragged = any(None in spec.shape for spec in dataset.element_spec.values())
         return dataset.ragged_batch(PARSE) if ragged else dataset.batch(PARSE)
 

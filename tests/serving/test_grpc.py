@@ -8,7 +8,8 @@ import time
 import numpy as np
 import pytest
 
-from tests.serving.toy_server import Doubling, Spelling, needs_extra, running, until
+from tests.serving.toy_server import Doubling, Spelling, needs_extra, running
+from tests.waiting import until
 
 NEEDED = ("tritonclient", "tensorflow_serving")
 pytestmark = [needs_extra, pytest.mark.slow(seconds=12), pytest.mark.skipif(

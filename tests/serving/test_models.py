@@ -2,12 +2,12 @@
 
 import asyncio
 import threading
-import time
 
 import pytest
 
 from pipelines.base.errors import ConfigError
-from tests.serving.toy_server import Doubling, Spelling, answer, needs_extra, numbers, request, running, until
+from tests.serving.toy_server import Doubling, Spelling, answer, needs_extra, numbers, request, running
+from tests.waiting import until
 
 pytestmark = needs_extra
 
@@ -98,11 +98,16 @@ def test_the_old_version_answers_what_it_was_asked(watched):
         assert answer(old)[2]["answers"][0]["doubled"] == [1, 1, 1]
 
 
-def test_a_version_that_cannot_be_loaded_leaves_the_one_before_it_and_is_tried_again_once_changed(watched, caplog):
+def test_a_version_that_cannot_be_loaded_leaves_the_one_before_it_and_is_tried_again_once_changed(watched, caplog, monkeypatch):
+    from pipelines.serving.http import models
+
     server, versions = watched
+    looks, look = [], models.versions_in
+    monkeypatch.setattr(models, "versions_in", lambda folder: looks.append(folder) or look(folder))
     versions.put(2, "x")
     until(lambda: any("cannot be loaded" in record.message for record in caplog.records))
-    time.sleep(0.3)
+    looked = len(looks)
+    until(lambda: len(looks) > looked + 3)
     assert sum("cannot be loaded" in record.message for record in caplog.records) == 1
     assert server.models.versions("toy") == [1] and server.ask(numbers([1, 1, 1]))[0] == 200
     (versions.folder / "2" / "factor").write_text("3")

@@ -5,7 +5,8 @@ import json
 import threading
 import time
 
-from tests.serving.toy_server import Doubling, answer, needs_extra, numbers, request, running, until
+from tests.serving.toy_server import Doubling, answer, needs_extra, numbers, request, running
+from tests.waiting import until
 
 pytestmark = needs_extra
 
@@ -70,7 +71,7 @@ def test_a_full_queue_and_a_long_wait_are_refused_with_a_time_to_come_again():
         clients = held(server, [[[1, 1, 1]], [[2, 2, 2]] * 60])
         status, headers, content = server.ask(numbers(*[[3, 3, 3]] * 10))
         assert status == 429 and int(headers["retry-after"]) >= 1 and "too many inputs" in content["error"]
-        time.sleep(0.8)
+        time.sleep(0.8)  # longer than the deadline
         server.model.gate.set()
         (first, _, _), (second, headers, content) = (answer(client) for client in clients)
         assert first == 200 and second == 503 and int(headers["retry-after"]) >= 1 and "waited over" in content["error"]
@@ -79,13 +80,15 @@ def test_a_full_queue_and_a_long_wait_are_refused_with_a_time_to_come_again():
 
 
 def test_a_delay_gathers_requests_into_one_batch():
-    with running(delay=0.5) as server:
+    with running(delay=60.0) as server:
         threads = [threading.Thread(target=server.ask, args=(numbers([1, 2, 3]),)) for _ in range(4)]
         for one in threads:
             one.start()
         for one in threads:
             one.join()
         assert server.model.sizes == [4]
+    with running(delay=0.1) as server:  # one that does not fill up is answered when it is over
+        assert server.ask(numbers([1, 2, 3]))[0] == 200 and server.model.sizes == [1]
 
 
 def test_answers_are_as_json_has_them():

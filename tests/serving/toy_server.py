@@ -16,6 +16,7 @@ import pytest
 from pipelines.base.errors import DataError
 from pipelines.serving.output import Prediction
 from pipelines.task.form import fields_of
+from tests.waiting import until
 
 EXTRA = ("starlette", "uvicorn", "python_multipart", "httptools", "orjson", "prometheus_client")
 needs_extra = pytest.mark.skipif(
@@ -40,7 +41,8 @@ def spec(shape, kind):
 
 
 class Doubling:
-    """Answers a number or a list of three with its double. `gate` holds answers up; a number below zero breaks the model."""
+    """Answers a number or a list of three with its double. `gate` holds answers up, `begun` counts the batches that came so far; a number
+    below zero breaks the model."""
 
     title, task, batch = "toy/doubling", "toy.doubling", 4
     inputs, outputs = {"x": spec([None, 3], "float32")}, {"doubled": spec([None, 3], "float32")}
@@ -103,7 +105,7 @@ class Running:
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=lambda: self.loop.run_until_complete(self.server.serve([self.bound])), daemon=True)
         self.thread.start()
-        assert started.wait(20)
+        assert started.wait(60)
 
     def stop(self):
         """As SIGTERM does. Seconds until the end."""
@@ -119,7 +121,7 @@ class Running:
         return next(float(line.removeprefix(sample)) for line in self.observed.text().decode().splitlines() if line.startswith(sample))
 
     def connect(self):
-        client = socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        client = socket.create_connection(("127.0.0.1", self.port), timeout=60)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return client
 
@@ -160,14 +162,6 @@ def answer(client):
     return int(first.split()[1]), headers, json.loads(content) if headers.get("content-type") == "application/json" else content
 
 
-def until(condition):
-    """Waits for what another thread does."""
-    end = time.monotonic() + 60
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.01)
-    assert condition()
-
-
 @contextmanager
 def running(model=None, **options):
     server = Running(model or Doubling(), **options)
@@ -178,6 +172,32 @@ def running(model=None, **options):
             server.model.gate.set()
         server.server.should_exit = server.server.force_exit = True
         server.thread.join(20)
+
+
+@contextmanager
+def asking(server, count):
+    """Clients that ask again and again over the connection that each keeps, until it is said to close. All have been answered when this
+    begins, and have ended when it does: (status, header `connection`) of each one's last answer."""
+    ends, answered = [], [0] * count
+
+    def client(number):
+        with server.connect() as connection:
+            while True:
+                connection.sendall(request(numbers([1, 2, 3])))
+                status, headers, _ = answer(connection)
+                if status != 200 or headers.get("connection") == "close":
+                    ends.append((status, headers.get("connection")))
+                    return
+                answered[number] += 1
+                time.sleep(0.01)
+
+    clients = [threading.Thread(target=client, args=(number,), daemon=True) for number in range(count)]
+    for one in clients:
+        one.start()
+    until(lambda: all(answered))
+    yield ends
+    for one in clients:
+        one.join(60)
 
 
 class Spelling:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
+from pipelines.data.mapping import mapped
 from pipelines.data.reasons import reason as words
 from pipelines.data.source import Source
 from vision.data.decode import pixels
@@ -66,7 +67,7 @@ def examine(source: Source, workers: int | None = None, progress: Callable[[int,
         image = pixels(source.gather(number[None])["image"][0], 3, max_pixels)
         return tf.shape(image), tf.raw_ops.Fingerprint(data=tf.reshape(image, [1, -1]), method="farmhash64")[0]
 
-    dataset = tf.data.Dataset.range(count).map(one, num_parallel_calls=workers or tf.data.AUTOTUNE, deterministic=True).prefetch(64)
+    dataset = mapped(tf.data.Dataset.range(count), one, workers or tf.data.AUTOTUNE).prefetch(64)
     iterator = iter(dataset)
     for number in range(count):
         if number % STEP == 0:

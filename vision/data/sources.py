@@ -13,6 +13,7 @@ from pipelines.data.cache import cache_folder
 from pipelines.data.digits import CLASSES, digits
 from pipelines.data.files import FileSource, TensorSource
 from pipelines.data.fingerprint import of_files
+from pipelines.data.mapping import mapped
 from pipelines.data.names import groups_in_names
 from pipelines.data.opened import Opened, check_columns
 from pipelines.data.records import RecordSource, tfds_source
@@ -205,7 +206,7 @@ def as_arrays(source: TfdsSource | RecordSource, max_pixels: int) -> Source:
         # an element of tf.data costs more than a small image: a batch of them is decoded in each call
         return tf.map_fn(decode, source.gather(numbers)["image"], fn_output_signature=tf.uint8, parallel_iterations=8)
 
-    dataset = tf.data.Dataset.range(len(source)).batch(CHUNK).map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    dataset = mapped(tf.data.Dataset.range(len(source)).batch(CHUNK), batch, tf.data.AUTOTUNE)
     done = 0
     try:
         for part in dataset.prefetch(4):

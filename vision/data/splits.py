@@ -23,6 +23,7 @@ from pipelines.base.stored import Record
 from pipelines.data.cache import cache_folder
 from pipelines.data.divide import check_classes, check_several, divide
 from pipelines.data.files import FileSource
+from pipelines.data.mapping import mapped
 from pipelines.data.opened import without
 from pipelines.data.source import Source, origin
 from pipelines.data.split import choose, describe
@@ -236,7 +237,7 @@ def statistics(source: Source, numbers: np.ndarray, size: tuple[int, int], chann
         return tf.reduce_sum(wide, [0, 1, 2]), tf.reduce_sum(wide * wide, [0, 1, 2])
 
     chunk = CHUNK if plain else 16
-    dataset = tf.data.Dataset.from_tensor_slices(numbers).batch(chunk).map(sums, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    dataset = mapped(tf.data.Dataset.from_tensor_slices(numbers).batch(chunk), sums, tf.data.AUTOTUNE)
     total, squares = [0] * channels, [0] * channels
     try:
         for first, second in dataset:

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from pipelines.base.errors import DataError
 from pipelines.data.divide import POOL_TEST, POOL_VALIDATION, check_several, find
+from pipelines.data.mapping import mapped
 from pipelines.data.reasons import reason as words
 from pipelines.data.stream import StreamSource
 from pipelines.data.tfds import prepared
@@ -93,7 +94,7 @@ def _statistics(train: StreamSource, data: ImageData, size: tuple[int, int], cha
         wide = tf.cast(decode_image(example["image"], size, channels, data.resize, max_pixels=data.max_pixels), tf.int64)
         return tf.reduce_sum(wide, [0, 1]), tf.reduce_sum(wide * wide, [0, 1])
 
-    dataset = train.dataset(data.split_seed).take(STATISTICS).map(sums, num_parallel_calls=tf.data.AUTOTUNE)
+    dataset = mapped(train.dataset(data.split_seed).take(STATISTICS), sums, tf.data.AUTOTUNE)
     total, squares, count = np.zeros(channels, np.int64), np.zeros(channels, np.int64), 0
     try:
         for first, second in dataset:
