@@ -25,6 +25,9 @@ class Nothing:
     def __call__(self, *given: Any, **options: Any) -> "Nothing":
         return self
 
+    def __getitem__(self, place: Any) -> "Nothing":
+        return self
+
     def __iter__(self) -> Any:
         return iter(())
 

@@ -55,7 +55,7 @@ def test_importing_it_is_quick_and_imports_nothing_heavy():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, env=environment())
     seconds, modules = done.stdout.split(maxsplit=1)
     assert modules.strip() == "set()"
-    assert float(seconds) < 0.5
+    assert float(seconds) < 2
     assert set(quartet.__all__) <= set(dir(quartet)) and all(getattr(quartet, name) for name in quartet.__all__)
 
 

@@ -4,13 +4,13 @@ import os
 import re
 import signal
 import threading
-import time
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
 from tests.finished_run import ROOT, environment
+from tests.waiting import until
 
 LONG = 'run = quartet.train("vision/digits", {"train.epochs": 500, "train.precision": "float32", "evaluate.baseline": False}, name="long")'
 STOPPED = 'try:\n    ' + LONG + '\nexcept quartet.Interrupted as error:\n    print("stopped:", error)'
@@ -46,9 +46,7 @@ def test_the_notebook_runs_and_survives_its_stop_button(tmp_path, monkeypatch):
         log = tmp_path / "runs/vision/digits/long/metrics.jsonl"
 
         def stop(**_: object) -> None:
-            until = time.monotonic() + 120
-            while time.monotonic() < until and not (log.exists() and log.stat().st_size):
-                time.sleep(0.2)
+            until(lambda: log.exists() and log.stat().st_size)
             os.kill(client.km.provisioner.pid, signal.SIGINT)  # as the stop button does
 
         threading.Thread(target=stop, daemon=True).start()

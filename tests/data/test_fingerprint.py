@@ -67,6 +67,6 @@ def test_large_data_are_sampled(tmp_path, monkeypatch):
 
 def test_many_files_cost_little(tmp_path):
     paths = make(tmp_path / "many", 2000)
-    began = time.perf_counter()
+    began = time.process_time()
     of_files(paths, tmp_path / "many")
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5

@@ -10,6 +10,7 @@ import pytest
 
 from pipelines.base.errors import ConfigError
 from pipelines.monitoring.metrics_log import MetricsLog, read_rows
+from tests.waiting import until
 
 
 def test_rows_come_back_as_they_went_in(tmp_path):
@@ -112,7 +113,8 @@ def test_killed_at_any_moment_it_goes_on(tmp_path):
     for delay in (0.05, 0.01, 0.03, 0.002, 0.04):
         process = subprocess.Popen([sys.executable, "-c", WRITER, path, str(resume_step)], stdout=subprocess.PIPE)
         process.stdout.readline()
-        time.sleep(delay)
+        until(lambda after=resume_step: path.read_bytes().count(b"\n") > after + 1)
+        time.sleep(delay)  # to any moment of any later write
         process.kill()
         process.communicate()
         steps = [row["step"] for row in read_rows(path)]

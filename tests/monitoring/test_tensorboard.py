@@ -219,11 +219,11 @@ def test_writing_starts_no_thread_and_is_quick(tmp_path):
         began = time.process_time()
         for step in range(200):
             writer.scalars({"loss": 1.0, "accuracy": 0.5, "learning_rate": 0.1}, step)
-        assert (time.process_time() - began) / 200 < 2e-3
+        assert (time.process_time() - began) / 200 < 5e-3
         assert threading.active_count() == before
         began = time.process_time()
         writer.images("inputs", np.random.default_rng(0).integers(0, 256, (1, 1024, 1024, 1), dtype=np.uint8), 0)
-        assert time.process_time() - began < 0.5
+        assert time.process_time() - began < 2
 
 
 def test_two_writers_of_one_process_keep_their_order(tmp_path):

@@ -2,13 +2,13 @@
 
 import json
 import signal
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests import processes
+from tests.waiting import until_or_over
 
 pytestmark = pytest.mark.slow
 START = "import recsys.models.store as store; store.SPARSE_FROM = 10; from pipelines.commands.main import train_main; train_main('recsys')"
@@ -33,9 +33,7 @@ def test_interrupted_it_ends_as_if_nothing_had_happened(tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     first, second = start(whole, anew=True), start(parts)
     log = parts / "recsys" / "quickstart" / "run" / "metrics.jsonl"
-    limit = time.monotonic() + 240
-    while second.poll() is None and time.monotonic() < limit and not (log.exists() and len(log.read_bytes().splitlines()) >= 15):
-        time.sleep(0.02)
+    until_or_over(lambda: log.exists() and len(log.read_bytes().splitlines()) >= 15, second)
     second.send_signal(signal.SIGTERM)
     _, errors = second.communicate(timeout=120)
     assert second.returncode == 128 + signal.SIGTERM, errors

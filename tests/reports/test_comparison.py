@@ -11,6 +11,8 @@ from pipelines.runs.comparison_page import curves, write_comparison
 from pipelines.runs.folder import RunFolder
 from tests.finished_run import copy, quartet
 
+pytestmark = pytest.mark.figures
+
 
 @pytest.mark.slow
 def test_one_page_for_several_runs(tmp_path):

@@ -6,6 +6,8 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from pipelines.reports import curves
 
+pytestmark = pytest.mark.figures
+
 
 @pytest.mark.parametrize("levels", [3, 10_000])
 def test_areas_are_scikit_learn_s(levels):

@@ -58,7 +58,7 @@ class Page:
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 
-    def wait(self, script, seconds=30):
+    def wait(self, script, seconds=120):
         """Until a script's value is truthy; returns it."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:

@@ -83,10 +83,14 @@ def test_where_all_connections_wait_for_answers_another_is_told_to_come_again():
 
 def test_bodies_held_together_are_bounded_and_freed():
     with running(limit=1 << 18) as server:
-        clients = [server.connect() for _ in range(20)]
-        for client in clients:
-            client.sendall(b"POST /predict HTTP/1.1\r\nHost: toy\r\nContent-Length: 262144\r\n\r\n" + bytes(250_000))
-        until(lambda: server.ask(numbers([1, 2, 3]) + b" " * 100_000)[0] == 503)
+        clients = []
+
+        def full():
+            clients.append(server.connect())
+            clients[-1].sendall(b"POST /predict HTTP/1.1\r\nHost: toy\r\nContent-Length: 262144\r\n\r\n" + bytes(250_000))
+            return server.ask(numbers([1, 2, 3]) + b" " * 100_000)[0] == 503
+
+        until(full)
         statuses = [server.ask(numbers([1, 2, 3]) + b" " * 100_000)[:2] for _ in range(2)]
         assert [(status, headers["retry-after"]) for status, headers in statuses] == [(503, "1")] * 2
         assert server.ask(path="/health/ready", method="GET")[0] == 200

@@ -20,6 +20,7 @@ import pytest
 from tests import finished_run
 from tests.serving.bad_requests import HUGE_PNG
 from tests.serving.toy_server import needs_extra
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -141,7 +142,7 @@ def test_pictures_that_are_none_cost_bounded_time_and_memory(server, judged):
     for data in broken:
         began = time.monotonic()
         status, found = post(address, data, "image/png")
-        assert status == 200 and time.monotonic() - began < 10 and len(found["answers"]) == 1
+        assert status == 200 and time.monotonic() - began < 30 and len(found["answers"]) == 1
     assert resident() < 1.2 * before
     status, found = post(address, as_json([good, HUGE_PNG, good]), "application/json")
     assert [set(one) >= {"error"} for one in found["answers"]] == [False, True, False]
@@ -159,12 +160,14 @@ def test_a_new_version_in_a_watched_folder_answers(server, versions, judged):
     images, _, probabilities = judged
     shutil.copytree(versions / "1", versions / "2.part")
     (versions / "2.part").rename(versions / "2")
-    found, end = {}, time.monotonic() + 60
-    while found.get("version") != "2" and time.monotonic() < end:
-        time.sleep(0.2)
+
+    def status():
         with urllib.request.urlopen(f"{address}/v1/models/watched", timeout=60) as answer:
             (found,) = json.load(answer)["model_version_status"]
-    assert found["version"] == "2" and found["state"] == "AVAILABLE"
+        return found
+
+    until(lambda: status()["version"] == "2", pause=0.2)
+    assert status()["state"] == "AVAILABLE"
     status, content = post(address, images[0], "image/png", "?model=watched&version=2&probabilities=1")
     assert status == 200 and np.abs(shares(content["answers"][0]) - probabilities[0]).max() <= 1e-5
 

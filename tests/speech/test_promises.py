@@ -2,13 +2,13 @@
 
 import json
 import signal
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests import processes
+from tests.waiting import until_or_over
 
 pytestmark = pytest.mark.slow(seconds=40)
 SMALL = ("data.source=synthetic", "data.name=null", "data.words=[]", "data.test_last=null", "data.test=0.1", "data.limit=44",
@@ -65,9 +65,7 @@ def test_killed_and_started_again_it_ends_bit_identical(tmp_path):
     whole = start(tmp_path / "whole", anew=True)
     log = tmp_path / "cut" / "speech" / "yes_no_ctc" / "run" / "metrics.jsonl"
     cut = start(tmp_path / "cut")
-    limit = time.monotonic() + 200
-    while not (log.exists() and len(log.read_bytes().splitlines()) >= 14) and cut.poll() is None and time.monotonic() < limit:
-        time.sleep(0.02)
+    until_or_over(lambda: log.exists() and len(log.read_bytes().splitlines()) >= 14, cut)
     cut.send_signal(signal.SIGKILL)
     cut.communicate()
     again = start(tmp_path / "cut")

@@ -7,6 +7,8 @@ import tensorflow as tf
 
 from speech.metrics import detection, speakers, word_errors
 
+pytestmark = pytest.mark.figures
+
 SAID = ["one two three", "four", "five six", "", "seven eight nine"]
 WRITTEN = ["one too three", "", "five six six", "oh", "seven eight nine"]
 

@@ -17,6 +17,7 @@ from pipelines.data.input import DeviceFeed, Feed, PipelineFeed, make_feed
 from pipelines.data.source import ArraySource
 from pipelines.machine import memory
 from tests import processes
+from tests.waiting import until_or_over
 
 pytestmark = pytest.mark.slow
 
@@ -198,9 +199,7 @@ print(float(made.arrays["x"].sum()))
 def test_a_kill_while_writing_leaves_nothing_half(tmp_path):
     call = ["-c", SLOW_WRITER, str(tmp_path)]
     process = processes.start(*call, "100000")
-    limit = time.monotonic() + 60
-    while not list((tmp_path / "quartet").glob(".*/x.npy")) and time.monotonic() < limit:
-        time.sleep(0.02)
+    until_or_over(lambda: list((tmp_path / "quartet").glob(".*/x.npy")), process)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert [path.name[0] for path in caches(tmp_path)] == ["."]  # only what is not finished, which nobody takes for a cache

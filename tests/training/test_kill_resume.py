@@ -12,6 +12,7 @@ import pytest
 from benchmarks.kill_resume import command, measure
 from tests import processes
 from tests.finished_run import quartet
+from tests.waiting import until_or_over
 
 pytestmark = pytest.mark.slow(seconds=60)
 
@@ -48,9 +49,7 @@ def test_signals_save_and_end_with_their_status_and_the_same_command_goes_on(tmp
     for number in (signal.SIGTERM, signal.SIGINT):
         before = lines(run)
         process = start(tmp_path)
-        limit = time.monotonic() + 120
-        while lines(run) < before + 12 and process.poll() is None and time.monotonic() < limit:
-            time.sleep(0.05)
+        until_or_over(lambda before=before: lines(run) >= before + 12, process)
         assert listed(tmp_path)[0] == "running"
         sent = time.monotonic()
         process.send_signal(number)

@@ -22,6 +22,7 @@ from pipelines.machine import group
 from pipelines.machine.arrays import packed, unpacked
 from pipelines.machine.hosts import Hosts, expanded, named
 from pipelines.machine.meeting import meet
+from tests.waiting import until
 
 A, B, C = "a:1", "b:1", "c:1"
 
@@ -117,12 +118,13 @@ def test_hosts_that_met_exchange_values_and_files(tmp_path):
 
 def stranger(address: str) -> None:
     """Asks the chief for a web page."""
-    for _ in range(100):
+    def asked() -> bool:
         with contextlib.suppress(OSError), socket.create_connection(connectable(address)) as connection:
             connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
-            return
-        time.sleep(0.02)
-    raise AssertionError("nobody listens")
+            return True
+        return False
+
+    until(asked)
 
 
 def connectable(address: str) -> tuple[str, int]:

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import time
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from pipelines.data.stream import StreamSource
 from pipelines.machine.devices import prepare as prepare_devices
 from tests import processes
 from tests.data.prepared import prepare
+from tests.waiting import until_or_over
 
 pytestmark = pytest.mark.slow
 
@@ -130,10 +130,7 @@ def test_a_streamed_run_that_was_killed_ends_bit_identical(tmp_path, data_dir):
     assert "streamed from their shards" in said
     killed = start(tmp_path, data_dir, "killed")
     folder = next((tmp_path / "runs").rglob("whole")).parent / "killed"
-    for _ in range(1200):
-        if (folder / "checkpoints" / "resume.npz").exists() or killed.poll() is not None:
-            break
-        time.sleep(0.05)
+    until_or_over((folder / "checkpoints" / "resume.npz").exists, killed)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     assert not (folder / "report" / "report.json").exists(), "the run was over before it was killed: the test shows nothing"

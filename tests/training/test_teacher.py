@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import time
 
 import h5py
 import numpy as np
@@ -17,6 +16,7 @@ from pipelines.config.schema import Teacher
 from pipelines.task.labels import softened
 from pipelines.training.teacher import Taught, teacher_of
 from tests import finished_run, processes
+from tests.waiting import until_or_over
 from vision.tasks.classification import Classification
 
 pytestmark = pytest.mark.slow(seconds=40)
@@ -95,9 +95,7 @@ def test_killed_and_resumed_it_ends_as_never_killed_to_the_bit(tmp_path):
         folder = tmp_path / "vision" / "digits" / name
         if name == "killed":
             process = processes.start(*arguments, cwd=tmp_path, anew=True)
-            until = time.monotonic() + 300
-            while not (folder / "checkpoints" / "resume.npz").exists() and process.poll() is None and time.monotonic() < until:
-                time.sleep(0.01)
+            until_or_over((folder / "checkpoints" / "resume.npz").exists, process)
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
             assert not (folder / "report" / "report.json").exists()
