@@ -214,7 +214,7 @@ def run_folder(runs: Path | str, experiment: str, name: str | None, overrides: S
 
 
 def unfinished(config: Path | str | None) -> RunFolder | None:
-    """The run whose experiment.yaml this is, where it is begun and not finished: to train that file is to go on with the run."""
+    """The run whose experiment.yaml this is, where it is begun and not finished: training that file resumes the run."""
     path = Path(config or "")
     folder = RunFolder(path.parent)
     own = path.name == "experiment.yaml" and folder.trained and not folder.finished and not any(path.parent.glob("*.order.json"))

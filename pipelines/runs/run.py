@@ -215,7 +215,7 @@ class _Run:
         if self.hosts.chief:
             resumed = self.saver.load(loop)
             if resumed:
-                self.progress.note(f"going on from step {loop.step:,} of {loop.steps:,}")
+                self.progress.note(f"resuming at step {loop.step:,} of {loop.steps:,}")
             else:
                 session.initialise()
                 for average, variable in zip(session.averages, session.averaged):

@@ -160,7 +160,7 @@ def _size(value: Any) -> int:
 
 
 def claim(folder: Path, record: Mapping[str, Any], *, replace: bool) -> set[str]:
-    """Makes the folder one call's, or goes on with it. Returns the stems of the parts that are there.
+    """Reserves the folder for one call, or resumes that call. Returns the stems of the parts that are there.
 
     Args:
         record: what must be the same for the call to go on: run, inputs and what is written.
@@ -186,7 +186,7 @@ def claim(folder: Path, record: Mapping[str, Any], *, replace: bool) -> set[str]
             raise ConfigError(f"--output: {folder} has the answers of another call ({', '.join(differing)} differ); give another "
                               "folder, or --replace")
     elif there:
-        raise ConfigError(f"--output: {folder} has other files, and no answers to go on with; give another folder")
+        raise ConfigError(f"--output: {folder} has other files, and no answers to resume from; give another folder")
     write_json(file, dict(record))
     return {path.stem for path in own}
 

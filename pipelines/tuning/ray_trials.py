@@ -162,7 +162,7 @@ class RayTrials:
         if self._stopping or order.lost > RESTARTS:
             self._over.append((order.key, -signal.SIGKILL))
             return
-        self._say(f"the worker of {order.key} is lost ({str(error).strip().splitlines()[0][:100]}); another one goes on with it")
+        self._say(f"the worker of {order.key} is lost ({str(error).strip().splitlines()[0][:100]}); another one takes it over")
         self._waiting.appendleft(order)
 
     def _new(self) -> _Worker:

@@ -166,7 +166,7 @@ class _Search:
         self.folder.claim(resolved_yaml(self.experiment))  # not before: a search that cannot resume stays unchanged
         if self.trials:
             done = sum(trial.result is not None for trial in self.trials.values())
-            self.progress.note(f"going on: {done} trials done, {len(self.trials) - done} under way")
+            self.progress.note(f"resuming: {done} trials done, {len(self.trials) - done} under way")
         self._trials()
         if self.signalled is not None:
             raise Stopped(self.signalled)

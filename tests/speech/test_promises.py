@@ -72,7 +72,7 @@ def test_killed_and_started_again_it_ends_bit_identical(tmp_path):
     for process in (whole, again):
         output, errors = process.communicate(timeout=400)
         assert process.returncode == 0, errors[-3000:]
-    assert "going on from step" in output + errors
+    assert "resuming at step" in output + errors
     first, second = state(tmp_path / "whole"), state(tmp_path / "cut")
     assert set(first) == set(second)
     for name, values in first.items():

@@ -66,7 +66,7 @@ def test_signals_save_and_end_with_their_status_and_the_same_command_goes_on(tmp
     output, errors = process.communicate(timeout=240)
     assert process.returncode == 0, errors
     assert 0 < steps[0] < steps[1]
-    assert f"going on from step {steps[1]:,}" in output + errors
+    assert f"resuming at step {steps[1]:,}" in output + errors
     assert json.loads((run / "report" / "report.json").read_text())["metrics"]["test/accuracy"]["value"] > 0.95
 
 

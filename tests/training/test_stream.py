@@ -136,7 +136,7 @@ def test_a_streamed_run_that_was_killed_ends_bit_identical(tmp_path, data_dir):
     assert not (folder / "report" / "report.json").exists(), "the run was over before it was killed: the test shows nothing"
     again = start(tmp_path, data_dir, "killed")
     _, said = again.communicate(timeout=300)
-    assert again.returncode == 0 and "going on from step" in said, said
+    assert again.returncode == 0 and "resuming at step" in said, said
     with np.load(folder.parent / "whole" / "checkpoints" / "resume.npz") as one, np.load(folder / "checkpoints" / "resume.npz") as other:
         names = [name for name in one.files if name.startswith(("weights/", "optimizer/"))]
         assert names and all(np.array_equal(one[name], other[name]) for name in names)

@@ -35,6 +35,6 @@ def test_a_lost_node_and_a_signal_change_no_trial(tmp_path, monkeypatch):
         assert search.wait(60) == 143 and any("is lost" in line for line in said), said
         assert sum(event["event"] == "end" for event in events(there)) < 4
         again = subprocess.run([*command, nodes.address, "--workers", "1"], capture_output=True, text=True, timeout=200, env=environment())
-        assert again.returncode == 0 and "going on: " in again.stderr, again.stderr
+        assert again.returncode == 0 and "resuming: " in again.stderr, again.stderr
     assert tune(tmp_path, *CHANGES, "--name", "here").returncode == 0
     assert outcome(there) == outcome(here)

@@ -17,6 +17,7 @@ import yaml
 
 from pipelines.commands.main import train_main, tune_main
 from tests import processes
+from tests.waiting import until, until_or_over
 
 pytestmark = pytest.mark.slow(seconds=150)
 
@@ -127,22 +128,17 @@ def test_ended_at_random_moments_with_one_and_two_workers_it_has_the_same_trials
     for workers, number in (("1", signal.SIGKILL), ("2", signal.SIGKILL), ("2", signal.SIGTERM)):
         before = len(events(search))
         process = start(folder, "--name", "killed", "--workers", workers)
-        limit = time.monotonic() + 120
-        while len(events(search)) <= before and process.poll() is None and time.monotonic() < limit:
-            time.sleep(0.02)
-        time.sleep(draw.uniform(0.0, 1.0))
+        until_or_over(lambda before=before: len(events(search)) > before, process)
+        time.sleep(draw.uniform(0.0, 0.4))  # to any moment of a trial, which takes longer
         assert process.poll() is None, process.printed()
         below = descendants(process.pid)
         process.send_signal(number)
         _, errors = process.communicate(timeout=90)
         assert below, "the process that starts trials was not seen"
-        limit = time.monotonic() + 10
-        while (left := [pid for pid in below if state(pid) not in ("", "Z")]) and time.monotonic() < limit:
-            time.sleep(0.05)
-        assert not left, f"still there: {left}"
+        until(lambda below=below: all(state(pid) in ("", "Z") for pid in below))
     assert process.returncode == 143 and "the same command resumes from here" in errors and "Traceback" not in errors
     done = tune(folder, "--name", "killed", "--workers", "2")
-    assert done.returncode == 0 and "going on:" in done.stderr, done.stderr
+    assert done.returncode == 0 and "resuming:" in done.stderr, done.stderr
     assert outcome(search) == outcome(whole[0])
 
 
