@@ -6,8 +6,6 @@ What figures show is tested in tests/reports, and tests/test_contract.py draws t
 import base64
 from typing import Any
 
-import matplotlib.backends.backend_agg
-import matplotlib.figure
 import numpy as np
 import pytest
 
@@ -35,9 +33,6 @@ class Nothing:
 class Blank(Nothing):
     """In place of matplotlib's Figure."""
 
-    def __init__(self, **options: Any):
-        pass
-
     def subplots(self, rows: int = 1, columns: int = 1, *, squeeze: bool = True, **options: Any) -> Any:
         axes = np.full((rows, columns), Nothing(), object)
         return axes.squeeze()[()] if squeeze else axes
@@ -50,8 +45,7 @@ def rendered(figure: Any, dpi: int) -> bytes:
 
 def draw_nothing(patch: pytest.MonkeyPatch) -> None:
     """Until the patch is undone."""
-    patch.setattr(matplotlib.figure, "Figure", Blank)
-    patch.setattr(matplotlib.backends.backend_agg, "FigureCanvasAgg", Nothing().__call__)
+    patch.setattr("pipelines.base.figures.canvas", lambda width, height: Blank())
     patch.setattr("pipelines.base.figures.rendered", rendered)
 
 

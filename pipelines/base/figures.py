@@ -63,6 +63,11 @@ def style() -> Iterator[None]:
 
 def new_figure(width: float, height: float) -> "Figure":
     """An empty figure of that size in inches, laid out automatically; call inside `style()`."""
+    return canvas(width, height)
+
+
+def canvas(width: float, height: float) -> "Figure":
+    """A figure with what draws it, without pyplot."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
