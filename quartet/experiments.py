@@ -61,6 +61,7 @@ def choose(given: Given, settings: Settings, data: Any, runs: str | Path) -> Cho
     from pipelines.config.load import from_dict, load
     from pipelines.config.schema import Experiment
     from pipelines.data.memory import in_memory, keep, read_from
+    from pipelines.stores.address import address_of
 
     changes = overrides(settings)
     if given is None:
@@ -69,6 +70,8 @@ def choose(given: Given, settings: Settings, data: Any, runs: str | Path) -> Cho
         given, data = new(data, runs=runs), None
     if data is not None and not in_memory(data):
         raise ConfigError(f'data: {data} is a path; name it in the settings, {{"data.path": ...}}, or see quartet.new')
+    if data is not None and address_of(runs):
+        raise ConfigError(f"runs: {runs} is in a store; data in memory are kept beside runs on a disk: write them to files, and name these")
     kept = None if data is None else keep(data, Path(runs).absolute() / "data")
     # with these data from the start, since the experiment's own need not be there
     first = [*([f"data.source={kept.source}", f"data.path={inline(str(kept.path))}"] if kept else []), *changes]

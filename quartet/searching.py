@@ -88,8 +88,11 @@ def tune(experiment: Given, settings: Settings = None, *, data: Any = None, runs
     """
     from pipelines.config.dump import resolved_yaml
     from pipelines.runs.folder import name_of, run_folder
+    from pipelines.stores.address import address_of
     from pipelines.tuning.search import prepared, search
 
+    if address_of(runs):
+        raise ConfigError(f"runs: {runs}: a search is kept on a disk; give a folder")
     chosen = choose(experiment, settings, data, runs)
     kept = [one for one in chosen.changes if not one.startswith(_LIMITS)]
     folder = SearchFolder(run_folder(runs, chosen.name, name or (f"search-{name_of(kept)}" if kept else "search")).path)

@@ -33,7 +33,7 @@ def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: 
             or a mapping of such by split: {"train": ..., "validation": ..., "test": ...}. What is missing is held out of train.
             They are kept in `runs`/data as files, once for all runs on them, so that a run on them resumes like any other, from the
             command line, too; they stay there until you remove them.
-        runs: the folder of all runs.
+        runs: the folder of all runs; also s3://, gs:// or az://BUCKET/PATH.
         name: the run's; default: by the settings that are changed.
         fresh: start again; an earlier run of that name is moved aside.
         callbacks: of Keras; `logs` have loss, accuracy, val_loss, ..., and `model.stop_training` ends the training.
@@ -55,9 +55,11 @@ def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: 
         >>> 0.5 < run.metrics["test/accuracy"] <= 1.0
         True
     """
+    from pipelines.base.screen import Screen
     from pipelines.config.dump import resolved_yaml
     from pipelines.machine.hosts import named
     from pipelines.runs.folder import run_folder, unfinished
+    from pipelines.runs.in_store import here
     from pipelines.runs.signed import require_begun, require_signed
 
     if isinstance(experiment, Run):
@@ -71,17 +73,20 @@ def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: 
     earlier = unfinished(experiment) if alone else None  # type: ignore[arg-type]
     called = earlier.experiment_name if earlier else chosen.name
     folder = earlier or run_folder(runs, chosen.name, name, chosen.changes)
-    if not fresh:
-        require_begun(folder, key)
-    if folder.trained and not fresh and named() is None:
-        folder.claim(resolved_yaml(chosen.experiment))
-        if folder.finished:
-            return Run(folder)
-    with tensorflow():
-        from pipelines.runs.launch import launch
+    among = named()
+    with here(Path(runs), chosen.experiment, folder, fresh=fresh, say=Screen("", quiet=quiet).note,
+              writes=among is None or among.number == 0) as folder:
+        if not fresh:
+            require_begun(folder, key)
+        if folder.trained and not fresh and among is None:
+            folder.claim(resolved_yaml(chosen.experiment))
+            if folder.finished:
+                return Run(folder)
+        with tensorflow():
+            from pipelines.runs.launch import launch
 
-        launch(chosen.experiment, folder, called, fresh=fresh, quiet=quiet, callbacks=callbacks)
-    return Run(folder)
+            launch(chosen.experiment, folder, called, fresh=fresh, quiet=quiet, callbacks=callbacks)
+        return Run(folder)
 
 
 @for_python

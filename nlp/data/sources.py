@@ -27,6 +27,7 @@ from pipelines.data.records import tfds_source
 from pipelines.data.source import Source, Tensors
 from pipelines.data.tables import class_names, one_hot, split_names
 from pipelines.data.tfds import features, prepared
+from pipelines.stores.copies import local
 
 OUTSIDE = -1  # label of a text that fits no class, while the data are divided
 SUFFIXES = {".txt", ".text"}
@@ -272,7 +273,7 @@ def _folder(data: TextData, _: str | None) -> Read:
 
 
 def _table(data: TextData, beside: str | None) -> Read:
-    path = Path(data.path or "")
+    path = local(data.path or "")
     if path.is_dir():
         files = text_rows.split_files(path, beside)
         if data.split_key is not None:

@@ -28,6 +28,9 @@ from pipelines.commands.shell import (
     say,
     shown,
 )
+from pipelines.stores.copies import inputs as local_inputs
+from pipelines.stores.copies import local, named
+from pipelines.stores.output import file_for, refuse_existing, write_output
 
 
 class Format(str, Enum):
@@ -62,15 +65,17 @@ def evaluate(
 
     if output is not None:
         predictions.writable(output)
-        if output.exists() and not replace:
-            raise ConfigError(f"--output: {output} is there already; --replace writes over it")
+        refuse_existing(output, replace)
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
+    from pipelines.runs.in_store import put_back
     from pipelines.serving.converted.loading import open_run
     from pipelines.serving.evaluate import evaluate as judge
 
+    data = None if data is None else local(data, folder=True)
     evaluated = judge(open_run(folder, require_signature=require_signature), split=split, data=data, overrides=settings or ())
+    put_back(folder)
     from pipelines.base import formatting
     from pipelines.base.terminal import print_table
 
@@ -85,7 +90,8 @@ def evaluate(
         echo(note)
     echo(f"report       {shown(evaluated.folder / 'report.html')}")
     if output is not None:
-        predictions.write(output, evaluated.judgement.predictions)
+        with file_for(output) as file:
+            predictions.write(file, evaluated.judgement.predictions)
         echo(f"predictions  {shown(output)}")
 
 
@@ -119,8 +125,8 @@ def predict(
                               workers=workers, replace=replace, require_signature=require_signature)
     if workers is not None or kind is Format.parquet:
         raise ConfigError(f"{'--workers' if workers is not None else '--format: parquet'} needs --ray, and --output a folder")
-    if output is not None and output.exists() and not replace:
-        raise ConfigError(f"--output: {output} is there already; --replace writes over it")
+    refuse_existing(output, replace)
+    inputs = local_inputs(inputs)
     ending = output.suffix.lower().removeprefix(".") if output else ""
     follow = "-" in inputs  # then a line is answered when it comes, not when a page is full
     by_ending = {"csv": "csv", "jsonl": "jsonl", "ctm": "ctm", "txt": "text"}
@@ -128,20 +134,19 @@ def predict(
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
-    from pipelines.base.files import write_whole
     from pipelines.serving.converted.loading import open_run
-    from pipelines.serving.output import WRITERS, Shown, counted, to_binary
+    from pipelines.serving.output import WRITERS, Shown, by_address, counted, to_binary
     from pipelines.serving.predict import Predictor
 
     predictor = Predictor(open_run(folder, where=1, require_signature=require_signature), batch=batch)
     visible = Shown.of(predictor.columns, predictor.classes, top=top, every=probabilities, details=predictor.run.task.details,
                         ranked=predictor.run.task.ranked)
     counts, began = {"answered": 0, "failed": 0}, time.perf_counter()
-    answered = predictor.follow(inputs) if follow else predictor.predict(inputs)
+    answered = predictor.follow(inputs) if follow else by_address(predictor.predict(inputs), named)
     answers = counted(answered, counts, lambda one: fail(f"{one.name}: cannot be read: {one.error}"))
     if output is not None:
         try:
-            write_whole(output, lambda file: to_binary(form, answers, visible, file))
+            write_output(output, lambda file: to_binary(form, answers, visible, file))
         except OSError as error:
             raise DataError(f"--output: {output} cannot be written: {error.strerror or error}") from error
     else:

@@ -17,6 +17,8 @@ from pipelines.config.schema import Experiment
 from pipelines.machine.hosts import named as hosts
 from pipelines.machine.ray_cluster import LOCAL, connected, is_address
 from pipelines.runs.folder import RunFolder
+from pipelines.stores.address import address_of
+from pipelines.stores.copies import inputs as local_inputs
 
 Ray = Annotated[str | None, typer.Option(
     "--ray", metavar="[ADDRESS]", show_default=False,
@@ -42,7 +44,7 @@ def with_address(arguments: Sequence[str]) -> list[str]:
 
 
 def train_on_ray(address: str, experiment: Experiment, folder: RunFolder, arguments: Sequence[str], *, workers: int, restarts: int,
-                 fresh: bool) -> None:
+                 fresh: bool, runs: Path) -> None:
     """`quartet train` with these arguments on the workers of a cluster. Ends the process where it fails, with its status."""
     from pipelines.runs.ray_training import RayTraining
 
@@ -52,13 +54,17 @@ def train_on_ray(address: str, experiment: Experiment, folder: RunFolder, argume
     own = ["train", *arguments, *(part for name in uses if name for part in ("--use", name))]
     with connected(address, workers=workers):
         if fresh:  # here, once: the workers resume, however often they are started
-            _move_aside(experiment, folder)
+            _move_aside(experiment, folder, runs)
         status = RayTraining(experiment.train, own, folder=os.getcwd(), workers=workers, restarts=restarts, say=say).run()
     if status:
         raise typer.Exit(status)
 
 
-def _move_aside(experiment: Experiment, folder: RunFolder) -> None:
+def _move_aside(experiment: Experiment, folder: RunFolder, runs: Path) -> None:
+    if address_of(runs):
+        from pipelines.runs.in_store import moved_aside
+
+        return moved_aside(runs, experiment, folder, say)
     folder.move_aside()
     if experiment.seeds > 1:
         from pipelines.runs.seeds import one_seed, seed_folder
@@ -75,6 +81,9 @@ def predict_on_ray(address: str, run: RunFolder, inputs: list[str], output: Path
     form = kind or "jsonl"
     if output is None or form not in ray_predict.FORMATS:
         raise ConfigError("--ray: answers are written in parts: give --output FOLDER, and --format jsonl or parquet")
+    if address_of(output):
+        raise ConfigError("--output: parts are written to a disk; with --ray give a folder, and copy it to the store when it is done")
+    inputs = local_inputs(inputs)
     if output.exists() and not output.is_dir():
         raise ConfigError(f"--output: {output} is a file; with --ray it is a folder")
     if "-" in inputs:

@@ -17,6 +17,7 @@ from pipelines.commands import answering, runs, shipping, trust
 from pipelines.commands.cluster import OnRay, Ray, train_on_ray
 from pipelines.commands.shell import RUNS, RequireSignature, Runs, echo, extensible, quoted, reported, say, shown, tool
 from pipelines.machine.startup import current_folder_last
+from pipelines.stores.address import address_of
 
 if TYPE_CHECKING:
     from pipelines.config.load import Loaded
@@ -62,9 +63,14 @@ def train(
         min=0, metavar="N", help="With --ray: times that all are started again from the last checkpoint where one is lost.")] = 3,
 ) -> None:
     """Train, judge and report an experiment; the same command resumes an interrupted run."""
+    from pipelines.commands.run_summary import closing
     from pipelines.config.load import load, resolved_yaml
     from pipelines.runs.folder import run_folder, unfinished
     from pipelines.runs.signed import require_begun, require_signed
+
+    def same(where: str) -> list[str]:
+        """This call, for the workers of a cluster."""
+        return [config or experiment, *overrides, "--runs", where, *(["--name", name] if name else ()), *(["--quiet"] if quiet else ())]
 
     config, overrides = divided(arguments)
     require_signed(config, require_signature)
@@ -72,33 +78,38 @@ def train(
     begun = None if overrides or name or fresh else unfinished(config)
     experiment = begun.experiment_name if begun else named(loaded)
     folder = begun or run_folder(runs, experiment, name, overrides)
-    from pipelines.commands.run_summary import closing
-    from pipelines.machine.hosts import named as hosts
-
-    if not fresh:
-        require_begun(folder, require_signature)
-    if folder.trained and not fresh and hosts() is None:
-        # what needs no TensorFlow is checked without it: another experiment of that name, and the result of a finished run
-        folder.claim(resolved_yaml(loaded.experiment))
-        if folder.finished:
-            echo(closing(folder, folder.read_report()))
-            return
-    if ray is not None:
-        same = [config or experiment, *overrides, "--runs", str(runs), *(["--name", name] if name else ()), *(["--quiet"] if quiet else ())]
-        return train_on_ray(ray, loaded.experiment, folder, same, workers=workers or 1, restarts=restarts, fresh=fresh)
-    if workers is not None:
+    if workers is not None and ray is None:
         raise ConfigError("--workers: needs --ray; other launchers start the command on each host (docs/cluster.md)")
-    from pipelines.machine.startup import start_tensorflow
+    from pipelines.machine.hosts import named as hosts
+    from pipelines.runs.in_store import here
 
-    start_tensorflow()
-    from pipelines.runs.launch import launch
+    store, among = address_of(runs), hosts()
+    if store and ray is not None:  # the workers hold it
+        return train_on_ray(ray, loaded.experiment, folder, same(str(store)), workers=workers or 1, restarts=restarts, fresh=fresh,
+                            runs=runs)
+    with here(runs, loaded.experiment, folder, fresh=fresh, say=say, writes=among is None or among.number == 0) as folder:
+        if not fresh:
+            require_begun(folder, require_signature)
+        if folder.trained and not fresh and among is None:
+            # what needs no TensorFlow is checked without it: another experiment of that name, and the result of a finished run
+            folder.claim(resolved_yaml(loaded.experiment))
+            if folder.finished:
+                echo(closing(folder, folder.read_report()))
+                return
+        if ray is not None:
+            return train_on_ray(ray, loaded.experiment, folder, same(str(runs)), workers=workers or 1, restarts=restarts, fresh=fresh,
+                                runs=runs)
+        from pipelines.machine.startup import start_tensorflow
 
-    try:
-        report = launch(loaded.experiment, folder, experiment, fresh=fresh, quiet=quiet)
-    except QuartetError as error:
-        if fresh and error.exit_status > 128:
-            error.args = (f"{error}, without --fresh",)  # "the same command resumes from here" would begin anew with it
-        raise
+        start_tensorflow()
+        from pipelines.runs.launch import launch
+
+        try:
+            report = launch(loaded.experiment, folder, experiment, fresh=fresh, quiet=quiet)
+        except QuartetError as error:
+            if fresh and error.exit_status > 128:
+                error.args = (f"{error}, without --fresh",)  # "the same command resumes from here" would begin anew with it
+            raise
     if report:  # of several hosts, the chief's
         echo(closing(folder, report))
 
@@ -120,6 +131,8 @@ def tune(
     from pipelines.runs.folder import name_of, run_folder
     from pipelines.tuning.search_folder import SearchFolder
 
+    if address_of(runs):
+        raise ConfigError(f"--runs: {address_of(runs)}: a search is kept on a disk; give a folder, for several machines of a network disk")
     config, overrides = divided(arguments)
     loaded = load(config, overrides, domain=context.obj)
     experiment = named(loaded)
@@ -163,6 +176,8 @@ def check(
     """Check an experiment, then read all its data once; trains nothing. Exit status 1 where training would stop."""
     from pipelines.config.load import load
 
+    if output is None and address_of(runs):
+        raise ConfigError("--runs: is in a store; give --output FILE for the findings")
     config, overrides = divided(arguments)
     loaded = load(config, overrides)
     from pipelines.machine.startup import start_tensorflow
@@ -192,14 +207,17 @@ def prepare(
 ) -> None:
     """Read an experiment's data once and write them ready to train from: quartet train CONFIG data.prepared=OUT."""
     from pipelines.config.load import load
+    from pipelines.stores.output import folder_for
 
     loaded = load(config, settings or [])
-    from pipelines.machine.startup import start_tensorflow
+    with folder_for(output) as target:
+        from pipelines.machine.startup import start_tensorflow
 
-    start_tensorflow()
-    from pipelines.commands.prepare import prepared
+        start_tensorflow()
+        from pipelines.commands.prepare import prepared
 
-    echo(prepared(loaded.experiment, output, config, quiet=quiet))
+        text = prepared(loaded.experiment, target, config, quiet=quiet)
+    echo(text.replace(str(target), str(address_of(output) or output)))
 
 
 @reported

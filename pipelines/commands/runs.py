@@ -11,6 +11,7 @@ from pipelines.base import stored
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.terminal import json_text
 from pipelines.commands.shell import RUNS, Replace, Runs, echo, quoted, reported, shown, tool
+from pipelines.stores.address import address_of
 from pipelines.tuning.search_folder import SearchFolder
 
 
@@ -39,6 +40,8 @@ def report(
     if len(names) > 1:
         from pipelines.runs.comparison_page import write_comparison
 
+        if output is None and address_of(runs):
+            raise ConfigError("--runs: is in a store; give --output FILE for the page")
         target = output or runs / "compared.html"
         if target.exists() and not replace:
             raise ConfigError(f"--output: {target} is there already; give another name, or --replace to write over it")
@@ -132,6 +135,8 @@ def clean(
     from pipelines.runs import cleaning
 
     where = runs or context.obj or RUNS
+    if address_of(where):
+        raise ConfigError("--runs: is in a store; a finished run keeps no state of its training there unless train.keep_state says so")
     if not where.is_dir():
         raise ConfigError(f"{where}: there is no such folder; --runs DIR says where the runs are")
     leftovers = list(cleaning.find(where, moved=moved))

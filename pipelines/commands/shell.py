@@ -15,9 +15,10 @@ import typer
 from pipelines.base.errors import QuartetError
 from pipelines.base.terminal import lines, printable
 from pipelines.runs.folder import RunFolder
+from pipelines.stores import copies
 
 RUNS = Path("runs")
-Runs = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Folder of all runs.")]
+Runs = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Folder of all runs; also s3://, gs:// or az://BUCKET/PATH.")]
 Run = Annotated[str, typer.Argument(
     metavar="RUN", show_default=False, help="A run: its folder, or its name below --runs, such as vision/digits/default.")]
 Settings = Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", show_default=False, help="Settings to change.")]
@@ -42,7 +43,7 @@ def reported(command: Command) -> Command:
         try:
             command(*args, **kwargs)
         except QuartetError as error:
-            fail(str(error))
+            fail(copies.named(str(error)))
             raise typer.Exit(error.exit_status) from None
         except KeyboardInterrupt:
             fail("interrupted")
@@ -102,7 +103,10 @@ def tool(name: str) -> str:
 
 
 def shown(path: Path) -> str:
-    """A path as short as it can be from here."""
+    """A path as short as it can be from here; of the copy of something in a store, its address."""
+    address = copies.named(str(path))
+    if address != str(path):
+        return address
     try:
         relative = os.path.relpath(path)
     except ValueError:  # another drive

@@ -10,6 +10,7 @@ import typer
 from pipelines.base.errors import ConfigError
 from pipelines.commands.shell import RUNS, Batch, Replace, RequireSignature, Run, Runs, echo, extensible, finished, reported, say, shown
 from pipelines.runs.folder import RunFolder
+from pipelines.stores.address import address_of
 
 
 class Target(str, Enum):
@@ -116,12 +117,15 @@ def export(
     folder = finished(runs, run, require_signature)
     if folder.manifest.is_file():
         raise ConfigError(f"{folder.path}: is an exported model, which has no other form; export the run that it was made from")
+    if output is not None and address_of(output):
+        raise ConfigError("--output: is written to a disk; without --output the export of a run in a store goes beside it")
     if made_for is not Target.server and precision not in (Precision.judged, Precision.float32):
         raise ConfigError("--precision: is for --for server; other forms are made from float32")
     target = (output or folder.path / ("export" if made_for is Target.server else f"export-{made_for.value}")).absolute()
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
+    from pipelines.runs.in_store import put_back
     from pipelines.serving.export import export as save
     from pipelines.serving.export import free
     from pipelines.serving.load import load_run
@@ -132,12 +136,14 @@ def export(
 
         run_in_float = load_run(folder, where="cpu", precision="float32", require_signature=require_signature)
         export_converted(run_in_float, target, made_for=made_for.value, loss=loss, replace=replace, say=echo)
+        put_back(folder)
         echo(f"model        {shown(target)}")
         echo(f"how to use   {shown(target / 'README.txt')}")
         return
     wanted = None if precision is Precision.judged else precision.value
     loaded = load_run(folder, where="cpu", precision=wanted, require_signature=require_signature)  # type: ignore[arg-type]
     save(loaded, target, replace=replace)
+    put_back(folder)
     echo(f"model        {shown(target)}, computing in {loaded.machine.precision}"
                + ("" if loaded.machine.precision == loaded.judged_precision else f" (judged in {loaded.judged_precision})"))
     echo(f"how to use   {shown(target / 'README.txt')}")

@@ -18,6 +18,7 @@ from pipelines.config.schema import Section
 from pipelines.config.suggest import suggest
 from pipelines.config.tree import Kind, Setting, Shape, annotation_of, default, find, shape
 from pipelines.config.variants import within
+from pipelines.stores.address import address_of
 
 Found = tuple[Route, str]
 LARGEST = 2**63  # of whole numbers; no tensor has a size or an index beyond
@@ -112,7 +113,7 @@ class Check:
         """A text that names something outside the experiment: a file, a class of Keras."""
         if any(value in kind.choices for kind in setting.shape.kinds):
             return
-        if setting.extra("path") and not self._in_place(route):
+        if setting.extra("path") and address_of(value) is None and not self._in_place(route):
             path, kind = Path(value).expanduser(), other_kind(Path(value).expanduser())
             if kind and kind != "a folder":
                 self.missing.append((route, f"{show(value, 200)} is {kind}; only regular files and folders are read"))

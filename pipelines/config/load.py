@@ -25,6 +25,7 @@ from pipelines.config.space import laid_over
 from pipelines.config.space_check import problems as space_problems
 from pipelines.config.tree import settings, split
 from pipelines.config.yaml_text import Document, parse, read
+from pipelines.stores.address import address_of
 
 __all__ = ["Loaded", "from_dict", "from_text", "load", "resolved_yaml", "shipped"]
 
@@ -157,7 +158,7 @@ def _expand_paths(cls: type[Experiment], values: dict[str, Any]) -> None:
             at: Any = values
             for step in above:
                 at = at.get(step) if isinstance(at, dict) else None
-            if isinstance(at, dict) and isinstance(at.get(last), str):
+            if isinstance(at, dict) and isinstance(at.get(last), str) and address_of(at[last]) is None:
                 at[last] = str(Path(at[last]).expanduser())
 
 

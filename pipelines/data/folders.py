@@ -16,6 +16,7 @@ from pipelines.data.divide import ALIASES
 from pipelines.data.files import FileSource
 from pipelines.data.names import groups_in_names
 from pipelines.data.walk import PassedOver, entries, files_below, folders_in, hidden
+from pipelines.stores.copies import local
 
 POOL = "all"  # the only split of a folder without splits
 SNIFF = 32  # bytes by which a file of unknown name is recognised
@@ -55,7 +56,7 @@ def read_folders(root: str | Path, *, key: str, suffixes: Collection[str], kind:
     Raises:
         DataError: no folder, no class folders, files beside them, a class of train without files, groups that are the classes.
     """
-    root = Path(root)
+    root = local(root)
     if cache is None:
         return _listed(root, key, suffixes, kind, sniff, group_by, group_pattern, label_pattern)[0]
     file = kept_listing.file_of(cache, root, [key, suffixes, kind, sniff is not None, group_by, group_pattern, label_pattern])

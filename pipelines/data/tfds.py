@@ -24,6 +24,7 @@ from pipelines.data.reasons import reason as words
 from pipelines.data.source import Tensors
 from pipelines.data.tfds_folder import check_folder, check_inside, read_json
 from pipelines.machine import memory
+from pipelines.stores.copies import local
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
@@ -216,7 +217,7 @@ def prepared(name: str, data_dir: str | Path | None = None) -> "tfds.core.Datase
 def data_dirs(data_dir: str | Path | None = None) -> list[Path]:
     """Where prepared data sets are searched: the given directory, or TFDS' own (TFDS_DATA_DIR, ~/tensorflow_datasets)."""
     if data_dir:
-        return [Path(data_dir).expanduser()]
+        return [local(data_dir).expanduser()]
     from tensorflow_datasets.core.utils import file_utils
 
     return [Path(path).expanduser() for path in file_utils.list_data_dirs()]

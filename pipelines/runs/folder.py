@@ -213,6 +213,11 @@ def run_folder(runs: Path | str, experiment: str, name: str | None, overrides: S
     return RunFolder(Path(runs) / experiment / (name or name_of(overrides)))
 
 
+def seed_name(name: str, seed: int) -> str:
+    """The folder of one seed of a run over several."""
+    return f"{name}-seed{seed}"
+
+
 def unfinished(config: Path | str | None) -> RunFolder | None:
     """The run whose experiment.yaml this is, where it is begun and not finished: training that file resumes the run."""
     path = Path(config or "")

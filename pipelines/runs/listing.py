@@ -14,6 +14,7 @@ from pipelines.base.files import finite
 from pipelines.base.inside import Linked, refuse_links
 from pipelines.base.metric_kinds import better
 from pipelines.config.messages import listed, nearest
+from pipelines.runs import in_store
 from pipelines.runs.folder import RunFolder
 from pipelines.task.results import Metric
 
@@ -108,13 +109,20 @@ def list_runs(runs: Path, *, match: str | None = None) -> list[Listed]:
     Raises:
         ConfigError: there is no such folder.
     """
-    if not runs.is_dir():
+    stored_there = in_store.listing(runs)
+    place = stored_there[0] if stored_there else runs
+    if not place.is_dir():
         raise ConfigError(f"{runs}: there is no such folder; --runs DIR says where the runs are")
     listed = []
-    for folder in run_folders(runs):
-        name = folder.path.relative_to(runs).as_posix()
+    for folder in run_folders(place):
+        name = folder.path.relative_to(place).as_posix()
         if match is None or (fnmatchcase(name, match) if set(match) & set("*?[") else match in name):
-            listed.append(replace(entry_of(folder, name.rpartition("/")[0]), size=size_of(folder.path)))
+            entry = entry_of(folder, name.rpartition("/")[0])
+            if stored_there is None:
+                listed.append(replace(entry, size=size_of(folder.path)))
+            else:
+                state: State = "running" if entry.state == "interrupted" and name in stored_there[2] else entry.state
+                listed.append(replace(entry, state=state, size=stored_there[1].get(name, 0)))
     return listed
 
 
@@ -225,7 +233,8 @@ def find_run(runs: Path, given: str) -> RunFolder:
     Raises:
         ConfigError: none, or several; says which there are. Or something in it leads out of its folder.
     """
-    folder = _named(runs, given)
+    copy = in_store.fetched(runs, given)
+    folder = _named(runs, given) if copy is None else RunFolder(copy)
     refuse_links(folder.path)
     return folder
 

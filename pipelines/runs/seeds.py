@@ -15,7 +15,7 @@ from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment
 from pipelines.machine import group
 from pipelines.reports.report import write_report
-from pipelines.runs.folder import RunFolder
+from pipelines.runs.folder import RunFolder, seed_name
 from pipelines.runs.run import Call, train
 from pipelines.task.results import Judgement, Metric
 
@@ -46,7 +46,7 @@ def one_seed(experiment: Experiment, number: int) -> Experiment:
 
 
 def seed_folder(folder: RunFolder, seed: int) -> RunFolder:
-    return RunFolder(folder.path.with_name(f"{folder.path.name}-seed{seed}"))
+    return RunFolder(folder.path.with_name(seed_name(folder.path.name, seed)))
 
 
 def joint_report(experiment: Experiment, folder: RunFolder, call: Call, reports: Mapping[int, dict[str, Any]]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any, BinaryIO, TextIO
@@ -275,3 +275,9 @@ def _listed(value: Any) -> Any:
 def _text(name: str) -> str:
     """A file's name as UTF-8; invalid bytes become the replacement character."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def by_address(predictions: Iterable[Prediction], named: Callable[[str], str]) -> Iterator[Prediction]:
+    """Answers under the names that the person gave: `named` turns the path of a copy into the address that it was fetched from."""
+    for one in predictions:
+        yield replace(one, name=named(one.name), error=None if one.error is None else named(one.error))

@@ -17,6 +17,7 @@ from pipelines.base.files import finite, whole_folder, write_json
 from pipelines.base.stored import Count, Name, Record, Text, read
 from pipelines.config.messages import differences, shown_changes
 from pipelines.data import shards
+from pipelines.stores.copies import local
 from pipelines.task.contract import Splits, Task
 
 INDEX = "prepared.json"
@@ -72,7 +73,7 @@ def splits_of(task: Task) -> Splits:
     """
     if task.experiment.data.prepared is None:
         return task.splits()
-    folder = Path(task.experiment.data.prepared).expanduser()
+    folder = local(task.experiment.data.prepared).expanduser()
     index = opened(folder)
     changed = differences(index.settings, _settings(task))
     if index.task != task.experiment.task or changed:

@@ -5,7 +5,6 @@ inputs and targets are made: its answers come with the targets, its weights neve
 of the step hold as they are.
 """
 
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -20,6 +19,7 @@ from pipelines.config.schema import Teacher
 from pipelines.data.cache import computation, decoded_spec
 from pipelines.data.graph_hash import graph_hash
 from pipelines.data.source import Source, Tensors
+from pipelines.stores.copies import local
 from pipelines.task.contract import Task
 from pipelines.training.weight_limits import bounded, read_weights
 
@@ -75,7 +75,7 @@ def teacher_of(settings: Teacher, task: Task, train: Source) -> keras.Model:
     Raises:
         ConfigError: no finished run, another task or other classes, or it sees other inputs than `task` makes of `train`.
     """
-    folder = Path(settings.run)
+    folder = local(settings.run)
     refuse_links(folder)
     if not all((folder / name).is_file() for name in ("experiment.yaml", "model/model.keras", "model/facts.json")):
         raise ConfigError(f"train.teacher.run: {folder} is no finished run: it has no experiment.yaml or no model/")

@@ -22,6 +22,7 @@ from pipelines.data.fingerprint import of_files
 from pipelines.data.memory import arrow
 from pipelines.data.tables import NAMED, LeftOut, column, read_table, split_names
 from pipelines.data.times import MEANINGS, read_times
+from pipelines.stores.copies import local
 from recsys.data import stored_log
 from recsys.data.log import Ids, Log, row_names
 from recsys.data.quickstart import synthetic_log
@@ -56,7 +57,7 @@ def read_shipped(data: InteractionData) -> Log:
         return synthetic_log()
     if data.source == "tfds":
         return _log(data, _from_tfds(data), place=str(data.name), path=None, digest=_tfds_digest(data))
-    path = Path(str(data.path)).expanduser()
+    path = local(str(data.path)).expanduser()
     bad = LeftOut()
     ids = [name for name in (data.user_key, data.item_key, data.split_key, *data.categories) if name]
     table = read_table(
@@ -72,10 +73,11 @@ def read_shipped(data: InteractionData) -> Log:
     for setting in ("items", "users"):
         where, key = getattr(data, setting), getattr(data, f"{setting[:-1]}_key")
         if where:
+            where = local(where)
             extra_table = read_table(where, text=[key, *data.categories])
             column(extra_table, key, where, f"data.{setting[:-1]}_key")
             extra[f"{setting[:-1]}_table"] = extra_table
-    digest = hashlib.sha256((log.digest + "".join(_file_digest(Path(p)) for p in (data.items, data.users) if p)).encode()).hexdigest()[:16]
+    digest = hashlib.sha256((log.digest + "".join(_file_digest(local(p)) for p in (data.items, data.users) if p)).encode()).hexdigest()[:16]
     return replace(log, skipped=(*bad.reasons, *log.skipped)[:NAMED], left_out=bad.count + log.left_out, digest=digest, **extra)
 
 

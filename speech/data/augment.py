@@ -13,6 +13,7 @@ import tensorflow as tf
 from pipelines.base.errors import DataError
 from pipelines.data import random
 from pipelines.data.walk import files_of
+from pipelines.stores.copies import local
 from speech.data import audio
 from speech.settings import AUGMENTATIONS, Augment
 
@@ -58,7 +59,7 @@ class Augmenter:
         settings = self.settings
         if not settings.noise:
             return None
-        return read_noise(settings.noise_folder, self.rate) if settings.noise_folder else Noises.of(list(coloured_noise()))
+        return read_noise(str(local(settings.noise_folder)), self.rate) if settings.noise_folder else Noises.of(list(coloured_noise()))
 
     @property
     def on_waveforms(self) -> bool:

@@ -11,6 +11,7 @@ from pipelines.base.errors import DataError
 from pipelines.config.messages import listed
 from pipelines.data.opened import Opened
 from pipelines.data.tables import LeftOut, absent_files, column, labels_of, read_table, row, split_names, values_of
+from pipelines.stores.copies import local
 from speech.data import audio
 from speech.data.ljspeech import is_lj
 from speech.data.recording_files import Part, file_lengths, files_fingerprint, files_loader, files_stamp, recordings
@@ -30,7 +31,7 @@ class BadRow:
 
 def open_table(data: SpeechData, texts: bool) -> Opened[Recordings]:
     """A table's rows as recordings, paths from the table's folder. Raises DataError that names the row."""
-    path = Path(data.path or "")
+    path = local(data.path or "", folder=True)
     if texts and is_lj(path):
         rows = list(lj_rows(path))
         return _named_files(path, [file for file, _ in rows], [text for _, text in rows], ["all"] * len(rows), None, data, texts=True)

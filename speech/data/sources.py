@@ -18,6 +18,7 @@ from pipelines.data.opened import Opened, check_columns
 from pipelines.data.records import RecordSource, tfds_source
 from pipelines.data.tfds import features, prepared
 from pipelines.data.walk import files_of
+from pipelines.stores.copies import local
 from speech.data import audio, quickstart
 from speech.data.features import to_int16
 from speech.data.manifests import AUDIO_COLUMNS, open_table
@@ -222,7 +223,7 @@ def _text(value: Any) -> str:
 
 
 def _folder(data: SpeechData, texts: bool) -> Opened[Recordings]:
-    root = Path(data.path or "")
+    root = local(data.path or "")
     if not root.is_dir():
         raise DataError(f"data.path: {root} is not a folder" if root.exists() else f"data.path: {root} does not exist")
     if texts:

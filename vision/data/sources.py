@@ -33,6 +33,7 @@ from pipelines.data.tables import (
 )
 from pipelines.data.tfds import TfdsSource, features, prepared
 from pipelines.machine import memory
+from pipelines.stores.copies import local
 from vision.data.decode import pixels
 from vision.data.files import ENDINGS, is_image
 from vision.data.headers import image_header
@@ -97,7 +98,7 @@ def _folder(data: ImageData) -> Opened:
 
 
 def _table(data: ImageData) -> Opened:
-    path = Path(data.path or "")
+    path = local(data.path or "", folder=True)
     by_folder, by_name = data.group_by == "folder", data.group_by == "name"
     label_keys = [data.label_key] if isinstance(data.label_key, str) else []
     text = [name for name in (data.image_key, *label_keys, data.split_key, None if by_folder or by_name else data.group_by) if name]
@@ -149,7 +150,7 @@ def _contents(images: list, path: Path) -> list[bytes]:
 
 
 def _npz(data: ImageData) -> Opened:
-    path = Path(data.path or "")
+    path = local(data.path or "")
     roles = {"image": data.image_key, "label": str(data.label_key), **({"group": data.group_by} if data.group_by else {})}
     settings = {"image": "data.image_key", "label": "data.label_key", "group": "data.group_by"}
     found = arrays.read_npz(path, roles, {"image": "x", "label": "y"}, settings=settings)

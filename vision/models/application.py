@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 from pipelines.base.errors import ConfigError
+from pipelines.stores.copies import local
 from vision.models.layers import logits
 from vision.settings import Application
 
@@ -40,7 +41,7 @@ def build(
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
         raise ConfigError(f"model.architecture: {name} is not in keras.applications; nearest: {near}. All: {', '.join(known)}")
-    weights = settings.weights
+    weights = settings.weights if settings.weights in (None, "imagenet") else str(local(settings.weights))
     if weights not in (None, "imagenet") and not os.path.isfile(weights):
         raise ConfigError(f"model.weights: there is no file {weights}; give a weights file, imagenet, or null for a fresh start")
     images = keras.Input((*image_size, channels), dtype="float32", name="image")

@@ -1,0 +1,1 @@
+"""Object stores: data read from them, and runs kept in them."""
