@@ -145,7 +145,8 @@ class _Handler(BaseHTTPRequestHandler):
         if "uploads" in query:
             number = str(len(self.server.parts))
             self.server.parts[number] = {}
-            return self._answer(200, f"<InitiateMultipartUploadResult><UploadId>{number}</UploadId></InitiateMultipartUploadResult>".encode())
+            begun = f"<InitiateMultipartUploadResult><UploadId>{number}</UploadId></InitiateMultipartUploadResult>"
+            return self._answer(200, begun.encode())
         content = b"".join(part for _, part in sorted(self.server.parts.pop(query["uploadId"]).items()))
         self._keep(objects, key, content)
         text = f"<CompleteMultipartUploadResult><ETag>{escape(tag(content))}</ETag></CompleteMultipartUploadResult>"

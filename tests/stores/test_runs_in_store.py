@@ -9,7 +9,8 @@ from tests import processes
 from tests.finished_run import quartet, run
 
 SETTINGS = ("vision/digits", "train.epochs=12", "train.precision=float32", "train.devices=cpu", "train.deterministic=true",
-            "train.checkpoint_seconds=0.2", "train.keep_state=true", "monitor.tensorboard=false", "evaluate.baseline=false", "evaluate.worst=0", "--name", "run")
+            "train.checkpoint_seconds=0.2", "train.keep_state=true", "monitor.tensorboard=false", "evaluate.baseline=false",
+            "evaluate.worst=0", "--name", "run")
 PREFIX = "runs/vision/digits/run"
 
 
