@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 PROJECTED = 2000  # words shown in the projector
 COUNTED = 5000  # texts whose words are counted for it, where tokens have no names
 SHOWN = 60  # words of a text in TensorBoard
+SENTENCES = ("yes", "Is there a table for two on Friday evening?",
+             "I have waited for an hour, the soup was cold, and nobody could tell us when the main course would come; never again!")
+LARGE = 1 << 20  # bytes of a text that takes long to cut into words
 BLANK = r"[\s\pZ\pC]*"  # only separators and invisible characters
 
 
@@ -316,6 +319,13 @@ class Classification(SingleLabel):
 
     def take(self, sent: Any) -> dict[str, Any]:
         return requests.request_example(sent, self.experiment.data)
+
+    def large(self, row: dict[str, Any]) -> bool:
+        return len(row["text"]) > LARGE
+
+    def typical(self) -> list[dict[str, Any]]:
+        known = [word for word in self.facts.get("vocabulary") or () if word.isascii() and word.isalpha()][:40]
+        return [{"text": text.encode()} for text in (*SENTENCES, " ".join(known)) if text]
 
     def form(self) -> list[Field]:
         keys = [str(key) for key in text_keys(self.experiment.data)]

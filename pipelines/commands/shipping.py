@@ -23,6 +23,16 @@ class Target(str, Enum):
     openvino = "openvino"
 
 
+class Form(str, Enum):
+    """What computes a single input of a run."""
+
+    auto = "auto"
+    tensorflow = "tensorflow"
+    litert = "litert"
+    onnx = "onnx"
+    openvino = "openvino"
+
+
 class Precision(str, Enum):
     """In what an exported model computes."""
 
@@ -46,11 +56,15 @@ def serve(
     connections: Annotated[int, typer.Option(min=1, metavar="N", help="Connections open at the same time.")] = 1024,
     delay: Annotated[float, typer.Option(min=0, metavar="MS", help="How long a batch that is not full waits for more inputs.")] = 0.0,
     deadline: Annotated[float, typer.Option(min=0.1, metavar="S", help="How long an input may wait; then the request is refused.")] = 30.0,
+    per_client: Annotated[int | None, typer.Option(
+        min=1, metavar="N", show_default="as many as of all", help="Inputs of one client that may wait for a model.")] = None,
     drain: Annotated[float, typer.Option(min=1, metavar="S", help="Time from SIGTERM to the end, at most.")] = 30.0,
     log: Annotated[bool, typer.Option("--log", help="A line of JSON on standard output for each request.")] = False,
     versions: Annotated[int, typer.Option(min=1, metavar="N", help="Newest versions of a model that answer.")] = 1,
     grpc: Annotated[int | None, typer.Option(min=0, max=65535, metavar="PORT", help="Where gRPC listens, too; 0: a free one.")] = None,
     workers: Annotated[int, typer.Option(min=1, metavar="N", help="Processes that answer, each with the models in its own memory.")] = 1,
+    form: Annotated[Form, typer.Option(
+        help="What computes a single input of a run; auto: the fastest that keeps the answers to 1e-5, measured at start.")] = Form.auto,
     tokens: Annotated[Path | None, typer.Option(
         metavar="FILE", show_default=False, help="Lines `NAME sha256:HASH`: only who shows such a token is answered.")] = None,
     everybody: Annotated[bool, typer.Option("--open", help="Answer everybody, also on other than this machine's own address.")] = False,
@@ -78,14 +92,14 @@ def serve(
     guards.check(host)
     require_extra(grpc is not None)
     sources = [source(one, find) for one in models]
-    options = Options(host, port, limit * MEBI, connections, delay / 1000, deadline, drain, log, versions, grpc, guards)
+    options = Options(host, port, limit * MEBI, connections, delay / 1000, deadline, per_client, drain, log, versions, grpc, guards)
     if workers > 1 and VARIABLE not in os.environ:
         raise typer.Exit(serve_by(workers, options, say=say))
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
+    from pipelines.serving.converted.fastest import choices, predictor
     from pipelines.serving.converted.loading import open_run
-    from pipelines.serving.converted.quick import predictor
     from pipelines.serving.exported import ExportedModel, load_exported
     from pipelines.serving.predict import Predictor
     from pipelines.serving.server import serve as answer
@@ -93,7 +107,8 @@ def serve(
     def load(folder: Path) -> ExportedModel | Predictor:
         if (folder / "saved_model.pb").is_file():
             return load_exported(folder, batch=batch, require_signature=require_signature)
-        return predictor(open_run(RunFolder(folder), where=1, require_signature=require_signature), batch=batch)
+        run = open_run(RunFolder(folder), where=1, require_signature=require_signature)
+        return predictor(run, wanted=form.value, batch=batch, kept=None if require_signature else choices(), say=say)
 
     answer(sources, load, options, say=say)
 

@@ -64,7 +64,7 @@ def gather(runs: Path) -> Machine:
         pci=len(_nvidia_on_bus()), module=_module(), smi=None if smi is None else smi[1], smi_works=smi is not None and smi[0] == 0,
         variables={name: value for name, value in os.environ.items()
                    if name in (*HIDING, "LD_LIBRARY_PATH") or name.startswith(("TF_", "XLA_", "OMP_", "KERAS_"))},
-        processor=_model(), cores=_cores(), flags=_flags(), memory=memory.free(), disks=_disks(runs), prepared=_prepared(),
+        processor=processor_name(), cores=_cores(), flags=_flags(), memory=memory.free(), disks=_disks(runs), prepared=_prepared(),
         tools={name: shutil.which(name) is not None or Path(sys.executable).with_name(name).exists() for name in ("tensorboard", "git")})
     if machine.pci or machine.module or machine.smi:
         machine.missing = _missing()
@@ -157,7 +157,8 @@ def _run(command: list[str]) -> tuple[int, str] | None:
     return done.returncode, done.stdout + done.stderr
 
 
-def _model() -> str:
+def processor_name() -> str:
+    """As the system calls it."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith("model name"):

@@ -43,6 +43,9 @@ class Answerer(Protocol):
     def take(self, sent: Any) -> dict[str, Any]:
         """What a client sent for one input, bytes or a JSON value, as a raw example. Raises DataError."""
 
+    def large(self, row: dict[str, Any]) -> bool:
+        """Whether decoding a raw example takes so long that others should not wait for it: a cheap look."""
+
     def together(self, read: list[Any]) -> list[Prediction]:
         """Answers (name, raw example) in one batch. Raises where the model fails."""
 

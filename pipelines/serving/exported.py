@@ -26,6 +26,7 @@ from pipelines.trust.signing import trusted
 
 OPERATIONS = ("tensorflow_text",)  # modules that may be imported for the operations of a graph
 BATCH = 64  # examples answered at a time
+LARGE = 1 << 20  # bytes of an input that others do not wait for
 
 
 class ExportedModel:
@@ -75,6 +76,10 @@ class ExportedModel:
 
     def take(self, sent: Any) -> dict[str, Any]:
         return raw_example(sent, self.inputs)
+
+    def large(self, row: dict[str, Any]) -> bool:
+        """By its bytes: a SavedModel does not say what they are."""
+        return any(isinstance(value, bytes) and len(value) > LARGE for value in row.values())
 
     def together(self, read: list[Any]) -> list[Prediction]:
         """As Answerer; an input that the model cannot take has an error."""

@@ -60,6 +60,7 @@ class Predictor:
         self.run, self.batch = run, batch or usual
         self.title, self.task = f"{run.name}/{run.folder.path.name}", run.task.experiment.task
         self.take, self.sends, self.decodes = run.task.take, run.task.sends, run.task.decodes
+        self.large = run.task.large
         self.form: Sequence[Field] = run.task.form()
         self.meanings: Mapping[str, str] = run.task.meanings
         self.details: Sequence[str] = run.task.details
@@ -72,6 +73,7 @@ class Predictor:
         self._respond = tf.function(lambda examples: answer(run, examples), autograph=False, input_signature=[
             {name: tf.TensorSpec([None, *value.shape[1:]], value.dtype) for name, value in received.items()}])
         self._whole = tf.function(lambda raw: answer(run, run.task.receive(raw)), autograph=False, input_signature=[spec])
+        self._plain = tf.function(lambda raw: answer(run, run.task.receive_plain(raw)), autograph=False, input_signature=[spec])
         outputs = self._respond.get_concrete_function().structured_outputs
         self.inputs: dict[str, tf.TensorSpec] = spec
         self.outputs: dict[str, tf.TensorSpec] = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in outputs.items()}
@@ -102,8 +104,9 @@ class Predictor:
         """Decodes and answers in one call; in two, where they are many of different length, or one of them cannot be decoded."""
         if len(read) > SIMILAR:
             return self._answer([self._decode(read)])
+        whole = self._plain if all(map(self.run.task.plain, rows)) else self._whole
         try:
-            answers = {name: value.numpy() for name, value in self._whole(stacked(self.run.task, rows)).items()}
+            answers = {name: value.numpy() for name, value in whole(stacked(self.run.task, rows)).items()}
         except UNREADABLE:
             return self._answer([self._decode(read)])
         return [Prediction(name, self._values(answers, place)) for place, (name, _) in enumerate(read)]

@@ -31,6 +31,7 @@ class Options:
     connections: open at the same time.
     delay: s that a batch which is not full waits for more.
     deadline: s that an input may wait for its batch.
+    each: inputs of one client that may wait for a model; None: as many as of all.
     drain: s from SIGTERM to the end, at most.
     log: a line of JSON on standard output for each request.
     versions: newest versions of a model that answer.
@@ -44,6 +45,7 @@ class Options:
     connections: int = 1024
     delay: float = 0.0
     deadline: float = 30.0
+    each: int | None = None
     drain: float = 30.0
     log: bool = False
     versions: int = 1
@@ -152,7 +154,7 @@ def serve(sources: "list[Source]", load: "Callable[[Path], Answerer]", options: 
         if guards.tokens or guards.rate or guards.client_ca:
             access = Access(tokens=Tokens(guards.tokens) if guards.tokens else None, rate=Rate(guards.rate) if guards.rate else None)
         tls = Tls(guards.certificate, guards.key, guards.client_ca) if guards.certificate and guards.key else None
-        models = Models(observed, delay=options.delay, deadline=options.deadline, kept=options.versions)
+        models = Models(observed, delay=options.delay, deadline=options.deadline, each=options.each, kept=options.versions)
         watches = []
         for one in sources:
             found = versions_in(one.folder) if one.watched else {1: one.folder}

@@ -57,6 +57,18 @@ class Answering(Judging):
         """
         return dict(raw)
 
+    def large(self, row: dict[str, Any]) -> bool:
+        """Whether decoding this raw example takes so long that a server's other inputs should not wait for it: a cheap look, in Python."""
+        return False
+
+    def plain(self, row: dict[str, Any]) -> bool:
+        """Whether `receive_plain` takes this raw example: a cheap look, in Python."""
+        return False
+
+    def receive_plain(self, raw: Tensors) -> Tensors:
+        """As `receive`, to the bit, of a batch of plain examples alone, at less cost; in graph."""
+        return self.receive(raw)
+
     def alone(self) -> "tuple[Path, dict[str, Any]] | str":
         """How a converted model decodes inputs without TensorFlow: a Python file and its settings; or why that is not possible.
 
@@ -114,6 +126,10 @@ class Answering(Judging):
             kind = object if spec.dtype.name == "string" else spec.dtype.as_numpy_dtype
             row[name] = np.full([1 if size is None else size for size in spec.shape[1:]], b"" if kind is object else 0, kind)[()]
         return row
+
+    def typical(self) -> list[dict[str, Any]]:
+        """Raw examples such as clients send, made up: by these, forms of a model are compared and timed."""
+        return [self.sample()]
 
     def respond(self, answers: Tensors) -> Tensors:
         """Answers in the user's words, for the saved model: {"label": [batch] string, "probabilities": ...}; in graph.

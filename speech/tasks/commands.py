@@ -225,6 +225,12 @@ class CommandTask(SpeechTask, SingleLabel):
             return None
         return decode_alone.features(self._quick, samples)
 
+    def typical(self) -> list[dict[str, Any]]:
+        """Noise, shorter than the window, of its length, and longer."""
+        draw = np.random.default_rng(0)
+        return [{"samples": draw.uniform(-0.1, 0.1, count).astype(np.float32), "length": count}
+                for count in (self.window // 2, self.window, 2 * self.window)]
+
     def read_part(self, path: Path, start: float, duration: float | None) -> Iterator[tuple[str, dict[str, Any]]]:
         data = self.experiment.data
         if duration is None and audio.header(path).seconds > self.longest:

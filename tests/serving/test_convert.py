@@ -16,8 +16,8 @@ from pipelines.serving.converted import runtimes
 from pipelines.serving.converted.conversion import DYNAMIC, LITERT, Form
 from pipelines.serving.converted.core import input_of
 from pipelines.serving.converted.export import FORMS, Tried, chosen_of, export_converted
+from pipelines.serving.converted.fastest import predictor
 from pipelines.serving.converted.loading import open_run
-from pipelines.serving.converted.quick import predictor
 from pipelines.serving.evaluate import evaluate
 from pipelines.serving.export import free
 from pipelines.serving.predict import Predictor

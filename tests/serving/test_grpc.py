@@ -280,6 +280,28 @@ def test_bytes_that_are_no_message_are_refused_and_no_defect(there, channel, cap
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED and not caplog.records
 
 
+def test_a_message_that_does_not_come_is_not_waited_for_for_ever(there, channel, monkeypatch):
+    import grpc
+
+    from pipelines.serving.grpc import calls
+
+    monkeypatch.setattr(calls, "MESSAGE_SECONDS", 0.2)
+    held = threading.Event()
+
+    def nothing():
+        held.wait(60)
+        yield from ()
+
+    path = "/inference.GRPCInferenceService/ServerLive"
+    slow = channel.stream_unary(path).future(nothing())
+    assert slow.exception(40).code() is grpc.StatusCode.DEADLINE_EXCEEDED and "not complete after 0.2 s" in slow.details()
+    held.set()
+    empty = channel.stream_unary(path).future(iter(()))
+    assert empty.exception(40).code() is grpc.StatusCode.INVALID_ARGUMENT and "no message" in empty.details()
+    monkeypatch.undo()
+    assert channel.unary_unary(path)(b"", timeout=40)
+
+
 def test_a_full_queue_pushes_back_and_a_deadline_of_the_clients_takes_its_inputs_out():
     import grpc
     from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub

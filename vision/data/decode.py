@@ -47,7 +47,7 @@ def decode_image(raw: tf.Tensor, size: tuple[int, int], channels: int, resize: R
         tf.errors.InvalidArgumentError: not such an image, broken or of too many pixels; also unequal channels.
     """
     if raw.dtype != tf.string:
-        image = _channels(raw, channels)
+        image = channels_of(raw, channels)
         if crop_key is not None and area is not None:
             image, resize = _part(image, area, crop_key), "squash"
         return _resized(image, size, channels, resize)
@@ -88,7 +88,7 @@ def _cropped_pixels(image: tf.Tensor, channels: int, area: tuple[float, float], 
         window = tf.stack(_random_crop(shape[0], shape[1], area, key))
         whole = limited(image, tf.cast(shape[0], tf.int64) * tf.cast(shape[1], tf.int64), max_pixels)
         cut = tf.io.decode_and_crop_jpeg(whole, window, channels=3, dct_method="INTEGER_ACCURATE")
-        return _channels(_upright(cut, image, head), channels)
+        return channels_of(_upright(cut, image, head), channels)
 
     return _by_kind(image, channels, cut_jpeg, lambda: _part_of_other(image, channels, area, key, max_pixels))
 
@@ -133,13 +133,13 @@ def _other(image: tf.Tensor, channels: int, most: int) -> tf.Tensor:
 def _jpeg(image: tf.Tensor, head: tf.Tensor, channels: int) -> tf.Tensor:
     # always through RGB: asked for grey, the decoder fails on CMYK
     colour = tf.io.decode_jpeg(image, channels=3, dct_method="INTEGER_ACCURATE")
-    return _channels(_upright(colour, image, head), channels)
+    return channels_of(_upright(colour, image, head), channels)
 
 
 @rare
 def _gif(image: tf.Tensor, head: tf.Tensor, channels: int, most: int) -> tf.Tensor:
     image = limited(image, gif_area(image, head, most), most)
-    return _channels(tf.ensure_shape(tf.io.decode_image(image, channels=3, expand_animations=False), [None, None, 3]), channels)
+    return channels_of(tf.ensure_shape(tf.io.decode_image(image, channels=3, expand_animations=False), [None, None, 3]), channels)
 
 
 def _png(image: tf.Tensor, head: tf.Tensor, channels: int) -> tf.Tensor:
@@ -151,15 +151,15 @@ def _png(image: tf.Tensor, head: tf.Tensor, channels: int) -> tf.Tensor:
     grey = tf.logical_and(kind == 0, tf.logical_or(opaque, head[24] < 8))
     which = tf.where(grey, 0, tf.where(tf.logical_and(kind == 2, opaque), 1, 2))
     return tf.switch_case(which, {
-        0: lambda: _channels(tf.io.decode_png(image, channels=1), channels),
-        1: lambda: _channels(tf.io.decode_png(image, channels=3), channels),
+        0: lambda: channels_of(tf.io.decode_png(image, channels=1), channels),
+        1: lambda: channels_of(tf.io.decode_png(image, channels=3), channels),
         2: lambda: _transparent_png(image, channels),
     })
 
 
 @rare
 def _transparent_png(image: tf.Tensor, channels: int) -> tf.Tensor:
-    return _channels(_on_white(tf.io.decode_png(image, channels=4)), channels)
+    return channels_of(_on_white(tf.io.decode_png(image, channels=4)), channels)
 
 
 @rare
@@ -180,7 +180,7 @@ def _bmp(image: tf.Tensor, head: tf.Tensor, channels: int) -> tf.Tensor:
     def direct() -> tf.Tensor:
         return tf.io.decode_bmp(image)[..., :3]
 
-    return _channels(tf.ensure_shape(tf.cond(head[28] == 8, palette, direct), [None, None, 3]), channels)
+    return channels_of(tf.ensure_shape(tf.cond(head[28] == 8, palette, direct), [None, None, 3]), channels)
 
 
 @rare
@@ -191,7 +191,7 @@ def _webp(image: tf.Tensor, head: tf.Tensor, channels: int) -> tf.Tensor:
         image = tf.identity(image)
     decoded = tf.io.decode_webp(image)[0]
     opaque = lambda: tf.ensure_shape(decoded, [None, None, 3])  # noqa: E731
-    return _channels(tf.cond(tf.shape(decoded)[-1] == 4, lambda: _on_white(tf.ensure_shape(decoded, [None, None, 4])), opaque), channels)
+    return channels_of(tf.cond(tf.shape(decoded)[-1] == 4, lambda: _on_white(tf.ensure_shape(decoded, [None, None, 4])), opaque), channels)
 
 
 @rare
@@ -216,7 +216,8 @@ def _grey(image: tf.Tensor) -> tf.Tensor:
     return tf.cast((299 * wide[..., :1] + 587 * wide[..., 1:2] + 114 * wide[..., 2:3] + 500) // 1000, tf.uint8)
 
 
-def _channels(image: tf.Tensor, channels: int) -> tf.Tensor:
+def channels_of(image: tf.Tensor, channels: int) -> tf.Tensor:
+    """[..., 1 or 3] with so many channels, 1 or 3."""
     if image.shape[-1] == channels:
         return image
     return _grey(image) if channels == 1 else tf.repeat(image, 3, axis=-1)

@@ -1,8 +1,6 @@
 """An image file as a converted model takes it, with Pillow and numpy alone; as vision.data.decode has it, to a level of 255 in JPEG files
 and where the size changes. `quartet export` puts a copy of this file beside the model, so it imports nothing of this project."""
 
-import io
-
 import numpy as np
 from PIL import Image, ImageOps
 
@@ -18,20 +16,6 @@ def decode(settings, given):
     if pixels.shape[:2] != (height, width):
         pixels = _fit(pixels, height, width, settings["resize"])
     return pixels[None].astype(np.float32)
-
-
-def small_png(settings, content):
-    """The bytes of an opaque PNG file of the model's own size, of 8 bits, as `decode` has it; None for all others."""
-    height, width = settings["image_size"]
-    if content[:8] != b"\x89PNG\r\n\x1a\n":
-        return None
-    try:
-        with Image.open(io.BytesIO(content)) as image:
-            if image.size != (width, height) or image.mode not in ("L", "RGB") or "transparency" in image.info:
-                return None
-            return _channels(_pixels(image), settings["channels"])[None].astype(np.float32)
-    except (OSError, SyntaxError, ValueError):  # broken
-        return None
 
 
 def _pixels(image):

@@ -1,5 +1,6 @@
 """One label per image: from stored pixels or encoded bytes to probabilities, and their evaluation."""
 
+import io
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -25,6 +26,7 @@ from vision.data import augment, decode_alone, splits
 from vision.data.decode import decode_image
 from vision.data.facts import ENCODER_FACTS, ImageFacts
 from vision.data.files import find_images
+from vision.data.plain import decode_plain, is_large, is_plain
 from vision.metrics import baseline
 from vision.settings import ImageClassification, Pretrained
 
@@ -174,12 +176,21 @@ class Classification(SingleLabel):
             "image": tf.map_fn(decode, raw["image"], fn_output_signature=tf.TensorSpec([height, width, self.facts["channels"]], tf.uint8))
         }
 
+    def large(self, row: dict[str, Any]) -> bool:
+        return is_large(row["image"])
+
+    def plain(self, row: dict[str, Any]) -> bool:
+        return is_plain(row["image"], *self.image_size)
+
+    def receive_plain(self, raw: Tensors) -> Tensors:
+        return {"image": decode_plain(raw["image"], self.image_size, self.facts["channels"])}
+
     def alone(self) -> tuple[Path, dict[str, Any]]:
         return Path(decode_alone.__file__), {"needs": decode_alone.NEEDS, "image_size": self.image_size, "channels": self.facts["channels"],
                                              "resize": self.experiment.data.resize}
 
     def quickly(self, row: dict[str, Any]) -> np.ndarray | None:
-        return decode_alone.small_png(self.alone()[1], row["image"])
+        return decode_alone.decode(self.alone()[1], io.BytesIO(row["image"])) if self.plain(row) else None
 
     def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
         for path in find_images(inputs, self.read_notes.append):
@@ -199,6 +210,14 @@ class Classification(SingleLabel):
 
     def sample(self) -> dict[str, Any]:
         return {"image": tf.io.encode_jpeg(tf.zeros([2 * size for size in self.image_size] + [3], tf.uint8)).numpy()}
+
+    def typical(self) -> list[dict[str, Any]]:
+        """Noise and slopes of the model's own size, as PNG and JPEG."""
+        height, width = self.image_size
+        rows, columns = np.mgrid[:height, :width] / max(height, width)
+        slopes = np.stack([255 * rows, 255 * columns, 127 * (rows + columns)], -1).astype(np.uint8)
+        noise = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
+        return [{"image": encode(image).numpy()} for image in (slopes, noise) for encode in (tf.io.encode_png, tf.io.encode_jpeg)]
 
 
 def test_time_views(images: tf.Tensor, *, flip: bool, shift: int) -> list[tuple[tf.Tensor, float]]:

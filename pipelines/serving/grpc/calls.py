@@ -19,7 +19,9 @@ from pipelines.serving.http.observing import Exchange, Observed
 from pipelines.serving.http.refusals import Refused
 
 CODES = {400: grpc.StatusCode.INVALID_ARGUMENT, 401: grpc.StatusCode.UNAUTHENTICATED, 404: grpc.StatusCode.NOT_FOUND,
-         413: grpc.StatusCode.RESOURCE_EXHAUSTED, 429: grpc.StatusCode.RESOURCE_EXHAUSTED, 503: grpc.StatusCode.UNAVAILABLE}
+         408: grpc.StatusCode.DEADLINE_EXCEEDED, 413: grpc.StatusCode.RESOURCE_EXHAUSTED, 429: grpc.StatusCode.RESOURCE_EXHAUSTED,
+         503: grpc.StatusCode.UNAVAILABLE}
+MESSAGE_SECONDS = 60.0  # for a request's message, whole
 PUSHBACK = "grpc-retry-pushback-ms"  # gRPC's own name for Retry-After: clients with a retry policy heed it
 
 
@@ -59,6 +61,17 @@ def _message(parse: Callable[[bytes], Any], request: bytes) -> Any:
         raise Refused(f"the request is no message of this method ({error})") from None
 
 
+async def _received(context: Any) -> bytes:
+    """The request's one message. Raises Refused where it does not come."""
+    try:
+        request = await asyncio.wait_for(context.read(), MESSAGE_SECONDS)
+    except asyncio.TimeoutError:
+        raise Refused(f"the request's message is not complete after {MESSAGE_SECONDS:g} s", status=408) from None
+    if request is grpc.aio.EOF:
+        raise Refused("the request has no message")
+    return bytes(request)
+
+
 def _certified(context: Any) -> str:
     return next(iter(context.auth_context().get("x509_common_name", ())), b"").decode("utf-8", "replace")
 
@@ -73,7 +86,7 @@ def service(name: str, methods: dict[str, tuple[Answer, Any, Any]], models: Mode
     """
 
     def handler(method: str, answer: Answer, request: Any, reply: Any) -> Any:
-        return grpc.unary_unary_rpc_method_handler(
+        return grpc.stream_unary_rpc_method_handler(  # for clients the same; only so a message can be waited for, and not for ever
             _watched(f"/{name}/{method}", answer, request.FromString, models, observed, memory, access), None, reply.SerializeToString)
 
     return grpc.method_handlers_generic_handler(name, {method: handler(method, *one) for method, one in methods.items()})
@@ -81,11 +94,11 @@ def service(name: str, methods: dict[str, tuple[Answer, Any, Any]], models: Mode
 
 def _watched(route: str, answer: Answer, parse: Callable[[bytes], Any], models: Models, observed: Observed, memory: Memory,
              access: Access | None) -> Any:
-    async def handle(request: bytes, context: Any) -> Any:
+    async def handle(_: Any, context: Any) -> Any:
         began = time.perf_counter()
         given = _given(context, "x-request-id")
         exchange = observed.identified(given[0] if given else b"")
-        exchange.route = route
+        exchange.route, exchange.address = route, _address(context.peer())
         if observed.tracing is not None:
             observed.tracing.begin(exchange, {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)})
         code, retry, reply = grpc.StatusCode.OK, None, None
@@ -93,7 +106,8 @@ def _watched(route: str, answer: Answer, parse: Callable[[bytes], Any], models: 
         try:
             if access is not None:
                 shown = _given(context, "authorization")
-                exchange.who = access.admit(shown[0] if len(shown) == 1 else b"", _address(context.peer()), _certified(context))
+                exchange.who = access.admit(shown[0] if len(shown) == 1 else b"", exchange.address, _certified(context))
+            request = await _received(context)
             with Share(memory) as share:
                 share.take(2 * len(request))  # the bytes, and the message that they become
                 reply = await answer(_message(parse, request), Call(models, exchange, share, observed.draining))

@@ -15,7 +15,10 @@ from pipelines.serving.http.models import Models
 from pipelines.serving.http.observing import Observed
 
 IDLE_MS = 300_000  # without an RPC, after which a connection ends
-PING_MS = 30_000  # between two looks whether a silent client is still there
+PING_MS = 30_000  # between two looks whether a silent client is still there, which has PONG_MS to answer
+PONG_MS = 10_000
+SHARE = 4  # of all calls that one connection may have
+HANDSHAKE_MS = 10_000  # of TLS and HTTP/2
 
 
 class RpcServer:
@@ -34,7 +37,9 @@ class RpcServer:
         self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._calls = calls
         self._options = [("grpc.max_receive_message_length", limit), ("grpc.max_send_message_length", -1),
-                         ("grpc.so_reuseport", int(shared)), ("grpc.max_connection_idle_ms", IDLE_MS), ("grpc.keepalive_time_ms", PING_MS)]
+                         ("grpc.so_reuseport", int(shared)), ("grpc.max_connection_idle_ms", IDLE_MS), ("grpc.keepalive_time_ms", PING_MS),
+                         ("grpc.keepalive_timeout_ms", PONG_MS), ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
+                         ("grpc.max_concurrent_streams", max(1, calls // SHARE))]
         memory = Memory(MEMORY * limit)
         self._services = [service(name, methods, models, observed, memory, access) for name, methods in (
             (open_inference.NAME, open_inference.METHODS), (tensorflow_serving.PREDICTION, tensorflow_serving.PREDICTIONS),

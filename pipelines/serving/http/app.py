@@ -84,7 +84,7 @@ def make_app(models: Models, observed: Observed, *, limit: int, access: Access |
                              details=model.details, ranked=model.ranked)
             sent = await inputs_of(request, limit, hosted.batches.room, share)
             request.scope["exchange"].inputs = len(sent)
-            answers = await hosted.answers(sent)
+            answers = await hosted.answers(sent, request.scope["exchange"].key)
         return Json({"answers": [as_object(one, shown) for one in answers]})
 
     @route("/v1/models/{model}:predict", ("POST",), "/v1/models/{model}/versions/{version}:predict")

@@ -1,6 +1,7 @@
 """Inputs of many requests answered in batches, by one thread: requests that arrive while it computes are its next batch.
 
-What waits is bounded in number and in time, and an input that spoils a batch fails alone. All but the computing happens in the thread of
+What waits is bounded in number, also of one client, and in time; what is asked by nobody any more does not wait. An input that spoils a
+batch fails alone. All but the computing happens in the thread of
 the server's loop, so that nothing is locked.
 """
 
@@ -27,6 +28,7 @@ class Job:
     rows: list[Row]
     came: float
     answers: "asyncio.Future[list[Prediction]]"
+    client: str = ""
     trace: Any = None  # of the request, where requests are traced
     begun: int = 0  # rows that are in a batch, or were
     done: list[Prediction] = field(default_factory=list)
@@ -36,32 +38,34 @@ class Batches:
     """Answers inputs for one version of a model."""
 
     def __init__(self, answer: Callable[[list[Row]], list[Prediction]], *, batch: int, delay: float = 0.0, deadline: float = 30.0,
-                 metrics: ModelMetrics):
+                 each: int | None = None, metrics: ModelMetrics):
         """
         Args:
             answer: answers up to `batch` rows; raises where one of them spoils it.
             batch: rows answered together, at most.
             delay: s that a batch which is not full waits for more.
             deadline: s that a row may wait; a request that waits longer is refused.
+            each: rows of one client that may wait; None: as many as may wait of all.
         """
         self.batch, self.room, self.delay, self.deadline = batch, WAITING * batch, delay, deadline
-        self.waiting = 0
+        self.each, self.waiting = each, 0
         self._answer, self._metrics, self._tracing = answer, metrics, metrics.tracing
         self._jobs: deque[Job] = deque()
         self._computing = False
         self._due: asyncio.Handle | None = None  # the next batch, where nothing is computing
         self._rate = 0.0  # rows/s, lately
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="batches")
-        metrics.watch_queue(lambda: self.waiting)
 
-    async def answers(self, rows: list[Row]) -> list[Prediction]:
+    async def answers(self, rows: list[Row], client: str = "") -> list[Prediction]:
         """The answers, in order. Raises TooMany, Busy, and what the model failed with."""
         if not rows:
             return []
         if self.waiting + len(rows) > self.room:
             raise TooMany("too many inputs wait", retry=self._retry())
+        if self.each is not None and self._of(client) + len(rows) > self.each:
+            raise TooMany(f"over {self.each:,} inputs of one client wait", retry=self._retry())
         loop = asyncio.get_running_loop()
-        job = Job(rows, loop.time(), loop.create_future(), self._tracing.here() if self._tracing is not None else None)
+        job = Job(rows, loop.time(), loop.create_future(), client, self._tracing.here() if self._tracing is not None else None)
         self.waiting += len(rows)
         self._jobs.append(job)
         if not self._computing:
@@ -73,15 +77,23 @@ class Batches:
                 self._due = loop.call_soon(self._start) if full or not self.delay else loop.call_later(self.delay, self._start)
         try:
             return await job.answers
-        except asyncio.CancelledError:  # its client has gone: the room is others'
-            if job in self._jobs:
-                self._jobs.remove(job)
-                self.waiting -= len(job.rows) - job.begun
+        except asyncio.CancelledError:  # who asked has gone
+            self._take_out(job)
             raise
 
     def close(self) -> None:
         """Ends the thread; nothing may wait."""
         self._thread.shutdown(wait=False)
+
+    def _of(self, client: str) -> int:
+        """Rows of a client that wait."""
+        return sum(len(job.rows) - job.begun for job in self._jobs if job.client == client)
+
+    def _take_out(self, job: Job) -> None:
+        """Whole: of those of its rows that are being computed the answers are left, and the others make room at once."""
+        if job in self._jobs:
+            self._jobs.remove(job)
+            self.waiting -= len(job.rows) - job.begun
 
     def _retry(self) -> int:
         """Seconds in which half of what waits will be answered."""
@@ -104,10 +116,8 @@ class Batches:
         size = 0
         while self._jobs and size < self.batch:
             job = self._jobs[0]
-            late = now - job.came > self.deadline
-            if late or job.answers.done():  # refused, or failed by an earlier row
-                self.waiting -= len(job.rows) - job.begun
-                self._jobs.popleft()
+            if now - job.came > self.deadline or job.answers.done():  # refused, failed in part, or its client has gone
+                self._take_out(job)
                 if not job.answers.done():
                     self._metrics.expired.inc(len(job.rows) - job.begun)
                     job.answers.set_exception(Busy(f"the inputs waited over {self.deadline:g} s", retry=self._retry()))

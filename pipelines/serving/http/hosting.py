@@ -14,6 +14,7 @@ from pipelines.serving.http.observing import ModelMetrics, Observed
 from pipelines.serving.http.refusals import Refused
 from pipelines.serving.output import Prediction
 
+LARGE = max(1, (os.cpu_count() or 1) // 2)  # inputs that take long to decode, answered at a time: the others have processors, too
 LONGEST = 500  # characters of an error: it may quote what was sent
 
 
@@ -22,11 +23,14 @@ class Hosted:
 
     decoding = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="decoding")  # shared: it is bounded by the processors
 
-    def __init__(self, name: str, version: int, model: Answerer, observed: Observed, *, delay: float = 0.0, deadline: float = 30.0):
+    def __init__(self, name: str, version: int, model: Answerer, observed: Observed, *, delay: float = 0.0, deadline: float = 30.0,
+                 each: int | None = None):
         self.name, self.version, self.model = name, version, model
         self.metrics = ModelMetrics(observed, name)
         self.users, self.retired = 0, False  # requests that it is answering; whether another version has its place
-        self.batches = Batches(model.together, batch=model.batch, delay=delay, deadline=deadline, metrics=self.metrics)
+        self.batches = Batches(model.together, batch=model.batch, delay=delay, deadline=deadline, each=each, metrics=self.metrics)
+        self.large = Batches(model.together, batch=LARGE, deadline=deadline, each=each, metrics=self.metrics)
+        self.metrics.watch_queue(lambda: self.batches.waiting + self.large.waiting)
 
     def retire(self) -> None:
         """Ends with the last request that it is answering."""
@@ -45,8 +49,9 @@ class Hosted:
     def _end_if_unused(self) -> None:
         if self.retired and not self.users:
             self.batches.close()
+            self.large.close()
 
-    async def answers(self, sent: Sequence[tuple[str, Any]]) -> list[Prediction]:
+    async def answers(self, sent: Sequence[tuple[str, Any]], client: str) -> list[Prediction]:
         """The answer to each (name, bytes, JSON value or DataError), in order. Raises Refused, and what the model failed with."""
         check_count(len(sent), self.batches.room)
         rows: list[tuple[str, Any]] = []
@@ -55,13 +60,19 @@ class Hosted:
                 rows.append((name, await asyncio.get_running_loop().run_in_executor(self.decoding, self._take, value)))
             else:
                 rows.append((name, self._take(value)))
-        return await self.answered(rows)
+        return await self.answered(rows, client)
 
-    async def answered(self, rows: Sequence[tuple[str, Any]]) -> list[Prediction]:
+    async def answered(self, rows: Sequence[tuple[str, Any]], client: str) -> list[Prediction]:
         """As `answers`, of raw examples or DataErrors."""
         readable = [row for row in rows if not isinstance(row[1], DataError)]
+        long = [self.model.large(row) for _, row in readable]
         try:
-            answered = iter(await self.batches.answers(readable))
+            if any(long):  # one after the other: where the first is refused, nothing of the rest is computed
+                slow = iter(await self.large.answers([row for row, large in zip(readable, long) if large], client))
+                quick = iter(await self.batches.answers([row for row, large in zip(readable, long) if not large], client))
+                answered = iter([next(slow if large else quick) for large in long])
+            else:
+                answered = iter(await self.batches.answers(readable, client))
         except Exception as error:
             if not isinstance(error, Refused):
                 self.metrics.failed.inc(len(readable))

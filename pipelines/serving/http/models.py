@@ -23,19 +23,22 @@ logger = logging.getLogger("quartet.serve")
 class Models:
     """Changed by the thread of the server's loop alone, once it runs."""
 
-    def __init__(self, observed: Observed, *, delay: float = 0.0, deadline: float = 30.0, kept: int = 1):
+    def __init__(self, observed: Observed, *, delay: float = 0.0, deadline: float = 30.0, each: int | None = None, kept: int = 1):
         """
         Args:
             delay, deadline: of batches, s.
+            each: inputs of one client that may wait for a model.
             kept: newest versions of a model that answer.
         """
         self._observed, self._delay, self._deadline, self._kept = observed, delay, deadline, kept
+        self._each = each
         self._models: dict[str, dict[int, Hosted]] = {}
 
     def add(self, name: str, version: int, model: Answerer) -> None:
         """A version that is warm; requests without a version go to the newest."""
         versions = self._models.setdefault(name, {})
-        versions[version] = Hosted(name, version, model, self._observed, delay=self._delay, deadline=self._deadline)
+        versions[version] = Hosted(name, version, model, self._observed, delay=self._delay, deadline=self._deadline,
+                                   each=self._each)
         self._observed.versions.labels(name, version, model.task).set(1)
         for old in sorted(versions)[:-self._kept]:
             self._observed.ended(name, old, versions[old].model.task)

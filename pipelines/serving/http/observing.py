@@ -20,6 +20,7 @@ import orjson
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from pipelines.serving.http.access import network
 from pipelines.serving.http.refusals import Gone
 
 ID = re.compile(rb"[\x21-\x7e]{1,128}")
@@ -31,9 +32,14 @@ TRACEBACKS = 60.0  # s between two tracebacks of defects in the log
 
 @dataclass
 class Exchange:
-    """What is known of a request; handlers fill it in."""
+    """What is known of a request; handlers fill it in.
+
+    Attributes:
+        address: it came from; who: its client's name, where it has shown one.
+    """
 
     id: str
+    address: str = ""
     route: str = ""
     model: str = ""
     version: str = ""
@@ -42,6 +48,11 @@ class Exchange:
     who: str = ""
     trace: str = ""
     span: Any = None
+
+    @property
+    def key(self) -> str:
+        """The client, for what each may have."""
+        return self.who or (network(self.address) if ":" in self.address else self.address)
 
 
 class Recorder(Protocol):
@@ -138,6 +149,7 @@ class Observed:
         began = time.perf_counter()
         given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
         exchange = self.identified(given)
+        exchange.address = (scope.get("client") or ("", 0))[0]
         if self.tracing is not None:
             self.tracing.begin(exchange, {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]})
         scope["exchange"] = exchange
@@ -170,7 +182,7 @@ class Observed:
                 await send({"type": "http.response.body", "body": body})
         finally:
             self.in_flight -= 1
-            self.count(exchange, status, time.perf_counter() - began, client=(scope.get("client") or ("", 0))[0], method=scope["method"],
+            self.count(exchange, status, time.perf_counter() - began, client=exchange.address, method=scope["method"],
                        path=scope["path"])
 
     def identified(self, given: bytes) -> Exchange:

@@ -82,7 +82,7 @@ async def answered(hosted: Hosted, columns: dict[str, np.ndarray], outputs: list
     rows = rows_of(columns, model.inputs)
     exchange.inputs = len(rows)
     check_count(len(rows), hosted.batches.room)
-    answers = await hosted.answered([(f"example {number}", row) for number, row in enumerate(rows, 1)])
+    answers = await hosted.answered([(f"example {number}", row) for number, row in enumerate(rows, 1)], exchange.key)
     return columns_of(answers, {name: model.outputs[name] for name in outputs})
 
 

@@ -57,7 +57,7 @@ async def predict(hosted: Hosted, content: Any, exchange: Exchange) -> dict[str,
         raise Refused("the request has no examples")
     exchange.inputs = len(rows)
     check_count(len(rows), hosted.batches.room)
-    answers = await hosted.answered([(f"example {number}", row_of(row, inputs)) for number, row in enumerate(rows, 1)])
+    answers = await hosted.answered([(f"example {number}", row_of(row, inputs)) for number, row in enumerate(rows, 1)], exchange.key)
     columns = {name: _jsonable(name, column, is_text(hosted.model.outputs[name]))
                for name, column in columns_of(answers, hosted.model.outputs).items()}
     single = next(iter(columns)) if len(columns) == 1 else None
@@ -107,5 +107,6 @@ async def classified(hosted: Hosted, examples: "Sequence[Any]", exchange: Exchan
         raise Refused("the model gives no probabilities of classes; ask for predictions")
     exchange.inputs = len(examples)
     check_count(len(examples), hosted.batches.room)
-    answers = await hosted.answered([(f"example {number}", row_of(row, model.inputs)) for number, row in enumerate(examples, 1)])
+    rows = [(f"example {number}", row_of(row, model.inputs)) for number, row in enumerate(examples, 1)]
+    answers = await hosted.answered(rows, exchange.key)
     return model.classes, columns_of(answers, {vector: model.outputs[vector]})[vector]

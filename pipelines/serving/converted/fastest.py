@@ -1,0 +1,241 @@
+"""The form in which `quartet serve` answers one input of a run: the fastest that keeps the answers, chosen by measuring at start.
+
+A form is one of the runtimes that are installed, or TensorFlow as the run was trained. Each answers a few inputs beside TensorFlow: one
+that differs by more than 1e-5, or is no faster, is left. The choice is kept in the user's cache folder, by the checksum of the model.
+Batches are TensorFlow's: it computes them on all processors.
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from shutil import copyfile
+from typing import Any, Literal
+
+import numpy as np
+
+from pipelines.base import stored
+from pipelines.base.errors import ConfigError, QuartetError
+from pipelines.base.files import whole_folder
+from pipelines.data.reasons import reason
+from pipelines.machine.hardware import processor_name
+from pipelines.serving.converted import runtimes
+from pipelines.serving.converted.conversion import LITERT, ONNX, OPENVINO, Form, convert, silenced
+from pipelines.serving.converted.core import core_of
+from pipelines.serving.converted.loading import Tensor, checksum
+from pipelines.serving.converted.quick import QuickPredictor
+from pipelines.serving.load import LoadedRun
+from pipelines.serving.output import Prediction
+from pipelines.serving.predict import Predictor
+
+Wanted = Literal["auto", "tensorflow", "litert", "onnx", "openvino"]
+FORMS = [LITERT, ONNX, OPENVINO]
+SECONDS = 20.0  # after which no further form is tried
+KEEPS = 1e-5  # largest difference of an answer
+ROUNDS = 30  # of timing, each form in turn
+FASTER = 0.8  # times TensorFlow's milliseconds that another form may take to be chosen
+CHOICE = "choice.json"
+
+
+class Choice(stored.Record):
+    """choice.json.
+
+    Attributes:
+        form: a key of runtimes.RUNTIMES, or tensorflow.
+        by_numpy: whether inputs are decoded by numpy, too.
+        file: of the core, and its checksum; empty for TensorFlow. answers: of the core.
+    """
+
+    form: stored.Name
+    by_numpy: bool = False
+    file: str = ""
+    checksum: str = ""
+    answers: list[Tensor] = []
+    why: stored.Text
+
+
+@dataclass
+class _Tried:
+    form: Form
+    by_numpy: bool
+    file: Path
+    predictor: QuickPredictor
+    answers: list[Tensor]
+
+
+def predictor(run: LoadedRun, *, wanted: Wanted = "auto", batch: int | None = None, kept: Path | None = None,
+              say: Callable[[str], None] = lambda line: None) -> Predictor:
+    """What answers for a run, or for a model converted from one, which has a form already.
+
+    Args:
+        wanted: a form, or the fastest.
+        kept: folder of choices; None: each start chooses anew.
+        say: gets the form, and why.
+
+    Raises:
+        ConfigError: the form that is wanted is not installed, cannot be made of this model, or answers otherwise.
+    """
+    task: Any = run.task
+    if hasattr(task, "core"):
+        if wanted != "auto":
+            raise ConfigError(f"--form {wanted}: {run.folder.path} was exported in a form of its own; serve the run that it was made from")
+        return QuickPredictor(run, task.core, task.outputs, batch=batch)
+    if wanted == "tensorflow":
+        return Predictor(run, batch=batch)
+    place = None if kept is None else kept / _key(run, wanted)
+    found = None if place is None else _kept(run, place, batch)
+    if found is None:
+        found = _chosen(run, wanted, batch, place)
+    choice, answering = found
+    if wanted != "auto" and choice.form != wanted:
+        raise ConfigError(f"--form {wanted}: {choice.why}")
+    say(f"form         {run.name}: {choice.form}: {choice.why}")
+    return answering
+
+
+def choices() -> Path:
+    """Where the choices of this user are kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "quartet" / "forms"
+
+
+def _key(run: LoadedRun, wanted: Wanted) -> str:
+    """A name for the choice: of the model, what computes it, and where."""
+    def there(package: str) -> str:
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            return ""
+
+    folder = run.folder
+    parts = [checksum(file) for file in (folder.model / "model.keras", folder.facts, folder.experiment)]
+    parts += [wanted, run.machine.precision, processor_name(), version("tensorflow"), *map(there, runtimes.PACKAGES.values())]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+def _kept(run: LoadedRun, place: Path, batch: int | None) -> tuple[Choice, Predictor] | None:
+    """A choice of before; None where there is none, or it cannot be used."""
+    try:
+        choice = stored.read(place / CHOICE, Choice)
+        if choice.form == "tensorflow":
+            return choice, Predictor(run, batch=batch)
+        if Path(choice.file).name != choice.file or checksum(place / choice.file) != choice.checksum:
+            return None
+        with silenced():
+            compute = runtimes.load(choice.form, place / choice.file, [])
+        outputs = {one.name: one.spec for one in choice.answers}
+        return choice, QuickPredictor(run, compute, outputs, by_numpy=choice.by_numpy, batch=batch)
+    except (QuartetError, OSError, ImportError, KeyError, ValueError, RuntimeError):
+        return None
+
+
+def _chosen(run: LoadedRun, wanted: Wanted, batch: int | None, place: Path | None) -> tuple[Choice, Predictor]:
+    usual = Predictor(run, batch=batch)
+    tried: list[_Tried] = []
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            refused = _try_all(run, wanted, usual, Path(folder), tried)
+        except ConfigError as error:  # no form can be made of it
+            refused = [str(error)]
+        times = _milliseconds([usual, *(one.predictor for one in tried)], run)
+        best = min(range(len(tried)), key=lambda number: times[1 + number], default=None)
+        why = "; ".join([*(f"{one.form.name} {each:.2f} ms" for one, each in zip(tried, times[1:])),
+                         f"TensorFlow {times[0]:.2f} ms an input", *refused])
+        if best is None or (wanted == "auto" and times[1 + best] > FASTER * times[0]):
+            choice, answering = Choice(form="tensorflow", why=why), usual
+            _keep(place, choice, [])
+        else:
+            one = tried[best]
+            choice = Choice(form=one.form.runtime, by_numpy=one.by_numpy, file=one.file.name, checksum=checksum(one.file),
+                            answers=one.answers, why=why)
+            answering = one.predictor
+            _keep(place, choice, sorted(one.file.parent.iterdir()))
+    return choice, answering
+
+
+def _try_all(run: LoadedRun, wanted: Wanted, usual: Predictor, folder: Path, tried: list[_Tried]) -> list[str]:
+    """Fills `tried`; the reasons why others are none. Raises ConfigError where there can be no other form."""
+    if run.machine.precision != "float32":
+        raise ConfigError(f"judged in {run.machine.precision}, in which no other form answers alike")
+    if any("GPU" in device for device in run.machine.devices):
+        raise ConfigError("other forms compute on the processor, and there is a GPU")
+    forms = [form for form in FORMS if wanted in ("auto", form.runtime) and _installed(form)]
+    if not forms:
+        raise ConfigError("no other form is installed (extras mobile, onnx, openvino)")
+    began, refused = time.monotonic(), []
+    core = core_of(run)
+    answers = [Tensor(name=name, dtype=spec.dtype.name, shape=spec.shape.as_list()) for name, spec in core.answers.items()]
+    samples = [("sample", row) for row in run.task.typical()]
+    expected = [usual.together([one])[0] for one in samples]
+    for number, form in enumerate(forms):
+        if time.monotonic() - began > SECONDS:
+            refused.append(f"{form.name} not tried after {SECONDS:g} s")
+            continue
+        (place := folder / str(number)).mkdir()
+        try:
+            file = convert(core, form, np.zeros(0), place)
+            with silenced():
+                compute = runtimes.load(form.runtime, file, [])
+            for by_numpy in (True, False):
+                quick = QuickPredictor(run, compute, core.answers, by_numpy=by_numpy, batch=usual.batch)
+                off = max(difference(quick.together([one])[0], right) for one, right in zip(samples, expected))
+                if off <= KEEPS:
+                    tried.append(_Tried(form, by_numpy, file, quick, answers))
+                    break
+            else:
+                refused.append(f"{form.name} differs by {off:.1g}")
+        except Exception as error:  # whatever a runtime fails with
+            refused.append(str(error) if isinstance(error, ConfigError) else f"{form.name}: {reason(error)}")
+    return refused
+
+
+def _installed(form: Form) -> bool:
+    module = runtimes.PACKAGES[form.runtime].replace("-", "_")
+    return all(find_spec(name) is not None for name in (module, *form.packages))
+
+
+def difference(one: Prediction, other: Prediction) -> float:
+    """The largest difference of any number of two answers; infinite where a text differs."""
+    if (one.error is None) != (other.error is None) or set(one.values) != set(other.values):
+        return float("inf")
+    largest = 0.0
+    for name, value in one.values.items():
+        first, second = np.asarray(value), np.asarray(other.values[name])
+        if first.dtype.kind in "fiu" and first.shape == second.shape:
+            largest = max(largest, float(np.abs(first.astype(np.float64) - second).max(initial=0.0)))
+        elif not np.array_equal(first, second):
+            return float("inf")
+    return largest
+
+
+def _milliseconds(predictors: list[Predictor], run: LoadedRun) -> list[float]:
+    """Medians of answering one input alone, by turns."""
+    samples = run.task.typical()
+    times: list[list[float]] = [[] for _ in predictors]
+    for each in range(-1, ROUNDS):  # the first is for warming up
+        for one, took in zip(predictors, times):
+            began = time.perf_counter()
+            for row in samples:
+                one.together([("sample", row)])
+            if each >= 0:
+                took.append(1000 * (time.perf_counter() - began) / len(samples))
+    return [float(np.median(took)) for took in times]
+
+
+def _keep(place: Path | None, choice: Choice, files: list[Path]) -> None:
+    """Writes a choice and the files of its core; a full or foreign disk costs the next start its time, no more."""
+    if place is None:
+        return
+    try:
+        os.makedirs(place.parent, mode=0o700, exist_ok=True)
+        with whole_folder(place, replace=True) as staging:
+            for file in files:
+                copyfile(file, staging / file.name)
+            (staging / CHOICE).write_text(json.dumps(choice.model_dump()), encoding="utf-8")
+    except (OSError, QuartetError):
+        return

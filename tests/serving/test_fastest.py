@@ -1,0 +1,75 @@
+"""A run is served in the fastest form that keeps its answers, which is chosen once."""
+
+import importlib.util
+import os
+
+import numpy as np
+import pytest
+
+from pipelines.base.errors import ConfigError
+from pipelines.serving.converted import fastest, runtimes
+from pipelines.serving.converted.fastest import predictor
+from pipelines.serving.converted.quick import QuickPredictor
+from pipelines.serving.predict import Predictor
+
+EXTRAS = ("ai_edge_litert", "onnxruntime", "tf2onnx", "openvino")
+pytestmark = [pytest.mark.slow(seconds=20), pytest.mark.skipif(
+    not all(importlib.util.find_spec(name) for name in EXTRAS) and not os.environ.get("QUARTET_REQUIRE_EXTRAS"),
+    reason="needs the extras `mobile`, `onnx` and `openvino`: what it tests is not tested here")]
+
+
+@pytest.fixture
+def forms(monkeypatch):
+    """LiteRT alone is tried, and is as fast as it has to be."""
+    monkeypatch.setattr(fastest, "FORMS", fastest.FORMS[:1])
+    monkeypatch.setattr(fastest, "FASTER", 1e9)
+
+
+def test_the_choice_is_made_once_and_answers_as_the_run(loaded, judged, tmp_path, forms, monkeypatch):
+    said = []
+    first = predictor(loaded, kept=tmp_path, say=said.append)
+    monkeypatch.setattr(fastest, "convert", lambda *_: pytest.fail("chosen already"))
+    again = predictor(loaded, kept=tmp_path, say=said.append)
+    assert said[0] == said[1] and "litert: LiteRT float32 " in said[0] and "TensorFlow " in said[0]
+    usual = Predictor(loaded)
+    for content in judged[0][:5]:
+        read = [("one", {"image": content})]
+        for one in (first, again):
+            assert isinstance(one, QuickPredictor) and fastest.difference(one.together(read)[0], usual.together(read)[0]) <= 1e-5
+    (kept,) = tmp_path.iterdir()
+    (kept / "core.tflite").write_bytes(b"changed")
+    with pytest.raises(pytest.fail.Exception, match="chosen already"):
+        predictor(loaded, kept=tmp_path)
+
+
+def test_a_form_that_answers_otherwise_or_fails_is_left(loaded, forms, monkeypatch):
+    right = runtimes.load
+    for wrong, part in ((lambda compute: lambda values: [0.98 * compute(values)[0] + 0.002], "LiteRT float32 differs by"),
+                        (lambda compute: 1 / 0, "LiteRT float32: ")):
+        monkeypatch.setattr(runtimes, "load", lambda *given, wrong=wrong: wrong(right(*given)))
+        said = []
+        assert type(predictor(loaded, say=said.append)) is Predictor and "tensorflow: TensorFlow " in said[0] and part in said[0]
+        with pytest.raises(ConfigError, match=f"--form litert: .*{part}"):
+            predictor(loaded, wanted="litert")
+
+
+def test_a_slower_form_is_left_unless_it_is_asked_for(loaded, forms, monkeypatch):
+    monkeypatch.setattr(fastest, "FASTER", 0.0)
+    assert type(predictor(loaded)) is Predictor
+    assert isinstance(predictor(loaded, wanted="litert"), QuickPredictor)
+    assert type(predictor(loaded, wanted="tensorflow")) is Predictor
+
+
+def test_tensorflow_may_decode_where_numpy_is_not_exact(loaded, judged, forms, monkeypatch):
+    monkeypatch.setattr(loaded.task, "quickly", lambda row: np.zeros([1, 8, 8, 1], np.float32))
+    one, usual = predictor(loaded), Predictor(loaded)
+    read = [("one", {"image": judged[0][0]})]
+    assert isinstance(one, QuickPredictor) and fastest.difference(one.together(read)[0], usual.together(read)[0]) <= 1e-5
+    (broken,) = one.together([("one", {"image": b"nothing"})])
+    assert broken.error == usual.together([("one", {"image": b"nothing"})])[0].error
+
+
+def test_time_is_bounded(loaded, monkeypatch):
+    monkeypatch.setattr(fastest, "SECONDS", -1.0)
+    said = []
+    assert type(predictor(loaded, say=said.append)) is Predictor and "ONNX not tried after" in said[0]
