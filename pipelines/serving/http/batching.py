@@ -1,8 +1,7 @@
 """Inputs of many requests answered in batches, by one thread: requests that arrive while it computes are its next batch.
 
-What waits is bounded in number, also of one client, and in time; what is asked by nobody any more does not wait. An input that spoils a
-batch fails alone. All but the computing happens in the thread of
-the server's loop, so that nothing is locked.
+What waits is bounded in number, also of one client, and in time; what nobody waits for any more is taken out. An input that spoils a batch
+fails alone. All but the computing happens in the thread of the server's loop, so that nothing is locked.
 """
 
 import asyncio
@@ -38,16 +37,17 @@ class Batches:
     """Answers inputs for one version of a model."""
 
     def __init__(self, answer: Callable[[list[Row]], list[Prediction]], *, batch: int, delay: float = 0.0, deadline: float = 30.0,
-                 each: int | None = None, metrics: ModelMetrics):
+                 room: int | None = None, each: int | None = None, metrics: ModelMetrics):
         """
         Args:
             answer: answers up to `batch` rows; raises where one of them spoils it.
             batch: rows answered together, at most.
             delay: s that a batch which is not full waits for more.
             deadline: s that a row may wait; a request that waits longer is refused.
+            room: rows that may wait; None: WAITING batches.
             each: rows of one client that may wait; None: as many as may wait of all.
         """
-        self.batch, self.room, self.delay, self.deadline = batch, WAITING * batch, delay, deadline
+        self.batch, self.room, self.delay, self.deadline = batch, room or WAITING * batch, delay, deadline
         self.each, self.waiting = each, 0
         self._answer, self._metrics, self._tracing = answer, metrics, metrics.tracing
         self._jobs: deque[Job] = deque()

@@ -29,7 +29,7 @@ class Hosted:
         self.metrics = ModelMetrics(observed, name)
         self.users, self.retired = 0, False  # requests that it is answering; whether another version has its place
         self.batches = Batches(model.together, batch=model.batch, delay=delay, deadline=deadline, each=each, metrics=self.metrics)
-        self.large = Batches(model.together, batch=LARGE, deadline=deadline, each=each, metrics=self.metrics)
+        self.large = Batches(model.together, batch=LARGE, deadline=deadline, room=self.batches.room, each=each, metrics=self.metrics)
         self.metrics.watch_queue(lambda: self.batches.waiting + self.large.waiting)
 
     def retire(self) -> None:
