@@ -37,7 +37,8 @@ def versions(tmp_path_factory):
 def server(versions):
     """(address, process) of a server in a process of its own."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "quartet", "serve", str(finished_run.run()), str(versions), "--port", "0", "--limit", "1", "--batch", "8"],
+        [sys.executable, "-m", "quartet", "serve", str(finished_run.run()), str(versions), "--port", "0", "--limit", "1", "--batch", "8",
+         "--form", "tensorflow"],
         stderr=subprocess.PIPE, text=True, env=finished_run.environment())
     said = []
     for line in process.stderr:
