@@ -1,5 +1,6 @@
 """The settings of text classification: data sources, tokens, models. Imports no TensorFlow."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -10,10 +11,10 @@ from pipelines.config.schema import (
     ClassificationLoss,
     Evaluate,
     Experiment,
+    PrunableBlocks,
     Section,
     Share,
     TableData,
-    WithHeads,
     location_problems,
     setting,
 )
@@ -151,9 +152,28 @@ class Cnn(Section):
     name: Literal["cnn"]
     width: int = setting(128, "size of a token's vector", ge=1)
     kernels: list[Count] = setting(lambda: [2, 3, 4], "widths of the convolutions", unit="tokens", min_length=1)
-    filters: int = setting(128, "filters of each width", ge=1)
+    filters: Count | list[Count] = setting(128, "filters of each width, or a number for each")
     drop_tokens: Share = setting(0.0, "share of the tokens left out at random in training", unit="share")
     dropout: Share = setting(0.5, "dropout before the last layer", unit="share")
+
+    @property
+    def of_kernels(self) -> dict[int, int]:
+        """Width of a convolution -> its filters."""
+        several = self.filters if isinstance(self.filters, list) else [self.filters] * len(self.kernels)
+        return dict(zip(self.kernels, several))
+
+    def problems(self) -> list[tuple[str, str]]:
+        found = super().problems()
+        if isinstance(self.filters, list) and len(self.filters) != len(self.kernels):
+            found.append(("filters", f"{len(self.filters)} numbers for {len(self.kernels)} kernels"))
+        return found
+
+    @property
+    def prunable(self) -> list[str]:
+        return [f"conv{kernel}" for kernel in self.of_kernels]
+
+    def pruned(self, counts: Mapping[str, int]) -> dict[str, Any]:
+        return {"kernels": list(self.of_kernels), "filters": [counts[name] for name in self.prunable]}
 
 
 @MODELS.register("nlp.models.lstm:build")
@@ -169,14 +189,15 @@ class Lstm(Section):
 
 
 @MODELS.register("nlp.models.transformer:build")
-class Transformer(WithHeads):
+class Transformer(PrunableBlocks):
     """A small transformer encoder from scratch (Vaswani et al. 2017, with the norms first), pooled to the mean."""
 
     name: Literal["transformer"]
     width: int = setting(128, "size of a token's vector", ge=2)
     depth: int = setting(2, "encoder blocks", ge=1)
-    heads: int = setting(4, "attention heads", ge=1)
-    hidden: int = setting(512, "units of each block's dense layer", ge=1)
+    heads: Count | list[Count] = setting(4, "attention heads, or those of each block")
+    head_size: int | None = setting(None, "columns of a head; default: width / heads", ge=1)
+    hidden: Count | list[Count] = setting(512, "units of each block's dense layer, or of each block")
     drop_tokens: Share = setting(0.0, "share of the tokens left out at random in training", unit="share")
     dropout: Share = setting(0.1, "dropout", unit="share")
 

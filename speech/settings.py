@@ -1,6 +1,7 @@
 """The settings of speech: where recordings lie, the front end, models, augmentation. Imports no TensorFlow."""
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -179,9 +180,27 @@ class DsCnn(Section):
     """Depthwise separable convolutions, after Zhang et al. 2017, "Hello Edge" (arXiv:1711.07128)."""
 
     name: Literal["ds_cnn"]
-    width: int = setting(64, "filters of each convolution", ge=4)
+    width: Annotated[int, Field(ge=4)] | list[Count] = setting(64, "filters of each convolution; or of the first, and of each block")
     depth: int = setting(4, "separable blocks after the first convolution", ge=1, le=20)
     dropout: Share = setting(0.2, "dropout before the last layer", unit="share")
+
+    @property
+    def widths(self) -> list[int]:
+        """Filters of the first convolution, and of each block."""
+        return self.width if isinstance(self.width, list) else [self.width] * (self.depth + 1)
+
+    def problems(self) -> list[tuple[str, str]]:
+        found = super().problems()
+        if len(self.widths) != self.depth + 1:
+            found.append(("width", f"{len(self.widths)} numbers, and the first convolution and {self.depth} blocks have {self.depth + 1}"))
+        return found
+
+    @property
+    def prunable(self) -> list[str]:
+        return ["first", *(f"pointwise{number}" for number in range(self.depth))]
+
+    def pruned(self, counts: Mapping[str, int]) -> dict[str, Any]:
+        return {"width": [counts[name] for name in self.prunable]}
 
 
 @COMMAND_MODELS.register("speech.models.broadcast:build")

@@ -1,5 +1,6 @@
 """The settings of image classification: data sources, models, augmentation. Imports no TensorFlow."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -10,9 +11,9 @@ from pipelines.config.schema import (
     Evaluate,
     Experiment,
     FileData,
+    PrunableBlocks,
     Section,
     Share,
-    WithHeads,
     location_problems,
     setting,
 )
@@ -20,6 +21,7 @@ from pipelines.config.variants import Variants
 from pipelines.encoders.settings import PretrainedModel
 
 Count = Annotated[int, Field(ge=1)]
+Pair = Annotated[list[Count], Field(min_length=2, max_length=2)]
 MAX_PIXELS = 64_000_000  # holds what cameras of 60 megapixels take; a decoding call then takes some 0.4 GB for JPEG
 Pixels = Annotated[int, Field(ge=1, le=16_384)]
 
@@ -75,6 +77,13 @@ class Cnn(Section):
     dropout: Share = setting(0.0, "dropout before the dense layers", unit="share")
     batch_norm: bool = setting(False, "batch normalisation after each convolution")
 
+    @property
+    def prunable(self) -> list[str]:
+        return [*(f"conv{stage}" for stage in range(1, len(self.widths) + 1)), "hidden"]
+
+    def pruned(self, counts: Mapping[str, int]) -> dict[str, Any]:
+        return {"widths": [counts[name] for name in self.prunable[:-1]], "hidden": counts["hidden"]}
+
 
 @MODELS.register("vision.models.residual:build")
 class Residual(Section):
@@ -83,7 +92,29 @@ class Residual(Section):
     name: Literal["residual"]
     depth: int = setting(2, "blocks in each stage", ge=1)
     widths: list[Count] = setting(lambda: [64, 128, 256], "filters of each stage; each stage after the first halves the size", min_length=1)
+    inner: list[Count] | None = setting(
+        None, "filters between the two convolutions of each block, one number a block; default: those of its stage")
     dropout: Share = setting(0.0, "dropout before the last layer", unit="share")
+
+    @property
+    def blocks(self) -> list[tuple[int, int]]:
+        """(stage, block) of all blocks, from 1."""
+        return [(stage, block) for stage in range(1, len(self.widths) + 1) for block in range(1, self.depth + 1)]
+
+    def problems(self) -> list[tuple[str, str]]:
+        found, count = super().problems(), len(self.blocks)
+        if self.inner is not None and len(self.inner) != count:
+            found.append(("inner", f"{len(self.inner)} numbers for {count} blocks"))
+        return found
+
+    @property
+    def prunable(self) -> list[str]:
+        stages = ["stem", *(f"stage{stage}_block1_conv2" for stage in range(2, len(self.widths) + 1))]
+        return [*stages, *(f"stage{stage}_block{block}_conv1" for stage, block in self.blocks)]
+
+    def pruned(self, counts: Mapping[str, int]) -> dict[str, Any]:
+        stages = len(self.widths)
+        return {"widths": [counts[name] for name in self.prunable[:stages]], "inner": [counts[name] for name in self.prunable[stages:]]}
 
 
 @MODELS.register("vision.models.fast:build")
@@ -91,21 +122,31 @@ class Fast(Section):
     """A small network in the manner of the CIFAR speed records: whitened first layer, few wide convolutions."""
 
     name: Literal["fast"]
-    widths: list[Count] = setting(lambda: [64, 128, 256], "filters of the stages", min_length=1)
+    widths: list[Count | Pair] = setting(
+        lambda: [64, 128, 256], "filters of the stages; [first, second] where the two convolutions of a stage differ", min_length=1)
     whiten: bool = setting(True, "fix the first convolution to the whitening of training patches")
     activation: Literal["relu", "gelu"] = setting("relu", "relu trains 1.5 times as fast on CPUs; gelu is slightly more accurate on images")
     scale: float = setting(1.0 / 9.0, "factor on the logits", gt=0.0)
 
+    @property
+    def prunable(self) -> list[str]:
+        return [f"stage{stage}_conv{number}" for stage in range(1, len(self.widths) + 1) for number in (1, 2)]
+
+    def pruned(self, counts: Mapping[str, int]) -> dict[str, Any]:
+        return {"widths": [[counts[f"stage{stage}_conv{number}"] for number in (1, 2)] for stage in range(1, len(self.widths) + 1)]}
+
 
 @MODELS.register("vision.models.vit:build")
-class Vit(WithHeads):
+class Vit(PrunableBlocks):
     """A small vision transformer for 28 to 64 px, after Dosovitskiy et al. 2021."""
 
     name: Literal["vit"]
     patch: int = setting(4, "patch edge", unit="px", ge=1)
     depth: int = setting(6, "encoder blocks", ge=1)
     width: int = setting(192, "embedding size", ge=8)
-    heads: int = setting(3, "attention heads", ge=1)
+    heads: Count | list[Count] = setting(3, "attention heads, or those of each block")
+    head_size: int | None = setting(None, "columns of a head; default: width / heads", ge=1)
+    hidden: Count | list[Count] | None = setting(None, "units of each block's dense layer, or of each block; default: 4 x width")
     dropout: Share = setting(0.0, "dropout in the blocks", unit="share")
 
 

@@ -11,8 +11,8 @@ def build(settings: Cnn, *, size: int, classes: int) -> keras.Model:
     vectors, ids = encoder_inputs(settings.width)
     x = Masked(name="masked")([vectors, ids])
     pooled = []
-    for kernel in dict.fromkeys(settings.kernels):
-        y = keras.layers.Conv1D(settings.filters, kernel, padding="same", activation="relu", name=f"conv{kernel}")(x)
+    for kernel, filters in settings.of_kernels.items():
+        y = keras.layers.Conv1D(filters, kernel, padding="same", activation="relu", name=f"conv{kernel}")(x)
         pooled.append(MaxPool(name=f"pool{kernel}")([y, ids]))
     x = keras.layers.Concatenate(name="joined")(pooled) if len(pooled) > 1 else pooled[0]
     encoder = keras.Model([vectors, ids], logits(x, classes, settings.dropout), name="encoder")

@@ -35,6 +35,8 @@ class DropTokens(keras.layers.Layer):
 class Masked(keras.layers.Layer):
     """[vectors, ids] -> the vectors, 0 where there is padding."""
 
+    keeps_channels = True
+
     def call(self, inputs):
         vectors, ids = inputs
         return vectors * tf.expand_dims(tf.cast(ids != PAD, vectors.dtype), -1)
@@ -74,6 +76,8 @@ class MeanPool(keras.layers.Layer):
 
 class MaxPool(keras.layers.Layer):
     """[vectors, ids] -> the largest value of each column among a text's tokens."""
+
+    keeps_channels = True
 
     def __init__(self, **options):
         super().__init__(**options)

@@ -37,7 +37,7 @@ def build(settings: Transformer, *, size: int, classes: int, limit: int) -> kera
     if settings.dropout:
         x = layers.Dropout(settings.dropout, name="dropout_vectors")(x)
     for number in range(1, settings.depth + 1):
-        x = _block(x, mask, settings, f"block{number}")
+        x = _block(x, mask, settings, number)
     x = layers.LayerNormalization(epsilon=1e-6, name="last_norm")(x)
     x = MeanPool(name="mean")([x, ids])
     encoder = keras.Model([vectors, ids], logits(x, classes, settings.dropout), name="encoder")
@@ -45,15 +45,15 @@ def build(settings: Transformer, *, size: int, classes: int, limit: int) -> kera
     return assembled(encoder, table, settings.drop_tokens, UNKNOWN, "transformer")
 
 
-def _block(x: keras.KerasTensor, mask: keras.KerasTensor, settings: Transformer, name: str) -> keras.KerasTensor:
+def _block(x: keras.KerasTensor, mask: keras.KerasTensor, settings: Transformer, number: int) -> keras.KerasTensor:
     """Attention, then a dense layer, each after its norm and beside the identity."""
-    layers = keras.layers
+    layers, name = keras.layers, f"block{number}"
     y = layers.LayerNormalization(epsilon=1e-6, name=f"{name}_norm1")(x)
-    attention = layers.MultiHeadAttention(settings.heads, settings.width // settings.heads, dropout=settings.dropout,
+    attention = layers.MultiHeadAttention(settings.of_block("heads", number), settings.size_of_head, dropout=settings.dropout,
                                           name=f"{name}_attention")
     x = layers.Add(name=f"{name}_add1")([x, attention(y, y, attention_mask=mask)])
     y = layers.LayerNormalization(epsilon=1e-6, name=f"{name}_norm2")(x)
-    y = layers.Dense(settings.hidden, activation="gelu", name=f"{name}_dense1")(y)
+    y = layers.Dense(settings.of_block("hidden", number), activation="gelu", name=f"{name}_dense1")(y)
     y = layers.Dense(settings.width, name=f"{name}_dense2")(y)
     if settings.dropout:
         y = layers.Dropout(settings.dropout, name=f"{name}_dropout")(y)

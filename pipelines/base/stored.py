@@ -128,6 +128,7 @@ class Environment(Record):
 
     precision: Literal["float32", "bfloat16", "float16"] | None = None
     data: dict[Name, Text] = {}
+    runs: dict[Name, Text] = {}  # checksums of the other runs that it was made with, by the setting that names one
     fingerprints: Count = 1  # version of those of `data` (pipelines.data.fingerprint)
     devices: list[Text] = []
     source: Revision | None = None

@@ -7,6 +7,7 @@ from typing import Any
 
 from pipelines.base.terminal import print_table
 from pipelines.commands.shell import quoted, shown, tool
+from pipelines.tuning import front
 from pipelines.tuning.best import run_name
 from pipelines.tuning.importance import Importance
 from pipelines.tuning.report import headline, importance_lines, repeats_lines, trials_table
@@ -28,6 +29,7 @@ def closing(folder: SearchFolder, content: Mapping[str, Any]) -> str:
         lines += importance_lines(Importance(**importance))[1:]
     else:
         lines += importance_lines(None)
+    lines += front.lines(content)
     called = run_name(content["experiment"], content["search"])
     lines += ["", headline(content), *repeats_lines(content), f"report       {shown(folder.report / 'report.html')}",
               f"TensorBoard  {tool('tensorboard')} --logdir {quoted(folder.path)}",

@@ -166,6 +166,8 @@ def _table(rows: Iterable[Setting]) -> str:
             meaning = f"{tag}: {meaning}"
         if setting.extra("path"):
             kind = kind.replace("text", "path of a file or folder", 1)
+        if setting.extra("run"):
+            kind = kind.replace("text", "a run: its folder or name", 1)
         lines.append(f"| `{setting.name}` | {_cell(kind)} | {shown} | {_cell(meaning)} |")
     return "\n".join(lines) + "\n"
 
@@ -211,7 +213,7 @@ def _tidy(node: Any) -> Any:
     if not isinstance(node, dict):
         return node
     unit = node.get("unit")
-    own: dict[str, Any] = {"title": str, "unit": str, "path": bool, "names": str, "search": (str, bool, type(None))}
+    own: dict[str, Any] = {"title": str, "unit": str, "path": bool, "run": bool, "names": str, "search": (str, bool, type(None))}
     tidy = {key: _tidy(value) for key, value in node.items() if not isinstance(value, own.get(key, ()))}
     if isinstance(unit, str) and unit and isinstance(tidy.get("description"), str):
         tidy["description"] += f" ({unit})"

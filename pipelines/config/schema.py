@@ -13,6 +13,7 @@ from pydantic import Field
 
 from pipelines.base.errors import ConfigError
 from pipelines.config.keras_names import keras_arguments
+from pipelines.config.section import PrunableBlocks as PrunableBlocks
 from pipelines.config.section import Section as Section
 from pipelines.config.section import Share as Share
 from pipelines.config.section import WithHeads as WithHeads
@@ -168,9 +169,16 @@ class Freeze(Section):
 class Teacher(Section):
     """A finished run whose answers a student learns, too: distillation. It must see the same inputs: data, sizes, front end or tokens."""
 
-    run: str = setting(..., "folder of the run that teaches", path=True)
+    run: str = setting(..., "the run that teaches", run=True)
     temperature: float = setting(2.0, "divides both models' logits before they are compared; higher: unlikely classes count more", gt=0.0)
     weight: Share = setting(0.7, "of the distance to the teacher in the loss; the rest is the loss without a teacher", unit="share")
+
+
+class Start(Section):
+    """A finished run, or what `quartet prune` made of one, with whose weights training begins. Its model must have the same settings, and
+    see the same inputs."""
+
+    run: str = setting(..., "the run whose weights are taken", run=True)
 
 
 class Train(Section):
@@ -194,6 +202,7 @@ class Train(Section):
         False, "keep the state of the training (optimizer, best weights: some four times the model's size) once the run is finished")
     freeze: Freeze | None = setting(None, "layers that do not train")
     teacher: Teacher | None = setting(None, "a run whose answers are learned, too")
+    start: Start | None = setting(None, "a run with whose weights training begins, in place of new ones")
     validate_every: int = setting(1, "epochs between validations (the last epoch always validates)", unit="epochs", ge=1)
     seed: int = setting(0, "seed of weights, order, augmentation and dropout", ge=0)
     deterministic: bool = setting(False, "bit-identical runs on the same machine and software; slower, and switches XLA off")
@@ -238,11 +247,24 @@ class Monitor(Section):
         0.2, "share of time spent waiting for input above which the run says so", unit="share", gt=0.0, le=1.0)
 
 
+class Cost(Section):
+    """A second objective of a search: what a model costs, to be small. The report draws the front of the score against it."""
+
+    measure: Literal["operations", "parameters", "size", "latency"] = setting(
+        ..., "operations: multiplications and additions of an example; parameters: weights; size: their bytes; latency: ms of one example "
+        "on the machine of the trial")
+    limit: float | None = setting(None, "a setting whose model costs more is not trained", gt=0.0)
+    doubling: float = setting(
+        0.0, "what a model of twice the cost must gain in the objective to be worth it (0.01: a point of accuracy): so much less the "
+        "algorithm is given, and the best is chosen by; 0: by the objective alone", ge=0.0)
+
+
 class Tune(Section):
     """A search over settings of this experiment; `train` leaves it alone."""
 
     objective: str | None = setting(None, "validation metric to optimise; default: the task's own")
     direction: Literal["max", "min"] | None = setting(None, "default: the direction of the metric")
+    cost: Cost | None = setting(None, "a second objective, to be small")
     algorithm: Literal["random", "bayesian", "hyperband", "grid"] = setting("random", "the search algorithm of Keras Tuner")
     trials: int = setting(20, "trials at most; with hyperband each round of a setting counts as one", ge=1)
     minutes: float | None = setting(None, "start no trial after this time; null: no limit", unit="min", gt=0.0)

@@ -1,12 +1,13 @@
 """What every section of an experiment is made of: settings with a meaning, checked strictly. Imports no TensorFlow."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 
-def setting(default: Any, meaning: str, *, unit: str = "", path: bool = False, names: str = "", search: bool | str | None = None,
-            **limits: Any) -> Any:
+def setting(default: Any, meaning: str, *, unit: str = "", path: bool = False, names: str = "", run: bool = False,
+            search: bool | str | None = None, **limits: Any) -> Any:
     """A setting: its default (`...` where one must be given), meaning, unit, and pydantic's limits.
 
     Args:
@@ -14,12 +15,13 @@ def setting(default: Any, meaning: str, *, unit: str = "", path: bool = False, n
         meaning: one sentence for the reference page.
         unit: what the number counts ("examples", "s", "px", "share"), empty for none.
         path: the value is a file or folder that must exist before any work starts.
+        run: the value is a finished run: its folder, or its name below the folder of runs; it is looked for when training begins.
         names: the Keras module, such as "keras.optimizers", that must have a class of that name, in whatever case.
         search: whether a search may vary it, or why not; None: it may, but for the settings of `data`, which change what trials are
             judged on.
         limits: `ge`, `gt`, `le`, `lt`, `min_length`, `pattern`, ... as pydantic's Field takes them.
     """
-    extra: dict[str, Any] = {"unit": unit, "path": path, "names": names, "search": search}
+    extra: dict[str, Any] = {"unit": unit, "path": path, "run": run, "names": names, "search": search}
     if callable(default):
         return Field(default_factory=default, description=meaning, json_schema_extra=extra, **limits)
     return Field(default, description=meaning, json_schema_extra=extra, **limits)
@@ -30,6 +32,21 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, protected_namespaces=())
 
+    def pruned(self, counts: Mapping[str, int]) -> dict[str, Any]:
+        """Of a model's settings: those of the same network with fewer channels, which `quartet prune` chooses. A model that can be pruned
+        overrides it.
+
+        Args:
+            counts: channels (filters, units, or heads) left of each layer that has a setting for them, by the layer's name. `prunable` are
+                the names that are asked for.
+        """
+        return {}
+
+    @property
+    def prunable(self) -> list[str]:
+        """Names of the layers of a model for whose output channels, or heads, it has settings; empty: it cannot be pruned."""
+        return []
+
     def problems(self) -> list[tuple[str, str]]:
         """Checks across the settings of this section and of those in it: (dotted setting, what is wrong and what to do) for each that
         does not hold. A section with checks of its own adds them."""
@@ -38,13 +55,51 @@ class Section(BaseModel):
 
 
 class WithHeads(Section):
-    """A network with attention, whose `width` is divided over its `heads`."""
+    """A network with attention, whose `width` is divided over its `heads`, unless it has a `head_size`."""
 
     def problems(self) -> list[tuple[str, str]]:
         found, own = super().problems(), vars(self)
-        if own["width"] % own["heads"]:
-            found.append(("width", f"{own['width']} is not a multiple of heads = {own['heads']}"))
+        heads = own["heads"]
+        if isinstance(heads, int) and own.get("head_size") is None and own["width"] % heads:
+            found.append(("width", f"{own['width']} is not a multiple of heads = {heads}"))
         return found
+
+
+class PrunableBlocks(WithHeads):
+    """A transformer whose blocks may each have heads and units of their own: settings `width`, `depth`, `heads`, `head_size`, `hidden`."""
+
+    depth: int
+    width: int
+    heads: int | list[int]
+    head_size: int | None
+
+    def problems(self) -> list[tuple[str, str]]:
+        found = super().problems()
+        for name in ("heads", "hidden"):
+            value = getattr(self, name)
+            if isinstance(value, list) and len(value) != self.depth:
+                found.append((name, f"{value} has {len(value)} numbers, and depth is {self.depth}; one number, or one for each block"))
+        if isinstance(self.heads, list) and self.head_size is None:
+            found.append(("head_size", "must be given where heads is a list"))
+        return found
+
+    def of_block(self, name: str, number: int) -> int:
+        """`heads` or `hidden` of a block, from 1."""
+        value = getattr(self, name)
+        return int(value[number - 1] if isinstance(value, list) else value)
+
+    @property
+    def size_of_head(self) -> int:
+        return self.head_size or self.width // int(self.heads)  # type: ignore[arg-type]
+
+    @property
+    def prunable(self) -> list[str]:
+        return [f"block{number}_{part}" for number in range(1, self.depth + 1) for part in ("attention", "dense1")]
+
+    def pruned(self, counts: Mapping[str, int]) -> dict[str, Any]:
+        blocks = range(1, self.depth + 1)
+        return {"heads": [counts[f"block{number}_attention"] for number in blocks],
+                "hidden": [counts[f"block{number}_dense1"] for number in blocks], "head_size": self.size_of_head}
 
 
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]

@@ -29,7 +29,7 @@ from pipelines.runs.folder import RunFolder
 from pipelines.runs.policy import Policy
 from pipelines.task.contract import Condensed, Task
 from pipelines.task.results import Judgement
-from pipelines.training import state
+from pipelines.training import other_run, state
 from pipelines.training.evaluation import Evaluator
 from pipelines.training.hooks.best_weights import KeepBest
 from pipelines.training.hooks.checkpoint import Checkpoint
@@ -134,7 +134,12 @@ class _Run:
         if before and self.folder.environment.exists():
             extensions.match(self.folder.read_environment()["extensions"], self.experiment, str(self.folder.path))
         precision = self.hosts.of_chief(before.precision if before else self.policy.precision)
-        session = assemble(self.experiment, self.call.task_class, precision=precision,
+        others = other_run.checksums(other_run.named(self.experiment, self.folder.path))
+        changed = [setting for setting, known in (before.runs if before else {}).items() if others.get(setting, known) != known]
+        if changed:
+            raise TrainingError(f"{self.folder.path}: the run that {changed[0]} names is not the one that this training was begun with "
+                                "(its experiment, weights or facts have changed); restore it, or begin anew with --fresh")
+        session = assemble(self.experiment, self.call.task_class, precision=precision, beside=self.folder.path,
                            say=Screen("", quiet=self.call.quiet).note)
         splits = {"train": session.splits.train, "validation": session.splits.validation}
         data = {split: source.fingerprint() for split, source in splits.items() if source}
@@ -142,7 +147,7 @@ class _Run:
         for number, theirs in enumerate(every):
             if theirs != every[0]:
                 raise DataError(f"host {number} reads other data than host 0; give all hosts the same files")
-        self.identity = {"precision": session.machine.precision, "data": data, "fingerprints": VERSION}
+        self.identity = {"precision": session.machine.precision, "data": data, "runs": others, "fingerprints": VERSION}
         self.incomparable = before is not None and before.fingerprints != VERSION
         if before and not self.incomparable and before.data != data:
             raise TrainingError(

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, cast
 
 import keras
@@ -23,7 +24,7 @@ from pipelines.machine import devices
 from pipelines.machine.precision import FASTER
 from pipelines.task.contract import Splits, Task
 from pipelines.task.prepared import splits_of
-from pipelines.training import optimizers, precision_probe
+from pipelines.training import optimizers, other_run, precision_probe
 from pipelines.training.divided_tables import DividedTables
 from pipelines.training.embedding_tables import TableOptimizer, all_variables, in_main_memory, tables_of
 from pipelines.training.hooks.freezing import GradualUnfreeze, Unfreeze
@@ -31,11 +32,12 @@ from pipelines.training.learner import Learner, learner_of
 from pipelines.training.loop import Hook
 from pipelines.training.model_state import statistics_of
 from pipelines.training.step import Step
-from pipelines.training.teacher import Taught, teacher_of
+from pipelines.training.teacher import Taught
 from pipelines.training.totals import find_scores
 from pipelines.training.update import Update
 from pipelines.training.weight_limits import bounded
 
+START, TEACHER = "train.start.run", "train.teacher.run"
 INITIAL_BATCH = 256  # examples at a time for Task.initialise
 
 
@@ -66,6 +68,7 @@ class Session:
     step: Step
     freezing: list[Hook]
     watch: tuple[str, str]  # the validation metric that early stopping and the best weights follow, and "max" or "min"
+    start: keras.Model | None = None  # with whose weights it begins
 
     @property
     def state_groups(self) -> dict[str, list[keras.Variable]]:
@@ -81,6 +84,8 @@ class Session:
         learner = self.learner
         if learner.fit is not None:
             learner.fit()
+        elif self.start is not None:
+            other_run.take_over(self.model, self.start)
         elif learner.model is self.model:
             self.task.initialise(self.model, map(self.task.prepare, self.feed.judged(INITIAL_BATCH)))
 
@@ -107,7 +112,7 @@ class Prepared:
     freezing: list[Hook]
     score_names: list[str]
     watch: tuple[str, str]
-    teacher: Any = None  # a Keras model
+    others: dict[str, keras.Model]  # those of other runs, by the setting that names one
 
 
 def prepare(
@@ -116,6 +121,7 @@ def prepare(
     *,
     precision: str | None = None,
     facts: dict[str, Any] | None = None,
+    beside: Path | None = None,
 ) -> Prepared:
     """Divides the data and builds the model: all that a training can be refused for before its first step. `check` does it, too.
 
@@ -123,6 +129,7 @@ def prepare(
         experiment: checked settings.
         task_class: what is learned.
         precision: the precision an interrupted run had chosen, None for a new run.
+        beside: the folder of this run, above which other runs are looked for that the experiment names.
 
     Raises:
         ConfigError, DataError: settings or data that cannot be used.
@@ -145,7 +152,8 @@ def prepare(
         if precision is None and devices.by_convolution(machine, train) and precision_probe.depthwise(model):
             machine, model, way = _timed(machine, task, model, way, spec)
         machine = devices.for_model(machine, model)
-        teacher = teacher_of(train.teacher, task, splits.train) if train.teacher else None
+        others = {setting: other_run.model_of(setting, folder, task, splits.train)
+                  for setting, folder in other_run.named(experiment, beside).items()}
         freezing: list[Hook] = [Unfreeze(train.freeze, model)] if train.freeze else []
         if isinstance(way, Gradual):
             freezing.append(GradualUnfreeze(way, model))
@@ -153,7 +161,7 @@ def prepare(
     score_names = find_scores(task, model, spec)
     own = check_own_metrics(task, model, splits, score_names)
     return Prepared(task, splits, machine, plan, model, way, freezing, score_names, watched(train, task, [*score_names, *own], splits),
-                    teacher)
+                    others)
 
 
 def _built(task: Task) -> tuple[keras.Model, Finetune | None]:
@@ -180,16 +188,20 @@ def _timed(machine: devices.Machine, task: Task, model: keras.Model, way: Finetu
 
 
 def assemble(experiment: Experiment, task_class: type[Task], *, precision: str | None = None, facts: dict[str, Any] | None = None,
-             say: Callable[[str], None] = lambda text: None) -> Session:
+             beside: Path | None = None, say: Callable[[str], None] = lambda text: None) -> Session:
     """Builds the whole training. Arguments and errors as those of `prepare`; `say` is called with what takes long."""
-    train, begun = experiment.train, prepare(experiment, task_class, precision=precision, facts=facts)
+    train, begun = experiment.train, prepare(experiment, task_class, precision=precision, facts=facts, beside=beside)
     task, splits, machine, plan, model = begun.task, begun.splits, begun.machine, begun.plan, begun.model
     learner = learner_of(task, splits, model, begun.way, experiment, machine, say)
+    if begun.others and learner.model is not model:
+        setting = next(iter(begun.others)).removesuffix(".run")
+        raise ConfigError(f"{setting}: the encoder is frozen, and its head learns from features that are kept; set "
+                          "model.finetune.views: 0, or leave it out")
     if train.teacher is not None:
-        if learner.model is not model:
-            raise ConfigError("train.teacher: the encoder is frozen, and its head learns from features that are kept; set "
-                              "model.finetune.views: 0, or leave the teacher out")
-        learner.task = cast(Task, Taught(task, begun.teacher, train.teacher))
+        learner.task = cast(Task, Taught(task, begun.others[TEACHER], train.teacher))
+    start = begun.others.get(START)
+    if start is not None:
+        other_run.fits(model, start, START)
     weights = list(learner.model.trainable_variables)
     # a model in closed form is what Task.initialise makes it
     steps = plan.steps_per_epoch * train.epochs if weights or tables_of(model) else 0
@@ -227,7 +239,7 @@ def assemble(experiment: Experiment, task_class: type[Task], *, precision: str |
     shown = feed if learner.model is model else Feed(
         splits.train, None if task.stored_decoded else task.decode, plan=plan, seed=train.seed, shuffle=True, rule=Lengths.of(task))
     return Session(task, splits, machine, plan, steps, feed, shown, model, learner, begun.way, optimizer, weights, averaged, averages,
-                   tables, divided, step, begun.freezing, begun.watch)
+                   tables, divided, step, begun.freezing, begun.watch, start)
 
 
 def divides(train: Train, machine: devices.Machine) -> bool:

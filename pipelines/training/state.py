@@ -32,6 +32,7 @@ class Identity(Record):
 
     precision: Literal["float32", "bfloat16", "float16"]
     data: dict[Name, Text]
+    runs: dict[Name, Text] = {}  # checksums of other runs that it needs, by the setting that names one
     fingerprints: Count = 1  # the version of those of `data` (pipelines.data.fingerprint)
 
 

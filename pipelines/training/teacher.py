@@ -10,18 +10,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from pipelines.base import stored
-from pipelines.base.errors import ConfigError
-from pipelines.base.inside import refuse_links
-from pipelines.config import registry
-from pipelines.config.load import load
 from pipelines.config.schema import Teacher
-from pipelines.data.cache import computation, decoded_spec
-from pipelines.data.graph_hash import graph_hash
-from pipelines.data.source import Source, Tensors
-from pipelines.stores.copies import local
+from pipelines.data.source import Tensors
 from pipelines.task.contract import Task
-from pipelines.training.weight_limits import bounded, read_weights
 
 OWN, ANSWERED = "own", "answered"  # entries of the targets of a training batch
 
@@ -67,39 +58,3 @@ class Taught:
 def _own(targets: Any) -> Any:
     """The task's targets, of a batch to train on or to judge."""
     return targets[OWN] if isinstance(targets, dict) and set(targets) == {OWN, ANSWERED} else targets
-
-
-def teacher_of(settings: Teacher, task: Task, train: Source) -> keras.Model:
-    """The model of the run that teaches; call it inside the strategy's scope. No code of the run is executed.
-
-    Raises:
-        ConfigError: no finished run, another task or other classes, or it sees other inputs than `task` makes of `train`.
-    """
-    folder = local(settings.run)
-    refuse_links(folder)
-    if not all((folder / name).is_file() for name in ("experiment.yaml", "model/model.keras", "model/facts.json")):
-        raise ConfigError(f"train.teacher.run: {folder} is no finished run: it has no experiment.yaml or no model/")
-    experiment = load(folder / "experiment.yaml", check_paths=False).experiment
-    if experiment.task != task.experiment.task:
-        raise ConfigError(f"train.teacher.run: {folder} is a run of {experiment.task}, and this experiment of {task.experiment.task}")
-    kind = registry.task_class(experiment.task)
-    facts = stored.read(folder / "model" / "facts.json", kind.kept).model_dump(exclude_unset=True, by_alias=True)
-    theirs: Task = kind(experiment, facts)
-    if facts.get("classes") != task.facts.get("classes"):
-        raise ConfigError(f"train.teacher.run: {folder} knows other classes than these data have, or in another order")
-    if _seen(theirs, train) != _seen(task, train):
-        raise ConfigError(f"train.teacher.run: {folder} sees other inputs than this model would; a teacher needs the student's data, "
-                          "sizes, front end or tokens, learned from the same train split")
-    with bounded(str(folder)):
-        model = theirs.model()
-    read_weights(model, folder / "model" / "model.keras")
-    model.trainable = False
-    return model
-
-
-def _seen(task: Task, train: Source) -> str:
-    """What becomes of a stored example on its way to the model, as a hash; where that is random, without it."""
-    decode = None if task.stored_decoded else task.decode
-    one = {name: tf.TensorSpec([2, *spec.shape], spec.dtype) for name, spec in decoded_spec(train, decode).items()}
-    prepared = tf.function(lambda examples: task.prepare(examples)[0], autograph=False).get_concrete_function(one)
-    return f"{computation(train, decode)} {graph_hash(prepared)}"

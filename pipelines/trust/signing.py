@@ -48,13 +48,13 @@ def signature_of(path: Path) -> Path:
 
 
 def unsigned(path: Path) -> list[str]:
-    """Names in a folder that its signature leaves out: itself, and in a run its lock, its exports (which are signed by themselves)
-    and the reports of later evaluations."""
+    """Names in a folder that its signature leaves out: itself, and in a run its lock, its exports and what was pruned of it
+    (which are signed by themselves) and the reports of later evaluations."""
     if not (path / "experiment.yaml").is_file():
         return [SIGNATURE]
     report = path / "report"
     later = sorted(one.name for one in report.iterdir() if one.is_dir() and one.name != "figures") if report.is_dir() else []
-    exports = sorted(one.name for one in path.iterdir() if one.is_dir() and one.name.startswith("export-"))
+    exports = sorted(one.name for one in path.iterdir() if one.is_dir() and one.name.startswith(("export-", "pruned-")))
     return [SIGNATURE, ".lock", "export", *exports, *(f"report/{name}" for name in later)]
 
 

@@ -47,7 +47,8 @@ class SearchProgress(Screen):
             message = f"failed: {str(result['reason']).splitlines()[0]}"
         else:
             first = " (best so far)" if self.best is not None and self.best[1] == number else ""
-            message = f"{formatting.number(float(value), self.objective)}{first}"
+            costs = f", cost {formatting.number(float(result['cost']))}" if result.get("cost") is not None else ""
+            message = f"{formatting.number(float(value), self.objective)}{costs}{first}"
         self.note(f"trial {number:>{len(str(self.total))}}/{self.total}  {message}  {formatting.duration(result['seconds'])}  {setting}")
         if not self._live:
             self.note(f"  {self.line()}")

@@ -16,6 +16,7 @@ from pipelines.config.space import Dimension
 from pipelines.reports.blocks import Block, Bullets, Code, Heading, Paragraph, Picture, Table, markdown
 from pipelines.reports.html import page
 from pipelines.runs.folder import RunFolder
+from pipelines.tuning import front
 from pipelines.tuning.importance import FEWEST, Importance, importance
 from pipelines.tuning.progress import shown
 from pipelines.tuning.search_folder import SearchFolder
@@ -36,16 +37,20 @@ def write(folder: SearchFolder, *, name: str, experiment: Experiment, tune: Tune
     rounds = [(trial.setting, trial.epochs) for trial in ended] if any(trial.epochs for trial in ended) else None
     shares = importance(space, [(trial.values, trial.value) for trial in ended], tune.seed, rounds)
     comparison = _comparison(folder) if {"best", "start"} <= set(repeats) else None
+    on_front = front.front(trials, sign) if tune.cost is not None else []
     content: dict[str, Any] = finite({
         "task": experiment.task, "experiment": name, "search": folder.path.name, "objective": f"validation/{objective}",
         "direction": direction, "algorithm": tune.algorithm, "seconds": elapsed, "workers": workers,
         "best": {"trial": best.number, "value": best.value, "values": best.values},
+        "cost": None if tune.cost is None else tune.cost.model_dump(), "front": [trial.number for trial in on_front],
         "importance": None if shares is None else vars(shares),
         "repeats": {key: dict(value) for key, value in repeats.items()}, "comparison": comparison,
         "trials": [{"trial": trial.number, "setting": trial.setting, "run": f"trials/{folders[trial.number]}", "values": trial.values,
                     "to_epoch": trial.epochs, **(trial.result or {})} for trial in trials],
     })
     pictures = {"search": _picture(space, trials, best, objective, sign)}
+    if on_front and tune.cost is not None:
+        pictures["front"] = front.picture(trials, on_front, best, objective, tune.cost)
     from pipelines.base.figures import png
 
     images = {key: png(figure) for key, figure in pictures.items()}
@@ -74,14 +79,17 @@ def trials_table(content: Mapping[str, Any], most: int | None = None) -> tuple[l
     names = list(dict.fromkeys(name for trial in content["trials"] for name in trial["values"]))
     ranked = sorted(content["trials"], key=lambda trial: (trial.get("value") is None, -(trial.get("value") or 0.0) * sign,
                                                           -(trial["to_epoch"] or 0), trial["trial"]))
-    rounds = any(trial["to_epoch"] for trial in content["trials"])
+    rounds, priced = any(trial["to_epoch"] for trial in content["trials"]), content.get("cost")
     rows = []
     for trial in ranked[:most]:
         value = formatting.number(trial["value"], objective) if trial.get("value") is not None else "failed"
-        rows.append([str(trial["trial"]), value, *([f"{trial['setting']} to epoch {trial['to_epoch']}"] if rounds else []),
+        costs = [formatting.number(trial["cost"]) if trial.get("cost") is not None else "–"] if priced else []
+        rows.append([str(trial["trial"]), value, *costs,
+                     *([f"{trial['setting']} to epoch {trial['to_epoch']}"] if rounds else []),
                      *(shown(trial["values"][name]) if name in trial["values"] else "–" for name in names),
-                     formatting.duration(trial.get("seconds") or 0.0), _remark(trial)])
-    return ["trial", formatting.title(objective), *(["setting of"] if rounds else []), *_short(names), "time", ""], rows
+                     formatting.duration(trial.get("seconds") or 0.0), _remark(trial, content)])
+    heads = [formatting.title(objective), *([priced["measure"]] if priced else []), *(["setting of"] if rounds else [])]
+    return ["trial", *heads, *_short(names), "time", ""], rows
 
 
 def repeats_lines(content: Mapping[str, Any]) -> list[str]:
@@ -144,6 +152,9 @@ def _blocks(content: Mapping[str, Any], ranked: Sequence[Any], space: Sequence[D
         [name, shown(value), _was(content, name, folder)] for name, value in content["best"]["values"].items()], (False, False, False)))
     blocks.append(Code(f"quartet train {folder.best}"))
     blocks += [Heading("Trials"), Picture("search.png", images["search"], "Scores by trial and by each searched setting")]
+    if "front" in images:
+        blocks += [Heading(f"Score against {content['cost']['measure']}"),
+                   Picture("front.png", images["front"], "Score over cost of every trial, and the front"), Bullets(front.lines(content))]
     columns, rows = trials_table(content, SHOWN)
     blocks.append(Table(columns, rows, [False, True] + [False] * (len(columns) - 2)))
     if len(ranked) > SHOWN:
@@ -179,10 +190,11 @@ def _comparison(folder: SearchFolder) -> dict[str, Any]:
             "rows": [{"metric": row[0], "text": f"{row[-2]}, more than chance: {row[-1]}"} for row in rows]}
 
 
-def _remark(trial: Mapping[str, Any]) -> str:
+def _remark(trial: Mapping[str, Any], content: Mapping[str, Any]) -> str:
     if trial.get("value") is None:
         return str(trial.get("reason", "not ended")).splitlines()[0][:160]
-    return str(trial.get("stopped") or "")
+    on_front = ["on the front"] if trial["trial"] in content.get("front", ()) else []
+    return ", ".join([*on_front, *([str(trial["stopped"])] if trial.get("stopped") else [])])
 
 
 def _short(names: Sequence[str]) -> list[str]:
@@ -196,12 +208,13 @@ def _csv(space: Sequence[Dimension], trials: Sequence[Any], objective: str) -> s
     table = csv.writer(out, lineterminator="\n")
     names = [dimension.name for dimension in space]
     metrics = list(dict.fromkeys(name for trial in trials if trial.result for name in trial.result.get("metrics", ())))
-    about = ["trial", "setting", "status", f"validation/{objective}", "to_epoch", "seconds", "train_seconds", "reason"]
+    about = ["trial", "setting", "status", f"validation/{objective}", "cost", "to_epoch", "seconds", "train_seconds", "reason"]
     table.writerow([*about, *names, *metrics])
     for trial in trials:
         result = trial.result or {}
-        table.writerow([trial.number, trial.setting, result.get("status", ""), result.get("value"), trial.epochs, result.get("seconds"),
-                        result.get("train_seconds"), result.get("reason", ""), *(trial.values.get(name) for name in names),
+        table.writerow([trial.number, trial.setting, result.get("status", ""), result.get("value"), result.get("cost"), trial.epochs,
+                        result.get("seconds"), result.get("train_seconds"), result.get("reason", ""),
+                        *(trial.values.get(name) for name in names),
                         *(result.get("metrics", {}).get(name) for name in metrics)])
     return out.getvalue()
 

@@ -25,6 +25,7 @@ from pipelines.tuning import tuner_space
 from pipelines.tuning.best import best_yaml, repeated_yaml
 from pipelines.tuning.devices import worker_devices
 from pipelines.tuning.extra_runs import REPEATED, WAIT_SECONDS, alone, repeat
+from pipelines.tuning.front import worth
 from pipelines.tuning.progress import SearchProgress
 from pipelines.tuning.ray_trials import RayTrials
 from pipelines.tuning.search_folder import Journal, SearchFolder, trial_name
@@ -229,7 +230,7 @@ class _Search:
             elif event["event"] == "end":
                 trial = self.trials[event["trial"]]
                 trial.result = {name: value for name, value in event.items() if name not in ("event", "trial")}
-                self.oracle.tell(trial.number, trial.value)
+                self.oracle.tell(trial.number, worth(trial, self.tune.cost, self.sign))
                 self.progress.known(trial.number, trial.value)
         return [trial for trial in self.trials.values() if trial.result is None]
 
@@ -277,11 +278,11 @@ class _Search:
         if not self._result_file(trial).exists():  # `quartet runs` reads it
             write_json(self._result_file(trial), result)
         self.journal.add({"event": "end", "trial": trial.number, "elapsed": self.elapsed, **result})
-        self.oracle.tell(trial.number, trial.value)
+        self.oracle.tell(trial.number, worth(trial, self.tune.cost, self.sign))
         left = time_left(list(self.trials.values()), self._total(), self.plan, self.workers, self._minutes_left())
         self.progress.ended(trial.number, trial.values, result, left)
         ended = [one for one in self.trials.values() if one.result is not None]
-        if len(ended) >= GIVE_UP and all(one.value is None for one in ended):
+        if len(ended) >= GIVE_UP and all(one.value is None and not (one.result or {}).get("too_costly") for one in ended):
             raise TrainingError(f"the first {len(ended)} trials all failed; the last: {result['reason']}\nLogs are in {self.folder.trials}")
 
     def _result(self, trial: Trial, status: int) -> dict[str, Any]:
@@ -336,7 +337,7 @@ class _Search:
     def _finish(self) -> dict[str, Any]:
         from pipelines.tuning.report import write
 
-        best = best_of(list(self.trials.values()), self.sign, self.folder.trials)
+        best = best_of(list(self.trials.values()), self.sign, self.folder.trials, self.tune.cost)
         write_whole(self.folder.best, best_yaml(self.experiment, self.name, best, len(self.trials), self.objective, self.folder.best))
         repeats = self._repeats(best)
         return write(self.folder, name=self.name, experiment=self.experiment, tune=self.tune, space=self.space,

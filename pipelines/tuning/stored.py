@@ -35,6 +35,8 @@ class Ended(Record):
     """What came of a trial."""
 
     value: float | None = None
+    cost: float | None = None
+    too_costly: bool = False  # over tune.cost.limit, and so not trained
     reason: Text = ""
     stopped: Text | None = None
     seconds: Seconds = 0.0
@@ -54,6 +56,8 @@ class Result(Outcome):
     """What the process of an order left."""
 
     value: float | None = None
+    cost: float | None = None
+    too_costly: bool = False  # over tune.cost.limit, and so not trained
     metrics: dict[Name, StoredMetric] = {}
     seconds: Seconds = 0.0
     exit_status: Annotated[int, Field(ge=0, le=255)] = 1
@@ -82,6 +86,10 @@ class Shares(Record):
     epochs: list[int | float] = []
 
 
+class ReportedCost(Record):
+    measure: Literal["operations", "parameters", "size", "latency"]
+
+
 class Repeat(Record):
     metrics: dict[Name, StoredMetric]
     spread: dict[Name, Spread]
@@ -105,6 +113,8 @@ class SearchReport(Record):
     direction: Literal["max", "min"]
     best: Best
     trials: list[ReportedTrial]
+    cost: ReportedCost | None = None
+    front: list[Number] = []
     importance: Shares | None
     repeats: dict[Name, Repeat]
     comparison: Compared | None = None

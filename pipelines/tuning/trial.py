@@ -29,6 +29,7 @@ from pipelines.runs.listing import metric_of
 from pipelines.runs.policy import Policy
 from pipelines.runs.run import Call, train
 from pipelines.training.loop import Hook, Loop
+from pipelines.tuning import cost
 
 SURVEYED = 2000  # examples of validation that the survey judges
 LOCKED_SECONDS = 1.0  # between looks at a folder in which another process trains
@@ -50,7 +51,8 @@ def main(arguments: Sequence[str]) -> int:
         return error.exit_status
     except QuartetError as error:
         print(error)
-        result = {"status": "failed", "reason": str(error), "exit_status": error.exit_status}
+        result = {"status": "failed", "reason": str(error), "exit_status": error.exit_status,
+                  **({"too_costly": True} if isinstance(error, cost.TooCostly) else {})}
     except MemoryError:
         traceback.print_exc()
         result = {"status": "failed", "reason": "out of memory; a smaller model or batch, or fewer --workers"}
@@ -104,6 +106,8 @@ def trial(order: Mapping[str, Any]) -> dict[str, Any]:
     further: tuple[Hook, ...] = ()
     if order["peers"]:
         further = (MedianRule(order["objective"], order["direction"], [Path(peer) / "metrics.jsonl" for peer in order["peers"]]),)
+    if base.tune is not None and base.tune.cost is not None:
+        further += (cost.CostOfModel(base.tune.cost),)
     precision = order["precision"] if experiment.train.precision == "auto" else None  # a trial's own may be what is searched
     policy = trial_policy(order["values"], order["title"], precision=precision, epochs=order["epochs"], hooks=further)
     call = Call(name=order["name"], task_class=task_class(experiment.task), quiet=True, environment=environment.facts(), policy=policy)
@@ -123,8 +127,8 @@ def trial(order: Mapping[str, Any]) -> dict[str, Any]:
         with contextlib.suppress(OSError):
             for file in folder.checkpoints.glob("*.npz"):
                 file.unlink()
-    return {"value": value, "low": metric.get("low"), "high": metric.get("high"), "metrics": metrics, "stopped": stopped,
-            "epochs": report["timing"]["epochs"], "train_seconds": report["timing"]["train_seconds"],
+    return {"value": value, **cost.of_hooks(further), "low": metric.get("low"), "high": metric.get("high"), "metrics": metrics,
+            "stopped": stopped, "epochs": report["timing"]["epochs"], "train_seconds": report["timing"]["train_seconds"],
             "parts": report["time"]["seconds"], "seconds": time.perf_counter() - began}
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from pipelines.base import stored
 from pipelines.base.errors import QuartetError, TrainingError
+from pipelines.config.schema import Cost
+from pipelines.tuning.front import worth
 from pipelines.tuning.stored import Result
 
 _SIGNALS = {signal.SIGKILL: "most likely the system ran out of memory; a smaller model or batch, or fewer --workers"}
@@ -45,13 +47,18 @@ class Trial:
     def value(self) -> float | None:
         return self.result.get("value") if self.result else None
 
+    @property
+    def cost(self) -> float | None:
+        return self.result.get("cost") if self.result else None
 
-def best_of(trials: Sequence[Trial], sign: float, logs: Path) -> Trial:
+
+def best_of(trials: Sequence[Trial], sign: float, logs: Path, cost: Cost | None = None) -> Trial:
     """The best trial; of equals the one that trained longer, then the first.
 
     Args:
         sign: 1 where larger is better, -1 where smaller is.
         logs: named in the message.
+        cost: the second objective, see `front.worth`.
 
     Raises:
         TrainingError: none came to an end.
@@ -60,7 +67,7 @@ def best_of(trials: Sequence[Trial], sign: float, logs: Path) -> Trial:
     if not ended:
         reasons = [trial.result["reason"] for trial in trials if trial.result]
         raise TrainingError("no trial came to an end" + (f"; the last: {reasons[-1]}" if reasons else "") + f"\nLogs are in {logs}")
-    return max(ended, key=lambda trial: ((trial.value or 0.0) * sign, trial.epochs or 0, -trial.number))
+    return max(ended, key=lambda trial: ((worth(trial, cost, sign) or 0.0) * sign, trial.epochs or 0, -trial.number))
 
 
 def read_result(file: Path, status: int, log: Path) -> dict[str, Any]:

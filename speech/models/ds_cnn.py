@@ -12,12 +12,12 @@ def build(settings: DsCnn, *, frames: int, width: int, classes: int) -> keras.Mo
     layers = keras.layers
     inputs = keras.Input([frames, width], name="features")
     x = layers.Reshape([frames, width, 1])(inputs)
-    x = layers.Conv2D(settings.width, (10, 4), strides=2, padding="same", use_bias=False, name="first")(x)
+    x = layers.Conv2D(settings.widths[0], (10, 4), strides=2, padding="same", use_bias=False, name="first")(x)
     x = layers.ReLU()(FusedBatchNormalization(momentum=0.9, name="first_norm")(x))
     for number in range(settings.depth):
         x = layers.DepthwiseConv2D(3, padding="same", use_bias=False, name=f"depthwise{number}")(x)
         x = layers.ReLU()(FusedBatchNormalization(momentum=0.9, name=f"depthwise{number}_norm")(x))
-        x = layers.Conv2D(settings.width, 1, use_bias=False, name=f"pointwise{number}")(x)
+        x = layers.Conv2D(settings.widths[number + 1], 1, use_bias=False, name=f"pointwise{number}")(x)
         x = layers.ReLU()(FusedBatchNormalization(momentum=0.9, name=f"pointwise{number}_norm")(x))
     x = layers.GlobalAveragePooling2D()(x)
     x = layers.Dropout(settings.dropout)(x)

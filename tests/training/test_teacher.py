@@ -14,7 +14,8 @@ from pipelines.base.errors import ConfigError
 from pipelines.config.load import from_dict, load
 from pipelines.config.schema import Teacher
 from pipelines.task.labels import softened
-from pipelines.training.teacher import Taught, teacher_of
+from pipelines.training.other_run import model_of, named
+from pipelines.training.teacher import Taught
 from tests import finished_run, processes
 from tests.waiting import until_or_over
 from vision.tasks.classification import Classification
@@ -31,6 +32,10 @@ def student():
     return task, splits.train
 
 
+def teacher_of(task, train, folder=None):
+    return model_of("train.teacher.run", folder or finished_run.run(), task, train)
+
+
 def test_the_distance_is_the_divergence_of_softened_answers():
     ours, theirs = np.random.default_rng(0).normal(size=(2, 4, 5)).astype(np.float32)
     p, q = (np.exp(x / 3) / np.exp(x / 3).sum(1, keepdims=True) for x in (theirs, ours))
@@ -41,7 +46,7 @@ def test_the_distance_is_the_divergence_of_softened_answers():
 def test_training_targets_have_the_teachers_answers_and_judging_has_none(student):
     task, train = student
     settings = Teacher(run=str(finished_run.run()), temperature=2.0, weight=0.25)
-    model = teacher_of(settings, task, train)
+    model = teacher_of(task, train)
     taught = Taught(task, model, settings)
     examples = train.gather(tf.range(6, dtype=tf.int64))
     images = tf.map_fn(lambda image: task.decode({"image": image})["image"], examples["image"])
@@ -67,38 +72,45 @@ def test_a_teacher_sees_what_the_student_sees(student, change, part):
     task = Classification(from_dict(values))
     splits = task.splits()
     task.facts = splits.facts
-    settings = Teacher(run=str(finished_run.run()))
     if part is None:
-        assert teacher_of(settings, task, splits.train) is not None
+        assert teacher_of(task, splits.train) is not None
         return
     with pytest.raises(ConfigError, match=part):
-        teacher_of(settings, task, splits.train)
+        teacher_of(task, splits.train)
 
 
 def test_what_is_no_run_of_these_classes_is_refused(student, tmp_path):
     task, train = student
-    with pytest.raises(ConfigError, match="is no finished run"):
-        teacher_of(Teacher(run=str(tmp_path)), task, train)
+    values = task.experiment.model_dump(mode="python")
+    values["train"]["teacher"] = {"run": str(tmp_path)}
+    with pytest.raises(ConfigError, match=f"train.teacher.run: {tmp_path} is no finished run"):
+        named(from_dict(values))
     folder = finished_run.copy(tmp_path)
     facts = json.loads((folder / "model" / "facts.json").read_text())
     (folder / "model" / "facts.json").write_text(json.dumps({**facts, "classes": facts["classes"][::-1]}))
     with pytest.raises(ConfigError, match="other classes"):
-        teacher_of(Teacher(run=str(folder)), task, train)
+        teacher_of(task, train, folder)
 
 
 def test_killed_and_resumed_it_ends_as_never_killed_to_the_bit(tmp_path):
-    settings = [*finished_run.SETTINGS, f"train.teacher.run={finished_run.run()}", "train.deterministic=true", "model.widths=[8,16]",
+    teacher = finished_run.copy(tmp_path / "other")  # named as a run below the folder of runs
+    settings = [*finished_run.SETTINGS, "train.teacher.run=vision/digits/small", "train.deterministic=true", "model.widths=[8,16]",
                 "model.hidden=16", "train.checkpoint_seconds=0.01", "monitor.tensorboard=false", "evaluate.baseline=false"]
     weights = {}
     for name in ("whole", "killed"):
-        arguments = ("-m", "vision.train", *settings, "--runs", str(tmp_path), "--name", name)
-        folder = tmp_path / "vision" / "digits" / name
+        arguments = ("-m", "vision.train", *settings, "--runs", str(tmp_path / "other" / "runs"), "--name", name)
+        folder = tmp_path / "other" / "runs" / "vision" / "digits" / name
         if name == "killed":
             process = processes.start(*arguments, cwd=tmp_path, anew=True)
             until_or_over((folder / "checkpoints" / "resume.npz").exists, process)
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
             assert not (folder / "report" / "report.json").exists()
+            facts = (teacher / "model" / "facts.json").read_text()
+            (teacher / "model" / "facts.json").write_text(facts + " ")
+            refused = processes.run(*arguments, cwd=tmp_path, anew=True)
+            assert refused.returncode == 1 and "the run that train.teacher.run names is not the one" in refused.stderr, refused.stderr
+            (teacher / "model" / "facts.json").write_text(facts)
         done = processes.run(*arguments, cwd=tmp_path, anew=True)
         assert done.returncode == 0, done.stdout + done.stderr
         weights[name] = (folder / "model" / "model.keras")

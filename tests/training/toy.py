@@ -7,6 +7,7 @@ their weights: python -m tests.training.toy OUT.npz '[{"train": {"devices": 2}, 
 import contextlib
 import json
 import sys
+from pathlib import Path
 from typing import Any, Literal
 
 import keras
@@ -232,7 +233,8 @@ def final_weights(changes: dict[str, Any]) -> np.ndarray:
     embedding_tables.CHUNK = chunk or embedding_tables.CHUNK
     kind = changes.get("model", "")
     if "teacher" in changes.get("train", {}):  # of no run: the same network with other weights
-        session.teacher_of = lambda settings, task, train: _other(task)
+        session.other_run.named = lambda experiment, beside: {session.TEACHER: Path("none")}
+        session.other_run.model_of = lambda setting, folder, task, train: _other(task)
     made = assemble(experiment(**changes), EncoderToyTask if isinstance(kind, dict) else TableToyTask if "table" in kind else ToyTask)
     made.initialise()
     made.feed.by_epoch = bool(by_epoch)

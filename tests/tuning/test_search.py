@@ -32,6 +32,7 @@ monitor: {samples: 0, tensorboard: false}
 tune:
   trials: 5
   seeds: 0
+  cost: {measure: operations}
   space:
     train.learning_rate.peak: {float: [1.0e-3, 3.0e-2], scale: log}
     model.hidden: {choice: [8, 16]}
@@ -104,8 +105,14 @@ def test_a_search_says_its_trials_its_best_and_what_several_seeds_make_of_it(who
     assert "best of 5 trials: trial" in done.stdout and "trained anew over 2 seeds" in done.stdout
     assert "Against the experiment as it was, test/accuracy" in done.stdout and "5 of 5 trials done, best accuracy" in done.stderr
     assert len(list(csv.DictReader((search / "report" / "trials.csv").read_text().splitlines()))) == 5
+    costs = {trial["values"]["model.hidden"]: trial["cost"] for trial in content["trials"]}
+    assert all(trial["cost"] == costs[trial["values"]["model.hidden"]] for trial in content["trials"]) and costs[8] < costs[16]
+    best = {hidden: max(trial["value"] for trial in content["trials"] if trial["values"]["model.hidden"] == hidden) for hidden in costs}
+    on_front = [content["trials"][number - 1] for number in content["front"]]
+    assert on_front[0]["value"] == best[8] and len(on_front) == 1 + (best[16] > best[8])
+    assert f"Trial {content['front'][0]}: accuracy" in done.stdout and "on the front" in (search / "report" / "report.md").read_text()
     page = (search / "report" / "report.html").read_text()
-    assert page.count("data:image/png;base64,") == 1 and "Against the experiment as it was" in page
+    assert page.count("data:image/png;base64,") == 2 and "Against the experiment as it was" in page
     again = tune(folder, "tune.seeds=2", "tune.compare=true")
     assert again.returncode == 0 and again.stdout == done.stdout and again.stderr == ""
 

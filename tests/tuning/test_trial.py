@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from pipelines.base.errors import ConfigError
+from pipelines.config.schema import Cost
 from pipelines.data.source import ArraySource
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.run import Call, train
 from pipelines.task.contract import Splits
+from pipelines.tuning.cost import CostOfModel, TooCostly, of_hooks
 from pipelines.tuning.trial import MedianRule, train_when_free, trial, trial_policy
 from tests.training.runs import checkpoint, rows
 from tests.training.toy import ToyTask, experiment
@@ -93,6 +95,16 @@ def curve(folder: Path, name: str, values) -> Path:
     lines = [json.dumps({"step": number, "epoch": number, "validation/accuracy": value}) for number, value in enumerate(values, 1)]
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+def test_what_costs_more_than_the_limit_is_not_trained(tmp_path):
+    hook = CostOfModel(Cost(measure="parameters"))
+    run(tmp_path / "free", train=TRAIN, further=(hook,))
+    assert hook.value == of_hooks([hook])["cost"] > 0
+    limited = CostOfModel(Cost(measure="parameters", limit=hook.value - 1))
+    with pytest.raises(TooCostly, match=r"weights, and tune\.cost\.limit is"):
+        run(tmp_path / "limited", train=TRAIN, further=(limited,))
+    assert not (tmp_path / "limited" / "report").exists() and not rows(tmp_path / "limited")
 
 
 def test_the_median_rule_ends_what_is_hopeless_and_leaves_the_rest(tmp_path):

@@ -27,10 +27,11 @@ def build(
     x = layers.Conv2D(2 * 4 * channels, 2, use_bias=False, trainable=not settings.whiten, name=WHITEN)(x)
     x = layers.Activation(settings.activation, name="whiten_activation")(x)
     for stage, width in enumerate(settings.widths, 1):
-        x = layers.Conv2D(width, 3, padding="same", use_bias=False, name=f"stage{stage}_conv1")(x)
+        first, second = width if isinstance(width, list) else (width, width)
+        x = layers.Conv2D(first, 3, padding="same", use_bias=False, name=f"stage{stage}_conv1")(x)
         x = layers.MaxPooling2D(2, name=f"stage{stage}_pool")(x)
         x = _norm_activation(x, settings.activation, f"stage{stage}_1")
-        x = layers.Conv2D(width, 3, padding="same", use_bias=False, name=f"stage{stage}_conv2")(x)
+        x = layers.Conv2D(second, 3, padding="same", use_bias=False, name=f"stage{stage}_conv2")(x)
         x = _norm_activation(x, settings.activation, f"stage{stage}_2")
     x = layers.GlobalMaxPooling2D(name="pool")(x)
     model = keras.Model(images, logits(x, classes, scale=settings.scale, use_bias=False), name="fast")

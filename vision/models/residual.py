@@ -17,9 +17,9 @@ def build(
     layers = keras.layers
     images, x = pixels(image_size, channels, mean, std)
     x = layers.Conv2D(settings.widths[0], 3, padding="same", use_bias=False, kernel_initializer="he_normal", name="stem")(x)
-    for stage, width in enumerate(settings.widths, 1):
-        for number in range(1, settings.depth + 1):
-            x = _block(x, width, stride=2 if stage > 1 and number == 1 else 1, name=f"stage{stage}_block{number}")
+    inner = settings.inner or [settings.widths[stage - 1] for stage, _ in settings.blocks]
+    for (stage, number), between in zip(settings.blocks, inner):
+        x = _block(x, settings.widths[stage - 1], between, stride=2 if stage > 1 and number == 1 else 1, name=f"stage{stage}_block{number}")
     x = layers.ReLU(name="last_relu")(FusedBatchNormalization(momentum=0.9, name="last_norm")(x))
     x = layers.GlobalAveragePooling2D(name="pool")(x)
     if settings.dropout:
@@ -27,16 +27,17 @@ def build(
     return keras.Model(images, logits(x, classes), name="residual")
 
 
-def _block(x: keras.KerasTensor, width: int, *, stride: int, name: str) -> keras.KerasTensor:
-    """Norm, ReLU, convolution, twice, beside the identity (or a 1 x 1 convolution where width or size change)."""
+def _block(x: keras.KerasTensor, width: int, between: int, *, stride: int, name: str) -> keras.KerasTensor:
+    """Norm, ReLU, convolution, twice, beside the identity (or a 1 x 1 convolution where width or size change); `between` filters in the
+    middle."""
     layers = keras.layers
 
-    def convolution(features: keras.KerasTensor, size: int, stride: int, label: str) -> keras.KerasTensor:
+    def convolution(features: keras.KerasTensor, filters: int, size: int, stride: int, label: str) -> keras.KerasTensor:
         return layers.Conv2D(
-            width, size, stride, padding="same", use_bias=False, kernel_initializer="he_normal", name=f"{name}_{label}")(features)
+            filters, size, stride, padding="same", use_bias=False, kernel_initializer="he_normal", name=f"{name}_{label}")(features)
 
     active = layers.ReLU(name=f"{name}_relu1")(FusedBatchNormalization(momentum=0.9, name=f"{name}_norm1")(x))
-    shortcut = x if stride == 1 and x.shape[-1] == width else convolution(active, 1, stride, "shortcut")
-    y = convolution(active, 3, stride, "conv1")
+    shortcut = x if stride == 1 and x.shape[-1] == width else convolution(active, width, 1, stride, "shortcut")
+    y = convolution(active, between, 3, stride, "conv1")
     y = layers.ReLU(name=f"{name}_relu2")(FusedBatchNormalization(momentum=0.9, name=f"{name}_norm2")(y))
-    return layers.Add(name=f"{name}_add")([shortcut, convolution(y, 3, 1, "conv2")])
+    return layers.Add(name=f"{name}_add")([shortcut, convolution(y, width, 3, 1, "conv2")])

@@ -19,14 +19,12 @@ def build(
     """See `vision.models.build`.
 
     Raises:
-        ConfigError: the patch does not divide the image, or the heads do not divide the width.
+        ConfigError: the patch does not divide the image.
     """
     if image_size[0] % settings.patch or image_size[1] % settings.patch:
         raise ConfigError(
             f"model.patch: {settings.patch} px does not divide images of {image_size[0]} x {image_size[1]} px; "
             f"choose a patch that divides both, or set data.image_size")
-    if settings.width % settings.heads:
-        raise ConfigError(f"model.width: {settings.width} is not a multiple of model.heads = {settings.heads}")
     layers = keras.layers
     rows, columns = image_size[0] // settings.patch, image_size[1] // settings.patch
     images, x = pixels(image_size, channels, mean, std)
@@ -38,21 +36,22 @@ def build(
     x = embed(x)
     embed.bias.assign(_sine_positions(rows, columns, settings.width))
     for number in range(1, settings.depth + 1):
-        x = _block(x, settings, f"block{number}")
+        x = _block(x, settings, number)
     x = layers.LayerNormalization(epsilon=1e-6, name="last_norm")(x)
     x = layers.GlobalAveragePooling1D(name="pool")(x)
     return keras.Model(images, logits(x, classes), name="vit")
 
 
-def _block(x: keras.KerasTensor, settings: Vit, name: str) -> keras.KerasTensor:
+def _block(x: keras.KerasTensor, settings: Vit, number: int) -> keras.KerasTensor:
     """Attention, then a dense layer four times as wide, each after its norm and beside the identity."""
-    layers = keras.layers
+    layers, name = keras.layers, f"block{number}"
+    hidden = 4 * settings.width if settings.hidden is None else settings.of_block("hidden", number)
     y = layers.LayerNormalization(epsilon=1e-6, name=f"{name}_norm1")(x)
-    size = settings.width // settings.heads
-    attention = layers.MultiHeadAttention(settings.heads, size, dropout=settings.dropout, name=f"{name}_attention")
+    attention = layers.MultiHeadAttention(settings.of_block("heads", number), settings.size_of_head, dropout=settings.dropout,
+                                          name=f"{name}_attention")
     x = layers.Add(name=f"{name}_add1")([x, attention(y, y)])
     y = layers.LayerNormalization(epsilon=1e-6, name=f"{name}_norm2")(x)
-    y = layers.Dense(4 * settings.width, activation="gelu", name=f"{name}_dense1")(y)
+    y = layers.Dense(hidden, activation="gelu", name=f"{name}_dense1")(y)
     y = layers.Dense(settings.width, name=f"{name}_dense2")(y)
     if settings.dropout:
         y = layers.Dropout(settings.dropout, name=f"{name}_dropout")(y)

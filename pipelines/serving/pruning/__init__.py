@@ -1,0 +1,1 @@
+"""`quartet prune`: a trained run with fewer filters, units and heads."""
