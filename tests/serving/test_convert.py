@@ -101,9 +101,13 @@ def test_one_input_takes_the_short_way_behind_a_server_and_answers_alike(opened,
 @pytest.mark.parametrize("made_for", ["onnx", "openvino", "cpu"])
 def test_other_forms(loaded, judged, tmp_path, made_for, monkeypatch):
     monkeypatch.setitem(FORMS, "cpu", [LITERT, DYNAMIC])
-    manifest = export_converted(loaded, tmp_path / made_for, made_for=made_for, loss=1.0)
+    said: list[str] = []
+    manifest = export_converted(loaded, tmp_path / made_for, made_for=made_for, loss=1.0, say=said.append)
+    if made_for == "openvino":
+        assert [line.partition(":")[0] for line in said] == ["OpenVINO", "OpenVINO int8"]
+        assert all("a batch of 64" in line for line in said) and "refused" not in said[1], said
     run = open_run(RunFolder(tmp_path / made_for))
-    allowed = 1e-5 if made_for != "cpu" or manifest.largest <= 1e-5 else 0.1
+    allowed = 1e-5 if made_for == "onnx" or manifest.largest <= 1e-5 else 0.1
     assert np.abs(shares_of(run, judged[0][:20]) - judged[2][:20]).max() <= allowed
     with pytest.raises(ConfigError, match="is there already"):
         free(tmp_path / made_for, replace=False)
@@ -183,3 +187,7 @@ def test_what_is_chosen(tmp_path):
     assert chosen_of([dynamic, tried("int8", 100, 0.6, 1.1)], "mobile").form.name == "dynamic"  # no faster beyond chance
     assert chosen_of([dynamic, tried("int8", 120, 0.4, 0.9)], "mobile").form.name == "dynamic"  # larger
     assert chosen_of([dynamic, tried("int8", 100, 0.7, 1.1)], "cpu").form.name == "int8"
+    for high, name in ((0.9, "int8"), (1.1, "exact")):  # by the time of a batch alone
+        exact, int8 = tried("exact", 100, 0.1, 0.1), tried("int8", 100, 2.0, 2.0 + high)
+        exact.together, int8.together = Metric(1.1, 1.0, 1.2), Metric(0.8, 0.7, high)
+        assert chosen_of([exact, int8], "openvino").form.name == name

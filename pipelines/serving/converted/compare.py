@@ -67,6 +67,11 @@ class Comparison:
         self.score = _mean(self._each) if self._each is not None else None
 
     @property
+    def batch(self) -> np.ndarray:
+        """Inputs that are answered together, [BATCH, ...] or all that there are."""
+        return self.inputs[:BATCH]
+
+    @property
     def shares(self) -> list[int]:
         """Places of the answers whose rows sum to 1."""
         return [place for place, value in enumerate(self._answers.values())

@@ -1,6 +1,9 @@
 """A numeric core in the forms of other runtimes: LiteRT in float32, with weights of 8 bits (dynamic range) or in 8 bits throughout (int8),
-ONNX and OpenVINO. Whether a form answers as the model does is for others to judge."""
+ONNX, and OpenVINO in float32 or in 8 bits throughout. Whether a form answers as the model does is for others to judge."""
 
+import contextlib
+import io
+import logging
 import os
 import sys
 import tempfile
@@ -77,19 +80,31 @@ def _onnx(core: Core, calibration: np.ndarray, file: Path) -> None:
     tf2onnx.convert.from_function(function, [spec], opset=OPSET, output_path=str(file))
 
 
-def _openvino(core: Core, calibration: np.ndarray, file: Path) -> None:
-    import openvino
+def _openvino(whole: bool) -> Callable[[Core, np.ndarray, Path], None]:
+    def write(core: Core, calibration: np.ndarray, file: Path) -> None:
+        import openvino
 
-    with tempfile.TemporaryDirectory() as place:
-        tf.saved_model.save(core.module, place, signatures={"serving_default": core.function})
-        openvino.save_model(openvino.convert_model(place), str(file), compress_to_fp16=False)
+        with tempfile.TemporaryDirectory() as place:
+            tf.saved_model.save(core.module, place, signatures={"serving_default": core.function})
+            model = openvino.convert_model(place)
+        if whole:
+            import nncf
+
+            logging.getLogger("nncf").setLevel(logging.ERROR)
+            examples = [calibration[at:at + 1] for at in range(len(calibration))]
+            with contextlib.redirect_stdout(io.StringIO()):  # its progress
+                model = nncf.quantize(model, nncf.Dataset(examples), subset_size=len(examples))
+        openvino.save_model(model, str(file), compress_to_fp16=False)
+
+    return write
 
 
 LITERT = Form("LiteRT float32", "litert", True, "core.tflite", _litert(False, False))
 DYNAMIC = Form("LiteRT dynamic range", "litert", False, "core.tflite", _litert(True, False))
 INT8 = Form("LiteRT int8", "litert", False, "core.tflite", _litert(True, True))
 ONNX = Form("ONNX", "onnx", True, "core.onnx", _onnx, ("tf2onnx",))
-OPENVINO = Form("OpenVINO", "openvino", True, "core.xml", _openvino)
+OPENVINO = Form("OpenVINO", "openvino", True, "core.xml", _openvino(False))
+OPENVINO_INT8 = Form("OpenVINO int8", "openvino", False, "core.xml", _openvino(True), ("nncf",))
 
 
 @contextmanager

@@ -23,8 +23,8 @@ from pipelines.data.reasons import reason
 from pipelines.runs.folder import RunFolder
 from pipelines.serving.answers import class_names
 from pipelines.serving.converted import runtimes
-from pipelines.serving.converted.compare import Compared, Comparison, latencies
-from pipelines.serving.converted.conversion import DYNAMIC, INT8, LITERT, ONNX, OPENVINO, Form, convert, silenced
+from pipelines.serving.converted.compare import BATCH, Compared, Comparison, latencies
+from pipelines.serving.converted.conversion import DYNAMIC, INT8, LITERT, ONNX, OPENVINO, OPENVINO_INT8, Form, convert, silenced
 from pipelines.serving.converted.core import Core, core_of
 from pipelines.serving.converted.loading import Manifest, Measured, Tensor, checksum
 from pipelines.serving.load import LoadedRun
@@ -33,7 +33,8 @@ from pipelines.task.results import Metric
 LOSS = 0.5  # points of the score that a converted model may lose
 KEEPS, SAME = 1e-5, 1e-4  # largest difference of an answer: of the fastest form, and of any in float32
 FORMS: dict[str, list[Form]] = {
-    "mobile": [DYNAMIC, INT8], "onnx": [ONNX], "openvino": [OPENVINO], "cpu": [LITERT, ONNX, OPENVINO, DYNAMIC, INT8]}
+    "mobile": [DYNAMIC, INT8], "onnx": [ONNX], "openvino": [OPENVINO, OPENVINO_INT8],
+    "cpu": [LITERT, ONNX, OPENVINO, DYNAMIC, INT8, OPENVINO_INT8]}
 EXTRAS = {"litert": "mobile", "onnx": "onnx", "openvino": "openvino"}
 MODULES = {"litert": ("ai_edge_litert",), "onnx": ("onnxruntime", "tf2onnx"), "openvino": ("openvino",)}
 SMALLER = 1.05  # times the bytes of dynamic range that int8 may have to be preferred to it
@@ -48,7 +49,8 @@ class Tried:
     folder: Path | None = None
     compute: Any = None
     compared: Compared | None = None
-    time: Metric | None = None
+    time: Metric | None = None  # of one input
+    together: Metric | None = None  # of a batch
 
     @property
     def nbytes(self) -> int:
@@ -76,8 +78,9 @@ def export_converted(run: LoadedRun, target: Path, *, made_for: str, loss: float
         tried = [_try(form, core, comparison, Path(place) / str(number), loss) for number, form in enumerate(forms)]
         passed = [one for one in tried if one.why is None]
         times = latencies({"model": core, **{one.form.name: one.compute for one in passed}}, comparison.one)
+        batches = latencies({one.form.name: one.compute for one in passed}, comparison.batch) if made_for == "openvino" else {}
         for one in passed:
-            one.time = times[one.form.name]
+            one.time, one.together = times[one.form.name], batches.get(one.form.name)
         for one in tried:
             say(_line(one, comparison))
         if not passed:
@@ -90,7 +93,8 @@ def export_converted(run: LoadedRun, target: Path, *, made_for: str, loss: float
 
 def _installed(made_for: str) -> list[Form]:
     """The forms whose packages are there. Raises ConfigError where there is none."""
-    forms = [form for form in FORMS[made_for] if all(importlib.util.find_spec(name) for name in MODULES[form.runtime])]
+    forms = [form for form in FORMS[made_for]
+             if all(importlib.util.find_spec(name) for name in (*MODULES[form.runtime], *form.packages))]
     if not forms:
         extras = sorted({EXTRAS[form.runtime] for form in FORMS[made_for]})
         raise ConfigError(f"--for {made_for} needs the extra {listed(extras)}: pip install 'keras-quartet[{extras[0]}]'")
@@ -130,7 +134,12 @@ def _refusal(form: Form, compared: Compared, comparison: Comparison, loss: float
 
 
 def chosen_of(passed: list[Tried], made_for: str) -> Tried:
-    """For a mobile, dynamic range, unless int8 is faster beyond chance and no larger; else the fastest."""
+    """For a mobile, dynamic range, unless int8 is faster beyond chance and no larger; for OpenVINO, float32, unless int8 is faster beyond
+    chance with a batch; else the fastest."""
+    if made_for == "openvino" and len(passed) == 2:
+        exact, int8 = passed
+        assert exact.together is not None and int8.together is not None
+        return int8 if (int8.together.high or 0.0) < (exact.together.low or 0.0) else exact
     if made_for != "mobile" or len(passed) < 2:
         return min(passed, key=lambda one: one.time.value if one.time else 0.0)
     dynamic, int8 = passed
@@ -144,7 +153,8 @@ def _line(one: Tried, comparison: Comparison) -> str:
         return f"{one.form.name}: refused: {one.why}"
     compared = one.compared
     score = compared.score.text(comparison.metric) if compared and compared.score else "no score"
-    return f"{one.form.name}: {one.nbytes / 1e6:.2f} MB, {comparison.metric} {score}, {_time(one.time)} an input"
+    return f"{one.form.name}: {one.nbytes / 1e6:.2f} MB, {comparison.metric} {score}, {_time(one.time)} an input" + (
+        f", {_time(one.together)} a batch of {BATCH}" if one.together else "")
 
 
 def _time(metric: Metric | None) -> str:
