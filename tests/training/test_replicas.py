@@ -44,6 +44,7 @@ CASES = {
     "frozen encoder": {"model": encoder(name="frozen", head="trained"), "train": {"micro_batch_size": 4}, "data": {"cache": "memory"}},
     "linear head": {"model": encoder(name="frozen"), "data": {"cache": "memory"}},
     "distilled, uneven last batch": {"train": {"teacher": {"run": "none", "temperature": 3.0, "weight": 0.6}}},
+    "begun with another's weights": {"train": {"start": {"run": "none"}, "clip": {"norm": 0.1}}},
     "XLA": {"train": {"xla": "on", "clip": {"global_norm": 0.3}, "accumulation": 2}},
 }
 

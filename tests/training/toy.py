@@ -232,9 +232,10 @@ def final_weights(changes: dict[str, Any]) -> np.ndarray:
     answers, by_epoch, chunk = (changes.pop(name, None) for name in ("answers", "by_epoch", "chunk"))
     embedding_tables.CHUNK = chunk or embedding_tables.CHUNK
     kind = changes.get("model", "")
-    if "teacher" in changes.get("train", {}):  # of no run: the same network with other weights
-        session.other_run.named = lambda experiment, beside: {session.TEACHER: Path("none")}
-        session.other_run.model_of = lambda setting, folder, task, train: _other(task)
+    settings = {"teacher": session.TEACHER, "start": session.START}
+    others = {setting: Path("none") for name, setting in settings.items() if name in changes.get("train", {})}
+    session.other_run.named = lambda experiment, beside: others
+    session.other_run.model_of = lambda setting, folder, task, train: _other(task)  # of no run: the same network with other weights
     made = assemble(experiment(**changes), EncoderToyTask if isinstance(kind, dict) else TableToyTask if "table" in kind else ToyTask)
     made.initialise()
     made.feed.by_epoch = bool(by_epoch)
