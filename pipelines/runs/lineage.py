@@ -36,7 +36,7 @@ def lineage(folder: RunFolder, key: Path | None = None, *, _above: tuple[Path, .
         "code": {"source": environment["source"], "versions": {name: environment[name] for name in CODE if environment.get(name)},
                  "extensions": environment["extensions"]},
         "encoder": environment.get("encoder"),
-        "parents": [{"setting": name, **lineage(parent, key, _above=(*_above, here))} for name, parent in _parents(settings)
+        "parents": [{"setting": name, **lineage(parent, key, _above=(*_above, here))} for name, parent in _parents(settings, here)
                     if parent.path.resolve() not in (*_above, here)],
         "signature": signature,
     }
@@ -65,15 +65,16 @@ def text(one: Mapping[str, Any], indent: str = "") -> str:
     return "\n".join(indent + line for line in "\n".join([*lines, *parents]).split("\n"))
 
 
-def _parents(settings: Any, name: str = "") -> Iterator[tuple[str, RunFolder]]:
-    """Settings that name something in a run: (dotted name, that run)."""
+def _parents(settings: Any, run: Path, name: str = "") -> Iterator[tuple[str, RunFolder]]:
+    """Settings that name something in a run, by its path or its name below the folder of runs: (dotted name, that run)."""
     if isinstance(settings, dict):
         for key, value in settings.items():
-            yield from _parents(value, f"{name}.{key}" if name else str(key))
+            yield from _parents(value, run, f"{name}.{key}" if name else str(key))
     elif isinstance(settings, str) and "/" in settings:
         try:
-            path = Path(settings).expanduser()
-            places = (path, *path.absolute().parents) if path.exists() else ()
+            given = (Path(settings).expanduser(), *(above / settings for above in run.parents))
+            path = next((one for one in given if one.exists()), None)
+            places = (path, *path.absolute().parents) if path is not None else ()
         except (OSError, RuntimeError, ValueError):
             return
         found = next((place for place in places if (place / "experiment.yaml").is_file() and (place / "environment.json").is_file()), None)

@@ -39,6 +39,10 @@ def test_data_code_settings_and_parents(tmp_path):
     said = command("lineage", folder).stdout
     shown = (environment["data"]["train"], found["settings"]["sha256"], "from         model.weights", f"  run          {parent}", "none")
     assert all(text in said for text in shown)
+    by_name = {**settings, "train": {**settings["train"], "teacher": {"run": "vision/digits/parent"}}}
+    (folder / "experiment.yaml").write_text(yaml.safe_dump(by_name))
+    above, = lineage(RunFolder(folder))["parents"]
+    assert above["setting"] == "train.teacher.run" and above["run"] == str(parent)
 
 
 @needs_trust
