@@ -68,36 +68,32 @@ class WithHeads(Section):
 class PrunableBlocks(WithHeads):
     """A transformer whose blocks may each have heads and units of their own: settings `width`, `depth`, `heads`, `head_size`, `hidden`."""
 
-    depth: int
-    width: int
-    heads: int | list[int]
-    head_size: int | None
-
     def problems(self) -> list[tuple[str, str]]:
-        found = super().problems()
+        found, own = super().problems(), vars(self)
         for name in ("heads", "hidden"):
-            value = getattr(self, name)
-            if isinstance(value, list) and len(value) != self.depth:
-                found.append((name, f"{value} has {len(value)} numbers, and depth is {self.depth}; one number, or one for each block"))
-        if isinstance(self.heads, list) and self.head_size is None:
+            value, depth = own[name], own["depth"]
+            if isinstance(value, list) and len(value) != depth:
+                found.append((name, f"{value} has {len(value)} numbers, and depth is {depth}; one number, or one for each block"))
+        if isinstance(own["heads"], list) and own["head_size"] is None:
             found.append(("head_size", "must be given where heads is a list"))
         return found
 
     def of_block(self, name: str, number: int) -> int:
         """`heads` or `hidden` of a block, from 1."""
-        value = getattr(self, name)
+        value = vars(self)[name]
         return int(value[number - 1] if isinstance(value, list) else value)
 
     @property
     def size_of_head(self) -> int:
-        return self.head_size or self.width // int(self.heads)  # type: ignore[arg-type]
+        own = vars(self)
+        return int(own["head_size"] or own["width"] // own["heads"])
 
     @property
     def prunable(self) -> list[str]:
-        return [f"block{number}_{part}" for number in range(1, self.depth + 1) for part in ("attention", "dense1")]
+        return [f"block{number}_{part}" for number in range(1, vars(self)["depth"] + 1) for part in ("attention", "dense1")]
 
     def pruned(self, counts: Mapping[str, int]) -> dict[str, Any]:
-        blocks = range(1, self.depth + 1)
+        blocks = range(1, vars(self)["depth"] + 1)
         return {"heads": [counts[f"block{number}_attention"] for number in blocks],
                 "hidden": [counts[f"block{number}_dense1"] for number in blocks], "head_size": self.size_of_head}
 
