@@ -3,16 +3,16 @@
 A cost is that of the model as it is built: it is known before the first step, so that what costs too much is not trained.
 """
 
-import math
 import time
-from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
-from pipelines.base import formatting
+from pipelines.base import formatting, stored
 from pipelines.base.errors import QuartetError
+from pipelines.base.files import write_json
 from pipelines.config.schema import Cost
 from pipelines.monitoring.arithmetic import forward_operations
 from pipelines.training.embedding_tables import all_variables
@@ -26,28 +26,38 @@ EXAMPLES = 16  # training examples that operations are counted of, padded togeth
 CALLS, SECONDS = 200, 1.0  # of timing, at most
 
 
+class Kept(stored.Record):
+    """The file of a trial's cost."""
+
+    cost: float
+
+
 class TooCostly(QuartetError):
     """A setting whose model costs more than the search allows."""
 
 
 class CostOfModel(Hook):
-    """Measures the model before it trains.
+    """Measures the model before it trains, once: a trial that is resumed keeps its figure.
+
+    Args:
+        file: where that is kept.
 
     Raises:
         TooCostly: it is over the limit; nothing is trained.
     """
 
-    def __init__(self, cost: Cost):
-        self.cost, self.value = cost, math.nan
+    def __init__(self, cost: Cost, file: Path):
+        self.cost, self.file = cost, file
 
     def on_start(self, loop: Loop) -> None:
         step = loop.run_steps
-        _, examples = step.feed.sample(0, min(EXAMPLES, step.plan.micro))
-        inputs, _ = step.task.prepare(examples)
-        self.value = measured(self.cost.measure, step.model, inputs)
-        if self.cost.limit is not None and self.value > self.cost.limit:
-            raise TooCostly(f"{formatting.number(self.value)} {UNITS[self.cost.measure]}, and tune.cost.limit is "
-                            f"{formatting.number(self.cost.limit)}")
+        if not self.file.exists():
+            _, examples = step.feed.sample(0, min(EXAMPLES, step.plan.micro))
+            inputs, _ = step.task.prepare(examples)
+            write_json(self.file, {"cost": measured(self.cost.measure, step.model, inputs)})
+        value, limit = kept(self.file)["cost"], self.cost.limit
+        if limit is not None and value > limit:
+            raise TooCostly(f"{formatting.number(value)} {UNITS[self.cost.measure]}, and tune.cost.limit is {formatting.number(limit)}")
 
 
 def measured(measure: str, model: "keras.Model", inputs: Any) -> float:
@@ -87,7 +97,6 @@ def _latency(model: "keras.Model", one: Any) -> float:
     return 1000.0 * float(np.median(times))
 
 
-def of_hooks(hooks: Sequence[Hook]) -> dict[str, float]:
-    """{"cost": ...} of a trial whose cost was measured; else empty."""
-    values = [hook.value for hook in hooks if isinstance(hook, CostOfModel) and math.isfinite(hook.value)]
-    return {"cost": values[0]} if values else {}
+def kept(file: Path) -> dict[str, float]:
+    """{"cost": ...} of a trial that measured its model; else empty."""
+    return stored.read(file, Kept).model_dump() if file.exists() else {}

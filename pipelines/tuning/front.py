@@ -50,6 +50,8 @@ def lines(content: Any) -> list[str]:
 
 def picture(trials: Sequence[Any], on_front: Sequence[Any], best: Any, objective: str, cost: Cost) -> "Figure":
     """The score of every trial over its cost, and the front as steps."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
     from pipelines.base.figures import BLUE, GREY, ORANGE, new_figure, style
 
     having = [trial for trial in trials if trial.value is not None and trial.cost is not None]
@@ -62,6 +64,9 @@ def picture(trials: Sequence[Any], on_front: Sequence[Any], best: Any, objective
         spread = [trial.cost or 0.0 for trial in having]
         if min(spread) > 0 and max(spread) > 5 * min(spread):
             axis.set_xscale("log")
+            axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.xaxis.set_minor_formatter(NullFormatter())
+        axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
         others = [trial for trial in having if trial not in on_front]
         axis.plot([trial.cost for trial in others], [percent * (trial.value or 0.0) for trial in others], "o", color=GREY, alpha=0.6,
                   label="other trials")
@@ -75,3 +80,11 @@ def picture(trials: Sequence[Any], on_front: Sequence[Any], best: Any, objective
             axis.axvline(cost.limit, color=GREY, linestyle="--", linewidth=1.0, label="limit")
         axis.legend(loc="lower right")
     return figure
+
+
+def _short(value: float) -> str:
+    """20,000 as `20 k`."""
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= unit:
+            return f"{value / unit:g} {name}"
+    return f"{value:g}"

@@ -104,14 +104,15 @@ def trial(order: Mapping[str, Any]) -> dict[str, Any]:
     experiment = apply(base, order["values"])
     experiment = experiment.model_copy(update={"seeds": 1})
     further: tuple[Hook, ...] = ()
+    folder = RunFolder(Path(order["folder"]))
+    costs = folder.path / "cost.json"
     if order["peers"]:
         further = (MedianRule(order["objective"], order["direction"], [Path(peer) / "metrics.jsonl" for peer in order["peers"]]),)
     if base.tune is not None and base.tune.cost is not None:
-        further += (cost.CostOfModel(base.tune.cost),)
+        further += (cost.CostOfModel(base.tune.cost, costs),)
     precision = order["precision"] if experiment.train.precision == "auto" else None  # a trial's own may be what is searched
     policy = trial_policy(order["values"], order["title"], precision=precision, epochs=order["epochs"], hooks=further)
     call = Call(name=order["name"], task_class=task_class(experiment.task), quiet=True, environment=environment.facts(), policy=policy)
-    folder = RunFolder(Path(order["folder"]))
     report = train_when_free(experiment, folder, call)
     key = f"validation/{order['objective']}"
     metrics = {**logged(folder, report["timing"]["best_epoch"], key), **report["metrics"]}
@@ -127,7 +128,7 @@ def trial(order: Mapping[str, Any]) -> dict[str, Any]:
         with contextlib.suppress(OSError):
             for file in folder.checkpoints.glob("*.npz"):
                 file.unlink()
-    return {"value": value, **cost.of_hooks(further), "low": metric.get("low"), "high": metric.get("high"), "metrics": metrics,
+    return {"value": value, **cost.kept(costs), "low": metric.get("low"), "high": metric.get("high"), "metrics": metrics,
             "stopped": stopped, "epochs": report["timing"]["epochs"], "train_seconds": report["timing"]["train_seconds"],
             "parts": report["time"]["seconds"], "seconds": time.perf_counter() - began}
 

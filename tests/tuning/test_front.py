@@ -72,6 +72,7 @@ def test_the_front_is_said_and_drawn():
     shown = {line.get_label(): line.get_xydata().tolist() for line in drawn.axes[0].get_lines()}
     assert shown["front"] == [[50.0, 80.0], [100.0, 90.0], [300.0, 95.0], [800.0, 96.0]] and len(shown["other trials"]) == 3
     assert png(drawn)[:4] == b"\x89PNG"
+    assert {"100", "200", "500"} <= {label.get_text() for label in drawn.axes[0].get_xticklabels()}
 
 
 def test_what_a_model_costs():

@@ -13,7 +13,7 @@ from pipelines.data.source import ArraySource
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.run import Call, train
 from pipelines.task.contract import Splits
-from pipelines.tuning.cost import CostOfModel, TooCostly, of_hooks
+from pipelines.tuning.cost import CostOfModel, TooCostly, kept
 from pipelines.tuning.trial import MedianRule, train_when_free, trial, trial_policy
 from tests.training.runs import checkpoint, rows
 from tests.training.toy import ToyTask, experiment
@@ -98,10 +98,12 @@ def curve(folder: Path, name: str, values) -> Path:
 
 
 def test_what_costs_more_than_the_limit_is_not_trained(tmp_path):
-    hook = CostOfModel(Cost(measure="parameters"))
-    run(tmp_path / "free", train=TRAIN, further=(hook,))
-    assert hook.value == of_hooks([hook])["cost"] > 0
-    limited = CostOfModel(Cost(measure="parameters", limit=hook.value - 1))
+    file = tmp_path / "free.json"
+    assert kept(file) == {}
+    run(tmp_path / "free", train=TRAIN, further=(CostOfModel(Cost(measure="parameters"), file),))
+    cost = kept(file)["cost"]
+    assert cost > 0
+    limited = CostOfModel(Cost(measure="parameters", limit=cost - 1), tmp_path / "limited.json")
     with pytest.raises(TooCostly, match=r"weights, and tune\.cost\.limit is"):
         run(tmp_path / "limited", train=TRAIN, further=(limited,))
     assert not (tmp_path / "limited" / "report").exists() and not rows(tmp_path / "limited")

@@ -110,21 +110,21 @@ def _within(run: LoadedRun, model: keras.Model, known: network.Channels, names: 
             ) -> tuple[keras.Model, np.ndarray, tuple[float, float]]:
     """(the smaller model with its weights, which channels are left, operations after and before)."""
     whole = forward_operations(model, inputs)
-    aim = share
+    aim, left = share, 1.0
     for _ in range(TRIES):
         alive = choice.chosen(known, names, worth, aim)
         made = _built(run, network.counts(known, names, alive))
         fewer = forward_operations(made, inputs)
         if whole is None or fewer is None:
-            everything = np.ones_like(alive)
-            whole, fewer = choice.total(known, everything), choice.total(known, alive)
-        if fewer <= share * whole:
+            raise ConfigError(f"{run.folder.path}: the operations of this model cannot be counted: its graph has loops")
+        left = fewer / whole
+        if left <= share:
             _fill(made, model, known, alive)
             examples = len(tf.nest.flatten(inputs)[0])
             return made, alive, (fewer / examples, whole / examples)
-        aim *= 0.98 * share * whole / fewer
-    raise ConfigError(f"--operations: {share:g} is less than {run.folder.path} can do with: {fewer / whole:.3f} are left where each layer "
-                      f"keeps {choice.LEFT:.0%} of its channels; give {fewer / whole + 0.005:.2f} or more")
+        aim *= 0.98 * share / left
+    raise ConfigError(f"--operations: {share:g} is less than {run.folder.path} can do with: {left:.3f} are left where each layer "
+                      f"keeps {choice.LEFT:.0%} of its channels; give {left + 0.005:.2f} or more")
 
 
 def _built(run: LoadedRun, left: Mapping[str, int]) -> keras.Model:
