@@ -13,7 +13,8 @@ def located(setting: str, given: str, beside: Path | None = None) -> Path:
 
     Args:
         setting: that names it, for the message.
-        given: a path, or an address in a store; or such as vision/digits/default, which is looked for in runs/ and in all folders above `beside`.
+        given: a path, an address in a store, or such as vision/digits/default, which is looked for in runs/ and in all folders above
+            `beside`.
         beside: the folder of the run that names it.
 
     Raises:
