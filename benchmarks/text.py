@@ -4,6 +4,7 @@ python -m benchmarks.text fasttext        # about a minute on 2 cores; needs imd
 python -m benchmarks.text clinc           # CLINC150's in-scope queries, the same
 python -m benchmarks.text tables          # a step with 20,000 and with 2,000,000 rows
 python -m benchmarks.text transformer     # training rate on the same padded batches, float32 and bfloat16
+python -m benchmarks.text finetune        # a step that trains all of MiniLM-L6, beside BertModel of transformers; the preset is at hand
 python -m benchmarks.text predict RUN     # RUN: a finished nlp/imdb_bag; the IMDB test set from CSV to CSV
 """
 
@@ -95,27 +96,57 @@ def mean_distinct(made, steps: int) -> float:
 
 def transformer() -> None:
     """Texts a second of the product's step and of PyTorch, over the same batches."""
-    import numpy as np
-    import tensorflow as tf
-
     sizes = ", ".join(f"{name}: {value}" for name, value in TRANSFORMER.items())
     for precision in ("float32", "bfloat16"):
         made = session(f"data.limit={BATCH * STEPS}", f"train.batch_size={BATCH}", f"train.precision={precision}",
                        "train.tables.optimizer=adam", f"model={{name: transformer, {sizes}}}",
                        f"tokens={{name: words, vocabulary: 20000, limit: {LIMIT}, html: true}}")
         ours = BATCH / seconds_a_step(made, STEPS)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "batches.npz"
-            arrays = {}
-            for step in range(STEPS):
-                examples = made.feed.gather(made.feed.numbers(tf.constant(step, tf.int64))[0], 0)
-                arrays[f"ids_{step}"], arrays[f"labels_{step}"] = examples["tokens"].numpy(), examples["label"].numpy()
-            np.savez(path, **arrays)
-            theirs = peer("torch_encoder", str(path), "--dtype", precision, "--sizes", json.dumps({**TRANSFORMER, "limit": LIMIT}))
-        padded = sum(arrays[f"ids_{step}"].size for step in range(STEPS)) / STEPS / BATCH
+        theirs, padded = in_torch(made, STEPS, precision, {**TRANSFORMER, "limit": LIMIT})
         print(f"{precision}: quartet {ours:,.0f} texts/s, PyTorch {theirs['texts_per_second']:,.0f}: "
               f"{ours / theirs['texts_per_second']:.2f} x "
               f"({padded:.0f} padded tokens a text)", flush=True)
+
+
+def in_torch(made, steps: int, precision: str, sizes: dict, *options: str) -> tuple[dict, float]:
+    """What PyTorch needs for a session's batches, and their padded tokens a text."""
+    import numpy as np
+    import tensorflow as tf
+
+    arrays = {}
+    for step in range(steps):
+        examples = made.feed.gather(made.feed.numbers(tf.constant(step, tf.int64))[0], 0)
+        arrays[f"ids_{step}"], arrays[f"labels_{step}"] = examples["tokens"].numpy(), examples["label"].numpy()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "batches.npz"
+        np.savez(path, **arrays)
+        theirs = peer("torch_encoder", str(path), "--dtype", precision, "--sizes", json.dumps(sizes), *options)
+    texts = sum(len(arrays[f"labels_{step}"]) for step in range(steps))
+    return theirs, sum(arrays[f"ids_{step}"].size for step in range(steps)) / texts
+
+
+def finetune(steps: int = 3, batch: int = 16, limit: int = 128) -> None:
+    """Milliseconds a step, by the clock and of processor time, of training all of MiniLM-L6 on long texts; product and PyTorch in turn."""
+    for precision in ("float32", "bfloat16"):
+        made = session(f"data.limit={batch * steps}", f"train.batch_size={batch}", f"train.precision={precision}",
+                       "tokens=null", f"model={{name: pretrained, preset: minilm_l6, limit: {limit}}}",
+                       "model.finetune={name: whole, head: new}", "train.optimizer={name: adamw, weight_decay: 0.01}")
+        carry = made.step.fresh()
+        _, carry = made.step(made.feed.iterator(0, steps), 0, steps, carry)
+        clock, spent = [], []
+        for _ in range(2):
+            began, used = time.perf_counter(), time.process_time()
+            _, carry = made.step(made.feed.iterator(0, steps), 0, steps, carry)
+            clock.append((time.perf_counter() - began) / steps)
+            spent.append((time.process_time() - used) / steps)
+        sizes = made.model.get_layer("features").get_layer("backbone").get_config()
+        theirs, padded = in_torch(made, steps, precision, {
+            "vocabulary": sizes["vocabulary_size"], "hidden_size": sizes["hidden_dim"], "num_hidden_layers": sizes["num_layers"],
+            "num_attention_heads": sizes["num_heads"], "intermediate_size": sizes["intermediate_dim"]}, "--bert")
+        other = batch / theirs["texts_per_second"], theirs["processor_seconds_a_step"]
+        print(f"{precision}, {batch} texts of {padded:.0f} tokens: quartet {min(clock) * 1000:,.0f} ms a step ({min(spent) * 1000:,.0f} of "
+              f"processor time), PyTorch {other[0] * 1000:,.0f} ({other[1] * 1000:,.0f}): {other[0] / min(clock):.2f} x "
+              f"({other[1] / min(spent):.2f} x by processor time)", flush=True)
 
 
 def predict(run: str) -> None:
@@ -142,7 +173,7 @@ def predict(run: str) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["fasttext", "clinc", "tables", "transformer", "predict"])
+    parser.add_argument("what", choices=["fasttext", "clinc", "tables", "transformer", "finetune", "predict"])
     parser.add_argument("run", nargs="?")
     asked = parser.parse_args()
     print(machine(), flush=True)
@@ -153,4 +184,4 @@ if __name__ == "__main__":
     elif asked.what == "predict":
         predict(asked.run)
     else:
-        {"tables": tables, "transformer": transformer}[asked.what]()
+        {"tables": tables, "transformer": transformer, "finetune": finetune}[asked.what]()

@@ -5,14 +5,14 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from nlp import tokens
+from nlp import encode, tokens
 from nlp.data.scan import Examined, examine
 from nlp.data.sources import OUTSIDE, Loaded, open_data
 from nlp.data.splits import NO_VALIDATION, class_numbers, of_known_classes
 from nlp.settings import Hashed, TextClassification, Words
 from pipelines.base.errors import DataError
 from pipelines.config.messages import listed
-from pipelines.data.check import Check, Finding, Read, check
+from pipelines.data.check import LEVELS, Check, Finding, Read, check
 from pipelines.data.divide import divide
 from pipelines.data.source import Source, origin
 
@@ -59,11 +59,12 @@ def check_texts(experiment: TextClassification, progress: Callable[[int, int], N
     if experiment.reject is not None and validation is None:
         more.append(Finding("error", NO_VALIDATION))
     general.findings.extend(more)
-    general.findings.sort(key=lambda finding: ("error", "warning", "note").index(finding.level))
+    general.findings.sort(key=lambda finding: LEVELS.index(finding.level))
     return general
 
 
 CHECKS = {"nlp.classification": check_texts}
+ENCODED = {"nlp.classification": encode.settings}
 
 
 def texts(source: Source) -> tf.Tensor:

@@ -1,6 +1,8 @@
 """A text encoder by itself, without a run: what `quartet embed PRESET` uses."""
 
-from nlp.settings import TextClassification
+from typing import Any
+
+from nlp.settings import Pretrained, TextClassification
 from nlp.tasks.classification import Classification
 
 
@@ -10,10 +12,20 @@ def task(preset: str, limit: int = 256) -> Classification:
     Args:
         limit: tokens of a text that are used, or as many as the encoder takes.
     """
+    facts, most = _learned(preset, limit)
+    experiment = TextClassification.model_validate(
+        {"task": "nlp.classification", "data": {"source": "quick"}, "model": {"name": "pretrained", "preset": preset, "limit": most}})
+    return Classification(experiment, {**facts, "classes": ["0", "1"], "class_counts": [1, 1]})
+
+
+def settings(preset: str, limit: int = 128) -> dict[str, Any]:
+    """Dotted settings under which an encoder reads the texts of an experiment. Raises ConfigError as `task`."""
+    return {"tokens": None, "model.limit": _learned(preset, limit)[1]}  # it brings its own tokens
+
+
+def _learned(preset: str, limit: int) -> tuple[dict[str, Any], int]:
+    """What is known of an encoder, and the limit, or the tokens that it takes."""
     from nlp.models import pretrained
 
-    values = {"task": "nlp.classification", "data": {"source": "quick"}, "model": {"name": "pretrained", "preset": preset, "limit": 4}}
-    facts, _ = pretrained.learn(TextClassification.model_validate(values).model)
-    longest = facts["backbone"]["config"].get("max_sequence_length") or limit
-    values["model"] = {**values["model"], "limit": min(limit, longest)}  # type: ignore[dict-item]
-    return Classification(TextClassification.model_validate(values), {**facts, "classes": ["0", "1"], "class_counts": [1, 1]})
+    facts, _ = pretrained.learn(Pretrained(name="pretrained", preset=preset, limit=4))
+    return facts, min(limit, facts["backbone"]["config"].get("max_sequence_length") or limit)

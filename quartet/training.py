@@ -90,11 +90,13 @@ def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: 
 
 
 @for_python
-def check(experiment: Given = None, settings: Settings = None, *, data: Any = None, runs: str | Path = "runs") -> "Check":
+def check(experiment: Given = None, settings: Settings = None, *, data: Any = None, runs: str | Path = "runs",
+          encoder: str | None = None) -> "Check":
     """Checks an experiment, then reads all its data once; trains nothing.
 
     Args:
         experiment, settings, data, runs: as for `quartet.train`.
+        encoder: the preset whose features compare the examples, or "none"; default: the experiment's own, else one at hand, on a sample.
 
     Returns:
         The findings: `.failed` where training would stop, `.findings` with `.level` and `.text`, `.splits`, `.to_json()`.
@@ -111,4 +113,4 @@ def check(experiment: Given = None, settings: Settings = None, *, data: Any = No
     with tensorflow():
         from pipelines.commands.check import check as read_all
 
-        return read_all(chosen.experiment)
+        return read_all(chosen.experiment, encoder)

@@ -14,7 +14,7 @@ import numpy as np
 
 from pipelines.base.errors import DataError
 from pipelines.config.dump import inline
-from pipelines.data.check import Check, Finding, Read, check, shared_groups
+from pipelines.data.check import LEVELS, Check, Finding, Read, check, shared_groups
 from pipelines.data.divide import divide
 from pipelines.data.source import Source
 from speech.data.connected_digits import open_connected
@@ -79,6 +79,8 @@ def check_transcripts(experiment: Transcription, progress: Progress | None = Non
 
 
 CHECKS = {"speech.commands": check_commands, "speech.transcription": check_transcripts}
+ENCODED: dict[str, Callable[[str], dict[str, Any]]] = {  # Whisper hears in its own way
+    "speech.commands": lambda preset: {"frontend": {}, "data.rate": 16_000}}
 
 
 class ReadSplit:
@@ -212,5 +214,4 @@ def _texts(heard: dict[str, ReadSplit], experiment: Transcription) -> list[Findi
 
 
 def _with_general(general: Check, findings: list[Finding]) -> Check:
-    order = ("error", "warning", "note")
-    return replace(general, findings=sorted([*general.findings, *findings], key=lambda finding: order.index(finding.level)))
+    return replace(general, findings=sorted([*general.findings, *findings], key=lambda finding: LEVELS.index(finding.level)))

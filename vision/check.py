@@ -1,12 +1,13 @@
 """`quartet check` for images: every image decoded once, compared by its pixels."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from pipelines.base.errors import DataError
 from pipelines.config.dump import inline
-from pipelines.data.check import Check, Read, check, shared_groups
+from pipelines.data.check import LEVELS, Check, Read, check, shared_groups
 from pipelines.data.divide import divide
 from pipelines.data.files import FileSource
 from pipelines.data.opened import without
@@ -57,7 +58,7 @@ def check_images(experiment: ImageClassification, progress: Callable[[int, int],
         if all(paths_of.values()):
             result.findings.extend(shared_groups({name: paths or [] for name, paths in paths_of.items()}, labels, lambda pattern: (
                 f"In data: group_by: name, with group_pattern: {inline(pattern)}")))
-            result.findings.sort(key=lambda finding: ("error", "warning", "note").index(finding.level))
+            result.findings.sort(key=lambda finding: LEVELS.index(finding.level))
     return result
 
 
@@ -68,6 +69,7 @@ def _paths(source: Source) -> list[str] | None:
 
 
 CHECKS = {"vision.classification": check_images}
+ENCODED: dict[str, Callable[[str], dict[str, Any]]] = {"vision.classification": lambda preset: {}}  # it takes images as they are
 
 
 def _read(source: Source, examined: dict[int, Examined]) -> Read:

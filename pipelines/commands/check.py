@@ -8,19 +8,23 @@ from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import Progress, SpinnerColumn, TextColumn
 
 from pipelines.base.errors import ConfigError, QuartetError
+from pipelines.commands.check_features import compared
 from pipelines.config.registry import part
 from pipelines.config.schema import Experiment
-from pipelines.data.check import Check, Finding
+from pipelines.data.check import LEVELS, Check, Finding
 
 
-def check(experiment: Experiment) -> Check:
-    """Reads every example of an experiment once.
+def check(experiment: Experiment, encoder: str | None = None) -> Check:
+    """Reads every example of an experiment once, and compares them by the features of an encoder.
+
+    Args:
+        encoder: a preset; none; or None: the experiment's own, else one at hand, on fewer examples.
 
     Raises:
-        ConfigError: the domain has no check of data.
+        ConfigError: the domain has no check of data, or the encoder that was named cannot be used.
         DataError: there are no data to look at.
     """
     module: Any = part(experiment.task.partition(".")[0], "check")
@@ -33,6 +37,12 @@ def check(experiment: Experiment) -> Check:
     refused = None if checked.failed else refusal(experiment)
     if refused is not None:
         checked.findings.insert(0, Finding("error", f"training would stop before its first step: {refused}"))
+    if not checked.failed:
+        with Progress(SpinnerColumn(), TextColumn("{task.description}"), console=Console(file=sys.stderr), transient=True,
+                      disable=not sys.stderr.isatty()) as bar:
+            comparing = bar.add_task("comparing", total=None)
+            checked.findings.extend(compared(experiment, encoder, lambda text: bar.update(comparing, description=text)))
+            checked.findings.sort(key=lambda finding: LEVELS.index(finding.level))
     return checked
 
 

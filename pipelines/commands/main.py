@@ -172,6 +172,8 @@ def check(
             "--output", "-o", metavar="FILE", show_default="check.json among the experiment's runs", help="The findings, for programs."
         ),
     ] = None,
+    encoder: Annotated[str | None, typer.Option(
+        metavar="PRESET|none", show_default="one at hand, on a sample", help="The pretrained encoder that compares examples.")] = None,
 ) -> None:
     """Check an experiment, then read all its data once; trains nothing. Exit status 1 where training would stop."""
     from pipelines.config.load import load
@@ -187,7 +189,7 @@ def check(
     from pipelines.base.terminal import console
     from pipelines.commands.check import check as read_all
 
-    result = read_all(loaded.experiment)
+    result = read_all(loaded.experiment, encoder)
     result.render(console())
     target = output or runs / named(loaded) / "check.json"
     write_json(target, result.to_json())

@@ -21,6 +21,7 @@ from pipelines.data.source import Source
 
 IMBALANCE = 10  # largest class : smallest class of train that is worth a warning
 FEW = 10  # examples of a class in train below which it is worth a warning
+LEVELS = ("error", "warning", "note")  # of findings, worst first
 SHOWN = 3  # details of a finding in the terminal
 KEPT = 1000  # details of a finding in the JSON
 MISSING = ("na", "n/a", "n.a.", "nan", "null", "none", "nil", "?", "-", "--", "unlabeled", "unlabelled", "tbd", "undefined", "missing")
@@ -153,7 +154,7 @@ def check(place: str, parts: dict[str, Source | None], reads: dict[str, Read], c
     splits = {name: _facts(source, reads[name], classes) for name, source in there.items()}
     findings = [*_unreadable(there, reads, skip, lost), *_classes(there, reads, classes),
                 *_identical(there, reads, classes, identical, splits), *(Finding("note", note) for note in notes)]
-    findings.sort(key=lambda finding: ("error", "warning", "note").index(finding.level))
+    findings.sort(key=lambda finding: LEVELS.index(finding.level))
     return Check(place, splits, findings)
 
 

@@ -10,6 +10,8 @@ from pydantic import Field
 
 from pipelines.config.schema import Section, setting
 
+FROZEN_BELOW, LAST_BELOW = 1000, 3000  # training examples, of `by_examples`
+
 
 class Frozen(Section):
     """The encoder stays as it is and the head alone trains. Features are computed once, so that an epoch costs what the head costs."""
@@ -68,3 +70,16 @@ class Lora(_Trained):
 
 
 Finetune = Annotated[Frozen | Last | Gradual | Whole | Lora, Field(discriminator="name")]
+
+
+def by_examples(examples: int) -> Frozen | Last | Whole:
+    """How an encoder trains where nothing says so, by the number of training examples; docs/pretrained.md has what was compared."""
+    if examples < FROZEN_BELOW:
+        return Frozen(name="frozen")
+    return Last(name="last") if examples < LAST_BELOW else Whole(name="whole")
+
+
+def stated(examples: int, way: Finetune) -> str:
+    """What the log and the report say of a way that the number of examples chose."""
+    return (f"model.finetune is not set: {way.name}, since there are {examples:,} training examples (frozen below {FROZEN_BELOW:,}, "
+            f"the last blocks below {LAST_BELOW:,}, else whole).")

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from pipelines.config.schema import Section, Share, setting
-from pipelines.encoders.finetune import Finetune
+from pipelines.encoders.finetune import FROZEN_BELOW, LAST_BELOW, Finetune
 
 
 class PretrainedModel(Section):
@@ -16,4 +16,5 @@ class PretrainedModel(Section):
     weights: Literal["preset"] | None = setting("preset", "preset: start from its weights; null: from scratch")
     dropout: Share = setting(0.1, "dropout before the last layer", unit="share")
     finetune: Finetune | None = setting(
-        None, "how the network is trained: frozen, last, gradual, whole or lora; default: frozen, with a linear head where that suits")
+        None, "how the network is trained: frozen, last, gradual, whole or lora; default: by the number of training examples, frozen below "
+        f"{FROZEN_BELOW:,}, the last blocks below {LAST_BELOW:,}, else whole")

@@ -7,7 +7,7 @@ from pipelines.config.schema import Experiment
 from pipelines.encoders import lora
 from pipelines.encoders.blocks import blocks, freeze
 from pipelines.encoders.features import parts
-from pipelines.encoders.finetune import Finetune, Frozen, Gradual, Last, Lora, Whole
+from pipelines.encoders.finetune import Finetune, Frozen, Gradual, Last, Lora, Whole, by_examples, stated
 from pipelines.encoders.linear_head import dense_of
 from pipelines.encoders.settings import PretrainedModel
 
@@ -15,8 +15,8 @@ RATES = {"batch norm": 2e-3, "others": 1e-4}  # of an encoder, where the experim
 LORA = 5.0  # times as much for its changes, which begin at 0
 
 
-def way_of(experiment: Experiment, model: keras.Model) -> Finetune | None:
-    """How a network is fine-tuned: as the experiment says, else frozen; None: it has no encoder and head.
+def way_of(experiment: Experiment, model: keras.Model, examples: int) -> Finetune | None:
+    """How a network is fine-tuned: as the experiment says, else by the number of training examples; None: it has no encoder and head.
 
     Raises:
         ConfigError: train.freeze says something else, or the network cannot be trained so.
@@ -29,10 +29,22 @@ def way_of(experiment: Experiment, model: keras.Model) -> Finetune | None:
             raise ConfigError("model.finetune: is for an encoder under a new head, which this network is not; leave it out")
         return None
     if experiment.train.freeze is None:
-        return settings.finetune or Frozen(name="frozen")
+        return settings.finetune or _fitting(by_examples(examples), model)
     if settings.finetune is not None:
         raise ConfigError("train.freeze: model.finetune says which layers train; leave one of the two out")
     return Whole(name="whole", decay=1.0)
+
+
+def _fitting(way: Finetune, model: keras.Model) -> Finetune:
+    """The way, or whole where an encoder has no more blocks than would train."""
+    return Whole(name="whole") if isinstance(way, Last) and way.blocks >= len(blocks(model)) else way
+
+
+def note(experiment: Experiment, way: Finetune | None, examples: int) -> str | None:
+    """What is said of a way that nobody chose; None where somebody did."""
+    settings = getattr(experiment, "model", None)
+    chosen = not isinstance(settings, PretrainedModel) or settings.finetune is not None or experiment.train.freeze is not None
+    return None if way is None or chosen else stated(examples, way)
 
 
 def settle(way: Finetune, model: keras.Model) -> None:

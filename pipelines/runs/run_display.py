@@ -11,6 +11,7 @@ from pipelines.data import order
 from pipelines.data.input import Feed
 from pipelines.data.lengths import stacked
 from pipelines.data.source import ArraySource
+from pipelines.encoders import trainable
 from pipelines.encoders.features import FEATURES
 from pipelines.monitoring.arithmetic import arithmetic
 from pipelines.monitoring.tensorboard import Writer
@@ -39,6 +40,8 @@ def describe(session: "Session", name: str, say: Callable[[str], None]) -> None:
         f"{name}: {sizes}; {work}; {machine.precision} on "
         f"{', '.join(machine.devices)}{' with XLA' if machine.xla else ''}; {session.feed.summary}"
     )
+    if chosen := trainable.note(session.task.experiment, session.way, len(splits.train)):
+        say(chosen)
     has_norm = any(isinstance(layer, keras.layers.BatchNormalization) for layer in session.learner.model._flatten_layers())
     mixing = [*(["BatchNormalization"] if has_norm else []), *([session.task.mixes] if session.task.mixes else [])]
     if mixing and session.steps and machine.replicas > 1 and not session.step.train.micro_batch_size:

@@ -9,7 +9,7 @@ from pipelines.base.errors import ConfigError
 from pipelines.config.schema import Experiment
 from pipelines.data.cache import readable
 from pipelines.data.source import ArraySource, Source
-from pipelines.encoders import linear_head
+from pipelines.encoders import linear_head, trainable
 from pipelines.encoders.features import Computing, answers_once, parts
 from pipelines.encoders.finetune import Finetune, Frozen
 from pipelines.machine.devices import Machine
@@ -43,7 +43,8 @@ def learner_of(task: Task, splits: Splits, model: keras.Model, way: Finetune | N
     Raises:
         ConfigError: a linear head is asked for, and features cannot be kept, or the head is another one.
     """
-    whole = Learner(task, model, splits.train, splits.validation, notes=_unread(task))
+    chosen = trainable.note(experiment, way, len(splits.train))
+    whole = Learner(task, model, splits.train, splits.validation, notes=[*([chosen] if chosen else []), *_unread(task)])
     if way is None:
         return whole
 

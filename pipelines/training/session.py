@@ -148,9 +148,9 @@ def prepare(
     plan = plan_batches(train, len(splits.train), machine.replicas)
     spec = decoded_spec(splits.train, None if task.stored_decoded else task.decode)
     with machine.strategy.scope(), bounded("model"), in_main_memory(divides(train, machine)):
-        model, way = _built(task)
+        model, way = _built(task, len(splits.train))
         if precision is None and devices.by_convolution(machine, train) and precision_probe.depthwise(model):
-            machine, model, way = _timed(machine, task, model, way, spec)
+            machine, model, way = _timed(machine, task, model, way, spec, len(splits.train))
         machine = devices.for_model(machine, model)
         others = {setting: other_run.model_of(setting, folder, task, splits.train)
                   for setting, folder in other_run.named(experiment, beside).items()}
@@ -164,21 +164,21 @@ def prepare(
                     others)
 
 
-def _built(task: Task) -> tuple[keras.Model, Finetune | None]:
-    """The task's network, what of it trains settled."""
+def _built(task: Task, examples: int) -> tuple[keras.Model, Finetune | None]:
+    """The task's network, what of it trains on so many examples settled."""
     model = task.model()
-    way = trainable.way_of(task.experiment, model)
+    way = trainable.way_of(task.experiment, model, examples)
     if way is not None:
         trainable.settle(way, model)
     return model, way
 
 
 def _timed(machine: devices.Machine, task: Task, model: keras.Model, way: Finetune | None, spec: dict[str, tf.TensorSpec],
-           ) -> tuple[devices.Machine, keras.Model, Finetune | None]:
+           examples: int) -> tuple[devices.Machine, keras.Model, Finetune | None]:
     """Machine and network in float32, where that is no slower for it than the machine's own precision."""
     train = task.experiment.train
     plain = devices.in_precision(machine, train, "float32")
-    other, its_way = _built(task)
+    other, its_way = _built(task, examples)
     faster = machine.group.of_chief(
         precision_probe.gain(task, model, other, spec, train.batch_size) if machine.group.chief else None)
     said = f"this network, which has depthwise convolutions, is {faster:.1f} x as fast in {machine.precision} as in float32 here"
