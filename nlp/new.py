@@ -12,6 +12,7 @@ from nlp.data.ngrams import ngram_counts
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, section
 from pipelines.data.frame import COMMENTS
+from pipelines.encoders.finetune import by_examples
 from pipelines.encoders.presets import Preset
 from pipelines.encoders.proposal import propose
 
@@ -40,7 +41,7 @@ def draft(path: Path, asked: Asked) -> Draft:
     proposal = propose(asked, "nlp", reason=_reason(seen), gain="short texts are told apart by what they mean")
     sections = ["task: nlp.classification", section("data", _data(seen, path))]
     if proposal.preset:
-        sections.append(_encoded(proposal.preset, seen))
+        sections += _encoded(proposal.preset, seen)
     else:
         sections += [section("tokens", _tokens(seen)), section("model", _model()), section("train", _train(seen))]
     if not many and not proposal.preset:  # several labels a text have a loss of their own
@@ -94,14 +95,22 @@ def _reason(seen: Seen) -> str:
     return f"since {seen.texts:,} short English texts are few: it knows words that occur in none of them"
 
 
-def _encoded(preset: Preset, seen: Seen) -> str:
-    """The section model of a frozen encoder."""
+def _encoded(preset: Preset, seen: Seen) -> list[str]:
+    """The section model of an encoder that trains as the number of texts suggests, and train where it takes epochs."""
     limit = 8 * -(-min(256, max(16, 3 * seen.words[1] // 2 + 2)) // 8)  # of its own tokens, which are parts of words
-    return section("model", [
+    way = by_examples(seen.texts)
+    sections = [section("model", [
         ("name", "pretrained", "or bag, which needs no encoder and is served faster"),
         ("preset", preset.handle, "quartet encoders lists others"),
         ("limit", limit, "tokens of a text that are used"),
-        ("finetune", {"name": "frozen"}, "the last layer is fitted at once; whole: often a little better, and takes much longer")])
+        ("finetune", {"name": way.name}, "the last layer is fitted at once; whole: all of it trains" if way.name == "frozen" else
+         "all of it trains; frozen is much faster, and less accurate")])]
+    if way.name == "whole":
+        sections.append(section("train", [
+            ("epochs", 3, ""), ("batch_size", 32, "examples per update, over all devices"),
+            ("optimizer", {"name": "adamw", "weight_decay": 0.01}, ""),
+            ("learning_rate", {"schedule": "linear", "warmup": 0.1}, "its shape; finetune.learning_rate has the peak")]))
+    return sections
 
 
 def _rows(seen: Seen, characters: tuple[int, int] | None) -> tuple[int, int]:

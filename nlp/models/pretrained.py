@@ -35,15 +35,15 @@ def learn(settings: Pretrained) -> tuple[dict[str, Any], list[str]]:
     """
     preset = find(settings.preset, domain="nlp")
     _require_encoder(preset)
-    tokenizer = preset_tokens.read(preset)
+    own_tokens = preset_tokens.read(preset)
     with bounded(f"{preset.key}: {preset.handle}"):
         backbone = load(preset, weights=False)
     longest = getattr(backbone, "max_sequence_length", None)
     if longest is not None and settings.limit > longest:
         raise ConfigError(f"model.limit: {settings.limit} tokens, and {settings.preset} takes {longest} at most")
-    facts = {"encoder": record(preset), "backbone": description(backbone), "tokenizer": preset_tokens.kept(tokenizer),
+    facts = {"encoder": record(preset), "backbone": description(backbone), "tokenizer": preset_tokens.kept(own_tokens),
              "pool": settings.pool if settings.pool != "auto" else trained_pool(preset)}
-    return facts, [Warned(note) for note in _differences(preset)]
+    return facts, [Warned(note) for note in (*_differences(preset), *_accents(preset, own_tokens))]
 
 
 def _require_encoder(preset: Preset) -> None:
@@ -78,6 +78,19 @@ def _differences(preset: Preset) -> list[str]:
         "its vectors differ from the original's; fine-tune it, or take another encoder")
     return [f"{preset.name}: keras-hub computes {preset.backbone} with {'the tanh form of GELU' if tanh else 'GELU'}, and its "
             f"config.json states {stated}: {how}"]
+
+
+def _accents(preset: Preset, tokenizer: Any) -> list[str]:
+    """Whether words are unknown for their accents alone, which encoders of small letters were trained without."""
+    unknown = getattr(tokenizer, "oov_token", None)
+    if unknown is None:  # pieces of bytes, none of which is unknown
+        return []
+    plain, accented = (unknown in [tokenizer.id_to_token(int(number)) for number in tokenizer([text])[0]] for text in ("cafe", "caf\u00e9"))
+    if plain or not accented:
+        return []
+    return [f"{preset.name}: its tokenizer knows no letters with accents and does not strip them: caf\u00e9 becomes {unknown}. The network "
+            "was probably trained without accents, which keras-hub's conversion forgets: set strip_accents: true in the preset's "
+            "tokenizer.json"]
 
 
 def tokenizer(settings: Pretrained, facts: dict[str, Any]) -> Tokenizer:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from pipelines.config.schema import Section, setting
 
-FROZEN_BELOW, LAST_BELOW = 1000, 3000  # training examples, of `by_examples`
+FROZEN_BELOW = 300  # training examples, of `by_examples`
 
 
 class Frozen(Section):
@@ -72,14 +72,12 @@ class Lora(_Trained):
 Finetune = Annotated[Frozen | Last | Gradual | Whole | Lora, Field(discriminator="name")]
 
 
-def by_examples(examples: int) -> Frozen | Last | Whole:
+def by_examples(examples: int) -> Frozen | Whole:
     """How an encoder trains where nothing says so, by the number of training examples; docs/pretrained.md has what was compared."""
-    if examples < FROZEN_BELOW:
-        return Frozen(name="frozen")
-    return Last(name="last") if examples < LAST_BELOW else Whole(name="whole")
+    return Frozen(name="frozen") if examples < FROZEN_BELOW else Whole(name="whole")
 
 
 def stated(examples: int, way: Finetune) -> str:
     """What the log and the report say of a way that the number of examples chose."""
-    return (f"model.finetune is not set: {way.name}, since there are {examples:,} training examples (frozen below {FROZEN_BELOW:,}, "
-            f"the last blocks below {LAST_BELOW:,}, else whole).")
+    other = "finetune: {name: frozen} takes one pass of the encoder" if way.name == "whole" else f"whole from {FROZEN_BELOW:,} on"
+    return f"model.finetune is not set: {way.name}, since there are {examples:,} training examples; {other}."

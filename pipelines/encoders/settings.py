@@ -3,7 +3,7 @@
 from typing import Literal
 
 from pipelines.config.schema import Section, Share, setting
-from pipelines.encoders.finetune import FROZEN_BELOW, LAST_BELOW, Finetune
+from pipelines.encoders.finetune import FROZEN_BELOW, Finetune
 
 
 class PretrainedModel(Section):
@@ -17,4 +17,4 @@ class PretrainedModel(Section):
     dropout: Share = setting(0.1, "dropout before the last layer", unit="share")
     finetune: Finetune | None = setting(
         None, "how the network is trained: frozen, last, gradual, whole or lora; default: by the number of training examples, frozen below "
-        f"{FROZEN_BELOW:,}, the last blocks below {LAST_BELOW:,}, else whole")
+        f"{FROZEN_BELOW:,}, else whole")

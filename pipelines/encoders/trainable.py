@@ -29,15 +29,10 @@ def way_of(experiment: Experiment, model: keras.Model, examples: int) -> Finetun
             raise ConfigError("model.finetune: is for an encoder under a new head, which this network is not; leave it out")
         return None
     if experiment.train.freeze is None:
-        return settings.finetune or _fitting(by_examples(examples), model)
+        return settings.finetune or by_examples(examples)
     if settings.finetune is not None:
         raise ConfigError("train.freeze: model.finetune says which layers train; leave one of the two out")
     return Whole(name="whole", decay=1.0)
-
-
-def _fitting(way: Finetune, model: keras.Model) -> Finetune:
-    """The way, or whole where an encoder has no more blocks than would train."""
-    return Whole(name="whole") if isinstance(way, Last) and way.blocks >= len(blocks(model)) else way
 
 
 def note(experiment: Experiment, way: Finetune | None, examples: int) -> str | None:

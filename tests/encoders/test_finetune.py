@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from pipelines.base.errors import ConfigError
 from pipelines.data.source import ArraySource
-from pipelines.encoders import linear_head
+from pipelines.encoders import finetune, linear_head
 from pipelines.encoders.blocks import blocks
 from pipelines.encoders.features import OnFeatures
 from pipelines.training.loop import Hook, Loop
@@ -63,6 +63,19 @@ def test_views_are_what_the_first_epochs_see():
         images, labels = made.task.prepare(whole, keys=made.shown.keys(epoch % 2 * spe, numbers_whole))
         assert numbers.numpy().tolist() == numbers_whole.numpy().tolist() and targets.numpy().tolist() == labels.numpy().tolist()
         np.testing.assert_allclose(inputs, made.model.get_layer("features")(images), atol=1e-5)
+
+
+@pytest.mark.parametrize(("frozen_below", "chosen"), [(10_000, "frozen"), (10, "whole")])
+def test_the_number_of_examples_chooses_a_way_where_nothing_is_said(monkeypatch, frozen_below, chosen):
+    monkeypatch.setattr(finetune, "FROZEN_BELOW", frozen_below)
+    unsaid = {name: value for name, value in encoder().items() if name != "finetune"}
+    made = assemble(experiment(model=unsaid, data=MEMORY, train={"devices": "cpu"}), EncoderToyTask)
+    assert made.way.name == chosen and (made.steps == 0) == (chosen == "frozen")
+    assert f"model.finetune is not set: {chosen}, since there are {len(made.splits.train):,} training examples" in made.learner.notes[0]
+
+
+def test_a_way_that_is_said_is_not_remarked_on():
+    assert not any("is not set" in note for note in session(name="frozen").learner.notes)
 
 
 def test_without_room_for_features_a_linear_head_is_refused():

@@ -66,7 +66,7 @@ def texts(folder):
     rows = [f"{words[number % 5]} {chr(97 + number)},{number % 2}" for number in range(26)]
     (folder / "texts").mkdir()
     (folder / "texts" / "train.csv").write_text("\n".join(["text,label", *rows]))
-    (folder / "texts" / "test.csv").write_text("text,label\nThe Taxi PLEASE b,1\nbreakfast wifi towels,0\n")
+    (folder / "texts" / "test.csv").write_text("text,label\nTaxi PLEASE b,1\nbreakfast wifi towels,0\n")
     return {"task": "nlp.classification", "data": {"source": "table", "path": str(folder / "texts"), "validation": 0},
             "model": {"name": "bag"}}, tiny.bert(folder / "preset")
 
@@ -85,7 +85,7 @@ def images(folder):
 def sounds(folder):
     return {"task": "speech.commands", "data": {"source": "synthetic", "seconds": 0.9, "rate": 8000, "limit": 32, "validation": 0.2,
                                                 "test": 0.2},
-            "frontend": {"mels": 16}, "model": {"name": "cnn"}}, tiny.whisper(folder / "preset")
+            "frontend": {"mels": 16}, "model": {"name": "ds_cnn"}}, tiny.whisper(folder / "preset")
 
 
 @extra

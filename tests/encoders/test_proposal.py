@@ -41,11 +41,11 @@ def photos(folder: Path, count: int = 12, mode: str = "RGB", edge: int = 200) ->
     return folder
 
 
-def questions(path: Path, texts: str = "what is the {} of my account", classes: int = 4) -> Path:
+def questions(path: Path, texts: str = "what is the {} of my account", classes: int = 4, count: int = 60) -> Path:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["text", "label"])
-        writer.writerows([texts.format(number), f"class {number % classes}"] for number in range(60))
+        writer.writerows([texts.format(number), f"class {number % classes}"] for number in range(count))
     return path
 
 
@@ -81,6 +81,8 @@ def test_short_english_texts_of_several_classes_get_one(there, tmp_path):
     keras_preset(there / "bert", **BERT)
     model = from_text(new("nlp", questions(tmp_path / "q.csv"))).experiment.model
     assert (model.name, model.preset, model.finetune.name) == ("pretrained", "bert", "frozen")
+    more = from_text(new("nlp", questions(tmp_path / "more.csv", count=800))).experiment
+    assert more.model.finetune.name == "whole" and more.train.batch_size == 32
     for texts, classes in (("wie hoch ist der {} auf meinem Konto", 4), ("what is the {} of my account", 2)):
         text = new("nlp", questions(tmp_path / "other.csv", texts, classes))
         assert from_text(text).experiment.model.name == "bag" and "ncoder" not in header(text)

@@ -17,7 +17,7 @@ def bert(folder: Path) -> Path:
     backbone = keras_hub.models.BertBackbone(vocabulary_size=len(PIECES), num_layers=1, num_heads=2, hidden_dim=16, intermediate_dim=32,
                                              max_sequence_length=32)
     backbone.save_to_preset(str(folder))
-    keras_hub.models.BertTokenizer(vocabulary=PIECES, lowercase=True).save_to_preset(str(folder))
+    keras_hub.models.BertTokenizer(vocabulary=PIECES, lowercase=True, strip_accents=True).save_to_preset(str(folder))
     return folder
 
 

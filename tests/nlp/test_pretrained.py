@@ -103,6 +103,15 @@ def test_a_folder_of_hugging_face_is_read_with_its_vocabulary_accents_and_poolin
 
 
 @extra
+def test_a_tokenizer_that_forgets_to_strip_accents_is_named(tmp_path):
+    assert learned(tiny.bert(tmp_path / "p"))[1] == []
+    stated = tmp_path / "p" / "tokenizer.json"
+    stated.write_text(stated.read_text().replace('"strip_accents": true', '"strip_accents": false'))
+    (note,) = learned(tmp_path / "p")[1]
+    assert isinstance(note, Warned) and "caf\u00e9 becomes [UNK]" in note and "set strip_accents: true" in note
+
+
+@extra
 def test_a_vocabulary_with_gaps_and_a_tokenizer_of_another_kind_are_refused(tmp_path):
     hugging_face(tmp_path / "h")
     for wrong, message in (({"type": "WordPiece", "vocab": {"[PAD]": 0, "a": 2}}, "have gaps"), ({"type": "Unigram"}, "neither vocab.txt"),
