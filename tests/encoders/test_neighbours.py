@@ -23,9 +23,9 @@ extra = pytest.mark.skipif(not all(importlib.util.find_spec(name) for name in ("
 def clouds():
     """Train and test of three classes, each around a corner of its own."""
     random = np.random.default_rng(0)
-    labels = np.arange(90) % 3
-    vectors = (3.0 * np.eye(64)[labels] + 0.4 * random.standard_normal((90, 64))).astype(np.float32)
-    return [Part("train", vectors[:60], labels[:60], "train:{}".format), Part("test", vectors[60:], labels[60:], "test:{}".format)]
+    labels = np.arange(240) % 3
+    vectors = (3.0 * np.eye(32)[labels] + 0.5 * random.standard_normal((240, 32))).astype(np.float32)
+    return [Part("train", vectors[:180], labels[:180], "train:{}".format), Part("test", vectors[180:], labels[180:], "test:{}".format)]
 
 
 def test_nothing_is_found_where_classes_lie_apart():
@@ -36,11 +36,11 @@ def test_a_copy_of_train_a_wrong_label_and_a_stranger_are_named():
     train, test = clouds()
     test.vectors[4] = train.vectors[10] + 0.01
     train.labels[7] = 2  # which is 1
-    train.vectors[20] = 12.0 * np.eye(64)[63]
+    train.vectors[20] = 12.0 * np.eye(32)[31]
     copies, labels, strangers = neighbours.findings([train, test], CLASSES)
     assert copies.level == "warning" and copies.details[0].startswith("test:4 (test) = train:10 (train), ") and len(copies.details) == 1
     assert labels.level == "warning" and labels.text.startswith("1 examples may have the wrong label")
-    assert labels.details[0].startswith("train:7 (train) is owl, its neighbours are dog, ")
+    assert labels.details == ("train:7 (train) is owl, looks like dog",)
     assert strangers.level == "note" and strangers.details[0].startswith("train:20 (train), ") and len(strangers.details) == 1
 
 
