@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pipelines.base.errors import ConfigError, DataError
+from pipelines.base.stored import read_bytes
 from pipelines.runs.folder import RunFolder
 from quartet.experiments import Settings, overrides
 from quartet.process import tensorflow
@@ -301,7 +302,7 @@ def runs(folder: str | Path = "runs", *, match: str | None = None,
 
 def framed(page: Path) -> str:
     """A report in a frame of its own, so that its style does not reach the notebook."""
-    text = html.escape(page.read_text(encoding="utf-8"), quote=True)
+    text = html.escape(read_bytes(page).decode("utf-8", "replace"), quote=True)
     return f'<iframe srcdoc="{text}" style="width: 100%; height: {_HEIGHT}px; border: 0"></iframe>'
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @for_python
 def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: Any = None, runs: str | Path = "runs",
           name: str | None = None, fresh: bool = False, callbacks: "Sequence[keras.callbacks.Callback]" = (), quiet: bool = False,
-          require_signature: str | Path | None = None) -> Run:
+          require_signature: str | Path | None = None, encrypt: bool = False) -> Run:
     """Trains, judges and reports an experiment; the same call resumes an interrupted run, and gives back a finished one.
 
     Args:
@@ -38,7 +38,11 @@ def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: 
         fresh: start again; an earlier run of that name is moved aside.
         callbacks: of Keras; `logs` have loss, accuracy, val_loss, ..., and `model.stop_training` ends the training.
         quiet: show warnings alone.
-        require_signature: a public key; a run that is resumed, or finished, is refused where that key has not signed it as it is.
+        require_signature: a public key; a run that is resumed, or finished, is refused where that key has not signed it as it is, and so
+            are a teacher, a preset and weights that the settings name.
+
+        encrypt: a new run is encrypted, with the key that the environment variable QUARTET_AGE_KEY holds or names; every later call
+            needs it, too.
 
     Returns:
         The finished run.
@@ -60,7 +64,7 @@ def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: 
     from pipelines.machine.hosts import named
     from pipelines.runs.folder import run_folder, unfinished
     from pipelines.runs.in_store import here
-    from pipelines.runs.signed import require_begun, require_signed
+    from pipelines.runs.signed import require_begun, require_named, require_signed
 
     if isinstance(experiment, Run):
         require_signature = require_signature or experiment.signed_with
@@ -73,6 +77,7 @@ def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: 
     earlier = unfinished(experiment) if alone else None  # type: ignore[arg-type]
     called = earlier.experiment_name if earlier else chosen.name
     folder = earlier or run_folder(runs, chosen.name, name, chosen.changes)
+    require_named(chosen.experiment.model_dump(mode="python"), folder.path, key)
     among = named()
     with here(Path(runs), chosen.experiment, folder, fresh=fresh, say=Screen("", quiet=quiet).note,
               writes=among is None or among.number == 0) as folder:
@@ -85,7 +90,7 @@ def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: 
         with tensorflow():
             from pipelines.runs.launch import launch
 
-            launch(chosen.experiment, folder, called, fresh=fresh, quiet=quiet, callbacks=callbacks)
+            launch(chosen.experiment, folder, called, fresh=fresh, quiet=quiet, callbacks=callbacks, encrypt=encrypt)
         return Run(folder)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from pipelines.base.encryption import Key, encrypt, encrypt_files, key_for, memory_folder
 from pipelines.base.errors import QuartetError
 from pipelines.base.inside import flush, open_own, opened
 from pipelines.base.staging import put, remove, stage_file, stage_folder, sweep
@@ -53,25 +54,31 @@ def disk_full(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def write_whole(path: Path | str, content: bytes | str | Callable[[BinaryIO], None]) -> None:
+def write_whole(path: Path | str, content: bytes | str | Callable[[BinaryIO], None], *, plain: bool = False) -> None:
     """Writes a file beside its target, flushes it to the disk, and renames it into place.
 
-    An existing link is replaced, not followed; leftovers of an earlier, killed writer of the same file are removed.
+    An existing link is replaced, not followed; leftovers of an earlier, killed writer of the same file are removed. In an encrypted
+    folder the file is encrypted.
 
     Args:
         path: the target; its folder is created.
         content: bytes, text (UTF-8), or a function that writes to the open binary file.
+        plain: as it is, also in an encrypted folder.
 
     Raises:
         WriteError: the system refuses (a full disk, no permission); the target is then unchanged.
+        Encrypted: its folder is encrypted, and the key is missing.
     """
     path = Path(path)
+    key = None if plain else key_for(path)
     with writing(path), opened(path.parent) as folder:
         sweep(folder, path.name)
         descriptor, name = stage_file(folder, path.name)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                if callable(content):
+                if key is not None:
+                    encrypt(content, key, file)
+                elif callable(content):
                     content(file)
                 else:
                     # a user's file name that is not UTF-8 must not end a report
@@ -86,19 +93,23 @@ def write_whole(path: Path | str, content: bytes | str | Callable[[BinaryIO], No
 
 
 @contextlib.contextmanager
-def whole_folder(target: Path | str, *, replace: bool = False) -> Iterator[Path]:
+def whole_folder(target: Path | str, *, replace: bool = False, key: Key | None = None) -> Iterator[Path]:
     """A new folder to write into, beside its target; at the end it is flushed to the disk and renamed into place, or removed on an error.
 
-    Leftovers of an earlier, killed writer of the same target are removed first.
+    Leftovers of an earlier, killed writer of the same target are removed first. What is to be encrypted is written in memory, and
+    encrypted at the end.
 
     Args:
         target: its parent is created.
         replace: an existing target may be replaced; it stays whole until then.
+        key: to encrypt it with; in an encrypted folder, that of the folder.
 
     Raises:
         WriteError: the system refuses, or the target exists (without `replace`).
+        Encrypted: it is to be encrypted, and the key is missing.
     """
     target = Path(target)
+    key = key or key_for(target)
     with contextlib.ExitStack() as open_folder:
         with writing(target):
             folder = open_folder.enter_context(opened(target.parent))
@@ -106,7 +117,13 @@ def whole_folder(target: Path | str, *, replace: bool = False) -> Iterator[Path]
             descriptor, name = stage_folder(folder, target.name)
         try:
             staging = target.with_name(name)
-            yield staging
+            if key is None:
+                yield staging
+            else:
+                with memory_folder() as plain:
+                    yield plain
+                    with writing(target):
+                        encrypt_files(plain, staging, key)
             with writing(target):
                 for place, _, files in os.walk(staging):
                     for one in (*files, "."):
@@ -146,9 +163,9 @@ def append_whole(file: BinaryIO, content: bytes) -> None:
         raise
 
 
-def write_json(path: Path | str, value: Any) -> None:
-    """Writes `value` as indented JSON, whole; NaN and infinities become null, so that any reader accepts it."""
-    write_whole(path, json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+def write_json(path: Path | str, value: Any, *, plain: bool = False) -> None:
+    """Writes `value` as indented JSON, as `write_whole`; NaN and infinities become null, so that any reader accepts it."""
+    write_whole(path, json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n", plain=plain)
 
 
 def finite(value: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, BinaryIO, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from pipelines.base.encryption import open_decrypted
 from pipelines.base.errors import ConfigError
 
 LARGEST = 1 << 30  # bytes of a file that is read whole
@@ -164,12 +165,17 @@ class Checkpointed(Record):
 
 
 def open_regular(path: Path | str) -> BinaryIO:
-    """A file for reading. Raises OSError as `open` does, and for anything but a regular file: a pipe would never answer."""
+    """A file for reading; of an encrypted one, its content in memory.
+
+    Raises:
+        OSError: as `open` does, and for anything but a regular file: a pipe would never answer.
+        Encrypted: it is encrypted, and the key is missing.
+    """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is no regular file")
-    return os.fdopen(descriptor, "rb")
+    return open_decrypted(os.fdopen(descriptor, "rb"), path)
 
 
 def read_bytes(path: Path | str) -> bytes:

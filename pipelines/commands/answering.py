@@ -19,12 +19,15 @@ from pipelines.commands.shell import (
     RequireSignature,
     Run,
     Runs,
+    Sandbox,
     Settings,
     echo,
     extensible,
     fail,
     finished,
+    keyed,
     reported,
+    sandboxed,
     say,
     shown,
 )
@@ -45,6 +48,7 @@ class Format(str, Enum):
 
 
 @reported
+@keyed
 @extensible()
 def evaluate(
     run: Run, settings: Settings = None, runs: Runs = RUNS,
@@ -58,6 +62,7 @@ def evaluate(
         help="Also the answer to each example, as .parquet, .csv or .jsonl; the report has them as predictions.parquet.")] = None,
     replace: Replace = False,
     require_signature: RequireSignature = None,
+    sandbox: Sandbox = False,
 ) -> None:
     """Judge a finished run on one of its splits or on other data. KEY=VALUE: evaluate.flip=true; with --data also data.label_key=class."""
     folder = finished(runs, run, require_signature)
@@ -66,6 +71,7 @@ def evaluate(
     if output is not None:
         predictions.writable(output)
         refuse_existing(output, replace)
+    sandboxed(sandbox, folder.report, output)
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
@@ -96,6 +102,7 @@ def evaluate(
 
 
 @reported
+@keyed
 @extensible()
 def predict(
     run: Run, inputs: Annotated[list[str], typer.Argument(
@@ -114,6 +121,7 @@ def predict(
     replace: Replace = False,
     batch: Batch = None,
     require_signature: RequireSignature = None,
+    sandbox: Sandbox = False,
     ray: Ray = None,
     workers: Annotated[int | None, typer.Option(
         min=1, metavar="N", show_default="one for each GPU, or else for each node", help="With --ray: how many answer.")] = None,
@@ -121,6 +129,8 @@ def predict(
     """Answer new inputs. Those that cannot be read are named on stderr and have an error in the output; the rest is answered."""
     folder = finished(runs, run, require_signature)
     if ray is not None:
+        if sandbox:
+            raise ConfigError("--sandbox: not with --ray, whose nodes talk over the network")
         return predict_on_ray(ray, folder, inputs, output, kind.value if kind else None, top=top, probabilities=probabilities, batch=batch,
                               workers=workers, replace=replace, require_signature=require_signature)
     if workers is not None or kind is Format.parquet:
@@ -131,6 +141,7 @@ def predict(
     follow = "-" in inputs  # then a line is answered when it comes, not when a page is full
     by_ending = {"csv": "csv", "jsonl": "jsonl", "ctm": "ctm", "txt": "text"}
     form = (kind or Format(by_ending.get(ending, "csv" if follow else "table"))).value
+    sandboxed(sandbox, None, output)
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
@@ -166,6 +177,7 @@ def predict(
 
 
 @reported
+@keyed
 @extensible()
 def embed(
     run: Annotated[str, typer.Argument(
@@ -215,6 +227,7 @@ def embed(
 
 
 @reported
+@keyed
 @extensible()
 def nearest(
     run: Run, inputs: Annotated[list[str], typer.Argument(

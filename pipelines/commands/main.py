@@ -15,7 +15,21 @@ from pipelines.base.errors import ConfigError, QuartetError
 from pipelines.base.terminal import json_text
 from pipelines.commands import answering, runs, shipping, trust
 from pipelines.commands.cluster import OnRay, Ray, train_on_ray
-from pipelines.commands.shell import RUNS, RequireSignature, Runs, echo, extensible, quoted, reported, say, shown, tool
+from pipelines.commands.shell import (
+    RUNS,
+    RequireSignature,
+    Runs,
+    Sandbox,
+    echo,
+    extensible,
+    keyed,
+    quoted,
+    reported,
+    sandboxed,
+    say,
+    shown,
+    tool,
+)
 from pipelines.machine.startup import current_folder_last
 from pipelines.stores.address import address_of
 
@@ -47,6 +61,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and th
 
 
 @reported
+@keyed
 @extensible()
 def train(
     context: typer.Context,
@@ -55,6 +70,8 @@ def train(
     name: Name = None,
     fresh: Fresh = False,
     quiet: Quiet = False,
+    encrypt: Annotated[bool, typer.Option(
+        "--encrypt", help="Encrypt a new run with the key of --age-key: weights, checkpoints, report, exports. Needs `trust`.")] = False,
     require_signature: RequireSignature = None,
     ray: Ray = None,
     workers: Annotated[int | None, typer.Option(
@@ -63,21 +80,27 @@ def train(
         min=0, metavar="N", help="With --ray: times that all are started again from the last checkpoint where one is lost.")] = 3,
 ) -> None:
     """Train, judge and report an experiment; the same command resumes an interrupted run."""
+    from pipelines.base.encryption import require_key
     from pipelines.commands.run_summary import closing
     from pipelines.config.load import load, resolved_yaml
     from pipelines.runs.folder import run_folder, unfinished
-    from pipelines.runs.signed import require_begun, require_signed
+    from pipelines.runs.signed import require_begun, require_named, require_signed
 
     def same(where: str) -> list[str]:
         """This call, for the workers of a cluster."""
         return [config or experiment, *overrides, "--runs", where, *(["--name", name] if name else ()), *(["--quiet"] if quiet else ())]
 
     config, overrides = divided(arguments)
+    if encrypt:
+        require_key("--encrypt: the new run")
     require_signed(config, require_signature)
     loaded = load(config, overrides, domain=context.obj)
     begun = None if overrides or name or fresh else unfinished(config)
     experiment = begun.experiment_name if begun else named(loaded)
     folder = begun or run_folder(runs, experiment, name, overrides)
+    if encrypt and (ray is not None or address_of(runs)):
+        raise ConfigError("--encrypt: not with --ray or runs in a store, where other machines would need the key")
+    require_named(loaded.experiment.model_dump(mode="python"), folder.path, require_signature)
     if workers is not None and ray is None:
         raise ConfigError("--workers: needs --ray; other launchers start the command on each host (docs/cluster.md)")
     from pipelines.machine.hosts import named as hosts
@@ -105,7 +128,7 @@ def train(
         from pipelines.runs.launch import launch
 
         try:
-            report = launch(loaded.experiment, folder, experiment, fresh=fresh, quiet=quiet)
+            report = launch(loaded.experiment, folder, experiment, fresh=fresh, quiet=quiet, encrypt=encrypt)
         except QuartetError as error:
             if fresh and error.exit_status > 128:
                 error.args = (f"{error}, without --fresh",)  # "the same command resumes from here" would begin anew with it
@@ -174,6 +197,7 @@ def check(
     ] = None,
     encoder: Annotated[str | None, typer.Option(
         metavar="PRESET|none", show_default="one at hand, on a sample", help="The pretrained encoder that compares examples.")] = None,
+    sandbox: Sandbox = False,
 ) -> None:
     """Check an experiment, then read all its data once; trains nothing. Exit status 1 where training would stop."""
     from pipelines.config.load import load
@@ -182,6 +206,8 @@ def check(
         raise ConfigError("--runs: is in a store; give --output FILE for the findings")
     config, overrides = divided(arguments)
     loaded = load(config, overrides)
+    target = output or runs / named(loaded) / "check.json"
+    sandboxed(sandbox, None, target)
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
@@ -191,7 +217,6 @@ def check(
 
     result = read_all(loaded.experiment, encoder)
     result.render(console())
-    target = output or runs / named(loaded) / "check.json"
     write_json(target, result.to_json())
     echo(f"findings     {shown(target)}")
     if result.failed:
@@ -368,6 +393,8 @@ app.command()(runs.report)
 app.command()(trust.sign)
 app.command()(trust.verify)
 app.command()(trust.lineage)
+app.command()(trust.encrypt)
+app.command()(trust.decrypt)
 app.command()(doctor)
 app.command()(schema)
 

@@ -10,7 +10,7 @@ import typer
 from pipelines.base import stored
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.terminal import json_text
-from pipelines.commands.shell import RUNS, Replace, Runs, echo, quoted, reported, shown, tool
+from pipelines.commands.shell import RUNS, Replace, Runs, echo, keyed, quoted, reported, shown, tool
 from pipelines.stores.address import address_of
 from pipelines.tuning.search_folder import SearchFolder
 
@@ -25,6 +25,7 @@ class Order(str, Enum):
 
 
 @reported
+@keyed
 def report(
     names: Annotated[list[str], typer.Argument(
         metavar="RUN...", show_default=False, help="A run or a search: its folder, or its name below --runs; several runs are compared.")],
@@ -81,6 +82,7 @@ runs_commands = typer.Typer(help="List and compare runs.", rich_markup_mode=None
 
 @runs_commands.callback(invoke_without_command=True)
 @reported
+@keyed
 def list_all(
     context: typer.Context, runs: Runs = RUNS,
     match: Annotated[str | None, typer.Option(
@@ -151,6 +153,7 @@ def clean(
 
 @runs_commands.command()
 @reported
+@keyed
 def compare(
     context: typer.Context, names: Annotated[list[str], typer.Argument(metavar="RUN RUN...", show_default=False, help="Two or more runs.")],
     runs: Annotated[Path | None, typer.Option("--runs", metavar="DIR", help="Folder of all runs.", show_default="runs")] = None,

@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from pipelines.base import encryption
 from pipelines.base.errors import QuartetError
 from pipelines.base.terminal import lines, printable
 from pipelines.runs.folder import RunFolder
@@ -30,6 +31,10 @@ Use = Annotated[list[str] | None, typer.Option(
 RequireSignature = Annotated[Path | None, typer.Option(
     "--require-signature", metavar="KEY", show_default=False,
     help="A public key, PEM: refuse what it has not signed, before any file of it is read. Needs the extra `trust`.")]
+AgeKey = Annotated[Path | None, typer.Option(
+    "--age-key", metavar="FILE", show_default="QUARTET_AGE_KEY", help="The key of encrypted runs (age-keygen). Needs the extra `trust`.")]
+Sandbox = Annotated[bool, typer.Option(
+    "--sandbox", help="No connections, and no writing but of the command's result; Linux 6.2 or later.")]
 
 _MODULES = {"quartet": "quartet", "tensorboard": "tensorboard.main"}
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -52,6 +57,26 @@ def reported(command: Command) -> Command:
     return run  # type: ignore[return-value]
 
 
+def keyed(command: Command) -> Command:
+    """A command with the option --age-key: inside, encrypted files are read and written with that key."""
+
+    @functools.wraps(command)
+    def run(*args: Any, age_key: Path | None = None, **kwargs: Any) -> None:
+        with encryption.using(age_key):
+            command(*args, **kwargs)
+
+    return _with_option(run, command, "age_key", AgeKey)
+
+
+def _with_option(run: Any, command: Command, name: str, annotation: Any) -> Command:
+    """`run`, which calls `command`, with one option more than that has."""
+    parameters = list(inspect.signature(command).parameters.values())
+    option = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+    run.__signature__ = inspect.Signature([*parameters, option])
+    run.__annotations__ = {**command.__annotations__, name: annotation}
+    return run  # type: ignore[no-any-return]
+
+
 def extensible(*, devices: bool = True) -> Callable[[Command], Command]:
     """A command with the option --use: the files or modules named there are imported before it begins.
 
@@ -70,13 +95,22 @@ def extensible(*, devices: bool = True) -> Callable[[Command], Command]:
                 extensions.use(use)
             command(*args, **kwargs)
 
-        parameters = list(inspect.signature(command).parameters.values())
-        option = inspect.Parameter("use", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Use)
-        run.__signature__ = inspect.Signature([*parameters, option])  # type: ignore[attr-defined]
-        run.__annotations__ = {**command.__annotations__, "use": Use}
-        return run  # type: ignore[return-value]
+        return _with_option(run, command, "use", Use)
 
     return wrap
+
+
+def sandboxed(wanted: bool, folder: Path | None, output: Path | None) -> None:
+    """Where --sandbox is given, goes on in a process that can write to a folder of results and beside the output alone.
+
+    Raises:
+        ConfigError: the system cannot do it.
+    """
+    if wanted:
+        from pipelines.machine import sandbox
+
+        memory = encryption.MEMORY if os.environ.get(encryption.VARIABLE) else None
+        sandbox.enter(place for place in (folder, output.absolute().parent if output else None, memory) if place is not None)
 
 
 def fail(message: str) -> None:

@@ -16,11 +16,14 @@ from pipelines.commands.shell import (
     RequireSignature,
     Run,
     Runs,
+    Sandbox,
     echo,
     extensible,
     finished,
+    keyed,
     quoted,
     reported,
+    sandboxed,
     say,
     shown,
     tool,
@@ -59,6 +62,7 @@ class Precision(str, Enum):
 
 
 @reported
+@keyed
 @extensible()
 def serve(
     models: Annotated[list[str], typer.Argument(
@@ -130,6 +134,7 @@ def serve(
 
 
 @reported
+@keyed
 @extensible()
 def export(
     run: Run, runs: Runs = RUNS,
@@ -143,6 +148,7 @@ def export(
         min=0, metavar="POINTS", help="Points of the validation score, of 100, that another form than server may lose.")] = 0.5,
     replace: Replace = False,
     require_signature: RequireSignature = None,
+    sandbox: Sandbox = False,
 ) -> None:
     """Write a SavedModel that takes raw input and needs TensorFlow alone, or a small and fast form judged beside the run (--for)."""
     folder = finished(runs, run, require_signature)
@@ -153,6 +159,7 @@ def export(
     if made_for is not Target.server and precision not in (Precision.judged, Precision.float32):
         raise ConfigError("--precision: is for --for server; other forms are made from float32")
     target = (output or folder.path / ("export" if made_for is Target.server else f"export-{made_for.value}")).absolute()
+    sandboxed(sandbox, None, target)
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()

@@ -1,11 +1,13 @@
-"""The commands of trust: sign, verify and lineage."""
+"""The commands of trust: sign, verify, lineage, encrypt and decrypt."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pipelines.commands.shell import RUNS, Run, Runs, echo, reported, shown
+from pipelines.base.errors import ConfigError
+from pipelines.commands.shell import RUNS, Run, Runs, echo, keyed, reported, shown
+from pipelines.runs.folder import RunFolder
 
 What = Annotated[str, typer.Argument(
     metavar="RUN|EXPORT|FILE", show_default=False, help="A run, the folder of an exported model, or a file, such as a table of data.")]
@@ -16,7 +18,8 @@ def _named(runs: Path, what: str) -> Path:
     from pipelines.runs.listing import find_run
 
     path = Path(what).expanduser()
-    return path if path.is_file() or (path / "saved_model.pb").is_file() else find_run(runs, what).path
+    there = path.is_file() or (path / "saved_model.pb").is_file() or ((path / "config.json").is_file() and not RunFolder(path).begun)
+    return path if there else find_run(runs, what).path
 
 
 @reported
@@ -25,9 +28,8 @@ def sign(
     key: Annotated[Path, typer.Option(metavar="FILE", show_default=False, help="Your private key: an elliptic curve's, PEM.")],
     runs: Runs = RUNS,
 ) -> None:
-    """Sign a run, an exported model or a file (OpenSSF model signing). A run also gets provenance.json and sbom.json. Needs `trust`."""
+    """Sign a run, an exported model, a preset or a file (OpenSSF model signing), with provenance.json and sbom.json. Needs `trust`."""
     from pipelines.base.files import write_json
-    from pipelines.runs.folder import RunFolder
     from pipelines.runs.provenance import PROVENANCE, provenance
     from pipelines.trust import signing
     from pipelines.trust.sbom import sbom
@@ -41,6 +43,11 @@ def sign(
             write_json(path / PROVENANCE, provenance(folder))
             target = signing.sign(path, key)
     else:
+        run = RunFolder(path.absolute().parent)
+        if path.is_dir():
+            write_json(path / SBOM, sbom(), plain=True)
+            if run.begun:
+                write_json(path / PROVENANCE, provenance(run, path), plain=True)
         target = signing.sign(path, key)
     echo(f"signature    {shown(target)}")
 
@@ -74,3 +81,38 @@ def lineage(
 
     found = tracing.lineage(find_run(runs, run), key)
     echo(json_text(found) if as_json else tracing.text(found))
+
+
+Folder = Annotated[str, typer.Argument(metavar="RUN|EXPORT", show_default=False, help="A run, or the folder of an exported model.")]
+
+
+def _folder(runs: Path, what: str) -> Path:
+    path = _named(runs, what)
+    if path.is_file():
+        raise ConfigError(f"{path}: is a file; a run or the folder of an exported model can be encrypted")
+    return path
+
+
+@reported
+@keyed
+def encrypt(what: Folder, runs: Runs = RUNS) -> None:
+    """Encrypt a run or an exported model where it lies, with the key of --age-key (age-keygen). Needs `trust`."""
+    from pipelines.runs.encryption import encrypt_folder
+
+    path = _folder(runs, what)
+    echo(f"encrypted    {shown(path)}: {encrypt_folder(path)} files")
+
+
+@reported
+@keyed
+def decrypt(
+    what: Folder, runs: Runs = RUNS,
+    output: Annotated[Path | None, typer.Option(
+        "--output", "-o", metavar="DIR", show_default="where it lies", help="A new folder for a plain copy.")] = None,
+) -> None:
+    """Write a run or an exported model plain again. Needs `trust`."""
+    from pipelines.runs.encryption import decrypt_folder
+
+    path = _folder(runs, what)
+    count = decrypt_folder(path, output)
+    echo(f"decrypted    {shown(output or path)}: {count} files")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipelines.base.errors import DataError
+from pipelines.base.errors import DataError, QuartetError
 from pipelines.base.regular import check_regular
 from pipelines.config.messages import did_you_mean, listed
 from pipelines.data.divide import ALIASES
@@ -53,7 +53,9 @@ def read_npz(path: str | Path, roles: dict[str, str], short: dict[str, str], *, 
                     raise _missing(path, there, roles, short, settings)
                 splits = {POOL: names, **splits}
             return {split: _load(file, path, names) for split, names in splits.items()}
-    except (zipfile.BadZipFile, OSError, EOFError) as error:
+    except QuartetError:
+        raise
+    except Exception as error:  # zipfile, zlib and numpy's parser of headers raise many kinds
         raise DataError(f"{path} cannot be read: {error}") from error
 
 

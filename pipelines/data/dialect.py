@@ -9,6 +9,7 @@ import csv
 import gzip
 import io
 import re
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +68,7 @@ def content_of(path: Path, size: int = -1) -> bytes:
     try:
         with gzip.open(path, "rb") as file:
             content = file.read(size if size >= 0 else most + 1)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: cannot be unpacked: {error}") from None
     if size < 0 and len(content) > most:
         raise DataError(f"{path}: unpacks to over a quarter of the free memory; give it in parts")

@@ -5,6 +5,7 @@ A row is named by its line in a text file (the header is line 1), and counted fr
 
 import contextlib
 import functools
+import zlib
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -65,8 +66,8 @@ def read_table(path: str | Path, *, text: Collection[str] = (), names: Sequence[
             table = pyarrow.parquet.read_table(path)
         else:
             raise DataError(f"{path}: a table is .csv, .tsv, .jsonl or .parquet, not {path.suffix or 'a file without ending'}")
-    except pa.ArrowException as error:
-        raise DataError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+    except (pa.ArrowException, OSError, EOFError, MemoryError, zlib.error) as error:
+        raise DataError(f"{path} cannot be read: {(str(error).splitlines() or [type(error).__name__])[0]}") from error
     if not table.num_rows:
         raise DataError(f"{path} has no rows")
     repeated = {name for name in table.column_names if table.column_names.count(name) > 1}

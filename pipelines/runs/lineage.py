@@ -36,7 +36,7 @@ def lineage(folder: RunFolder, key: Path | None = None, *, _above: tuple[Path, .
         "code": {"source": environment["source"], "versions": {name: environment[name] for name in CODE if environment.get(name)},
                  "extensions": environment["extensions"]},
         "encoder": environment.get("encoder"),
-        "parents": [{"setting": name, **lineage(parent, key, _above=(*_above, here))} for name, parent in _parents(settings, here)
+        "parents": [{"setting": name, **lineage(parent, key, _above=(*_above, here))} for name, parent in parents(settings, here)
                     if parent.path.resolve() not in (*_above, here)],
         "signature": signature,
     }
@@ -65,11 +65,11 @@ def text(one: Mapping[str, Any], indent: str = "") -> str:
     return "\n".join(indent + line for line in "\n".join([*lines, *parents]).split("\n"))
 
 
-def _parents(settings: Any, run: Path, name: str = "") -> Iterator[tuple[str, RunFolder]]:
+def parents(settings: Any, run: Path, name: str = "") -> Iterator[tuple[str, RunFolder]]:
     """Settings that name something in a run, by its path or its name below the folder of runs: (dotted name, that run)."""
     if isinstance(settings, dict):
         for key, value in settings.items():
-            yield from _parents(value, run, f"{name}.{key}" if name else str(key))
+            yield from parents(value, run, f"{name}.{key}" if name else str(key))
     elif isinstance(settings, str) and "/" in settings:
         try:
             given = (Path(settings).expanduser(), *(above / settings for above in run.parents))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pipelines.base import formatting, stored
+from pipelines.base.encryption import Encrypted
 from pipelines.base.errors import ConfigError, QuartetError
 from pipelines.base.files import finite
 from pipelines.base.inside import Linked, refuse_links
@@ -163,7 +164,10 @@ def read_entry(folder: RunFolder, experiment: str) -> Listed:
         refuse_links(folder.path)
     except Linked as error:
         return Listed(folder, experiment, "failed", str(error).removeprefix(f"{folder.path}/")[:_REASON])
-    report = folder.read_report() if folder.finished else None
+    try:
+        report = folder.read_report() if folder.finished else None
+    except Encrypted:  # without its key
+        return Listed(folder, experiment, "finished", "encrypted", date=_date(folder.report / "report.json"))
     described = _outcome(folder)
     if described is not None and described.status == "failed":  # an order that runs has no result yet
         rows = last_rows(folder.metrics)
@@ -330,8 +334,12 @@ def _checkpoint(folder: RunFolder) -> stored.Checkpointed:
         return stored.Checkpointed()
     from pipelines.base import npz
 
-    with npz.opened(file) as arrays:
-        return arrays.json("about", stored.Checkpointed)
+    try:
+        with npz.opened(file) as arrays:
+            return arrays.json("about", stored.Checkpointed)
+    except Encrypted:
+        rows = last_rows(folder.metrics)
+        return stored.Checkpointed(step=rows[-1]["step"] if rows else None)
 
 
 def _outcome(folder: RunFolder) -> stored.Outcome | None:

@@ -4,6 +4,7 @@ https://slsa.dev/spec/v1.0/provenance has the fields. The facts are the run's ow
 signature says who stands for it.
 """
 
+from pathlib import Path
 from typing import Any
 
 from pipelines.runs.folder import RunFolder
@@ -15,15 +16,14 @@ BUILDER = "urn:keras-quartet:command-line"
 VERSIONS = ("quartet", "tensorflow", "keras", "numpy", "python")
 
 
-def provenance(folder: RunFolder) -> dict[str, Any]:
-    """The statement of a run.
+def provenance(folder: RunFolder, export: Path | None = None) -> dict[str, Any]:
+    """The statement of a run, or of a model that was exported from it.
 
     Raises:
-        ConfigError: its environment.json is missing or damaged.
+        ConfigError: the run's environment.json is missing or damaged.
     """
-    environment = folder.read_environment()
-    subject = [{"name": name, "digest": {"sha256": signing.digest(folder.path / name)}}
-               for name in signing.files_of(folder.path) if name != PROVENANCE]
+    environment, what = folder.read_environment(), export or folder.path
+    subject = [{"name": name, "digest": {"sha256": signing.digest(what / name)}} for name in signing.files_of(what) if name != PROVENANCE]
     materials: list[dict[str, Any]] = [
         {"name": f"data/{split}", "digest": {f"quartetFingerprint{environment['fingerprints']}": fingerprint}}
         for split, fingerprint in environment["data"].items()]
@@ -32,6 +32,10 @@ def provenance(folder: RunFolder) -> dict[str, Any]:
                           "annotations": {"changed": environment["source"]["changed"]}})
     materials += [{"name": f"extension/{one['name']}", **({"digest": {"sha256": one["sha256"]}} if one["sha256"] else {})}
                   for one in environment["extensions"]]
+    if export is not None:
+        weights = folder.model / "model.keras"
+        materials.append({"name": f"run/{folder.experiment_name}/{folder.path.name}/model.keras",
+                          **({"digest": {"sha256": signing.digest(weights)}} if weights.is_file() else {})})
     if environment.get("encoder"):
         encoder = environment["encoder"]
         materials.append({"name": f"encoder/{encoder['name']}", "digest": {"sha256": encoder["checksum"]}})

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from pipelines.base.encryption import readable
 from pipelines.base.errors import ConfigError
 from pipelines.base.inside import refuse_links
 from pipelines.base.stored import read
@@ -37,6 +38,10 @@ class ExportedModel:
     def __init__(self, folder: Path, *, batch: int | None = None):
         """Raises ConfigError where the folder holds no exported model, or one that reaches for files or code."""
         refuse_links(folder)
+        with readable(folder) as plain:
+            self._load(plain, batch)
+
+    def _load(self, folder: Path, batch: int | None) -> None:
         if not (folder / MANIFEST).is_file():
             raise ConfigError(f"{folder}: has no {MANIFEST}, which `quartet export` writes; export the run again")
         self._manifest = read(folder / MANIFEST, Manifest)

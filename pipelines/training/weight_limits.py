@@ -11,6 +11,7 @@ import keras
 import tensorflow as tf
 
 from pipelines.base import formatting
+from pipelines.base.encryption import readable
 from pipelines.base.errors import ConfigError
 from pipelines.machine import memory
 from pipelines.training.embedding_tables import all_variables
@@ -68,12 +69,13 @@ def read_weights(model: keras.Model, file: Path) -> None:
     """Loads a model.keras file's numbers into a model of the same experiment; no code of the file is executed.
 
     Raises:
+        Encrypted: it is encrypted, and the key is missing.
         ConfigError: it holds other weights, or such as are no finite numbers.
     """
     try:
-        with warnings.catch_warnings():
+        with readable(file) as plain, warnings.catch_warnings():
             warnings.filterwarnings("error", message=".*freshly-initialized weights")  # Keras would keep layers without stored weights
-            model.load_weights(file)
+            model.load_weights(plain)
     except (ValueError, OSError, KeyError, EOFError, RuntimeError, TypeError, AttributeError, UserWarning, zipfile.BadZipFile) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ConfigError(f"{file}: does not hold the weights of this experiment's model ({reason}); "

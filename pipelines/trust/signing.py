@@ -83,7 +83,7 @@ def sign(path: Path, key: Path) -> Path:
         written = Path(place) / SIGNATURE
         config.set_hashing_config(_hashing(path)).sign(path, written)
         with held(path) if path.is_dir() else nullcontext():
-            write_whole(target, written.read_bytes())
+            write_whole(target, written.read_bytes(), plain=True)
     return target
 
 

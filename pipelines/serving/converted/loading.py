@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 import tensorflow as tf
 
 from pipelines.base import stored
+from pipelines.base.encryption import readable
 from pipelines.base.errors import ConfigError
 from pipelines.config.messages import listed
 from pipelines.data.reasons import reason
@@ -141,8 +142,8 @@ def core_of(folder: Path, manifest: Manifest) -> Any:
             raise ConfigError(f"{folder / name}: is not the file that was exported (its checksum is another one); export the run again")
     package = PACKAGES[manifest.runtime]
     try:
-        with silenced():
-            return load(manifest.runtime, folder / manifest.core, list(manifest.shares))
+        with silenced(), readable(folder) as plain:
+            return load(manifest.runtime, plain / manifest.core, list(manifest.shares))
     except ImportError as error:
         raise ConfigError(f"{folder.parent}: its model needs {package}: pip install {package} ({error})") from None
     except Exception as error:  # whatever a runtime fails with
