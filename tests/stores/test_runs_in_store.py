@@ -8,7 +8,7 @@ import pytest
 from tests import processes
 from tests.finished_run import quartet, run
 
-SETTINGS = ("vision/digits", "train.epochs=12", "train.precision=float32", "train.devices=cpu", "train.deterministic=true",
+SETTINGS = ("vision/digits", "train.epochs=40", "train.precision=float32", "train.devices=cpu", "train.deterministic=true",
             "train.checkpoint_seconds=0.2", "train.keep_state=true", "monitor.tensorboard=false", "evaluate.baseline=false",
             "evaluate.worst=0", "--name", "run")
 PREFIX = "runs/vision/digits/run"
@@ -39,7 +39,7 @@ def test_killed_on_one_machine_it_ends_on_another_bit_identical(store, tmp_path,
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))
     resumed = quartet("train", *SETTINGS, "--runs", "s3://box/runs")
     assert resumed.returncode == 0, resumed.stderr
-    assert "going on from step" in resumed.stderr + resumed.stdout and "s3://box/runs/vision/digits/run" in resumed.stdout
+    assert "resuming at step" in resumed.stderr + resumed.stdout and "s3://box/runs/vision/digits/run" in resumed.stdout
     whole = quartet("train", *SETTINGS, "--runs", str(tmp_path / "runs"), "--quiet")
     assert whole.returncode == 0, whole.stderr
 
