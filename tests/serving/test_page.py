@@ -170,6 +170,9 @@ class TestInABrowser:
         enter(page, "42", "a, b", None, "3")
         text = shown(page)
         assert '{"user": "42", "history": ["a", "b"], "seen": false, "k": 3}' in text and "1.20e-4" in text
+        lines = """[...document.querySelectorAll('td.figure')].map(one => { const all = document.createRange();
+            all.selectNodeContents(one); return all.getClientRects().length; })"""
+        assert page.run(lines) == [1, 1]
 
     def test_nothing_came_from_elsewhere_and_nothing_was_complained_of(self, page, there):
         own = f"http://127.0.0.1:{there.port}/"
