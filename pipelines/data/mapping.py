@@ -12,4 +12,5 @@ def mapped(dataset: tf.data.Dataset, function: Callable[..., Any], workers: int 
     AutoGraph is left out: rewriting a function and all that it calls takes up to a second of a run's start, and nothing here branches on
     a tensor by Python's own `if`.
     """
-    return dataset.map(tf.autograph.experimental.do_not_convert(function), num_parallel_calls=workers, deterministic=True)
+    function = tf.autograph.experimental.do_not_convert(function)
+    return dataset.map(function, num_parallel_calls=workers, deterministic=None if workers is None else True)
