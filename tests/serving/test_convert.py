@@ -188,6 +188,6 @@ def test_what_is_chosen(tmp_path):
     assert chosen_of([dynamic, tried("int8", 120, 0.4, 0.9)], "mobile").form.name == "dynamic"  # larger
     assert chosen_of([dynamic, tried("int8", 100, 0.7, 1.1)], "cpu").form.name == "int8"
     for high, name in ((0.9, "int8"), (1.1, "exact")):  # by the time of a batch alone
-        exact, int8 = tried("exact", 100, 0.1, 0.1), tried("int8", 100, 2.0, 2.0 + high)
+        exact, int8 = tried("exact", 100, high / 10, 0.2), tried("int8", 100, 2.0 + high, 4.0)
         exact.together, int8.together = Metric(1.1, 1.0, 1.2), Metric(0.8, 0.7, high)
         assert chosen_of([exact, int8], "openvino").form.name == name
