@@ -150,6 +150,17 @@ class Vit(PrunableBlocks):
     dropout: Share = setting(0.0, "dropout in the blocks", unit="share")
 
 
+@MODELS.register("vision.models.gradients:build")
+class Gradients(Section):
+    """A linear layer on histograms of oriented gradients (Dalal and Triggs 2005): fixed features, few weights, for private training."""
+
+    name: Literal["gradients"]
+    orientations: int = setting(8, "directions of a gradient that are told apart", ge=2, le=36)
+    cell: int = setting(3, "edge of the window that a histogram is taken over; windows lie `stride` apart", unit="px", ge=1)
+    stride: int = setting(2, "distance of two windows", unit="px", ge=1)
+    norm: float = setting(6.0, "L2 norm to which the features of each image are scaled", gt=0.0)
+
+
 @MODELS.register("vision.models.application:build")
 class Application(Section):
     """Any network of keras.applications."""
@@ -225,10 +236,25 @@ class ImageClassification(Experiment):
         data, augment = self.data, self.augment
         if data.streaming and self.loss.class_weights == "balanced":
             found.append(("loss.class_weights", "balanced needs the classes counted, and a stream is not read ahead; give {class: weight}"))
+        if self.train.privacy:
+            found += _not_private(augment, self.model)
         crop = augment.random_resized_crop
         if crop and not 0.0 < crop[0] <= crop[1] <= 1.0:
             found.append(("augment.random_resized_crop", f"{crop} is not [low, high] with 0 < low <= high <= 1"))
         return found
+
+
+
+def _not_private(augment: Augment, model: Any) -> list[tuple[str, str]]:
+    """What train.privacy does not allow: images that become part of others, and weights that are computed from images."""
+    mixing = [(f"augment.{name}", "it puts one example into another, so that no example has a gradient of its own; leave it out with "
+                                  "train.privacy") for name in ("mixup", "cutmix") if getattr(augment, name)]
+    if augment.own is not None:
+        mixing.append(("augment.own", "whether it puts one example into another is not known; leave it out with train.privacy"))
+    if getattr(model, "whiten", False):
+        mixing.append(("model.whiten", "the first convolution is computed from training images without noise; set it to false with "
+                                       "train.privacy"))
+    return mixing
 
 
 QUICK_START = "vision/digits"

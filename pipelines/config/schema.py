@@ -13,6 +13,8 @@ from pydantic import Field
 
 from pipelines.base.errors import ConfigError
 from pipelines.config.keras_names import keras_arguments
+from pipelines.config.privacy import Privacy as Privacy
+from pipelines.config.privacy import breaks_privacy
 from pipelines.config.section import PrunableBlocks as PrunableBlocks
 from pipelines.config.section import Section as Section
 from pipelines.config.section import Share as Share
@@ -203,6 +205,7 @@ class Train(Section):
     freeze: Freeze | None = setting(None, "layers that do not train")
     teacher: Teacher | None = setting(None, "a run whose answers are learned, too")
     start: Start | None = setting(None, "a run with whose weights training begins, in place of new ones")
+    privacy: Privacy | None = setting(None, "differential privacy for each training example (extra `privacy`)")
     validate_every: int = setting(1, "epochs between validations (the last epoch always validates)", unit="epochs", ge=1)
     seed: int = setting(0, "seed of weights, order, augmentation and dropout", ge=0)
     deterministic: bool = setting(False, "bit-identical runs on the same machine and software; slower, and switches XLA off")
@@ -318,6 +321,7 @@ class Experiment(Section):
                 f"milestones have no effect with schedule: {train.learning_rate.schedule}; set schedule: step")))
         if train.deterministic and train.xla == "on":
             found.append(("train.xla", "determinism switches XLA off; set xla: auto or off, or deterministic: false"))
+        found += breaks_privacy(self)
         window = self.monitor.profile
         if window and not 0 <= window[0] < window[1]:
             found.append(("monitor.profile", f"{window} is not [first, last] with 0 <= first < last"))

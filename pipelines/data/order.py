@@ -11,6 +11,19 @@ import tensorflow as tf
 
 
 @dataclass(frozen=True)
+class Poisson:
+    """Batches that are drawn: every example is in one with the same probability, whatever others are (Poisson sampling).
+
+    Attributes:
+        expected: examples of a batch on average.
+        key: two int64, secret: privacy rests on nobody knowing who was drawn.
+    """
+
+    expected: int
+    key: tuple[int, int]
+
+
+@dataclass(frozen=True)
 class Plan:
     """How the global batch is divided: batch = replicas x accumulation x micro examples.
 
@@ -22,6 +35,7 @@ class Plan:
     batch: int
     replicas: int = 1
     accumulation: int = 1
+    poisson: Poisson | None = None  # then `batch` is the room for a batch, and an epoch the steps that draw `examples` on average
 
     @property
     def micro(self) -> int:
@@ -33,8 +47,13 @@ class Plan:
         return self.batch // self.replicas
 
     @property
+    def usual(self) -> int:
+        """Examples of a step, on average."""
+        return self.poisson.expected if self.poisson else self.batch
+
+    @property
     def steps_per_epoch(self) -> int:
-        return -(-self.examples // self.batch)
+        return -(-self.examples // self.usual)
 
 
 def batch_numbers(plan: Plan, seed: int, step: tf.Tensor, *, shuffle: bool = True, lengths: np.ndarray | None = None,
@@ -55,6 +74,8 @@ def batch_numbers(plan: Plan, seed: int, step: tf.Tensor, *, shuffle: bool = Tru
         (numbers [batch] int64, weights [batch] float32, 1 or 0).
     """
     step = tf.cast(step, tf.int64)
+    if plan.poisson is not None and shuffle:
+        return _drawn(plan, plan.poisson, step)
     if lengths is not None and shuffle:
         return _similar(plan, seed, step, tf.constant(lengths, tf.int32))
     epoch, step = step // plan.steps_per_epoch, step % plan.steps_per_epoch
@@ -66,6 +87,33 @@ def batch_numbers(plan: Plan, seed: int, step: tf.Tensor, *, shuffle: bool = Tru
     if lengths is not None:
         numbers = tf.gather(tf.constant(longest_first(lengths)), numbers)
     return numbers, weights
+
+
+TAIL = 1e-20  # probability with which a drawn batch has more examples than there is room for
+
+
+def room(examples: int, expected: int) -> int:
+    """The size that a drawn batch stays within, but for a probability of TAIL."""
+    from scipy.stats import binom
+
+    sizes = np.arange(expected, min(examples, expected + int(12 * expected**0.5) + 120) + 1)  # 9.3 standard deviations are 1e-20
+    return int(sizes[np.argmax(binom.sf(sizes, examples, expected / examples) <= TAIL)])
+
+
+def _drawn(plan: Plan, poisson: Poisson, step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """`batch_numbers` by Poisson sampling: a size from the binomial distribution, and so many of a permutation of all examples."""
+    from scipy.stats import binom
+
+    most = room(plan.examples, poisson.expected)
+    below = tf.constant(binom.cdf(np.arange(most), plan.examples, poisson.expected / plan.examples))
+    key = tf.random.experimental.stateless_fold_in(tf.constant(poisson.key, tf.int64), step)
+    drawn = tf.random.stateless_uniform([1], tf.random.experimental.stateless_fold_in(key, 0), dtype=tf.float64)
+    size = tf.searchsorted(below, drawn, side="right", out_type=tf.int64)[0]
+    positions = tf.range(plan.batch, dtype=tf.int64)
+    numbers = positions % plan.examples
+    if plan.examples > 1:
+        numbers = permuted(numbers, plan.examples, tf.random.experimental.stateless_fold_in(key, 1))
+    return numbers, tf.cast(positions < size, tf.float32)
 
 
 def longest_first(lengths: np.ndarray) -> np.ndarray:

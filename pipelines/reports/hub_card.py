@@ -19,12 +19,15 @@ def front_matter(content: Mapping[str, Any], hub_task: str) -> str:
     data = content["settings"].get("data") or {}
     dataset = str(data.get("name") or data.get("source") or "unknown")
     encoder = (content["environment"].get("encoder") or {}).get("source") or ""
+    licence = (content["environment"].get("encoder") or {}).get("licence")
+    private = content["environment"].get("privacy")
     base = next((encoder.removeprefix(hub) for hub in HUB if encoder.startswith(hub)), None)
     fields = {
         "library_name": "keras",
         **({"pipeline_tag": hub_task} if hub_task else {}),
-        "tags": ["quartet", "tensorflow", content["task"]],
+        "tags": ["quartet", "tensorflow", content["task"], *(["differential-privacy"] if private else [])],
         **({"base_model": base} if base else {}),
+        **({"license": "other", "license_name": str(licence)} if licence else {}),
         "model-index": [{"name": f"{content['experiment']}/{content['run']}", "results": [
             {"task": {"type": hub_task or content["task"]}, "dataset": {"type": dataset, "name": dataset, "split": split},
              "metrics": metrics} for split, metrics in _metrics(content["metrics"]).items()]}],

@@ -36,6 +36,7 @@ def lineage(folder: RunFolder, key: Path | None = None, *, _above: tuple[Path, .
         "code": {"source": environment["source"], "versions": {name: environment[name] for name in CODE if environment.get(name)},
                  "extensions": environment["extensions"]},
         "encoder": environment.get("encoder"),
+        "privacy": environment.get("privacy"),
         "parents": [{"setting": name, **lineage(parent, key, _above=(*_above, here))} for name, parent in parents(settings, here)
                     if parent.path.resolve() not in (*_above, here)],
         "signature": signature,
@@ -56,6 +57,9 @@ def text(one: Mapping[str, Any], indent: str = "") -> str:
     if isinstance(encoder, dict):
         lines.append(f"encoder      {encoder.get('name')} from {encoder.get('source') or 'a source that is not stated'}, sha256 "
                      f"{encoder.get('checksum')}")
+    if isinstance(one.get("privacy"), dict):
+        spent = one["privacy"]
+        lines.append(f"privacy      epsilon {spent.get('epsilon')}, delta {spent.get('delta')}, for {spent.get('protected')}")
     if signature is None:
         lines.append("signature    none")
     else:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.training.loop import Hook
+from pipelines.training.state import Secret
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Policy:
         precision: of a run that begins; None: as the experiment says.
         epochs: after which the run pauses with its state saved, to be resumed later; None: it trains to its end.
         hooks: besides the usual ones.
+        secret: of a private training that begins; None: a new one, which nobody knows.
     """
 
     test: bool = True
@@ -33,3 +35,4 @@ class Policy:
     precision: str | None = None
     epochs: int | None = None
     hooks: tuple[Hook, ...] = ()
+    secret: Secret | None = None

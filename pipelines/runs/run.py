@@ -9,7 +9,7 @@ import keras
 
 from pipelines.base import figures
 from pipelines.base.encryption import MARKER
-from pipelines.base.errors import DataError, TrainingError
+from pipelines.base.errors import ConfigError, DataError, TrainingError
 from pipelines.base.files import whole_folder, write_json
 from pipelines.base.screen import Screen
 from pipelines.config import extensions
@@ -38,6 +38,7 @@ from pipelines.training.hooks.diagnosis import Diagnosis
 from pipelines.training.hooks.keras_callbacks import KerasCallbacks
 from pipelines.training.hooks.log import Log
 from pipelines.training.hooks.not_finite import StopWhenNotFinite
+from pipelines.training.hooks.privacy import PrivacySpent
 from pipelines.training.hooks.profile import Profile
 from pipelines.training.hooks.remarks import Remarks, Warnings, WarnOfWaiting
 from pipelines.training.hooks.samples import Samples
@@ -45,6 +46,7 @@ from pipelines.training.hooks.tables_home import TablesHome
 from pipelines.training.hooks.validation import Validation
 from pipelines.training.loop import Hook, Loop
 from pipelines.training.meter import Meter
+from pipelines.training.privacy_accounting import privacy_note
 from pipelines.training.session import Session, assemble
 
 
@@ -144,7 +146,10 @@ class _Run:
         if changed:
             raise TrainingError(f"{self.folder.path}: the run that {changed[0]} names is not the one that this training was begun with "
                                 "(its experiment, weights or facts have changed); restore it, or begin anew with --fresh")
+        known = before.secret if before else self.policy.secret
+        secret = self.hosts.of_chief((known or state.Secret.drawn()).model_dump()) if self.experiment.train.privacy else None
         session = assemble(self.experiment, self.call.task_class, precision=precision, beside=self.folder.path,
+                           secret=secret and state.Secret(**secret),
                            say=Screen("", quiet=self.call.quiet).note)
         splits = {"train": session.splits.train, "validation": session.splits.validation}
         data = {split: source.fingerprint() for split, source in splits.items() if source}
@@ -185,19 +190,23 @@ class _Run:
         self.best = KeepBest(self.folder.checkpoints, f"validation/{watch}", direction,
                              {"weights": session.all_weights, "averages": session.averages}, train, say=self._warn, hosts=self.hosts)
         self.log = Log(every=train.log_every or max(1, plan.steps_per_epoch // 10), log=None, writers={}, progress=self.progress)
+        secret = {"secret": session.secret.model_dump()} if session.secret else {}
         self.saver = Checkpoint(self.folder.checkpoints, session.state_groups, seconds=train.checkpoint_seconds, say=self.progress.warning,
-                                identity=self.identity, meter=self.meter, divided=session.divided)
+                                identity=self.identity | secret, meter=self.meter, divided=session.divided)
         hooks: list[Hook] = [
             *([TablesHome(session.divided, self.saver.due)] if session.divided is not None else []),
             StopWhenNotFinite(lambda step: run_display.culprits(session, step)),
             self.warnings,
             *session.freezing,
             Validation(validation, train.validate_every),
+            *([PrivacySpent(session.accountant)] if session.accountant else []),
             self.best,
             *([self.log] if self.hosts.chief else []),
             WarnOfWaiting(monitor.input_wait_warning, self._warn, run_display.waiting_remedy(session)),
             *([Remarks(session.task.remark, self._warn), *self._guidance(session)] if self.hosts.chief else []),
         ]
+        if self.call.callbacks and session.accountant:
+            raise ConfigError("train.privacy: Keras callbacks see the training loss, which no noise protects; train without them")
         if self.call.callbacks:
             hooks.append(KerasCallbacks(list(self.call.callbacks), session.model, train, plan.steps_per_epoch))
         hooks += self.policy.hooks
@@ -281,6 +290,11 @@ class _Run:
             "steps": loop.step,
             "best_epoch": self.best_epoch,
         }
+        if session.accountant and self.experiment.train.privacy:
+            spent = session.accountant.record(self.experiment.train.privacy.clip, loop.step)
+            self.environment["privacy"] = spent
+            write_json(self.folder.environment, self.environment)
+            self.notes.append(privacy_note(spent))
         curves = None
         if policy.details:
             summary["arithmetic"] = run_display.work(session, summary["examples_per_second"]) if session.steps else None

@@ -35,6 +35,8 @@ def describe(session: "Session", name: str, say: Callable[[str], None]) -> None:
     learned = [*session.weights, *(table.variable for table in session.tables.tables)]
     count = sum(int(np.prod(variable.shape)) for variable in learned)
     batch = f"batch {plan.batch}" + (f" = {plan.replicas} devices x {plan.accumulation} x {plan.micro}" if plan.micro != plan.batch else "")
+    if plan.poisson:
+        batch = f"batches of {plan.usual} on average, drawn example by example"
     work = f"{count:,} weights; {session.steps:,} steps, {batch}" if session.steps else "fitted at once: nothing trains by steps"
     say(
         f"{name}: {sizes}; {work}; {machine.precision} on "
@@ -42,6 +44,9 @@ def describe(session: "Session", name: str, say: Callable[[str], None]) -> None:
     )
     if chosen := trainable.note(session.task.experiment, session.way, len(splits.train)):
         say(chosen)
+    if session.accountant:
+        say(f"private: noise {session.accountant.noise:.4g}, epsilon at most {session.accountant.epsilon(session.accountant.steps):.3g} at "
+            f"delta {session.accountant.delta:g}")
     has_norm = any(isinstance(layer, keras.layers.BatchNormalization) for layer in session.learner.model._flatten_layers())
     mixing = [*(["BatchNormalization"] if has_norm else []), *([session.task.mixes] if session.task.mixes else [])]
     if mixing and session.steps and machine.replicas > 1 and not session.step.train.micro_batch_size:

@@ -86,6 +86,15 @@ class Learning(ABC):
         """The splits as `splits` would give them, from those that were prepared; their sources are pipelines.data.shards.ShardSource."""
         return splits
 
+    def public_facts(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """The facts with which a private training works and that its model holds: nothing of them depends on any training example.
+
+        Raises:
+            ConfigError: the model needs facts that do, such as a vocabulary.
+        """
+        raise ConfigError(f"train.privacy: {self.experiment.task} learns more of the training data than its weights, which noise in the "
+                          "gradients does not protect; no private training is offered for it")
+
     def keep(self, folder: Path) -> bool:
         """Writes the data into a folder in a form of the task's own, from which `splits` reads them where data.prepared names it; False
         where the examples of its splits are to be kept, with its facts."""

@@ -157,7 +157,7 @@ class Loop:
                     self.group.failed(error)
                     raise out_of_memory(error) or feed.blame(error, self.step, stop) or error from error
                 seconds = time.perf_counter() - began
-                self.meter.step(seconds, float(self.carry.waited) - waited, self.step - before, self.plan.batch, first=pace.first)
+                self.meter.step(seconds, float(self.carry.waited) - waited, self.step - before, self.plan.usual, first=pace.first)
                 pace.learn(self.step - before, seconds)
                 self.unjudged = self.step % self.plan.steps_per_epoch == 0 and self.step > before
                 for hook in self.hooks:

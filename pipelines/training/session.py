@@ -1,7 +1,7 @@
 """Assembles a training from an experiment: machine, data, model, optimizer, step. No loop, no files."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +17,7 @@ from pipelines.config.schema import Experiment, Train, accumulation_of
 from pipelines.data.cache import decoded_spec
 from pipelines.data.input import Feed, make_feed
 from pipelines.data.lengths import Lengths
-from pipelines.data.order import Plan
+from pipelines.data.order import Plan, Poisson, room
 from pipelines.encoders import trainable
 from pipelines.encoders.finetune import Finetune, Gradual
 from pipelines.machine import devices
@@ -30,7 +30,10 @@ from pipelines.training.embedding_tables import TableOptimizer, all_variables, i
 from pipelines.training.hooks.freezing import GradualUnfreeze, Unfreeze
 from pipelines.training.learner import Learner, learner_of
 from pipelines.training.loop import Hook
-from pipelines.training.model_state import statistics_of
+from pipelines.training.model_state import norms, statistics_of
+from pipelines.training.privacy_accounting import Accountant, accountant
+from pipelines.training.private_gradients import PrivateGradients
+from pipelines.training.state import Secret
 from pipelines.training.step import Step
 from pipelines.training.teacher import Taught
 from pipelines.training.totals import find_scores
@@ -69,6 +72,8 @@ class Session:
     freezing: list[Hook]
     watch: tuple[str, str]  # the validation metric that early stopping and the best weights follow, and "max" or "min"
     start: keras.Model | None = None  # with whose weights it begins
+    accountant: Accountant | None = None  # of a private training
+    secret: Secret | None = None
 
     @property
     def state_groups(self) -> dict[str, list[keras.Variable]]:
@@ -86,17 +91,28 @@ class Session:
             learner.fit()
         elif self.start is not None:
             other_run.take_over(self.model, self.start)
-        elif learner.model is self.model:
+        elif learner.model is self.model and self.accountant is None:
             self.task.initialise(self.model, map(self.task.prepare, self.feed.judged(INITIAL_BATCH)))
 
 
-def plan_batches(train: Train, examples: int, replicas: int) -> Plan:
+def plan_batches(train: Train, examples: int, replicas: int, secret: Secret | None = None) -> Plan:
     """Divides the global batch over replicas and accumulation.
 
+    Args:
+        secret: of a private training, whose batches are drawn.
+
     Raises:
-        ConfigError: the three batch settings and the number of devices do not fit together.
+        ConfigError: the three batch settings and the number of devices do not fit together, or are more than there are examples to draw.
     """
-    return Plan(examples, train.batch_size, replicas, accumulation_of(train, replicas))
+    if secret is None:
+        return Plan(examples, train.batch_size, replicas, accumulation_of(train, replicas))
+    if train.batch_size > examples:
+        raise ConfigError(f"train.batch_size: {train.batch_size} is more than the {examples:,} training examples, from which train.privacy "
+                          "draws each batch")
+    most = room(examples, train.batch_size)
+    micro = train.micro_batch_size or -(-most // (replicas * (train.accumulation or 1)))
+    turns = -(-most // (replicas * micro))
+    return Plan(examples, replicas * turns * micro, replicas, turns, Poisson(train.batch_size, secret.key_of("batches")))
 
 
 @dataclass
@@ -113,6 +129,8 @@ class Prepared:
     score_names: list[str]
     watch: tuple[str, str]
     others: dict[str, keras.Model]  # those of other runs, by the setting that names one
+    accountant: Accountant | None = None
+    secret: Secret | None = None
 
 
 def prepare(
@@ -122,6 +140,7 @@ def prepare(
     precision: str | None = None,
     facts: dict[str, Any] | None = None,
     beside: Path | None = None,
+    secret: Secret | None = None,
 ) -> Prepared:
     """Divides the data and builds the model: all that a training can be refused for before its first step. `check` does it, too.
 
@@ -130,6 +149,7 @@ def prepare(
         task_class: what is learned.
         precision: the precision an interrupted run had chosen, None for a new run.
         beside: the folder of this run, above which other runs are looked for that the experiment names.
+        secret: of a private training that was interrupted, None for a new run.
 
     Raises:
         ConfigError, DataError: settings or data that cannot be used.
@@ -138,6 +158,8 @@ def prepare(
     machine = devices.prepare(train, precision=precision)
     task = task_class(experiment, facts)
     splits = splits_of(task)
+    if train.privacy:
+        splits = replace(splits, facts=task.public_facts(splits.facts))
     task.facts = splits.facts
     checked(finite(splits.facts), task.kept, f"{experiment.task}, what was learned of the data", "a run with it could not be loaded")
     if not len(splits.train):
@@ -145,7 +167,11 @@ def prepare(
     for name, source in (("validation", splits.validation), ("test", splits.test)):
         if source is not None and (why := task.cannot_judge(source)) is not None:
             raise DataError(f"data.{name}: {why}")
-    plan = plan_batches(train, len(splits.train), machine.replicas)
+    accounting = None
+    if train.privacy:
+        accounting = accountant(train.privacy, len(splits.train), train.batch_size, train.epochs, secret.noise if secret else None)
+        secret = (secret or Secret.drawn()).model_copy(update={"noise": accounting.noise})
+    plan = plan_batches(train, len(splits.train), machine.replicas, secret)
     spec = decoded_spec(splits.train, None if task.stored_decoded else task.decode)
     with machine.strategy.scope(), bounded("model"), in_main_memory(divides(train, machine)):
         model, way = _built(task, len(splits.train))
@@ -160,8 +186,10 @@ def prepare(
     # what is wrong whatever the data is reported before they are all decoded
     score_names = find_scores(task, model, spec)
     own = check_own_metrics(task, model, splits, score_names)
+    if accounting:
+        _check_private(task, model, machine)
     return Prepared(task, splits, machine, plan, model, way, freezing, score_names, watched(train, task, [*score_names, *own], splits),
-                    others)
+                    others, accounting, secret)
 
 
 def _built(task: Task, examples: int) -> tuple[keras.Model, Finetune | None]:
@@ -187,10 +215,26 @@ def _timed(machine: devices.Machine, task: Task, model: keras.Model, way: Finetu
     return devices.in_precision(machine, train, machine.precision).with_reason(said), model, way
 
 
+def _check_private(task: Task, model: keras.Model, machine: devices.Machine) -> None:
+    """Refuses what no example's part can be clipped of, before the first step. Raises ConfigError."""
+    learning = next((layer.name for layer in norms(model) if layer.trainable), None)
+    if learning:
+        raise ConfigError(f"train.privacy: the layer {learning} normalises by the statistics of a batch, which mix its examples and are "
+                          "kept without noise; take a model without batch normalisation, such as one with group or layer normalisation")
+    if tables_of(model):
+        raise ConfigError("train.privacy: which rows of an embedding table were updated tells which examples were there; a model with "
+                          "tables cannot be trained with it")
+    if task.mixes:
+        raise ConfigError(f"train.privacy: {task.mixes} takes in the other examples of a batch, so that no example has its own gradient")
+    if machine.precision == "float16":
+        raise ConfigError("train.privacy: train.precision chose float16, which scales the loss by what the gradients were; set float32")
+
+
 def assemble(experiment: Experiment, task_class: type[Task], *, precision: str | None = None, facts: dict[str, Any] | None = None,
-             beside: Path | None = None, say: Callable[[str], None] = lambda text: None) -> Session:
+             beside: Path | None = None, secret: Secret | None = None,
+             say: Callable[[str], None] = lambda text: None) -> Session:
     """Builds the whole training. Arguments and errors as those of `prepare`; `say` is called with what takes long."""
-    train, begun = experiment.train, prepare(experiment, task_class, precision=precision, facts=facts, beside=beside)
+    train, begun = experiment.train, prepare(experiment, task_class, precision=precision, facts=facts, beside=beside, secret=secret)
     task, splits, machine, plan, model = begun.task, begun.splits, begun.machine, begun.plan, begun.model
     learner = learner_of(task, splits, model, begun.way, experiment, machine, say)
     if begun.others and learner.model is not model:
@@ -202,6 +246,8 @@ def assemble(experiment: Experiment, task_class: type[Task], *, precision: str |
     start = begun.others.get(START)
     if start is not None:
         other_run.fits(model, start, START)
+    if begun.accountant and learner.fit is not None:
+        raise ConfigError("train.privacy: the head is fitted to the training data without noise; set model.finetune.head: trained or new")
     weights = list(learner.model.trainable_variables)
     # a model in closed form is what Task.initialise makes it
     steps = plan.steps_per_epoch * train.epochs if weights or tables_of(model) else 0
@@ -235,16 +281,23 @@ def assemble(experiment: Experiment, task_class: type[Task], *, precision: str |
                     divided=divided, train=train, steps=steps, xla=machine.xla,
                     shares=trainable.shares(begun.way, model, train.learning_rate.peak))
     step = Step(task=learner.task, model=learner.model, update=update, machine=machine, plan=plan, feed=feed, train=train,
-                score_names=begun.score_names)
+                score_names=begun.score_names, private=_private(begun, train))
     shown = feed if learner.model is model else Feed(
         splits.train, None if task.stored_decoded else task.decode, plan=plan, seed=train.seed, shuffle=True, rule=Lengths.of(task))
     return Session(task, splits, machine, plan, steps, feed, shown, model, learner, begun.way, optimizer, weights, averaged, averages,
-                   tables, divided, step, begun.freezing, begun.watch, start)
+                   tables, divided, step, begun.freezing, begun.watch, start, begun.accountant, begun.secret)
 
 
 def divides(train: Train, machine: devices.Machine) -> bool:
     """Whether each replica holds a part of the embedding tables."""
     return train.tables.divided and machine.replicas > 1
+
+
+def _private(begun: Prepared, train: Train) -> PrivateGradients | None:
+    if begun.accountant is None or begun.secret is None or train.privacy is None:
+        return None
+    return PrivateGradients(clip=train.privacy.clip, noise=begun.accountant.noise, expected=train.batch_size,
+                            key=begun.secret.key_of("noise"))
 
 
 def check_own_metrics(task: Task, model: Any, splits: Splits, scores: list[str]) -> list[str]:

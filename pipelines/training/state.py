@@ -4,7 +4,9 @@ A checkpoint is one .npz without pickled objects: weights, optimizer values, ave
 JSON of every hook. It is written beside its target and renamed, so that a kill leaves the old one or the new.
 """
 
+import hashlib
 import json
+import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -27,6 +29,23 @@ class Metered(Record):
     steps: Count
 
 
+class Secret(Record):
+    """What a private training is made private with. Whoever knows it can take the noise away: it stands in checkpoints, which are removed
+    when the run is finished, and nowhere else."""
+
+    key: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    noise: Annotated[float, Field(gt=0)] | None = None  # as a multiple of the clipping norm; None: not known yet
+
+    @classmethod
+    def drawn(cls) -> "Secret":
+        return cls(key=secrets.token_hex(32))
+
+    def key_of(self, purpose: str) -> tuple[int, int]:
+        """Two int64 for one purpose."""
+        words = np.frombuffer(hashlib.sha256(f"{self.key} {purpose}".encode()).digest()[:16], "<i8")
+        return int(words[0]), int(words[1])
+
+
 class Identity(Record):
     """What must not change over the life of a run."""
 
@@ -34,6 +53,7 @@ class Identity(Record):
     data: dict[Name, Text]
     runs: dict[Name, Text] = {}  # checksums of other runs that it needs, by the setting that names one
     fingerprints: Count = 1  # the version of those of `data` (pipelines.data.fingerprint)
+    secret: Secret | None = None
 
 
 class About(Identity):

@@ -22,6 +22,7 @@ from pipelines.training.accumulation import Sums, accumulated
 from pipelines.training.carry import Carry
 from pipelines.training.embedding_tables import brought_together, recorded
 from pipelines.training.micro_batches import MicroBatches
+from pipelines.training.private_gradients import PrivateGradients
 from pipelines.training.replica import Replica
 from pipelines.training.totals import summed_scores
 from pipelines.training.update import Update
@@ -31,15 +32,16 @@ class Step:
     """Runs training steps; holds nothing that changes but compiled functions. `model` is built under `machine.strategy.scope()`."""
 
     def __init__(self, *, task: Task, model: keras.Model, update: Update, machine: Machine, plan: Plan, feed: Feed, train: Train,
-                 score_names: list[str]):
+                 score_names: list[str], private: PrivateGradients | None = None):
         self.task, self.model, self.update, self.machine, self.plan, self.feed = task, model, update, machine, plan, feed
         self.batches = MicroBatches(task, model, update.tables.tables, plan, feed, machine, train.seed)
-        self.train, self.score_names, self.norms = train, score_names, model_state.norms(model)
+        self.train, self.score_names, self.norms, self.private = train, score_names, model_state.norms(model), private
         self.retrace()
 
     def retrace(self) -> None:
         """Compiles anew, after layers were frozen or unfrozen."""
-        self._gradients = compiling.function(self._forward_and_backward, xla=self.machine.xla)
+        gradients = self.private.by_example(self._forward_and_backward) if self.private else self._forward_and_backward
+        self._gradients = compiling.function(gradients, xla=self.machine.xla)
         self._run = tf.function(self._run_steps, autograph=False)
         self.update.retrace()
 
@@ -96,7 +98,7 @@ class Step:
             total = tf.reduce_sum(losses if weighted is None else losses * weighted)
             if penalties:  # on weights; they count once a step: each micro-batch brings its share, by examples
                 total += tf.add_n([tf.cast(penalty, tf.float32) for penalty in penalties]) * tf.reduce_sum(mask)
-            objective = total * (scale / self.plan.batch)
+            objective = total * (scale / (1 if self.private else self.plan.batch))
         gradients = tape.gradient(objective, [*weights, *lookups.vectors], unconnected_gradients=tf.UnconnectedGradients.ZERO)
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         statistics = {number: tf.convert_to_tensor(new) for number, (variable, old, new) in enumerate(zip(variables, before, after))
@@ -106,8 +108,10 @@ class Step:
 
     def _checked_and_applied(self, step: tf.Tensor, sums: Sums, carry: Carry) -> Carry:
         """Updates this replica's copies where loss and gradients are finite; the same in every replica."""
-        totals, count, replica = sums.totals, sums.totals[1], Replica(self.machine)
+        totals, count, replica = sums.totals, tf.maximum(sums.totals[1], 1.0), Replica(self.machine)
         rescale = self.plan.batch / count / carry.loss_scale  # a micro-batch divided by the full batch; an epoch's last one counts fewer
+        if self.private:  # noise, once, in the sum over the whole batch
+            sums, rescale = self.private.noised(sums, step), tf.constant(1.0 / self.private.expected)
         norm = tf.linalg.global_norm([*sums.gradients, *(gradient for _, gradient in sums.lookups)]) * rescale
         loss = totals[0] / count
         finite = tf.math.is_finite(norm) & tf.math.is_finite(loss)

@@ -45,6 +45,10 @@ CASES = {
     "linear head": {"model": encoder(name="frozen"), "data": {"cache": "memory"}},
     "distilled, uneven last batch": {"train": {"teacher": {"run": "none", "temperature": 3.0, "weight": 0.6}}},
     "begun with another's weights": {"train": {"start": {"run": "none"}, "clip": {"norm": 0.1}}},
+    "private, drawn batches": {
+        "model": "smooth dropout penalty",
+        "train": {"privacy": {"noise": 0.05, "clip": 1.0, "delta": 1e-4}, "learning_rate": {"peak": 0.1},
+                  "batch_size": 96, "micro_batch_size": 8}},  # more than has room in one of two replicas
     "XLA": {"train": {"xla": "on", "clip": {"global_norm": 0.3}, "accumulation": 2}},
 }
 

@@ -56,6 +56,9 @@ class ToyTask(Task):
             images = images + tf.cast(keys[:, :1] % 7, tf.float32)[:, :, None, None] * 0.01
         return images, examples["label"]
 
+    def public_facts(self, facts: dict) -> dict:
+        return facts
+
     def model(self) -> keras.Model:
         layers = keras.layers
         # "slow": as in keras.applications' MobileNetV3; before the norm a shift that statistics at their start know nothing of
@@ -228,6 +231,7 @@ def final_weights(changes: dict[str, Any]) -> np.ndarray:
     from pipelines.training.loop import Loop
     from pipelines.training.meter import Meter
     from pipelines.training.session import assemble
+    from pipelines.training.state import Secret
 
     answers, by_epoch, chunk = (changes.pop(name, None) for name in ("answers", "by_epoch", "chunk"))
     embedding_tables.CHUNK = chunk or embedding_tables.CHUNK
@@ -236,7 +240,8 @@ def final_weights(changes: dict[str, Any]) -> np.ndarray:
     others = {setting: Path("none") for name, setting in settings.items() if name in changes.get("train", {})}
     session.other_run.named = lambda experiment, beside: others
     session.other_run.model_of = lambda setting, folder, task, train: _other(task)  # of no run: the same network with other weights
-    made = assemble(experiment(**changes), EncoderToyTask if isinstance(kind, dict) else TableToyTask if "table" in kind else ToyTask)
+    made = assemble(experiment(**changes), EncoderToyTask if isinstance(kind, dict) else TableToyTask if "table" in kind else ToyTask,
+                    secret=Secret(key="5e" * 32) if "privacy" in changes.get("train", {}) else None)
     made.initialise()
     made.feed.by_epoch = bool(by_epoch)
     home = [TablesHome(made.divided)] if made.divided is not None else []

@@ -8,7 +8,7 @@ import tensorflow as tf
 from pipelines.base.errors import ConfigError
 from vision import models
 from vision.models import application
-from vision.settings import Application, Cnn, Fast, Residual, Vit
+from vision.settings import Application, Cnn, Fast, Gradients, Residual, Vit
 
 pytestmark = pytest.mark.slow(seconds=40)
 
@@ -19,6 +19,7 @@ SMALL = {
     "residual": Residual(name="residual", depth=1, widths=[8, 16], dropout=0.1),
     "fast": Fast(name="fast", widths=[16, 32]),
     "fast_unwhitened": Fast(name="fast", widths=[16, 32], whiten=False),
+    "gradients": Gradients(name="gradients"),
     "vit": Vit(name="vit", depth=1, width=24, heads=3, dropout=0.1),
     "application": Application(name="application", architecture="MobileNetV3Small", dropout=0.1),
 }

@@ -72,6 +72,12 @@ class Classification(SingleLabel):
         found = splits.load_images(self.experiment, judging=bool(self.facts), mixed_size=size)
         return replace(found, facts={**found.facts, **known})
 
+    def public_facts(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """Pixels are normalised by fixed numbers. Class names, image size, channels and the number of examples count as public."""
+        splits = {name: {"examples": split["examples"]} for name, split in facts.get("splits", {}).items()}
+        channels = facts["channels"]
+        return {**facts, "mean": [127.5] * channels, "std": [64.0] * channels, "statistics_of": 0, "class_counts": None, "splits": splits}
+
     def unfit(self) -> str | None:
         wanted = ENCODER_FACTS if isinstance(self.experiment.model, Pretrained) else ()
         missing = next((name for name in wanted if self.facts.get(name) is None), None)

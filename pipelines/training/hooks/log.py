@@ -48,7 +48,7 @@ class Log(Hook):
         totals = loop.carry.totals.numpy()
         recent = means(totals - np.asarray(self.totals), loop.run_steps.score_names)
         seconds = max(time.perf_counter() - self._when, 1e-9)
-        rate = (loop.step - self._step) * loop.plan.batch / seconds
+        rate = (loop.step - self._step) * loop.plan.usual / seconds
         waited = float(loop.carry.waited) - self._waited
         row = {
             **{f"train/{name}": value for name, value in recent.items()},
