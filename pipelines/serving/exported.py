@@ -56,7 +56,7 @@ class ExportedModel:
         try:
             self._loaded = tf.saved_model.load(str(folder))  # its functions need it
             self._answer = self._loaded.signatures[SIGNATURE]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, tf.errors.OpError) as error:
+        except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, tf.errors.OpError) as error:
             raise ConfigError(f"{folder}: is no model that can be loaded ({reason(error)})") from error
         self.title, self.task, self.batch = self._manifest.title, self._manifest.task, batch or BATCH
         self.inputs: dict[str, tf.TensorSpec] = {

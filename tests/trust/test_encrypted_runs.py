@@ -83,9 +83,10 @@ def test_trained_and_killed_through_the_command_line(tmp_path):
             "evaluate.baseline=false", "--runs", tmp_path / "runs", "--name", "one", "--encrypt", "--age-key"]
     run = tmp_path / "runs" / "vision" / "digits" / "one"
     process = processes.start(*call, age_key(), env=env)
-    limit = time.monotonic() + 120
+    limit = time.monotonic() + 600
     while not (run / "checkpoints" / "resume.npz").exists() and process.poll() is None and time.monotonic() < limit:
         time.sleep(0.01)
+    assert (run / "checkpoints" / "resume.npz").exists(), process.printed()
     process.send_signal(signal.SIGKILL)
     process.wait()
     listed = json.loads(command("runs", "--runs", tmp_path / "runs", "--json").stdout)
