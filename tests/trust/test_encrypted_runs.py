@@ -94,7 +94,7 @@ def test_trained_and_killed_through_the_command_line(tmp_path):
     refused = command("train", "vision/digits", *call[4:-2])
     assert refused.exit_code == 2 and "is encrypted; give its key" in refused.output
     done = processes.run(*call, age_key(), env=env, check=True)
-    assert "going on from step" in done.stdout + done.stderr
+    assert "resuming at step" in done.stdout + done.stderr
     decrypt = tmp_path.with_name(f"{tmp_path.name}-decrypted")
     keyed("decrypt", run, "--output", decrypt)
     with np.load(decrypt / "checkpoints" / "resume.npz") as arrays:
