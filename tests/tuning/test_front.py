@@ -15,6 +15,9 @@ from pipelines.tuning.trials import Trial, best_of
 from tests.tuning.test_oracles import SPACE
 
 
+pytestmark = pytest.mark.figures
+
+
 def trial(number, value, cost, *, setting=None, epochs=None):
     result = {"status": "completed", "value": value, "cost": cost} if value is not None else {"status": "failed", "reason": "x"}
     return Trial(number, {}, setting or number, epochs, [], result)
