@@ -14,7 +14,6 @@ from pipelines.tuning.oracles import Oracle
 from pipelines.tuning.trials import Trial, best_of
 from tests.tuning.test_oracles import SPACE
 
-
 pytestmark = pytest.mark.figures
 
 
