@@ -31,6 +31,7 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "vision.classification/residual": ("vision/digits", (*FEW, "model={name: residual, depth: 1, widths: [4]}")),
     "vision.classification/fast": ("vision/digits", (*FEW, "model={name: fast, widths: [8]}")),
     "vision.classification/vit": ("vision/digits", (*FEW, "model={name: vit, depth: 1, width: 8, heads: 2}")),
+    "vision.classification/gradients": ("vision/digits", (*FEW, "model={name: gradients}")),
     "vision.classification/application": ("vision/digits", (*FEW, "data.image_size=32",
                                                             "model={name: application, architecture: MobileNet}")),
     "vision.classification/pretrained": ("vision/digits", (

@@ -86,14 +86,16 @@ def test_that_the_softmax_sees_one_devices_examples_is_said_at_the_start(micro, 
 
     import keras
 
+    from pipelines.data.order import Plan
     from pipelines.runs.run_display import describe
     from recsys.tasks.retrieval import RetrievalTask
 
-    plan = SimpleNamespace(batch=64, micro=64 // replicas, replicas=replicas, accumulation=1)
+    plan = Plan(examples=64, batch=64, replicas=replicas, accumulation=1)
     session = SimpleNamespace(
         machine=SimpleNamespace(replicas=replicas, precision="float32", devices=["a"] * replicas, xla=False),
         plan=plan, splits=SimpleNamespace(train=[1], validation=None, test=None), weights=[], tables=SimpleNamespace(tables=[]), steps=1,
-        feed=SimpleNamespace(summary=""), learner=SimpleNamespace(model=keras.Sequential()), task=RetrievalTask,
+        feed=SimpleNamespace(summary=""), learner=SimpleNamespace(model=keras.Sequential()), way=None,
+        task=SimpleNamespace(mixes=RetrievalTask.mixes, experiment=None), accountant=None,
         step=SimpleNamespace(train=SimpleNamespace(micro_batch_size=micro)),
     )
     lines: list[str] = []
