@@ -5,7 +5,8 @@ PYTHON ?= python3
 RUNS ?= runs
 ARGS ?=
 # A file's tests stay together: what they train is trained once. Slow files come first (tests/conftest.py). A process takes some 2 GB.
-ALL := --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+# One that dies ends the tests with an error: pytest-xdist may wait for ever where it gives the rest of its files to others.
+ALL := --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder --max-worker-restart=0
 BIN := .venv/bin
 READY := .venv/ready
 IDENTITY := -c 'import os, sys; print(sys.version_info[:2], os.getcwd())'

@@ -1,5 +1,6 @@
 """For all tests: their order, the processor and the memory that they take; what one test sets for its process is not the next one's."""
 
+import faulthandler
 import gc
 import os
 import sys
@@ -14,6 +15,19 @@ os.environ["QUARTET_PRESETS"] = os.path.join(os.path.dirname(__file__), "no pres
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 gc.disable()  # until all is imported: most of a million objects come to stay
+
+
+def pytest_configure():
+    """A process of the tests that ends by os._exit, as one of a group of hosts does, shows where: what it printed goes with it."""
+    shown, leave, tests = os.dup(2), os._exit, os.getpid()
+
+    def end(status):
+        if os.getpid() == tests:  # no fork of it
+            os.write(shown, f"\n{os.environ.get('PYTEST_CURRENT_TEST')} ended its process with status {status}\n".encode())
+            faulthandler.dump_traceback(shown)
+        leave(status)
+
+    os._exit = end
 
 
 def pytest_collection_modifyitems(items):

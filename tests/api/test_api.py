@@ -2,7 +2,6 @@
 
 import doctest
 import importlib
-import os
 import random
 import signal
 import subprocess
@@ -20,6 +19,7 @@ import quartet
 from pipelines.commands import main
 from pipelines.data.digits import digits
 from tests.finished_run import ROOT, environment
+from tests.signals import send
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +63,7 @@ class Interrupt(keras.callbacks.Callback):
     """Sends what a notebook's stop button sends, after the first epoch."""
 
     def on_epoch_end(self, epoch, logs=None):
-        os.kill(os.getpid(), signal.SIGINT)
+        send(signal.SIGINT)
 
 
 def test_an_interrupted_run_is_resumed_to_the_bit_by_the_command_line(run, data, runs):

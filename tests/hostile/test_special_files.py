@@ -1,6 +1,8 @@
-"""Named pipes, devices and links to devices in the place of files: nothing waits for them, and each is named."""
+"""Named pipes, devices and links to devices in the place of files: nothing waits for them, and each is named.
 
-import faulthandler
+What waits at a pipe waits for ever: pytest ends the process then (faulthandler_timeout in pyproject.toml).
+"""
+
 import os
 from pathlib import Path
 
@@ -26,14 +28,6 @@ from vision.data.files import find_images
 
 SPECIAL = {"a named pipe": fifo, "a device": endless}
 special = pytest.mark.parametrize("kind", SPECIAL)
-
-
-@pytest.fixture(autouse=True)
-def _never_waits():
-    """Ends the process where something waits at a pipe, since nothing else would."""
-    faulthandler.dump_traceback_later(300, exit=True)
-    yield
-    faulthandler.cancel_dump_traceback_later()
 
 
 def images(root: Path) -> Path:

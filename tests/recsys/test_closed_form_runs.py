@@ -1,7 +1,6 @@
 """A run whose model is fitted at once: no steps, judged and logged once, and finished also where it was interrupted in the midst."""
 
 import json
-import os
 import signal
 
 import pytest
@@ -12,6 +11,7 @@ from pipelines.runs.folder import RunFolder
 from pipelines.runs.run import Call, train
 from pipelines.serving.load import load_run
 from recsys.tasks.retrieval import RetrievalTask
+from tests.signals import send
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +47,7 @@ def test_a_run_without_steps_says_so_and_resumes(experiment, tmp_path, monkeypat
         monkeypatch.setattr("pipelines.training.evaluation.Evaluator.scores", stopped)
 
     def stopped(self, asked):
-        os.kill(os.getpid(), signal.SIGTERM)
+        send(signal.SIGTERM)
         monkeypatch.undo()
 
     monkeypatch.setattr(RetrievalTask, "initialise", interrupted)

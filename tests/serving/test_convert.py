@@ -113,6 +113,29 @@ def test_other_forms(loaded, judged, tmp_path, made_for, monkeypatch):
         free(tmp_path / made_for, replace=False)
 
 
+SIGNALLED = """
+import os, signal, sys
+import numpy as np
+import openvino
+from openvino import opset13 as operations
+from pipelines.serving.converted.runtimes import load
+
+given = operations.parameter([-1, 4], np.float32)
+openvino.save_model(openvino.Model([operations.relu(given)], [given]), sys.argv[1])
+first, second = (load("openvino", sys.argv[1], []) for _ in range(2))
+print(second(-np.ones([2, 4], np.float32))[0].sum())
+del first
+del second
+signal.signal(signal.SIGINT, lambda number, frame: print("heard"))
+os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+def test_a_signal_is_heard_after_models_of_openvino_are_gone(tmp_path):
+    done = processes.run("-c", SIGNALLED, tmp_path / "core.xml")
+    assert (done.returncode, done.stdout.split()[-2:]) == (0, ["0.0", "heard"]), done.stderr
+
+
 def loaded_by(monkeypatch, change):
     """Runtimes from now on answer what `change` makes of their answers."""
     right = runtimes.load

@@ -1,7 +1,6 @@
 """Toy runs for tests of the loop: train in a folder, be killed at a step, read what was written."""
 
 import json
-import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from pipelines.base.background import Background
 from pipelines.monitoring.metrics_log import read_rows
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.run import Call, train
+from tests.signals import send
 from tests.training.toy import ToyTask, experiment
 
 TIMES = ("time_s", "examples_per_second", "input_wait_fraction", "memory_bytes", "device_memory_bytes")
@@ -44,7 +44,7 @@ def kill() -> None:
 
 
 def interrupt() -> None:
-    os.kill(os.getpid(), signal.SIGINT)
+    send(signal.SIGINT)
 
 
 def run(folder: Path, *, task=ToyTask, callbacks=(), fresh=False, quiet=True, **changes: Any) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The loop and its hooks: what is logged, kept, stopped and resumed. In one process; kills are exceptions."""
 
 import json
+import signal
 import time
 
 import keras
@@ -15,6 +16,7 @@ from pipelines.training.hooks.best_weights import KeepBest
 from pipelines.training.meter import Meter
 from pipelines.training.schedules import learning_rate
 from pipelines.training.session import assemble, watched
+from tests.signals import send
 from tests.training.runs import At, Killed, assert_same_outcome, checkpoint, interrupt, kill, killed, model_weights, rows, run, whole
 from tests.training.toy import ToyTask, experiment
 
@@ -272,17 +274,13 @@ def test_a_finished_run_is_not_trained_again(tmp_path):
     assert run(tmp_path, callbacks=[At({1: kill})])["metrics"] == first["metrics"]
 
 
-@pytest.mark.parametrize("number", [2, 15])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_the_same_command_goes_on(tmp_path, number, seldom_saved):
-    import os
-    import signal
-
-    known = {2: signal.SIGINT, 15: signal.SIGTERM}[number]
-    before = signal.getsignal(known)
+    before = signal.getsignal(number)
     with pytest.raises(Interrupted, match=r"interrupted at step 7 of 15; the same command resumes from here") as caught:
-        run(tmp_path / "run", callbacks=[At({7: lambda: os.kill(os.getpid(), known)})], **RARELY)
+        run(tmp_path / "run", callbacks=[At({7: lambda: send(number)})], **RARELY)
     assert caught.value.exit_status == 128 + number
-    assert signal.getsignal(known) is before
+    assert signal.getsignal(number) is before
     assert checkpoint(tmp_path / "run")[1]["step"] == 7
     run(tmp_path / "run", callbacks=[At()], **RARELY)
     assert_same_outcome(seldom_saved, tmp_path / "run")

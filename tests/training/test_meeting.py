@@ -87,7 +87,7 @@ def each(count: int, work) -> list:
         except Exception as error:
             found[number] = error
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -104,12 +104,14 @@ def test_hosts_that_met_exchange_values_and_files(tmp_path):
             return stranger(addresses[0])
         hosts = Hosts(addresses, number)
         made = group.Several(hosts, meet(hosts, {"the experiment": "same"}, deadline=20.0))
-        with made.file_of_chief(tmp_path / ("file" if number == 0 else "not there")) as path:
-            content = path.read_bytes()
-        result = [made.of_all(number), made.of_chief({"chief": number}), made.gathered(bytes([number]) * 100_000), content]
-        made.of_all(None)
-        made.leave(None)
-        return result
+        try:
+            with made.file_of_chief(tmp_path / ("file" if number == 0 else "not there")) as path:
+                content = path.read_bytes()
+            result = [made.of_all(number), made.of_chief({"chief": number}), made.gathered(bytes([number]) * 100_000), content]
+            made.of_all(None)
+            return result
+        finally:  # whatever became of it: the others would take it for lost, and end this process
+            made.leave(None)
 
     for number, (every, chief, data, content) in enumerate(each(4, work)[:3]):
         assert every == [0, 1, 2] and chief == {"chief": 0} and content == b"chief's"

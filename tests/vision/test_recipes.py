@@ -1,6 +1,5 @@
 """Shipped experiments for data that are not here, on made data, and one on the real, from training to prediction."""
 
-import os
 import signal
 
 import numpy as np
@@ -17,6 +16,7 @@ from pipelines.serving.export import export
 from pipelines.serving.load import load_run
 from pipelines.serving.predict import Predictor
 from tests.data.prepared import need, prepare
+from tests.signals import send
 from tests.training.runs import At
 from tests.vision.synthetic_images import folder
 
@@ -71,7 +71,7 @@ def test_imagenet_streamed_with_random_crops(tmp_path):
 def test_cifar10_interrupted_resumed_exported_and_predicting(tmp_path):
     need("cifar10")
     overrides = ["data.limit=6000", "data.test=null", "train.learning_rate.warmup=0.1"]
-    terminate = At({5: lambda: os.kill(os.getpid(), signal.SIGTERM)})
+    terminate = At({5: lambda: send(signal.SIGTERM)})
     with pytest.raises(Interrupted) as caught:
         trained("vision/cifar10_cnn", tmp_path, overrides, [terminate])
     assert caught.value.exit_status == 128 + signal.SIGTERM

@@ -19,6 +19,7 @@ import tensorflow as tf
 from pipelines.base.errors import ConfigError
 from pipelines.data.reasons import reason
 from pipelines.serving.converted.core import INPUT, Core
+from pipelines.serving.converted.runtimes import in_own_thread
 
 OPSET = 18  # of ONNX
 
@@ -93,7 +94,7 @@ def _openvino(whole: bool) -> Callable[[Core, np.ndarray, Path], None]:
             logging.getLogger("nncf").setLevel(logging.ERROR)
             examples = [calibration[at:at + 1] for at in range(len(calibration))]
             with contextlib.redirect_stdout(io.StringIO()):  # its progress
-                model = nncf.quantize(model, nncf.Dataset(examples), subset_size=len(examples))
+                model = in_own_thread(lambda: nncf.quantize(model, nncf.Dataset(examples), subset_size=len(examples)))
         openvino.save_model(model, str(file), compress_to_fp16=False)
 
     return write

@@ -4,6 +4,7 @@
 """
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +73,7 @@ class OpenVino:
         import openvino
 
         settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1, "PERFORMANCE_HINT": "LATENCY"}
-        compiled = openvino.Core().compile_model(str(file), "CPU", settings)
+        compiled = in_own_thread(lambda: openvino.Core().compile_model(str(file), "CPU", settings))
         self._lock, self._request = threading.Lock(), compiled.create_infer_request()
         self._outputs = sorted(compiled.outputs, key=lambda one: min(one.get_names()))
 
@@ -80,6 +81,16 @@ class OpenVino:
         with self._lock:
             answers = self._request.infer([values])
             return [np.array(answers[one]) for one in self._outputs]
+
+
+def in_own_thread(work):
+    """What `work` gives, called in a thread that ends with it; for what loads OpenVINO's processor plugin.
+
+    The plugin gives the thread that loads it another stack for signals, and unmaps that when it is freed, whoever frees it and in
+    whatever order: the next signal to the main thread, such as Ctrl-C, would end the process without a word.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(work).result()
 
 
 class Shares:
