@@ -78,6 +78,8 @@ def serve(
     deadline: Annotated[float, typer.Option(min=0.1, metavar="S", help="How long an input may wait; then the request is refused.")] = 30.0,
     per_client: Annotated[int | None, typer.Option(
         min=1, metavar="N", show_default="as many as of all", help="Inputs of one client that may wait for a model.")] = None,
+    long: Annotated[float, typer.Option(
+        min=0.1, metavar="S", help="How long an input that is large by its header may take; then it is ended.")] = 10.0,
     drain: Annotated[float, typer.Option(min=1, metavar="S", help="Time from SIGTERM to the end, at most.")] = 30.0,
     log: Annotated[bool, typer.Option("--log", help="A line of JSON on standard output for each request.")] = False,
     versions: Annotated[int, typer.Option(min=1, metavar="N", help="Newest versions of a model that answer.")] = 1,
@@ -101,6 +103,7 @@ def serve(
     require_signature: RequireSignature = None,
 ) -> None:
     """Answer requests over HTTP as the runs were judged, until Ctrl-C. Needs the extra `serve`."""
+    from pipelines.serving import apart
     from pipelines.serving.guards import Guards
     from pipelines.serving.server import MEBI, Options, require_extra, serve_by, source
     from pipelines.serving.workers import VARIABLE
@@ -111,9 +114,10 @@ def serve(
     guards = Guards(tokens, rate, tuple(cors or ()), audit, tls_cert, tls_key, client_ca, everybody)
     guards.check(host)
     require_extra(grpc is not None)
-    sources = [source(one, find) for one in models]
-    options = Options(host, port, limit * MEBI, connections, delay / 1000, deadline, per_client, drain, log, versions, grpc, guards)
-    if workers > 1 and VARIABLE not in os.environ:
+    inside = apart.VARIABLE in os.environ  # this process answers large inputs of another one, which says what it loads
+    sources = [] if inside else [source(one, find) for one in models]
+    options = Options(host, port, limit * MEBI, connections, delay / 1000, deadline, per_client, long, drain, log, versions, grpc, guards)
+    if workers > 1 and VARIABLE not in os.environ and not inside:
         raise typer.Exit(serve_by(workers, options, say=say))
     from pipelines.machine.startup import start_tensorflow
 
@@ -128,6 +132,8 @@ def serve(
         if (folder / "saved_model.pb").is_file():
             return load_exported(folder, batch=batch, require_signature=require_signature)
         run = open_run(RunFolder(folder), where=1, require_signature=require_signature)
+        if inside and form is Form.auto and not RunFolder(folder).manifest.is_file():
+            return Predictor(run, batch=batch)
         return predictor(run, wanted=form.value, batch=batch, kept=None if require_signature else choices(), say=say)
 
     answer(sources, load, options, say=say)

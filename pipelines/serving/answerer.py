@@ -4,6 +4,7 @@ no TensorFlow."""
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pipelines.base.errors import DataError
 from pipelines.serving.output import Prediction
 from pipelines.task.form import Field
 
@@ -46,8 +47,23 @@ class Answerer(Protocol):
     def large(self, row: dict[str, Any]) -> bool:
         """Whether decoding a raw example takes so long that others should not wait for it: a cheap look."""
 
+    def heavy(self, sent: bytes) -> bool:
+        """Whether `take` takes so long for a file: a look at its header. Where `decodes`."""
+
     def together(self, read: list[Any]) -> list[Prediction]:
         """Answers (name, raw example) in one batch. Raises where the model fails."""
 
     def warm_up(self) -> None:
         """Answers an example alone and in a full batch, so that the first input waits for nothing."""
+
+
+def taken(model: Answerer, sent: Any) -> "dict[str, Any] | DataError":
+    """What a client sent for one input as a raw example, or why it is none: its own fault, which costs others nothing."""
+    if isinstance(sent, DataError):
+        return sent
+    try:
+        return model.take(sent)
+    except DataError as error:
+        return error
+    except Exception as error:
+        return DataError(f"cannot be read ({type(error).__name__}: {error})")

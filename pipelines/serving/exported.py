@@ -86,6 +86,9 @@ class ExportedModel:
         """By its bytes: a SavedModel does not say what they are."""
         return any(isinstance(value, bytes) and len(value) > LARGE for value in row.values())
 
+    def heavy(self, sent: bytes) -> bool:
+        return False
+
     def together(self, read: list[Any]) -> list[Prediction]:
         """As Answerer; an input that the model cannot take has an error."""
         try:

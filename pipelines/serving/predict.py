@@ -60,7 +60,7 @@ class Predictor:
         self.run, self.batch = run, batch or usual
         self.title, self.task = f"{run.name}/{run.folder.path.name}", run.task.experiment.task
         self.take, self.sends, self.decodes = run.task.take, run.task.sends, run.task.decodes
-        self.large = run.task.large
+        self.large, self.heavy = run.task.large, run.task.heavy
         self.form: Sequence[Field] = run.task.form()
         self.meanings: Mapping[str, str] = run.task.meanings
         self.details: Sequence[str] = run.task.details

@@ -8,11 +8,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.base.errors import ConfigError
+from pipelines.serving import apart
 from pipelines.serving.guards import Guards
 from pipelines.serving.workers import Worker, require_workers, supervise
 
@@ -32,6 +34,7 @@ class Options:
     delay: s that a batch which is not full waits for more.
     deadline: s that an input may wait for its batch.
     each: inputs of one client that may wait for a model; None: as many as of all.
+    long: s that an input which is large by its header may take, in a process of its own.
     drain: s from SIGTERM to the end, at most.
     log: a line of JSON on standard output for each request.
     versions: newest versions of a model that answer.
@@ -46,6 +49,7 @@ class Options:
     delay: float = 0.0
     deadline: float = 30.0
     each: int | None = None
+    long: float = apart.SECONDS
     drain: float = 30.0
     log: bool = False
     versions: int = 1
@@ -119,6 +123,9 @@ def serve(sources: "list[Source]", load: "Callable[[Path], Answerer]", options: 
         ConfigError: other machines could ask, and nothing says who may; a model cannot be loaded, two have one name, the port is in use,
             the address is not of this machine, or the extra `serve` is not installed.
     """
+    inside = apart.Inside.this()
+    if inside is not None:
+        return inside.run(load)
     require_extra(options.grpc is not None)
     worker = Worker.this()
     if worker is not None:
@@ -129,6 +136,7 @@ def serve(sources: "list[Source]", load: "Callable[[Path], Answerer]", options: 
     from pipelines.serving.http.app import make_app
     from pipelines.serving.http.audit import Audit
     from pipelines.serving.http.connections import Beside, Bounds, Server, Tls
+    from pipelines.serving.http.hosting import LARGE
     from pipelines.serving.http.models import Models, Watch, versions_in
     from pipelines.serving.http.observing import Observed
     from pipelines.serving.http.tokens import Tokens
@@ -154,12 +162,13 @@ def serve(sources: "list[Source]", load: "Callable[[Path], Answerer]", options: 
         if guards.tokens or guards.rate or guards.client_ca:
             access = Access(tokens=Tokens(guards.tokens) if guards.tokens else None, rate=Rate(guards.rate) if guards.rate else None)
         tls = Tls(guards.certificate, guards.key, guards.client_ca) if guards.certificate and guards.key else None
-        models = Models(observed, delay=options.delay, deadline=options.deadline, each=options.each, kept=options.versions)
+        models = Models(observed, delay=options.delay, deadline=options.deadline, each=options.each, kept=options.versions,
+                        apart=partial(apart.Apart, seconds=options.long, threads=LARGE) if os.name == "posix" else None)
         watches = []
         for one in sources:
             found = versions_in(one.folder) if one.watched else {1: one.folder}
             for version in sorted(found)[-options.versions:]:
-                models.add(one.name, version, warm(found[version]))
+                models.add(one.name, version, warm(found[version]), found[version])
             if one.watched:
                 watches.append(Watch(one.name, one.folder, warm, models, max(found)))
         beside: list[Beside] = []

@@ -61,6 +61,10 @@ class Answering(Judging):
         """Whether decoding this raw example takes so long that a server's other inputs should not wait for it: a cheap look, in Python."""
         return False
 
+    def heavy(self, sent: bytes) -> bool:
+        """Likewise, whether `take` takes so long for a file: a look at its header. Asked where `decodes`."""
+        return False
+
     def plain(self, row: dict[str, Any]) -> bool:
         """Whether `receive_plain` takes this raw example: a cheap look, in Python."""
         return False

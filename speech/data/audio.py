@@ -5,6 +5,7 @@ Resampling is soxr's, at high quality. Every failure is a DataError in one line 
 
 import io
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ RATES = (1000, 768_000)  # Hz; from telephones to bat recorders; a header of 1 H
 CHANNELS = 64
 USUAL_RATE = 48_000  # Hz; files of higher rates may last proportionally less
 STRETCH = 1 << 18  # samples of each channel decoded at a time
+LONG = 10_000_000  # samples of all channels that take about as long to decode as others should wait: some 0.2 s
+SMALL = 1 << 20  # bytes of a compressed file whose length is looked up; of samples as they are 16 times as many
 CHUNKS = 1000  # of a WAV file that are searched for its samples
 
 
@@ -38,6 +41,16 @@ class Header:
         return self.frames / self.rate
 
 
+class _Content(io.BytesIO):
+    """The bytes of a file. Where a broken header makes libsndfile seek to before the beginning, it stays where it is: an exception would be
+    a traceback on standard error, which nobody can catch."""
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        with suppress(ValueError, OverflowError):
+            return super().seek(offset, whence)
+        return self.tell()
+
+
 def header(file: str | Path | bytes) -> Header:
     """Reads the header alone, of a path or of the bytes of a file. Raises DataError."""
     import soundfile
@@ -46,10 +59,21 @@ def header(file: str | Path | bytes) -> Header:
     if place is not None:
         _check_file(place)
     try:
-        info = soundfile.info(io.BytesIO(file) if isinstance(file, bytes) else os.fspath(file))
+        info = soundfile.info(_Content(file) if isinstance(file, bytes) else os.fspath(file))
     except (soundfile.LibsndfileError, OSError, RuntimeError) as error:
         raise DataError(_why(place, error)) from error
     return Header(info.frames, info.samplerate, info.channels)
+
+
+def is_long(content: bytes) -> bool:
+    """Whether a file takes long to decode, by its bytes and header: some 0.2 s or more."""
+    if len(content) > SMALL * (16 if content[:4] in (b"RIFF", b"FORM") else 1):
+        return True
+    try:
+        info = header(content)
+    except DataError:
+        return False
+    return info.frames * info.channels > LONG
 
 
 def check_header(info: Header, longest: float, frames: int | None = None) -> None:
@@ -89,7 +113,7 @@ def read(file: str | Path | bytes, rate: int, *, channel: str | int = "mean", st
     if place is not None:
         _check_file(place)
     try:
-        with soundfile.SoundFile(io.BytesIO(file) if isinstance(file, bytes) else os.fspath(file)) as sound:
+        with soundfile.SoundFile(_Content(file) if isinstance(file, bytes) else os.fspath(file)) as sound:
             stored = sound.samplerate
             check_header(Header(0, stored, sound.channels), longest)
             first = round(start * stored)
@@ -166,7 +190,8 @@ def loud_span(file: str | Path) -> float:
 def one_channel(samples: np.ndarray, channel: str | int) -> np.ndarray:
     """[samples, channels] to [samples]."""
     if channel == "mean":
-        return samples[:, 0] if samples.shape[1] == 1 else samples.mean(axis=1, dtype=np.float32)
+        with np.errstate(invalid="ignore", over="ignore"):  # of what is not finite; the caller says so
+            return samples[:, 0] if samples.shape[1] == 1 else samples.mean(axis=1, dtype=np.float32)
     if int(channel) >= samples.shape[1]:
         there = f"{samples.shape[1]} channel{'s' if samples.shape[1] > 1 else ''}"
         raise DataError(f"has {there}, so there is no channel {channel} (data.channel)")

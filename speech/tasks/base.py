@@ -132,6 +132,9 @@ class SpeechTask(Task):
         samples = audio.read(sent, data.rate, channel=data.channel, longest=data.max_seconds)
         return {"samples": samples, "length": len(samples)}
 
+    def heavy(self, sent: bytes) -> bool:
+        return audio.is_long(sent)
+
     def form(self) -> list[Field]:
         return [Field("sound")]
 

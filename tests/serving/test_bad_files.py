@@ -1,4 +1,4 @@
-"""Broken image files and messages of gRPC, by mutation with a fixed seed: each gets an answer or its error, soon, in bounded memory.
+"""Broken images, recordings and messages of gRPC, by mutation with a fixed seed: each gets an answer or its error, soon, in bounded memory.
 
 QUARTET_FUZZ=1000 tries as many of each; the suite tries some. Broken requests of HTTP are in test_bad_requests.py.
 """
@@ -9,6 +9,7 @@ import os
 import random
 import resource
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from tests.serving.toy_server import Doubling, Spelling, needs_extra, running
 
 COUNT = int(os.environ.get("QUARTET_FUZZ", "100"))
 SECONDS = 10  # of one input
-pytestmark = [needs_extra, pytest.mark.slow(seconds=10)]
+pytestmark = [needs_extra, pytest.mark.slow(seconds=15)]
 
 
 def mutated(seeds, count, seed=0):
@@ -48,6 +49,38 @@ def images():
         file = io.BytesIO()
         picture.save(file, kind, **options)
         yield file.getvalue()
+
+
+def recordings():
+    """A quarter of a second of noise in each kind of file, and a FLAC file whose header promises 2 ** 36 samples."""
+    import soundfile
+
+    noise = np.random.default_rng(0).uniform(-0.3, 0.3, [2000, 2]).astype(np.float32)
+    kinds = [("WAV", "PCM_16"), ("WAV", "FLOAT"), ("WAV", "ULAW"), ("WAVEX", "PCM_24"), ("FLAC", "PCM_16"), ("OGG", "VORBIS"),
+             ("OGG", "OPUS"), ("MP3", "MPEG_LAYER_III"), ("AIFF", "PCM_16"), ("CAF", "ALAC_16")]
+    for number, (kind, part) in enumerate(kinds):
+        file = io.BytesIO()
+        soundfile.write(file, noise[:, :1 + number % 2], 8000, part, format=kind)
+        yield file.getvalue()
+        if kind == "FLAC":
+            yield file.getvalue()[:21] + b"\x0f\xff\xff\xff\xff" + file.getvalue()[26:]
+
+
+@pytest.fixture(scope="module")
+def hearing():
+    """A small command network, not trained, as a server has it."""
+    from pipelines.config.load import load
+    from pipelines.machine import devices
+    from pipelines.runs.folder import RunFolder
+    from pipelines.serving.load import LoadedRun
+    from pipelines.serving.predict import Predictor
+    from speech.tasks.commands import CommandTask
+
+    experiment = load("speech/quickstart", ["model.width=8", "model.depth=1", "train.devices=cpu"]).experiment
+    machine = devices.prepare(experiment.train, precision="float32")
+    bands = experiment.frontend.mels
+    task = CommandTask(experiment, {"classes": ["no", "yes"], "class_counts": [1, 1], "mean": [0.0] * bands, "std": [1.0] * bands})
+    return Predictor(LoadedRun(task, task.model(), experiment, RunFolder(Path("toy")), machine, "float32", "toy"))
 
 
 class Steady(Doubling):
@@ -80,6 +113,28 @@ def test_broken_images_are_answered_or_named_and_harm_no_other(loaded):
         assert (one.error is None) == bool(one.values) and len(one.error or "") < 2000, content
         broken += one.error is not None
     assert COUNT / 4 < broken < COUNT
+    assert peak() < 1.2 * before
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")  # nor does the server's log fill with tracebacks
+def test_broken_recordings_are_answered_or_named_by_a_server_that_stays_as_it_was(hearing):
+    seeds = list(recordings())
+    with running(hearing) as server:
+        for seed in seeds:
+            server.ask(seed, kind="audio/wav")
+        right = server.ask(seeds[0], kind="audio/wav")[2]["answers"][0]
+        before, broken = peak(), 0
+        for content in mutated(seeds, COUNT):
+            began = time.monotonic()
+            status, _, found = server.ask(content, kind="audio/wav")
+            assert time.monotonic() - began < SECONDS, content
+            assert status == 200 and len(found["answers"]) == 1, content
+            (one,) = found["answers"]
+            assert ("label" in one) != ("error" in one) and 0 < len(one.get("error", "x")) < 1000, (content, one)
+            broken += "error" in one
+        assert COUNT / 4 < broken < COUNT
+        assert server.ask(seeds[0], kind="audio/wav")[2]["answers"][0] == right
+        assert 'status="500"' not in server.observed.text().decode()
     assert peak() < 1.2 * before
 
 

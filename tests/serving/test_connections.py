@@ -1,10 +1,14 @@
 """Slow, silent, many and vanishing clients cost a server a bounded time and memory; SIGTERM ends it in a stated time without a lost
 answer."""
 
+import asyncio
 import contextlib
 import io
 import json
+import re
 import select
+import socket
+import struct
 import threading
 import time
 
@@ -117,6 +121,75 @@ def test_a_client_that_leaves_is_no_defect(caplog):
         until(lambda: server.observed.in_flight == 0)
     assert json.loads(log.getvalue().splitlines()[0])["status"] == 499
     assert not caplog.records
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def loop(request):
+    if request.param == "uvloop":  # as `quartet serve` has it
+        return pytest.importorskip("uvloop").new_event_loop()
+    return asyncio.new_event_loop()
+
+
+def test_a_client_that_has_sent_all_it_will_send_gets_its_answers(loop):
+    model, head = Doubling(), b"POST /predict HTTP/1.1\r\nHost: toy\r\nContent-Length: 100\r\n"
+    sent = {b"": [200], request(numbers([2, 2, 2])): [200, 200], head: [200, 400], head + b"\r\n{": [200, 400],
+            request(numbers([2, 2, 2])) + head + b"\r\n{": [200, 200, 400]}
+    with running(model, loop=loop) as server, contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(server.connect()) for _ in sent]
+        model.gate.clear()
+        for client, more in zip(clients, sent):
+            client.sendall(request(numbers([1, 2, 3])) + more)
+            client.shutdown(socket.SHUT_WR)
+        connections = server.server.server_state.connections
+        # of requests behind others the server reads no more until it comes to them, so that it does not know of their end
+        until(lambda: sum(one.half_closed for one in connections) >= 2 and server.observed.in_flight == len(sent))
+        model.gate.set()
+        found = [client.makefile("rb").read() for client in clients]
+    assert [list(map(int, re.findall(rb"HTTP/1.1 (\d+)", one))) for one in found] == list(sent.values())
+    assert all(b"[2.0,4.0,6.0]" in one for one in found)
+
+
+def test_requests_that_follow_at_once_are_answered_though_the_last_is_not_whole_yet(loop):
+    sent = [request(numbers([1, 1, 1])) + request(numbers([2, 2, 2]))[:-5], request(numbers([2, 2, 2]))[-5:]]
+    with running(loop=loop) as server, server.connect() as client:
+        client.sendall(sent[0])
+        assert answer(client)[0] == 200
+        client.sendall(sent[1])
+        assert answer(client)[2]["answers"][0]["doubled"] == [4, 4, 4]
+
+
+@pytest.mark.parametrize("part", [b"POST /pre", b"POST /predict HTTP/1.1\r\nHost: toy\r\nContent-Length: 100\r\n\r\n{"])
+def test_a_request_that_breaks_off_is_told_so(loop, part):
+    with running(loop=loop) as server:
+        with server.connect() as client:
+            client.sendall(part)
+            client.shutdown(socket.SHUT_WR)
+            status, headers, content = answer(client)
+            assert status == 400 and headers["connection"] == "close" and "breaks off" in content["error"]
+        with server.connect() as client:  # nothing at all, and a line's end that some clients send behind a request
+            client.sendall(request(numbers([1, 2, 3])) + b"\r\n")
+            assert answer(client)[0] == 200
+            client.shutdown(socket.SHUT_WR)
+            assert answer(client) == (0, {}, b"")
+        until(lambda: not server.observed.in_flight)
+
+
+def test_a_connection_that_is_reset_takes_its_inputs_out_of_the_queue(loop):
+    log, model = io.StringIO(), Doubling()
+    with running(model, loop=loop, log=log) as server, server.connect() as first:
+        model.gate.clear()
+        first.sendall(request(numbers([1, 2, 3])))
+        until(lambda: model.begun == 1)
+        gone = server.connect()
+        gone.sendall(request(numbers([4, 5, 6], [7, 8, 9])))
+        until(lambda: server.queued() == 2)
+        gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        gone.close()
+        until(lambda: server.queued() == 0)
+        model.gate.set()
+        assert answer(first)[0] == 200
+        until(lambda: server.observed.in_flight == 0)
+    assert sorted(json.loads(line)["status"] for line in log.getvalue().splitlines()) == [200, 499] and sum(model.sizes) == 1
 
 
 def test_an_answer_that_nobody_reads_is_given_up(fast):

@@ -1,7 +1,10 @@
 """A run is served in the fastest form that keeps its answers, which is chosen once."""
 
+import base64
 import importlib.util
+import json
 import os
+import urllib.request
 
 import numpy as np
 import pytest
@@ -11,9 +14,12 @@ from pipelines.serving.converted import fastest, runtimes
 from pipelines.serving.converted.fastest import predictor
 from pipelines.serving.converted.quick import QuickPredictor
 from pipelines.serving.predict import Predictor
+from tests import finished_run, processes
+from tests.serving.toy_server import needs_extra
+from tests.waiting import until
 
 EXTRAS = ("ai_edge_litert", "onnxruntime", "tf2onnx", "openvino")
-pytestmark = [pytest.mark.slow(seconds=20), pytest.mark.skipif(
+pytestmark = [pytest.mark.slow(seconds=35), pytest.mark.skipif(
     not all(importlib.util.find_spec(name) for name in EXTRAS) and not os.environ.get("QUARTET_REQUIRE_EXTRAS"),
     reason="needs the extras `mobile`, `onnx` and `openvino`: what it tests is not tested here")]
 
@@ -73,3 +79,28 @@ def test_time_is_bounded(loaded, monkeypatch):
     monkeypatch.setattr(fastest, "SECONDS", -1.0)
     said = []
     assert type(predictor(loaded, say=said.append)) is Predictor and "ONNX not tried after" in said[0]
+
+
+@needs_extra
+def test_quartet_serve_chooses_once_says_what_and_answers_as_it_was_judged(judged, tmp_path):
+    images, _, probabilities = judged
+    body = json.dumps({"inputs": [{"b64": base64.b64encode(images[0]).decode()}]}).encode()
+    said = []
+    for _ in range(2):
+        server = processes.start("-m", "quartet", "serve", finished_run.run(), "--port", "0", cwd=tmp_path,
+                                 env=finished_run.environment() | {"XDG_CACHE_HOME": str(tmp_path)})
+        try:
+            until(lambda server=server: "serving " in server.printed()[1] or server.poll() is not None, seconds=300, pause=0.1)
+            lines = server.printed()[1].splitlines()
+            address = next(line for line in lines if line.startswith("serving")).split()[1]
+            asked = urllib.request.Request(f"{address}/predict?probabilities=1", body, {"Content-Type": "application/json"})
+            with urllib.request.urlopen(asked, timeout=60) as found:
+                (answer,) = json.load(found)["answers"]
+        finally:
+            server.kill()
+        assert np.abs(np.array(list(answer["probabilities"].values())) - probabilities[0]).max() <= 1e-5
+        said.append(next(line for line in lines if line.startswith("form")))
+    (kept,) = (tmp_path / "quartet" / "forms").glob("*/choice.json")
+    choice = json.loads(kept.read_text())
+    assert said[0] == said[1] == f"form         vision/digits: {choice['form']}: {choice['why']}" and "TensorFlow " in choice["why"]
+    assert all(name in choice["why"] for name in ("LiteRT", "ONNX", "OpenVINO"))

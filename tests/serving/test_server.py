@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import io
 import json
 import shutil
 import signal
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests import finished_run
 from tests.serving.bad_requests import HUGE_PNG
@@ -118,6 +120,25 @@ def test_many_clients_get_each_their_own_answers(server, judged):
 def test_a_wrong_request_is_said_to_be_one(server, body, kind, status, part):
     code, found = post(server[0], body, kind)
     assert code == status and part in found["error"]
+
+
+@needs_extra
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_a_large_picture_is_answered_by_a_process_of_its_own_as_the_run_answers_it(server, judged, loaded):
+    from pipelines.serving.predict import Predictor
+
+    address, process = server
+    rows, columns = np.mgrid[:2100, :2100] // 9 % 256
+    file = io.BytesIO()
+    Image.fromarray((rows ^ columns).astype(np.uint8)).save(file, "PNG")
+    large, predictor = file.getvalue(), Predictor(loaded)
+    assert predictor.large({"image": large}) and len(large) < 500_000
+    (right,) = predictor.together([("large", {"image": large})])
+    status, found = post(address, as_json([large, judged[0][0], large[:-1000]]), "application/json", "?probabilities=1")
+    first, small, broken = found["answers"]
+    assert status == 200 and np.abs(shares(first) - right.values["probabilities"]).max() <= 1e-5
+    assert np.abs(shares(small) - judged[2][0]).max() <= 1e-5 and "error" in broken
+    assert sum(len(one.read_text().split()) for one in Path(f"/proc/{process.pid}/task").glob("*/children")) == 1
 
 
 @needs_extra

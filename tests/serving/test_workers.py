@@ -1,9 +1,11 @@
-"""`--workers`: several processes answer at one port, count together, are started anew when they die, and end together."""
+"""`--workers`: several processes answer at one port, count together, are started anew when they die, load new versions, end together."""
 
+import importlib.util
 import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,12 +14,12 @@ from tests.processes import ROOT, environment
 from tests.serving.toy_server import answer, asking, needs_extra, numbers, request
 from tests.waiting import until
 
-pytestmark = [needs_extra, pytest.mark.slow(seconds=12)]
+pytestmark = [needs_extra, pytest.mark.slow(seconds=20)]
 
 SERVER = """
 import os, sys
 from pathlib import Path
-from pipelines.serving.http import connections
+from pipelines.serving.http import connections, models
 from pipelines.serving.server import Options, Source, serve, serve_by
 from pipelines.serving.workers import VARIABLE
 from tests.serving.toy_server import Doubling
@@ -31,12 +33,14 @@ class Sick(Doubling):
 def say(line):
     print(line, file=sys.stderr, flush=True)
 
-connections.GRACE = 30.0  # on a machine that is busy, a client may need it
-options = Options(port=0, drain=60.0)
+connections.GRACE = float(os.environ.get("GRACE", "30"))  # on a machine that is busy, a client may need it
+models.SECONDS = 0.05
+watched = os.environ.get("WATCHED")  # a folder of versions, each named for the factor by which it multiplies
+options = Options(port=0, drain=60.0, grpc=0 if watched else None)
 if VARIABLE in os.environ:
     if os.environ.get("SICK"):
         sys.exit(7)
-    serve([Source("toy", Path("."), False)], lambda folder: Sick(), options, say=say)
+    serve([Source("toy", Path(watched or "."), bool(watched))], lambda folder: Sick(int(folder.name or 2)), options, say=say)
 else:
     sys.exit(serve_by(2, options, say=say))
 """
@@ -148,3 +152,54 @@ def test_one_that_cannot_start_ends_all():
     one = Workers(SICK="1")
     assert one.process.wait(120) == 7
     one.process.stderr.close()
+
+
+@pytest.mark.skipif(not all(importlib.util.find_spec(name) for name in ("tritonclient", "tensorflow_serving"))
+                    and not os.environ.get("QUARTET_REQUIRE_EXTRAS"), reason="needs the extra `grpc`: what it tests is not tested here")
+def test_reloads_under_load_lose_no_request_of_either_protocol_and_mix_none(tmp_path):
+    import numpy as np
+    import tritonclient.grpc as triton
+
+    (tmp_path / "1").mkdir()
+    one = Workers(WATCHED=str(tmp_path), GRACE="0.1").ready()
+    rpc_port = int(next(line for line in one.said if line.startswith("gRPC")).rpartition(":")[2])
+    stop, wrong, seen = threading.Event(), [], {"http": set(), "grpc": set()}
+
+    def by_http():
+        while not stop.is_set():  # each over a connection of its own, which the kernel gives to either worker
+            status, _, content = one.ask(numbers(*[[1, 1, 1]] * 6))
+            yield {row["doubled"][0] for row in content["answers"]} if status == 200 else content
+
+    def by_grpc():
+        given = triton.InferInput("x", [6, 3], "FP32")
+        given.set_data_from_numpy(np.ones([6, 3], np.float32))
+        while not stop.is_set():
+            with triton.InferenceServerClient(f"127.0.0.1:{rpc_port}") as client:
+                for _ in range(10):
+                    yield set(client.infer("toy", [given]).as_numpy("doubled").ravel().tolist())
+
+    def client(kind, answers):
+        try:
+            for found in answers():
+                if len(found) != 1 or not isinstance(found, set):
+                    wrong.append((kind, found))
+                seen[kind] |= set(found)
+        except Exception as error:
+            wrong.append((kind, error))
+
+    clients = [threading.Thread(target=client, args=pair) for pair in (("http", by_http), ("grpc", by_grpc)) for _ in range(2)]
+    try:
+        for each in clients:
+            each.start()
+        for version in range(2, 6):
+            (tmp_path / str(version)).mkdir()
+            until(lambda version=version: wrong or all(version in found for found in seen.values()))
+        until(lambda: all(one.ask(numbers([1, 1, 1]))[2]["answers"][0]["doubled"] == [5, 5, 5] for _ in range(8)), pause=0.1)
+    finally:
+        stop.set()
+        for each in clients:
+            each.join(60)
+        one.process.terminate()
+        assert one.process.wait(60) == 0
+        one.process.stderr.close()
+    assert not wrong and all({2, 3, 4, 5} <= found <= {1, 2, 3, 4, 5} for found in seen.values())

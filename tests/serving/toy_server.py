@@ -83,7 +83,7 @@ class Running:
     """A server in a thread."""
 
     def __init__(self, model, *, limit=1 << 20, connections=200, drain=5.0, log=None, watches=(), rpc=False,
-                 access=None, tracing=None, origins=(), audit=None, tls=None, **options):
+                 access=None, tracing=None, origins=(), audit=None, tls=None, folder=None, loop=None, **options):
         from pipelines.serving.http.app import make_app
         from pipelines.serving.http.connections import Bounds, Server
         from pipelines.serving.http.models import Models
@@ -92,7 +92,7 @@ class Running:
 
         self.model, self.observed = model, Observed(log=log, audit=audit, tracing=tracing)
         self.models = Models(self.observed, **options)
-        self.models.add("toy", 1, model)
+        self.models.add("toy", 1, model, folder)
         beside, started = [], threading.Event()
         if rpc:
             from pipelines.serving.grpc.server import RpcServer
@@ -105,7 +105,7 @@ class Running:
         self.bound = bind("127.0.0.1", 0)
         self.bound.listen(512)
         self.port = self.bound.getsockname()[1]
-        self.loop = asyncio.new_event_loop()
+        self.loop = loop or asyncio.new_event_loop()
         self.thread = threading.Thread(target=lambda: self.loop.run_until_complete(self.server.serve([self.bound])), daemon=True)
         self.thread.start()
         assert started.wait(60)

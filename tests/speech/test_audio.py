@@ -69,3 +69,12 @@ def test_what_is_wrong_is_said(tmp_path):
         audio.read(write(tmp_path / "nan.wav", bad, subtype="FLOAT"), 8000)
     with pytest.raises(DataError, match="holds no samples"):
         audio.read(write(tmp_path / "none.wav", np.zeros(0, np.float32)), 8000)
+
+
+def test_what_takes_long_to_decode_is_known_by_its_header(tmp_path):
+    silence = np.zeros([2_000_000, 6], np.float32)
+    long = write(tmp_path / "long.flac", silence, 8_000).read_bytes()
+    assert len(long) < audio.SMALL and audio.is_long(long)
+    assert not audio.is_long(write(tmp_path / "short.flac", silence[:100_000], 8_000).read_bytes())
+    assert not audio.is_long(write(tmp_path / "short.wav", silence[:100_000], 8_000).read_bytes())  # 1.2 MB
+    assert not audio.is_long(b"nothing") and audio.is_long(bytes(audio.SMALL + 1))

@@ -26,7 +26,7 @@ STALLED = 30.0  # s that a client may leave its answer unread
 KEPT = 75  # s that a connection is kept for the next request, as nginx does
 GRACE = 1.0  # s after SIGTERM in which clients still get answers on connections that they keep, with Connection: close
 SPARE = 64  # descriptors left for everything that is no connection; and connections over the limit that are told so
-PHRASES = {408: "Request Timeout", 413: "Content Too Large", 431: "Request Header Fields Too Large"}
+PHRASES = {400: "Bad Request", 408: "Request Timeout", 413: "Content Too Large", 431: "Request Header Fields Too Large"}
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         self.since = self.window = time.monotonic()
         self.received = self.counted = 0
-        self.reading = self.in_body = self.half_closed = False
+        self.reading = self.begun = self.in_body = self.half_closed = False
         self.paused_since: float | None = None
         self.closing_since: float | None = None
         self.joined = Joined(transport)
@@ -113,7 +113,7 @@ class Connection(HttpToolsProtocol):
                 self.refuse(413, f"the request has over {self.bounds.body >> 20:,} MiB")
 
     def on_message_begin(self) -> None:
-        self.reading, self.in_body = True, False
+        self.reading, self.begun, self.in_body = True, True, False
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -126,19 +126,32 @@ class Connection(HttpToolsProtocol):
             self.cycle.transport = self.joined  # type: ignore[assignment]
 
     def on_message_complete(self) -> None:
-        self.reading = self.in_body = False
+        self.reading = self.begun = self.in_body = False
         super().on_message_complete()
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """A client that has sent all it will send still reads its answer."""
-        self.half_closed = not self.idle and not self.reading
+        """A client that has sent all it will send still reads its answers (RFC 9112, 9.6); what it has not sent whole is refused."""
+        answering = self.cycle is not None and not self.cycle.response_complete
+        self.half_closed = answering and (not self.in_body or bool(self.pipeline))
+        if self.begun and not self.half_closed:
+            self.refuse(400, "the request breaks off")
         return self.half_closed
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nobody reads the answer any more: what is not computed yet is left out."""
+        exchange: Any = None if self.cycle is None or self.cycle.response_complete else self.cycle.scope.get("exchange")
+        super().connection_lost(exc)
+        if exchange is not None:
+            exchange.leave()
 
     def on_response_complete(self) -> None:
         self.since = time.monotonic()
         self.joined.flush()
         super().on_response_complete()
-        if self.in_body or (self.half_closed and self.cycle.response_complete):  # the rest of a body is not waited for
+        last = self.cycle.response_complete
+        if self.half_closed and self.begun and (not self.in_body if last else self.in_body and not self.pipeline):
+            self.refuse(400, "the request breaks off")
+        elif last and (self.in_body or self.half_closed):  # the rest of a body is not waited for
             self.transport.close()
 
     def pause_writing(self) -> None:

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pipelines.base.errors import DataError
-from pipelines.serving.answerer import Answerer
+from pipelines.serving.answerer import Answerer, taken
+from pipelines.serving.apart import Apart
 from pipelines.serving.http.batching import Batches
 from pipelines.serving.http.bodies import check_count
 from pipelines.serving.http.observing import ModelMetrics, Observed
@@ -24,12 +25,19 @@ class Hosted:
     decoding = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="decoding")  # shared: it is bounded by the processors
 
     def __init__(self, name: str, version: int, model: Answerer, observed: Observed, *, delay: float = 0.0, deadline: float = 30.0,
-                 each: int | None = None):
+                 each: int | None = None, apart: Apart | None = None):
+        """
+        Args:
+            delay, deadline, each: as Batches.
+            apart: answers what takes long to decode; None: the model itself, in a thread.
+        """
         self.name, self.version, self.model = name, version, model
         self.metrics = ModelMetrics(observed, name)
         self.users, self.retired = 0, False  # requests that it is answering; whether another version has its place
         self.batches = Batches(model.together, batch=model.batch, delay=delay, deadline=deadline, each=each, metrics=self.metrics)
-        self.large = Batches(model.together, batch=LARGE, deadline=deadline, room=self.batches.room, each=each, metrics=self.metrics)
+        self.apart = apart
+        self.large = Batches(apart.together if apart else model.together, batch=LARGE, deadline=deadline, room=self.batches.room, each=each,
+                             metrics=self.metrics)
         self.metrics.watch_queue(lambda: self.batches.waiting + self.large.waiting)
 
     def retire(self) -> None:
@@ -50,6 +58,8 @@ class Hosted:
         if self.retired and not self.users:
             self.batches.close()
             self.large.close()
+            if self.apart is not None:
+                self.apart.close()
 
     async def answers(self, sent: Sequence[tuple[str, Any]], client: str) -> list[Prediction]:
         """The answer to each (name, bytes, JSON value or DataError), in order. Raises Refused, and what the model failed with."""
@@ -59,13 +69,13 @@ class Hosted:
             if self.model.decodes and isinstance(value, bytes):
                 rows.append((name, await asyncio.get_running_loop().run_in_executor(self.decoding, self._take, value)))
             else:
-                rows.append((name, self._take(value)))
+                rows.append((name, taken(self.model, value)))
         return await self.answered(rows, client)
 
     async def answered(self, rows: Sequence[tuple[str, Any]], client: str) -> list[Prediction]:
-        """As `answers`, of raw examples or DataErrors."""
+        """As `answers`, of raw examples, files that are taken apart, or DataErrors."""
         readable = [row for row in rows if not isinstance(row[1], DataError)]
-        long = [self.model.large(row) for _, row in readable]
+        long = [isinstance(row, bytes) or self.model.large(row) for _, row in readable]
         try:
             if any(long):  # one after the other: where the first is refused, nothing of the rest is computed
                 slow = iter(await self.large.answers([row for row, large in zip(readable, long) if large], client))
@@ -83,15 +93,9 @@ class Hosted:
         self.metrics.answered.inc(len(predictions) - unreadable)
         return predictions
 
-    def _take(self, value: Any) -> dict[str, Any] | DataError:
-        if isinstance(value, DataError):
-            return value
-        try:
-            return self.model.take(value)
-        except DataError as error:
-            return error
-        except Exception as error:  # whatever a client sends is its own fault, and costs the others of the request nothing
-            return DataError(f"cannot be read ({type(error).__name__}: {error})")
+    def _take(self, sent: bytes) -> dict[str, Any] | bytes | DataError:
+        """In a thread. A file that takes long stays as it is."""
+        return sent if self.apart is not None and self.model.heavy(sent) else taken(self.model, sent)
 
 
 def _brief(error: DataError) -> str:

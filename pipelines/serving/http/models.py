@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pipelines.base.errors import QuartetError
 from pipelines.serving.answerer import Answerer
+from pipelines.serving.apart import Apart
 from pipelines.serving.http.hosting import Hosted
 from pipelines.serving.http.observing import Observed
 from pipelines.serving.http.refusals import Refused
@@ -23,22 +24,24 @@ logger = logging.getLogger("quartet.serve")
 class Models:
     """Changed by the thread of the server's loop alone, once it runs."""
 
-    def __init__(self, observed: Observed, *, delay: float = 0.0, deadline: float = 30.0, each: int | None = None, kept: int = 1):
+    def __init__(self, observed: Observed, *, delay: float = 0.0, deadline: float = 30.0, each: int | None = None, kept: int = 1,
+                 apart: Callable[[Path], Apart] | None = None):
         """
         Args:
             delay, deadline: of batches, s.
             each: inputs of one client that may wait for a model.
             kept: newest versions of a model that answer.
+            apart: for the folder of a version, what answers its inputs that take long; None: the version itself.
         """
         self._observed, self._delay, self._deadline, self._kept = observed, delay, deadline, kept
-        self._each = each
+        self._each, self._apart = each, apart
         self._models: dict[str, dict[int, Hosted]] = {}
 
-    def add(self, name: str, version: int, model: Answerer) -> None:
-        """A version that is warm; requests without a version go to the newest."""
+    def add(self, name: str, version: int, model: Answerer, folder: Path | None = None) -> None:
+        """A version that is warm, and where it was loaded from; requests without a version go to the newest."""
         versions = self._models.setdefault(name, {})
         versions[version] = Hosted(name, version, model, self._observed, delay=self._delay, deadline=self._deadline,
-                                   each=self._each)
+                                   each=self._each, apart=self._apart(folder) if self._apart and folder else None)
         self._observed.versions.labels(name, version, model.task).set(1)
         for old in sorted(versions)[:-self._kept]:
             self._observed.ended(name, old, versions[old].model.task)
@@ -114,6 +117,6 @@ class Watch:
             self._failed[version] = changed
             return False
         self._newest = version
-        loop.call_soon_threadsafe(self._models.add, self._name, version, model)
+        loop.call_soon_threadsafe(self._models.add, self._name, version, model, path)
         logger.warning("version %d of %s answers now", version, self._name)
         return True

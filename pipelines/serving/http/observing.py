@@ -36,6 +36,7 @@ class Exchange:
 
     Attributes:
         address: it came from; who: its client's name, where it has shown one.
+        task: that answers it; gone: its client has left.
     """
 
     id: str
@@ -48,6 +49,14 @@ class Exchange:
     who: str = ""
     trace: str = ""
     span: Any = None
+    task: "asyncio.Task[Any] | None" = None
+    gone: bool = False
+
+    def leave(self) -> None:
+        """Ends the answering: its client has left."""
+        self.gone = True
+        if self.task is not None:
+            self.task.cancel()
 
     @property
     def key(self) -> str:
@@ -150,6 +159,7 @@ class Observed:
         given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
         exchange = self.identified(given)
         exchange.address = (scope.get("client") or ("", 0))[0]
+        exchange.task = asyncio.current_task()
         if self.tracing is not None:
             self.tracing.begin(exchange, {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]})
         scope["exchange"] = exchange
@@ -171,7 +181,7 @@ class Observed:
         except Gone:
             status = 499  # nginx's, for the log: nobody reads an answer
         except asyncio.CancelledError:
-            status = status or 503
+            status = 499 if exchange.gone else status or 503
         except Exception as error:
             exchange.error = f"{type(error).__name__}: {error}"
             self.defect(exchange.id)
