@@ -63,7 +63,7 @@ class Search:
 
 @for_python
 def tune(experiment: Given, settings: Settings = None, *, data: Any = None, runs: str | Path = "runs", name: str | None = None,
-         fresh: bool = False, workers: int = 1, quiet: bool = False) -> Search:
+         fresh: bool = False, workers: int = 1, quiet: bool = False, require_signature: str | Path | None = None) -> Search:
     """Searches the settings in the experiment's tune section; the same call resumes an interrupted search.
 
     Each trial runs in a process of its own.
@@ -73,6 +73,8 @@ def tune(experiment: Given, settings: Settings = None, *, data: Any = None, runs
             {"tune.space": {"train.learning_rate.peak": {"float": [1e-4, 1e-2], "scale": "log"}}, "tune.trials": 10}.
         name: the search's; default: `search`, with the settings that are changed.
         workers: trials at a time; where there are GPUs, each has its own.
+        require_signature: a public key; a search that is resumed, or finished, is refused where that key has not signed it as it is, and
+            so are teachers, presets and weights that the settings name.
 
     Raises:
         ConfigError: the experiment, the space or the objective is wrong; nothing was done.
@@ -90,6 +92,7 @@ def tune(experiment: Given, settings: Settings = None, *, data: Any = None, runs
     from pipelines.runs.folder import name_of, run_folder
     from pipelines.stores.address import address_of
     from pipelines.tuning.search import prepared, search
+    from pipelines.tuning.signed import require_search
 
     if address_of(runs):
         raise ConfigError(f"runs: {runs}: a search is kept on a disk; give a folder")
@@ -97,6 +100,8 @@ def tune(experiment: Given, settings: Settings = None, *, data: Any = None, runs
     kept = [one for one in chosen.changes if not one.startswith(_LIMITS)]
     folder = SearchFolder(run_folder(runs, chosen.name, name or (f"search-{name_of(kept)}" if kept else "search")).path)
     prepared(chosen.experiment)
+    key = Path(require_signature) if require_signature is not None else None
+    require_search(folder, chosen.experiment.model_dump(mode="python"), key, fresh=fresh)
     if workers < 1:
         raise ConfigError(f"workers: {workers}; give 1 or more")
     if fresh or not (folder.compared(resolved_yaml(chosen.experiment)) and folder.finished):

@@ -201,9 +201,11 @@ def embed(
     try:
         folder = find_run(runs, run)
     except ConfigError as error:
-        if require_signature is not None:
-            raise
         unknown = str(error)
+        if require_signature is not None:
+            from pipelines.runs.signed import require_named
+
+            require_named({"preset": run}, Path(run), require_signature)
     if folder is not None:
         folder = finished(runs, run, require_signature)
     from pipelines.machine.startup import start_tensorflow
@@ -236,9 +238,10 @@ def nearest(
     count: Annotated[int, typer.Option("--count", min=1, metavar="N", help="Training examples shown of each input.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines, for programs.")] = False,
     batch: Batch = None,
+    require_signature: RequireSignature = None,
 ) -> None:
     """Show the training examples that are most like each input to a run's pretrained encoder, beside its answer."""
-    folder = finished(runs, run)
+    folder = finished(runs, run, require_signature)
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
@@ -248,7 +251,7 @@ def nearest(
     from pipelines.serving.nearest import Nearest, answered
     from pipelines.serving.predict import Predictor
 
-    loaded = load_run(folder, where=1)
+    loaded = load_run(folder, where=1, require_signature=require_signature)
     near = Nearest(loaded, say)
     for one in Predictor(loaded, batch=batch, answer=answered).predict(inputs):
         if one.error is not None:

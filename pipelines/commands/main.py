@@ -147,12 +147,14 @@ def tune(
     workers: Annotated[int, typer.Option(min=1, metavar="N", help="Trials at a time; where there are GPUs, each has its own.")] = 1,
     fresh: Fresh = False,
     quiet: Quiet = False,
+    require_signature: RequireSignature = None,
     ray: Ray = None,
 ) -> None:
     """Search the settings in the experiment's tune section; the same command resumes an interrupted search."""
     from pipelines.config.load import load, resolved_yaml
     from pipelines.runs.folder import name_of, run_folder
     from pipelines.tuning.search_folder import SearchFolder
+    from pipelines.tuning.signed import require_search
 
     if address_of(runs):
         raise ConfigError(f"--runs: {address_of(runs)}: a search is kept on a disk; give a folder, for several machines of a network disk")
@@ -166,6 +168,7 @@ def tune(
     from pipelines.tuning.search import prepared, search
 
     prepared(loaded.experiment)
+    require_search(folder, loaded.experiment.model_dump(mode="python"), require_signature, fresh=fresh)
     if not fresh and folder.compared(resolved_yaml(loaded.experiment)) and folder.finished:
         echo(closing(folder, folder.read_report()), end=False)
         return
@@ -197,16 +200,23 @@ def check(
     ] = None,
     encoder: Annotated[str | None, typer.Option(
         metavar="PRESET|none", show_default="one at hand, on a sample", help="The pretrained encoder that compares examples.")] = None,
+    require_signature: RequireSignature = None,
     sandbox: Sandbox = False,
 ) -> None:
     """Check an experiment, then read all its data once; trains nothing. Exit status 1 where training would stop."""
     from pipelines.config.load import load
+    from pipelines.runs.signed import require_named, require_signed
 
     if output is None and address_of(runs):
         raise ConfigError("--runs: is in a store; give --output FILE for the findings")
     config, overrides = divided(arguments)
+    require_signed(config, require_signature)
     loaded = load(config, overrides)
     target = output or runs / named(loaded) / "check.json"
+    asked = loaded.experiment.model_dump(mode="python")
+    if require_signature is not None and encoder is None and not (asked.get("model") or {}).get("preset"):
+        encoder = "none"  # not one that is at hand and that nobody has named
+    require_named({**asked, **({"encoder": encoder} if encoder != "none" else {})}, target, require_signature)
     sandboxed(sandbox, None, target)
     from pipelines.machine.startup import start_tensorflow
 

@@ -10,7 +10,7 @@ import typer
 from pipelines.base import stored
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.terminal import json_text
-from pipelines.commands.shell import RUNS, Replace, Runs, echo, keyed, quoted, reported, shown, tool
+from pipelines.commands.shell import RUNS, Replace, RequireSignature, Runs, as_signed, echo, keyed, quoted, reported, shown, tool
 from pipelines.stores.address import address_of
 from pipelines.tuning.search_folder import SearchFolder
 
@@ -34,6 +34,7 @@ def report(
     output: Annotated[Path | None, typer.Option(
         "--output", "-o", metavar="FILE", show_default="compared.html in --runs", help="Several runs: the page.")] = None,
     replace: Replace = False,
+    require_signature: RequireSignature = None,
 ) -> None:
     """Say what a run or a search came to and where its report is; of several runs, write one page that compares them."""
     from pipelines.runs.listing import find_run, headline
@@ -46,13 +47,18 @@ def report(
         target = output or runs / "compared.html"
         if target.exists() and not replace:
             raise ConfigError(f"--output: {target} is there already; give another name, or --replace to write over it")
-        write_comparison([find_run(runs, name) for name in names], target)
+        with as_signed([find_run(runs, name) for name in names], require_signature) as folders:
+            write_comparison(folders, target)
         echo(f"compared     {shown(target)}")
         return _opened(target, open_it)
     if output is not None:
         raise ConfigError("--output: is for several runs; the report of one is in its folder")
     search = next((one for one in (SearchFolder(Path(names[0])), SearchFolder(runs / names[0])) if one.begun), None)
     if search is not None:
+        if require_signature is not None:
+            from pipelines.trust.signing import verify
+
+            verify(search.path, require_signature)
         if not search.finished:
             raise ConfigError(f"{search.path}: the search is not finished; the command that began it resumes it")
         from pipelines.commands.search_summary import closing
@@ -60,12 +66,12 @@ def report(
         echo(closing(search, search.read_report()), end=False)
         return _opened(search.report / "report.html", open_it)
     folder = find_run(runs, names[0])
-    content = folder.read_report()
     page = folder.report / "report.html"
-    echo(headline(content))
-    for other in sorted(folder.report.glob("*/report.json")):
-        judged = stored.read(other, stored.Report).model_dump()
-        echo(f"{other.parent.name}: {headline(judged)}")
+    with as_signed([folder], require_signature) as (signed,):
+        echo(headline(signed.read_report()))
+        for other in sorted(signed.report.glob("*/report.json")):
+            judged = stored.read(other, stored.Report).model_dump()
+            echo(f"{other.parent.name}: {headline(judged)}")
     echo(f"report       {shown(page)}")
     if folder.tensorboard.is_dir():
         echo(f"TensorBoard  {tool('tensorboard')} --logdir {quoted(folder.tensorboard)}")
@@ -158,13 +164,15 @@ def compare(
     context: typer.Context, names: Annotated[list[str], typer.Argument(metavar="RUN RUN...", show_default=False, help="Two or more runs.")],
     runs: Annotated[Path | None, typer.Option("--runs", metavar="DIR", help="Folder of all runs.", show_default="runs")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    require_signature: RequireSignature = None,
 ) -> None:
     """Settings that differ, metrics side by side, and whether the differences from the first run are more than chance."""
     from pipelines.base.terminal import print_table
     from pipelines.runs import comparing as comparing
     from pipelines.runs.listing import find_run
 
-    comparison = comparing.compare([find_run(runs or context.obj or RUNS, name) for name in names])
+    with as_signed([find_run(runs or context.obj or RUNS, name) for name in names], require_signature) as folders:
+        comparison = comparing.compare(folders)
     if as_json:
         from pipelines.base.files import finite
 

@@ -6,7 +6,8 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -164,3 +165,16 @@ def finished(runs: Path, name: str, require_signature: Path | None = None) -> Ru
         verify(folder.path, require_signature)
     require_model(folder)
     return folder
+
+
+@contextmanager
+def as_signed(folders: Sequence[RunFolder], require_signature: Path | None) -> Iterator[list[RunFolder]]:
+    """What to read of runs: where a signature is asked for, private copies of what was verified; else the runs themselves."""
+    from pipelines.trust.signing import trusted
+
+    with ExitStack() as kept:
+        copies: dict[Path, RunFolder] = {}
+        for one in folders:
+            if one.path.resolve() not in copies:
+                copies[one.path.resolve()] = RunFolder(kept.enter_context(trusted(one.path, require_signature)))
+        yield [copies[one.path.resolve()] for one in folders]

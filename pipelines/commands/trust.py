@@ -8,9 +8,11 @@ import typer
 from pipelines.base.errors import ConfigError
 from pipelines.commands.shell import RUNS, Run, Runs, echo, keyed, reported, shown
 from pipelines.runs.folder import RunFolder
+from pipelines.tuning.search_folder import SearchFolder
 
 What = Annotated[str, typer.Argument(
-    metavar="RUN|EXPORT|FILE", show_default=False, help="A run, the folder of an exported model, or a file, such as a table of data.")]
+    metavar="RUN|EXPORT|FILE", show_default=False,
+    help="A run or a search, the folder of an exported model or a preset, or a file, such as a table of data.")]
 SBOM = "sbom.json"
 
 
@@ -18,6 +20,9 @@ def _named(runs: Path, what: str) -> Path:
     from pipelines.runs.listing import find_run
 
     path = Path(what).expanduser()
+    search = next((one.path for one in (SearchFolder(path), SearchFolder(runs / what)) if one.begun), None)
+    if search is not None:
+        return search
     there = path.is_file() or (path / "saved_model.pb").is_file() or ((path / "config.json").is_file() and not RunFolder(path).begun)
     return path if there else find_run(runs, what).path
 

@@ -51,7 +51,7 @@ def unsigned(path: Path) -> list[str]:
     """Names in a folder that its signature leaves out: itself, and in a run its lock, its exports and what was pruned of it
     (which are signed by themselves) and the reports of later evaluations."""
     if not (path / "experiment.yaml").is_file():
-        return [SIGNATURE]
+        return [SIGNATURE, ".lock"] if (path / "search.yaml").is_file() else [SIGNATURE]
     report = path / "report"
     later = sorted(one.name for one in report.iterdir() if one.is_dir() and one.name != "figures") if report.is_dir() else []
     exports = sorted(one.name for one in path.iterdir() if one.is_dir() and one.name.startswith(("export-", "pruned-")))
@@ -113,7 +113,8 @@ def verified(path: Path, key: Path) -> Iterator[Path]:
     _there(path)
     signature = _signature(path)
     with tempfile.TemporaryDirectory(prefix="quartet-verified-") as place:
-        copy = Path(place) / path.absolute().name
+        copy = Path(place).joinpath(*path.absolute().parts[1:][-3:])  # by which a run names its experiment
+        copy.parent.mkdir(parents=True, exist_ok=True)
         _copy(path, copy)
         _check(copy, signature, key, path)
         yield copy

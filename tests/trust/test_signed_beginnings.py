@@ -63,6 +63,36 @@ def test_presets_by_folder_and_by_name(tmp_path, monkeypatch):
         require_named({"model": {"preset": "hf://some/where"}}, tmp_path / "new", public)
 
 
+def test_a_search_and_what_its_trials_read(run, tmp_path):
+    """One that is resumed or finished is to be signed, and so is each choice of a teacher or of weights in its space."""
+    from typer.testing import CliRunner
+
+    from pipelines.tuning.search_folder import SearchFolder
+    from pipelines.tuning.signed import require_search
+
+    key, public = pair()
+    folder = SearchFolder(tmp_path / "runs" / "toy" / "one" / "search")
+    space = {"tune": {"space": {"train.teacher.run": {"choice": [str(run)]}, "train.epochs": {"int": [1, 3]}}}}
+    require_search(folder, space, None, fresh=False)
+    with pytest.raises(Untrusted, match="default: is not signed"):
+        require_search(folder, space, public, fresh=False)
+    sign(run, key)
+    require_search(folder, space, public, fresh=False)
+    (folder.trials / "00").mkdir(parents=True)
+    folder.search.write_text("task: toy\n")
+    folder.journal.write_text("{}\n")
+    with pytest.raises(Untrusted, match="search: is not signed"):
+        require_search(folder, {}, public, fresh=False)
+    require_search(folder, {}, public, fresh=True)
+    done = CliRunner().invoke(app, ["sign", str(folder.path), "--key", str(key)])
+    assert done.exit_code == 0, done.output
+    (folder.path / ".lock").write_text("1")
+    require_search(folder, {}, public, fresh=False)
+    (folder.trials / "00" / "0.result.json").write_text("{}")
+    with pytest.raises(Untrusted, match=r"trials/00/0\.result\.json was added"):
+        require_search(folder, {}, public, fresh=False)
+
+
 def test_an_export_has_provenance_and_a_bill_of_materials(run):
     """Of the run that it lies in: its data, code and settings, and the weights that it was made from."""
     from typer.testing import CliRunner
