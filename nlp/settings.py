@@ -65,6 +65,10 @@ class TextData(TableData):
             found.append(("label_key", "several columns that hold 1 or 0 are for source: table"))
         return found
 
+    def described(self) -> list[tuple[str | int, str]]:
+        several = [(key, "number") for key in self.label_key] if isinstance(self.label_key, list) else [(self.label_key, "label")]
+        return [*((key, "text") for key in text_keys(self)), *several, *self.of_rows()]
+
 
 class Tokens(Section):
     """What all ways of cutting a text have in common."""

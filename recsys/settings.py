@@ -80,6 +80,11 @@ class InteractionData(TableData):
             found.append(("test", "a share, test or null; a split's name needs data.split_key"))
         return found
 
+    def described(self) -> list[tuple[str | int, str]]:
+        own = ((self.user_key, "id"), (self.item_key, "id"), (self.rating_key, "number"), (self.time_key, "time"), (self.title_key, "text"))
+        features = [*((name, "number") for name in self.numbers), *((name, "text") for name in (*self.categories, *self.lists))]
+        return list({column: (column, kind) for column, kind in (*own, *features, *self.of_rows()) if column is not None}.values())
+
 
 @IMPLICIT_SOURCES.register("recsys.data.sources:read_shipped")
 class ImplicitData(InteractionData):

@@ -32,6 +32,7 @@ declare({
 
 Count = Annotated[int, Field(ge=1)]
 MAX_SECONDS = 600.0  # some 120 MB at 48 kHz, and as much again where it is resampled
+AUDIO_COLUMNS = ("audio", "speech", "path", "file", "filename", "audio_filepath", "wav")
 
 
 class SpeechData(FileData):
@@ -81,6 +82,15 @@ class SpeechData(FileData):
             found.append(("test_last", "test_names says already which recordings are the test split; set one of the two"))
         return found
 
+    def described(self) -> list[tuple[str | int, str]]:
+        sound = [self.audio_key] if self.audio_key else AUDIO_COLUMNS
+        return [*((key, "audio") for key in sound), *self.spoken(), (self.speaker_key, "id"), (self.start_key, "number"),
+                (self.duration_key, "number"), *self.of_rows()]
+
+    def spoken(self) -> list[tuple[str, str]]:
+        """Of `described`, what is learned of a recording: its label."""
+        return [(self.label_key, "label")] if isinstance(self.label_key, str) else [(key, "number") for key in self.label_key]
+
 
 COMMAND_SOURCES, TRANSCRIPT_SOURCES = Variants("source", "source"), Variants("source", "source")
 
@@ -121,6 +131,10 @@ class TranscriptData(SpeechData):
         max_length=2)
     test_speakers: list[str] = setting(list, "connected: speakers whose strings are the test split; none of them is trained on")
     longest: float = setting(35.0, "longer recordings are left out of training, with a note", unit="s", gt=0.1)
+
+    def spoken(self) -> list[tuple[str, str]]:
+        """Of `described`, what is learned of a recording: its transcript."""
+        return [(self.text_key, "text")]
 
 
 class Frontend(Section):

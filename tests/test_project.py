@@ -30,7 +30,7 @@ PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PACKAGES = ("quartet", "pipelines", *DOMAINS)
 LEFT_OUT = {".git", ".venv", "build", "dist", "runs", "node_modules", "__pycache__"}  # not of the project, or made by it
-DISTRIBUTIONS = {"yaml": "pyyaml", "pydantic_core": "pydantic",
+DISTRIBUTIONS = {"mlflow": "mlflow-skinny", "yaml": "pyyaml", "pydantic_core": "pydantic",
                  "sklearn": "scikit-learn", "PIL": "pillow", "tensorflow_datasets": "tensorflow-datasets",
                  "keras_tuner": "keras-tuner", "keras_rs": "keras-rs", "grpc": "grpcio", "tensorflow_serving": "tensorflow-serving-api",
                  "opentelemetry": "opentelemetry-sdk"}

@@ -63,6 +63,10 @@ class ImageData(FileData):
             found.append(("streaming", f"streaming is for source: tfds, not {self.source}"))
         return found
 
+    def described(self) -> list[tuple[str | int, str]]:
+        labels = [(self.label_key, "label")] if isinstance(self.label_key, str) else [(key, "number") for key in self.label_key]
+        return [(self.image_key, "image"), *labels, *self.of_rows()]
+
 MODELS = Variants()
 
 

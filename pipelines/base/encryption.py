@@ -27,9 +27,9 @@ from pipelines.base.staging import remove, stage_folder, sweep
 VARIABLE = "QUARTET_AGE_KEY"  # the path of a key file, or what such a file holds
 MARKER = "encrypted.json"
 MAGIC = b"age-encryption.org/v1\n"
-# of an encrypted folder: settings, versions, the scores of each epoch, and what others check
+# of an encrypted folder: settings, versions, the scores of each epoch, a tracker's id, and what others check
 PLAIN = frozenset({MARKER, "experiment.yaml", "environment.json", "metrics.jsonl", "tensorboard", ".lock", "model.sig", "provenance.json",
-                   "sbom.json"})
+                   "sbom.json", "tracking.json"})
 MEMORY = Path("/dev/shm")
 _TMPFS, _RAMFS = 0x01021994, 0x858458F6  # statfs(2)
 _LARGEST = 100_000  # bytes of a key file or a marker

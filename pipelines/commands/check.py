@@ -5,7 +5,7 @@ A domain's `check` module has CHECKS: task name -> function (experiment, progres
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn
@@ -16,12 +16,16 @@ from pipelines.config.registry import part
 from pipelines.config.schema import Experiment
 from pipelines.data.check import LEVELS, Check, Finding
 
+if TYPE_CHECKING:
+    from pipelines.training.session import Prepared
 
-def check(experiment: Experiment, encoder: str | None = None) -> Check:
+
+def check(experiment: Experiment, encoder: str | None = None, *, name: str = "") -> Check:
     """Reads every example of an experiment once, and compares them by the features of an encoder.
 
     Args:
         encoder: a preset; none; or None: the experiment's own, else one at hand, on fewer examples.
+        name: the experiment's, in the description of the data.
 
     Raises:
         ConfigError: the domain has no check of data, or the encoder that was named cannot be used.
@@ -34,9 +38,16 @@ def check(experiment: Experiment, encoder: str | None = None) -> Check:
     with Progress(console=Console(file=sys.stderr), transient=True, disable=not sys.stderr.isatty()) as bar:
         reading = bar.add_task("reading", total=None)
         checked = checker(experiment, lambda done, total: bar.update(reading, completed=done, total=total))
-    refused = None if checked.failed else refusal(experiment)
-    if refused is not None:
-        checked.findings.insert(0, Finding("error", f"training would stop before its first step: {refused}"))
+    begun = None if checked.failed else _begun(experiment)
+    if isinstance(begun, str):
+        checked.findings.insert(0, Finding("error", f"training would stop before its first step: {begun}"))
+    elif begun is not None:
+        from pipelines.data.croissant import croissant
+
+        splits = begun.splits
+        parts = {"train": splits.train, "validation": splits.validation, "test": splits.test}
+        checked.description = croissant(experiment.data, parts, name=name or experiment.task, task=experiment.task,
+                                        classes=splits.facts.get("classes") or (), notes=splits.notes)
     if not checked.failed:
         with Progress(SpinnerColumn(), TextColumn("{task.description}"), console=Console(file=sys.stderr), transient=True,
                       disable=not sys.stderr.isatty()) as bar:
@@ -46,15 +57,14 @@ def check(experiment: Experiment, encoder: str | None = None) -> Check:
     return checked
 
 
-def refusal(experiment: Experiment) -> str | None:
-    """Why `train` refuses the experiment, asked of what `train` itself does before its first step; None where it begins."""
+def _begun(experiment: Experiment) -> "Prepared | str":
+    """What `train` itself does before its first step, or why it refuses the experiment."""
     from pipelines.runs.launch import task_class
     from pipelines.training.session import prepare
 
     # which precision is fastest need not be measured for this
     precision = "float32" if experiment.train.precision == "auto" else None
     try:
-        prepare(experiment, task_class(experiment.task), precision=precision)
+        return prepare(experiment, task_class(experiment.task), precision=precision)
     except QuartetError as error:
         return str(error)
-    return None

@@ -52,6 +52,11 @@ class Data(Section):
     cache_folder: str | None = setting(None, "folder of the disk cache; default: the user's cache folder", search=True)
     workers: int | None = setting(None, "parallel decoding calls; default: chosen by tf.data", ge=1, search=True)
 
+    def described(self) -> list[tuple[str | int, str]]:
+        """What an example is read from, for a description of the data: (column, feature or array; image, audio, text, label, id, time,
+        number, split or group)."""
+        return []
+
 
 class TableData(Data):
     """What domains share that read tables: how a CSV or TSV file is written, and its own division."""
@@ -64,6 +69,11 @@ class TableData(Data):
         None, "table: what separates fields; default: detected among comma, semicolon, tab, | and ::", min_length=1, max_length=2)
     encoding: str | None = setting(
         None, "table: such as utf-8, cp1252 or shift_jis; default: by byte order mark, else UTF-8")
+
+    def of_rows(self) -> list[tuple[str | int, str]]:
+        """What `described` has of columns that say where a row belongs."""
+        group = None if self.group_by in ("folder", "name") else self.group_by
+        return [(column, kind) for column, kind in ((self.split_key, "split"), (group, "group")) if column is not None]
 
 
 class FileData(TableData):
@@ -239,7 +249,7 @@ class ClassificationLoss(Section):
 
 
 class Monitor(Section):
-    """What is written for TensorBoard and the terminal."""
+    """What is written for TensorBoard, the terminal and a tracker of experiments."""
 
     tensorboard: bool = setting(True, "write TensorBoard events")
     samples: int = setting(16, "examples shown as the model sees them, each epoch, or less often where epochs are short", ge=0, le=256)
@@ -248,6 +258,13 @@ class Monitor(Section):
         unit="steps", min_length=2, max_length=2)
     input_wait_warning: float = setting(
         0.2, "share of time spent waiting for input above which the run says so", unit="share", gt=0.0, le=1.0)
+    track: Literal["mlflow", "wandb"] | None = setting(
+        None, "send settings, metrics and the report to MLflow or Weights & Biases, by a process beside the training (extras `mlflow`, "
+        "`wandb`); where and as whom say their own environment variables: MLFLOW_TRACKING_URI, WANDB_API_KEY, ...")
+    track_server: str | None = setting(
+        None, "the tracker's address, such as https://mlflow.example.org or sqlite:///runs/mlflow.db; default: as its environment says")
+    track_files: bool = setting(True, "the report goes there, too, with the examples that it shows, and settings and environment")
+    track_seconds: float = setting(30.0, "how long the end of a run waits for the tracker at most", unit="s", gt=0.0, le=3600.0)
 
 
 class Cost(Section):
@@ -289,7 +306,7 @@ class Experiment(Section):
     data: Data = setting(Data, "the data")
     train: Train = setting(Train, "training")
     evaluate: Evaluate = setting(Evaluate, "judging")
-    monitor: Monitor = setting(Monitor, "TensorBoard and terminal")
+    monitor: Monitor = setting(Monitor, "TensorBoard, terminal and trackers")
     tune: Tune | None = setting(None, "the search space")
 
     def problems(self) -> list[tuple[str, str]]:
@@ -322,6 +339,10 @@ class Experiment(Section):
         if train.deterministic and train.xla == "on":
             found.append(("train.xla", "determinism switches XLA off; set xla: auto or off, or deterministic: false"))
         found += breaks_privacy(self)
+        server = self.monitor.track_server or ""
+        if "@" in server.partition("://")[2].partition("/")[0]:
+            found.append(("monitor.track_server", "holds a name or a password, which every copy of the run would show; give them by "
+                          "MLFLOW_TRACKING_USERNAME, MLFLOW_TRACKING_PASSWORD or WANDB_API_KEY"))
         window = self.monitor.profile
         if window and not 0 <= window[0] < window[1]:
             found.append(("monitor.profile", f"{window} is not [first, last] with 0 <= first < last"))

@@ -77,11 +77,13 @@ class Check:
         splits: name -> examples, fingerprint, unreadable, identical, classes {name: count}, measures {name: {min, median, max}}, common
             [[kind, count]].
         findings: worst first.
+        description: of the data, for croissant.json; None where training would stop.
     """
 
     place: str
     splits: dict[str, dict[str, Any]]
     findings: list[Finding]
+    description: dict[str, Any] | None = None
 
     @property
     def failed(self) -> bool:

@@ -39,6 +39,11 @@ class RunFolder:
         return self.path / "environment.json"
 
     @property
+    def croissant(self) -> Path:
+        """The description of its data."""
+        return self.path / "croissant.json"
+
+    @property
     def metrics(self) -> Path:
         return self.path / "metrics.jsonl"
 

@@ -16,9 +16,7 @@ from speech.data import audio
 from speech.data.ljspeech import is_lj
 from speech.data.recording_files import Part, file_lengths, files_fingerprint, files_loader, files_stamp, recordings
 from speech.data.recordings import Facts, Recordings
-from speech.settings import SpeechData, TranscriptData
-
-AUDIO_COLUMNS = ("audio", "speech", "path", "file", "filename", "audio_filepath", "wav")
+from speech.settings import AUDIO_COLUMNS, SpeechData, TranscriptData
 
 
 @dataclass(frozen=True)

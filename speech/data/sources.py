@@ -21,7 +21,7 @@ from pipelines.data.walk import files_of
 from pipelines.stores.copies import local
 from speech.data import audio, quickstart
 from speech.data.features import to_int16
-from speech.data.manifests import AUDIO_COLUMNS, open_table
+from speech.data.manifests import open_table
 from speech.data.recording_files import (
     Part,
     file_lengths,
@@ -33,7 +33,7 @@ from speech.data.recording_files import (
     with_speakers,
 )
 from speech.data.recordings import Facts, Recordings
-from speech.settings import COMMAND_SOURCES, TRANSCRIPT_SOURCES, SpeechData, TranscriptData
+from speech.settings import AUDIO_COLUMNS, COMMAND_SOURCES, TRANSCRIPT_SOURCES, SpeechData, TranscriptData
 
 STORED_RATES = {"spoken_digit": 8000, "yes_no": 8000, "speech_commands": 16_000, "librispeech": 16_000, "ljspeech": 22_050}  # Hz
 NOISE_FOLDER = "_background_noise_"  # of Google's Speech Commands: long recordings of noise beside the class folders
