@@ -32,6 +32,7 @@ from pipelines.training.hooks.validation import Validation
 from pipelines.training.loop import Loop
 from pipelines.training.meter import Meter
 from pipelines.training.session import assemble
+from pipelines.training.still import Still
 from vision.settings import ImageClassification
 from vision.tasks.classification import Classification
 
@@ -102,7 +103,8 @@ def measure(precision: str, batch: int, seconds: float, rounds: int) -> None:
         log = Log(
             every=every, log=MetricsLog(Path(folder) / "metrics.jsonl"), writers={"train": Writer(Path(folder) / "tb")}, progress=progress
         )
-        saver = Checkpoint(Path(folder), session.state_groups, seconds=60.0, say=print, identity={}, meter=meter)
+        saver = Checkpoint(Path(folder), session.state_groups, seconds=60.0, say=print, identity={}, meter=meter,
+                           still=Still(Path(folder)))
         loop = Loop(session.step, plan=session.plan, steps=2, hooks=[Validation(None, 1), log, saver], meter=meter)
         loop.train()  # compiles
         times: dict[str, list[float]] = {"bare": [], "loop": []}

@@ -16,8 +16,14 @@ class Held:
 
     def tensor(self) -> tf.Tensor:
         """The array on the current device; copied there at the first call, by init_scope also while a function is traced."""
-        device = tf.zeros([]).device  # in graph "" where none is asked for: then TensorFlow's default one
+        here = tf.DeviceSpec.from_string(tf.zeros([]).device)
+        # in graph "" where none is asked for: then TensorFlow's default one
+        device = f"{here.device_type}:{here.device_index}" if here.device_type else ""
         if device not in self._copies:
             with tf.init_scope(), tf.device(device or None):
                 self._copies[device] = tf.constant(self.values)
         return self._copies[device]
+
+    def at(self, places: tf.Tensor) -> tf.Tensor:
+        """Its values at `places`, in graph."""
+        return tf.gather(self.tensor(), places)

@@ -33,7 +33,7 @@ class Feed:
         on_device: examples are gathered from tensors on the device; there is no iterator.
         by_epoch: an iterator ends with its epoch; the next epoch needs another.
         summary: how examples are fed, for terminal and report.
-        lengths: [examples] where batches are made of examples of similar length, else None.
+        lengths: of all examples where batches are made of those of similar length, else None.
         rule: of padding, where examples differ in length, or None.
         kept: all examples as evaluation decodes them, or None.
         own: numbers of this host's replicas, for which alone an iterator has examples.
@@ -42,7 +42,7 @@ class Feed:
     on_device = False
     by_epoch = False
     summary: str
-    lengths: np.ndarray | None = None
+    lengths: order.ByLength | None = None
     kept: ArraySource | None = None
 
     def __init__(self, source: Source, decode: Decode | None, *, plan: order.Plan, seed: int, shuffle: bool, rule: Lengths | None = None,
@@ -127,7 +127,7 @@ class DeviceFeed(Feed):
     def __init__(self, kept: ArraySource, *, devices: tuple[str, ...], **options: Any):
         super().__init__(**options)
         self.kept = self._kept = kept
-        self.spec, self.lengths = kept.spec, kept.lengths
+        self.spec, self.lengths = kept.spec, _by_length(kept)
         self._copies = []
         for device in devices:
             with tf.device(device):
@@ -153,7 +153,7 @@ class PipelineFeed(Feed):
         self.read, self.make = (self.source, self.decode) if kept is None else (kept, None)
         self.spec = decoded_spec(self.read, self.make)
         self.strategy, self.workers, self.summary = strategy, workers or tf.data.AUTOTUNE, summary
-        self.lengths = self.read.lengths if self.rule else None
+        self.lengths = _by_length(self.read) if self.rule else None
 
     def iterator(self, start: int, stop: int) -> Any:
         return distributed(self.dataset(start, stop), self.strategy)
@@ -183,6 +183,10 @@ class PipelineFeed(Feed):
 
     def blame(self, error: Exception, start: int, stop: int) -> DataError | None:
         return first_bad(self, start, stop)
+
+
+def _by_length(source: Source) -> order.ByLength | None:
+    return None if source.lengths is None else order.ByLength(source.lengths)
 
 
 def first_bad(feed: Feed, start: int, stop: int) -> DataError | None:

@@ -117,6 +117,9 @@ def joined(parts: list[np.ndarray]) -> np.ndarray:
     return np.concatenate(parts)
 
 
+EACH = 64  # examples between two whose places are kept, so that 100 million take 12 MB
+
+
 class FlatSource(ArraySource):
     """Decoded examples in memory, or mapped, with their free entries one after another; a batch is padded when it is gathered.
 
@@ -130,8 +133,9 @@ class FlatSource(ArraySource):
     def __init__(self, arrays: dict[str, np.ndarray], flat: dict[str, np.ndarray], *, spec: Specs, lengths: Lengths, source: Source):
         super().__init__(arrays, names=source.name, labels=source.labels, groups=source.groups, fingerprint=source.fingerprint())
         self.flat, self.spec, self.rule = flat, spec, lengths
-        self.lengths = self.counts = np.asarray(arrays[lengths.entry], np.int64)
-        self.starts = np.concatenate([[0], np.cumsum(self.counts)[:-1]]).astype(np.int64)
+        self.lengths = arrays[lengths.entry]
+        sums = np.add.reduceat(self.lengths, np.arange(0, len(self.lengths), EACH), dtype=np.int64) if len(self.lengths) else [0]
+        self._starts = np.concatenate([[0], np.cumsum(sums)[:-1]]).astype(np.int64)  # of each EACH-th example
         self.mapped = any(isinstance(value, np.memmap) for value in flat.values())
 
     @property
@@ -140,7 +144,7 @@ class FlatSource(ArraySource):
 
     def tensors(self) -> Tensors:
         flat = {f"flat/{name}": tf.constant(value) for name, value in self.flat.items()}
-        return {**super().tensors(), **flat, "starts": tf.constant(self.starts)}
+        return {**super().tensors(), **flat, "starts": tf.cumsum(tf.constant(self.lengths, tf.int64), exclusive=True)}
 
     def pick(self, tensors: Tensors, numbers: tf.Tensor) -> Tensors:
         fixed = {name: tf.gather(tensors[name], numbers) for name in self.arrays}
@@ -167,8 +171,14 @@ class FlatSource(ArraySource):
         values = tf.numpy_function(lambda some: self._read(some, names), [numbers], dtypes)
         return {name: tf.ensure_shape(value, [numbers.shape[0], *self.spec[name].shape]) for name, value in zip(names, values)}
 
+    def _start(self, number: int) -> int:
+        """The place in the free entries at which an example begins."""
+        block = number // EACH
+        return int(self._starts[block]) + int(np.sum(self.lengths[block * EACH:number], dtype=np.int64))
+
     def _read(self, numbers: np.ndarray, names: list[str]) -> list[np.ndarray]:
-        lengths = self.counts[numbers]
+        lengths = np.asarray(self.lengths[numbers], np.int64)
+        starts = [self._start(int(number)) for number in numbers]
         size = self.rule.padded(int(lengths.max(initial=0)))
 
         def read(name: str) -> np.ndarray:
@@ -176,8 +186,7 @@ class FlatSource(ArraySource):
                 return np.asarray(self.arrays[name][numbers])
             flat = self.flat[name]
             batch = np.zeros((len(numbers), size, *flat.shape[1:]), flat.dtype)
-            for row, (start, length) in enumerate(zip(self.starts[numbers], lengths)):
-                batch[row, :length] = flat[start:start + length]
+            for row, start, length in zip(batch, starts, lengths):
+                row[:length] = flat[start:start + length]
             return batch
-
         return [read(name) for name in names]

@@ -4,10 +4,13 @@ A whole-data shuffle without a buffer, the same whatever the number of replicas 
 interrupted, and reached at any step at once. It uses the cipher of tf.random.experimental.index_shuffle.
 """
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
+
+from pipelines.data.device_constants import Held
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,41 @@ class Plan:
         return -(-self.examples // self.usual)
 
 
-def batch_numbers(plan: Plan, seed: int, step: tf.Tensor, *, shuffle: bool = True, lengths: np.ndarray | None = None,
+class ByLength:
+    """The lengths of all examples, int [examples], for the order. No graph holds them: they are read from their file where they lie in one,
+    else from one copy beside the CPU, where the order is computed."""
+
+    def __init__(self, lengths: np.ndarray):
+        self._lengths = lengths
+
+    @functools.cached_property
+    def _held(self) -> Held:
+        return Held(np.asarray(self._lengths, np.int32))
+
+    @functools.cached_property
+    def longest_first(self) -> np.ndarray:
+        """Example numbers in the order of evaluation, int64: the longest first, so that too little memory shows at once."""
+        return np.argsort(-np.asarray(self._lengths, np.int64), kind="stable")
+
+    @functools.cached_property
+    def _longest_first(self) -> Held:
+        return Held(self.longest_first)
+
+    def of(self, numbers: tf.Tensor) -> tf.Tensor:
+        """The lengths of examples, int32; in graph."""
+        with tf.device("CPU:0"):
+            if not isinstance(self._lengths, np.memmap):
+                return self._held.at(numbers)
+            read = tf.numpy_function(lambda some: np.asarray(self._lengths[some], np.int32), [numbers], tf.int32, stateful=False)
+            return tf.ensure_shape(read, numbers.shape)
+
+    def ranked(self, places: tf.Tensor) -> tf.Tensor:
+        """The examples at some places of `longest_first`, int64; in graph."""
+        with tf.device("CPU:0"):
+            return self._longest_first.at(places)
+
+
+def batch_numbers(plan: Plan, seed: int, step: tf.Tensor, *, shuffle: bool = True, lengths: ByLength | None = None,
                   ) -> tuple[tf.Tensor, tf.Tensor]:
     """The global batch of a step.
 
@@ -68,7 +105,7 @@ def batch_numbers(plan: Plan, seed: int, step: tf.Tensor, *, shuffle: bool = Tru
         seed: seed of the order.
         step: int64 scalar, counted over the whole run.
         shuffle: False gives the stored order, as evaluation takes it; with `lengths`, the longest first.
-        lengths: int [examples]; batches are then made of examples of similar length, so that little of them is padding.
+        lengths: batches are then made of examples of similar length, so that little of them is padding.
 
     Returns:
         (numbers [batch] int64, weights [batch] float32, 1 or 0).
@@ -77,7 +114,7 @@ def batch_numbers(plan: Plan, seed: int, step: tf.Tensor, *, shuffle: bool = Tru
     if plan.poisson is not None and shuffle:
         return _drawn(plan, plan.poisson, step)
     if lengths is not None and shuffle:
-        return _similar(plan, seed, step, tf.constant(lengths, tf.int32))
+        return _similar(plan, seed, step, lengths)
     epoch, step = step // plan.steps_per_epoch, step % plan.steps_per_epoch
     positions = step * plan.batch + tf.range(plan.batch, dtype=tf.int64)
     weights = tf.cast(positions < plan.examples, tf.float32)
@@ -85,7 +122,7 @@ def batch_numbers(plan: Plan, seed: int, step: tf.Tensor, *, shuffle: bool = Tru
     if shuffle and plan.examples > 1:
         numbers = permuted(numbers, plan.examples, fold(seed, epoch, ORDER))
     if lengths is not None:
-        numbers = tf.gather(tf.constant(longest_first(lengths)), numbers)
+        numbers = lengths.ranked(numbers)
     return numbers, weights
 
 
@@ -116,15 +153,10 @@ def _drawn(plan: Plan, poisson: Poisson, step: tf.Tensor) -> tuple[tf.Tensor, tf
     return numbers, tf.cast(positions < size, tf.float32)
 
 
-def longest_first(lengths: np.ndarray) -> np.ndarray:
-    """Example numbers in the order of evaluation, int64: the longest first, so that too little memory shows at once."""
-    return np.argsort(-np.asarray(lengths, np.int64), kind="stable")
-
-
 WINDOW, WINDOW_EXAMPLES = 32, 65_536  # batches, and examples, at most, among which lengths are sorted
 
 
-def _similar(plan: Plan, seed: int, step: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _similar(plan: Plan, seed: int, step: tf.Tensor, lengths: ByLength) -> tuple[tf.Tensor, tf.Tensor]:
     """`batch_numbers` with batches of similar lengths.
 
     The shuffled epoch is cut into windows of some batches; within a window examples are sorted by length, cut into batches, and the
@@ -138,7 +170,7 @@ def _similar(plan: Plan, seed: int, step: tf.Tensor, lengths: tf.Tensor) -> tupl
     numbers = positions % plan.examples
     if plan.examples > 1:
         numbers = permuted(numbers, plan.examples, fold(seed, epoch, ORDER))
-    by_length = tf.argsort(tf.where(real, tf.gather(lengths, numbers), tf.int32.max), stable=True)
+    by_length = tf.argsort(tf.where(real, lengths.of(numbers), tf.int32.max), stable=True)
     here = tf.minimum(tf.constant(window, tf.int64), plan.steps_per_epoch - number * window)
     key = tf.random.experimental.stateless_fold_in(fold(seed, epoch, WINDOWS), tf.cast(number, tf.int32))
     drawn = tf.random.stateless_uniform([window], key)

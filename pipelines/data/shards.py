@@ -4,11 +4,12 @@ A shard is a file of Apache Arrow (one record batch) with a column for each entr
 is read before it is asked for, so that a start costs the same for a thousand examples and for a hundred million.
 """
 
+import contextlib
 import functools
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, overload
 
 import numpy as np
 import pyarrow as pa
@@ -103,13 +104,20 @@ def write(source: Source, folder: Path, title: str, more: Mapping[str, Sequence[
         values = getattr(source, name)
         if values is not None:
             beside[name] = f"{title}.{name}.npy"
-            np.save(folder / beside[name], np.asarray(values).astype(str) if name == "groups" else values, allow_pickle=False)
+            np.save(folder / beside[name], _plain(name, values), allow_pickle=False)
     if more:
-        table = pa.table({name: pa.array(values, pa.large_string()) for name, values in more.items()})
-        with pa.OSFile(str(folder / f"{title}.more.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table)
+        batch = pa.record_batch({name: pa.array(values, pa.large_string()) for name, values in more.items()})
+        with pa.OSFile(str(folder / f"{title}.more.arrow"), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+            writer.write_batch(batch)
     return Stored(fingerprint=source.fingerprint(), stamp=source.stamp(), entries=entries, shards=shards, beside=beside,
                   more=f"{title}.more.arrow" if more else None).model_dump()
+
+
+def _plain(name: str, values: np.ndarray) -> np.ndarray:
+    """Values of one of BESIDE as they are stored: texts, and numbers in as few bytes as they are read with."""
+    if name == "groups":
+        return np.asarray(values).astype(str)
+    return np.asarray(values, np.int32) if name == "lengths" else values
 
 
 def _rows(source: Source, entries: dict[str, Entry]) -> Iterator[dict[str, bytes]]:
@@ -208,28 +216,33 @@ class ShardSource(Source):
         """One example's entries as bytes, checked. Raises DataError where they are not what was written."""
         shard, place = self._place(number)
         columns = self._shard(shard)
-        values = {name: columns[name][place] for name in self.spec}
-        if _checksum(values.values()) != columns[SUM][place]:
-            raise DataError(f"{self.folder / self.stored.shards[shard].file}: example {place} is not what was written; {_REMEDY}")
-        return values
+        with contextlib.suppress(ValueError):
+            values = {name: columns[name][place] for name in self.spec}
+            if _checksum(values.values()) == columns[SUM][place]:
+                return values
+        raise DataError(f"{self.folder / self.stored.shards[shard].file}: example {place} is not what was written; {_REMEDY}")
 
     def values(self, number: int, name: str) -> np.ndarray:
         """An entry of one example that is no string."""
         return self._shaped(self.row(number)[name], name)
 
-    def more(self) -> dict[str, list[str]]:
-        """The further texts of all examples, as given to `write`."""
+    def more(self) -> dict[str, "Texts"]:
+        """The further texts of all examples, as given to `write`; they stay in the file."""
         if self.stored.more is None:
             return {}
         path = self.folder / self.stored.more
         try:
-            table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
-            table.validate(full=True)
-        except (OSError, pa.ArrowException) as error:
+            reader = pa.ipc.open_file(pa.memory_map(str(path)))
+            if reader.num_record_batches != 1:
+                raise ValueError(f"it has {reader.num_record_batches} parts")
+            batch = reader.get_batch(0)
+            batch.validate()
+            columns = {name: Texts(path, _Values(batch.column(name), None), batch.num_rows) for name in batch.schema.names}
+        except (OSError, ValueError, pa.ArrowException) as error:
             raise DataError(f"{path}: cannot be read: {str(error).splitlines()[0]}; {_REMEDY}") from error
-        if table.num_rows != len(self):
-            raise DataError(f"{path}: holds {table.num_rows:,} rows of {len(self):,} examples; {_REMEDY}")
-        return {name: table[name].to_pylist() for name in table.column_names}
+        if batch.num_rows != len(self):
+            raise DataError(f"{path}: holds {batch.num_rows:,} rows of {len(self):,} examples; {_REMEDY}")
+        return columns
 
     def _place(self, number: int) -> tuple[int, int]:
         shard = int(np.searchsorted(self._ends, number, side="right"))
@@ -275,7 +288,7 @@ class ShardSource(Source):
         try:
             reader = pa.ipc.open_file(pa.memory_map(str(path)))
             batch = reader.get_batch(0)
-            batch.validate(full=True)
+            batch.validate()  # not in full, which reads it whole: values are checked as they are read
             columns = {name: _Values(batch.column(name), None if name in (NAME, SUM) else _width(self.stored.entries[name]))
                        for name in (*self.spec, NAME, SUM)}
             if batch.num_rows != shard.examples or reader.num_record_batches != 1:
@@ -288,6 +301,30 @@ class ShardSource(Source):
 _REMEDY = "it is damaged: copy it again, or write the folder anew (quartet prepare)"
 
 
+class Texts(Sequence[str]):
+    """Texts of all examples, read from their file one by one. Raises DataError where they are not what was written."""
+
+    def __init__(self, path: Path, values: "_Values", count: int):
+        self._path, self._values, self._count = path, values, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        if isinstance(place, slice):
+            return [self[number] for number in range(*place.indices(self._count))]
+        if not -self._count <= place < self._count:
+            raise IndexError(place)
+        try:
+            return self._values[place % self._count].decode()
+        except ValueError as error:
+            raise DataError(f"{self._path}: text {place % self._count:,}: {error}; {_REMEDY}") from error
+
+
 class _Values:
     """The values of a column by place: bytes, or a number of the column of checksums."""
 
@@ -295,9 +332,10 @@ class _Values:
         self.column, self.width = column, width  # the column keeps the mapping alive
         buffers = column.buffers()
         wanted = pa.binary(width) if width is not None else column.type
-        if column.type != wanted or column.offset or column.null_count or column.type not in (wanted, pa.large_binary(), pa.uint32()):
+        varying = (pa.large_binary(), pa.large_string())
+        if column.type != wanted or column.offset or column.null_count or column.type not in (wanted, *varying, pa.uint32()):
             raise ValueError(f"a column is {column.type}")
-        self.offsets = np.frombuffer(buffers[1], np.int64) if column.type == pa.large_binary() else None
+        self.offsets = np.frombuffer(buffers[1], np.int64) if column.type in varying else None
         self.values = memoryview(buffers[-1]) if buffers[-1] is not None else memoryview(b"")
         self.numbers = np.frombuffer(buffers[1], np.uint32) if column.type == pa.uint32() else None
 
@@ -305,6 +343,9 @@ class _Values:
         if self.numbers is not None:
             return int(self.numbers[place])
         if self.offsets is not None:
-            return bytes(self.values[self.offsets[place]:self.offsets[place + 1]])
+            start, stop = int(self.offsets[place]), int(self.offsets[place + 1])
+            if not 0 <= start <= stop <= len(self.values):
+                raise ValueError(f"value {place:,} is not within its column")
+            return bytes(self.values[start:stop])
         assert self.width is not None
         return bytes(self.values[place * self.width:(place + 1) * self.width])

@@ -52,6 +52,7 @@ from pipelines.training.loop import Hook, Loop
 from pipelines.training.meter import Meter
 from pipelines.training.privacy_accounting import privacy_note
 from pipelines.training.session import Session, assemble
+from pipelines.training.still import Still, of_chief
 
 
 @dataclass(frozen=True)
@@ -211,12 +212,14 @@ class _Run:
         """The loop with its hooks, in the order of their calls."""
         train, monitor, plan = self.experiment.train, self.experiment.monitor, session.plan
         watch, direction = session.watch
+        still = Still(self.folder.checkpoints)
         self.best = KeepBest(self.folder.checkpoints, f"validation/{watch}", direction,
-                             {"weights": session.all_weights, "averages": session.averages}, train, say=self._warn, hosts=self.hosts)
+                             {"weights": session.all_weights, "averages": session.averages}, train, say=self._warn, still=still,
+                             hosts=self.hosts)
         self.log = Log(every=train.log_every or max(1, plan.steps_per_epoch // 10), log=None, writers={}, progress=self.progress)
         secret = {"secret": session.secret.model_dump()} if session.secret else {}
         self.saver = Checkpoint(self.folder.checkpoints, session.state_groups, seconds=train.checkpoint_seconds, say=self.progress.warning,
-                                identity=self.identity | secret, meter=self.meter, divided=session.divided)
+                                identity=self.identity | secret, meter=self.meter, still=still, divided=session.divided)
         hooks: list[Hook] = [
             *([TablesHome(session.divided, self.saver.due)] if session.divided is not None else []),
             StopWhenNotFinite(lambda step: run_display.culprits(session, step)),
@@ -268,7 +271,7 @@ class _Run:
                 if self.hosts.size > 1:
                     self.saver.save(loop)
                     self.saver.wait(loop)
-        with self.hosts.file_of_chief(self.saver.file) as file:  # all hosts begin with the same, to the last bit
+        with of_chief(self.hosts, self.saver.file) as file:  # all hosts begin with the same, to the last bit
             return resumed if self.hosts.chief else self.saver.load(loop, file)
 
     def _open_logs(self, session: Session, loop: Loop, resumed: bool) -> None:

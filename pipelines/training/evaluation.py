@@ -118,7 +118,7 @@ class Evaluator:
             results = {name: _interleaved([one[name] for one in every], steps) for name in results}
         results = {name: values[:len(self.source)] for name, values in results.items()}  # the rest fills up the last batch
         if self.feed.lengths is not None:
-            place = np.argsort(order.longest_first(self.feed.lengths))
+            place = np.argsort(self.feed.lengths.longest_first)
             results = {name: values[place] for name, values in results.items()}
         return results
 

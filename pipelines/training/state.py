@@ -1,13 +1,14 @@
 """The state of a run, written whole: everything that the next step depends on.
 
 A checkpoint is one .npz without pickled objects: weights, optimizer values, averages, the step's carry, and the
-JSON of every hook. It is written beside its target and renamed, so that a kill leaves the old one or the new.
+JSON of every hook; what stands still is in another one that it names (`still`). It is written beside its target and renamed, so that a
+kill leaves the old one or the new.
 """
 
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,6 +20,7 @@ from pipelines.base import npz
 from pipelines.base.errors import ConfigError, TrainingError
 from pipelines.base.files import finite, write_whole
 from pipelines.base.stored import Count, Name, Record, Schema, Text
+from pipelines.training.still import Still, Whole, opened
 
 
 class Metered(Record):
@@ -85,31 +87,37 @@ def snapshot(groups: dict[str, list[keras.Variable]], carry: dict[str, np.ndarra
     return arrays
 
 
-def write(path: Path, arrays: dict[str, np.ndarray]) -> None:
+def write(path: Path, arrays: dict[str, np.ndarray], still: Still, names: Sequence[str], step: int) -> None:
     """Writes a checkpoint, the result of `snapshot`; in any thread.
+
+    Args:
+        still: keeps in a file of its own what of `names` is as it was at an earlier step.
+        step: of which the checkpoint is.
 
     Raises:
         OSError: the disk is full or gone; the file before is still whole.
     """
-    write_whole(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
+    rest = still.without(arrays, names, step)
+    write_whole(path, lambda file: np.savez(file, allow_pickle=False, **rest))  # type: ignore[arg-type]
 
 
 def load(path: Path, groups: dict[str, list[keras.Variable]], *, carry: Mapping[str, np.ndarray] | None = None,
          schema: type[Schema] = Record, accept: Callable[[Schema], None] = lambda about: None,  # type: ignore[assignment]
-         ) -> tuple[dict[str, np.ndarray], Schema]:
+         still: Still | None = None) -> tuple[dict[str, np.ndarray], Schema]:
     """Puts a checkpoint's values into the variables, once all of it is known to fit; returns (carry, about).
 
     Args:
         carry: arrays of the types and shapes that the carry must have; others in it are returned as they are.
         schema: of what the file says about itself.
         accept: looks at that before anything is assigned; raises where it does not fit.
+        still: told what the checkpoint takes from its file.
 
     Raises:
-        TrainingError: the file is damaged, or belongs to another model.
+        TrainingError: a file is damaged, or belongs to another model.
     """
     wanted: dict[str, keras.Variable] = {
         f"{group}/{number:04d}": variable for group, variables in groups.items() for number, variable in enumerate(variables)}
-    with npz.opened(path) as stored:
+    with opened(path) as stored:
         about = _about(stored, schema, accept)
         for group, variables in groups.items():
             count = sum(name.startswith(f"{group}/") for name in stored.names)
@@ -121,6 +129,8 @@ def load(path: Path, groups: dict[str, list[keras.Variable]], *, carry: Mapping[
             _fits(stored, f"carry/{name}", name, like.dtype, like.shape)
         values = {name: stored.read(name) for name in wanted}  # all are whole before the first is used
         carried = {name.partition("/")[2]: stored.read(name) for name in stored.names if name.startswith("carry/")}
+        if still is not None:
+            still.resumed(stored.part)
     for name, variable in wanted.items():
         variable.assign(values.pop(name))
     return carried, about
@@ -136,7 +146,7 @@ def peek(path: Path, schema: type[Schema]) -> Schema:
         return _about(stored, schema)
 
 
-def _about(stored: npz.Arrays, schema: type[Schema], accept: Callable[[Schema], None] = lambda about: None) -> Schema:
+def _about(stored: npz.Arrays | Whole, schema: type[Schema], accept: Callable[[Schema], None] = lambda about: None) -> Schema:
     try:
         about = stored.json("about", schema)
         accept(about)
@@ -145,7 +155,7 @@ def _about(stored: npz.Arrays, schema: type[Schema], accept: Callable[[Schema], 
         raise npz.Damaged(stored.path, str(error).removeprefix(f"{stored.path}: ")) from None
 
 
-def _fits(stored: npz.Arrays, name: str, called: str, dtype: Any, shape: tuple[int, ...]) -> None:
+def _fits(stored: Whole, name: str, called: str, dtype: Any, shape: tuple[int, ...]) -> None:
     if name not in stored.names:
         raise TrainingError(f"{stored.path}: a checkpoint without {called}; start anew with --fresh")
     there = stored.header(name)

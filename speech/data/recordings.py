@@ -26,11 +26,11 @@ class Facts:
         lengths: samples at the model's rate where that is known without reading, else None.
     """
 
-    names: list[str]
-    files: list[str]
-    labels: list[str] | None = None
-    texts: list[str] | None = None
-    speakers: list[str] | None = None
+    names: Sequence[str]
+    files: Sequence[str]
+    labels: Sequence[str] | None = None
+    texts: Sequence[str] | None = None
+    speakers: Sequence[str] | None = None
     lengths: np.ndarray | None = None
 
     def of(self, numbers: Sequence[int] | np.ndarray) -> "Facts":

@@ -15,12 +15,13 @@ from pipelines.machine.devices import prepare
 
 RNG = np.random.default_rng(0)
 LENGTHS = RNG.integers(0, 60, 203).astype("int32")
+BY_LENGTH = order.ByLength(LENGTHS)
 RULE = Lengths("length", unit=4)
 
 
 def epoch(plan: order.Plan, number: int, **options) -> list[tuple[np.ndarray, np.ndarray]]:
     steps = range(number * plan.steps_per_epoch, (number + 1) * plan.steps_per_epoch)
-    graph = tf.function(lambda step: order.batch_numbers(plan, 3, step, lengths=LENGTHS, **options))
+    graph = tf.function(lambda step: order.batch_numbers(plan, 3, step, lengths=BY_LENGTH, **options))
     return [tuple(value.numpy() for value in graph(tf.constant(step, tf.int64))) for step in steps]
 
 
@@ -36,13 +37,13 @@ def test_batches_hold_similar_lengths_in_an_order_of_their_own_each_epoch():
     lengths = RNG.integers(1, 400, 5000)
     plan = order.Plan(5000, 16)
 
-    def padding(bucketed: bool) -> float:
-        numbers = [order.batch_numbers(plan, 0, tf.constant(step, tf.int64), lengths=lengths if bucketed else None)[0].numpy()
+    def padding(by_length: order.ByLength | None) -> float:
+        numbers = [order.batch_numbers(plan, 0, tf.constant(step, tf.int64), lengths=by_length)[0].numpy()
                    for step in range(plan.steps_per_epoch)]
         held = sum(lengths[one].max() * 16 for one in numbers)
         return 1 - sum(lengths[one].sum() for one in numbers) / held
 
-    assert padding(True) < 0.1 < 0.3 < padding(False)
+    assert padding(order.ByLength(lengths)) < 0.1 < 0.3 < padding(None)
     first, second = epoch(order.Plan(len(LENGTHS), 16), 0), epoch(order.Plan(len(LENGTHS), 16), 1)
     assert not np.array_equal(first[0][0], second[0][0])
     means = [LENGTHS[numbers].mean() for numbers, _ in first]
@@ -52,8 +53,28 @@ def test_batches_hold_similar_lengths_in_an_order_of_their_own_each_epoch():
 def test_judging_takes_the_longest_first():
     plan = order.Plan(len(LENGTHS), 64)
     numbers = np.concatenate([one for one, _ in epoch(plan, 0, shuffle=False)])[:len(LENGTHS)]
-    assert np.array_equal(numbers, order.longest_first(LENGTHS))
+    assert np.array_equal(numbers, BY_LENGTH.longest_first)
     assert np.all(np.diff(LENGTHS[numbers]) <= 0)
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_a_graph_is_of_one_size_whatever_the_number_of_examples(shuffle):
+    def size(count: int) -> int:
+        plan, by_length = order.Plan(count, 16), order.ByLength(np.arange(count, dtype=np.int32) % 50)
+        traced = tf.function(lambda step: order.batch_numbers(plan, 0, step, lengths=by_length, shuffle=shuffle))
+        return traced.get_concrete_function(tf.TensorSpec([], tf.int64)).graph.as_graph_def().ByteSize()
+
+    assert abs(size(100_000) - size(10_000)) < 1000
+
+
+def test_lengths_in_a_file_make_the_same_batches(tmp_path):
+    np.save(tmp_path / "lengths.npy", LENGTHS)
+    plan, mapped = order.Plan(len(LENGTHS), 16), order.ByLength(np.load(tmp_path / "lengths.npy", mmap_mode="r"))
+    numbers = tf.data.Dataset.range(13, 26).map(lambda step: order.batch_numbers(plan, 3, step, lengths=mapped)[0])
+    for one, (other, _) in zip(numbers, epoch(plan, 1), strict=True):
+        assert np.array_equal(one, other)
+    for one, (other, _) in zip(range(13), epoch(plan, 0, shuffle=False)):
+        assert np.array_equal(order.batch_numbers(plan, 3, tf.constant(one, tf.int64), shuffle=False, lengths=mapped)[0], other)
 
 
 def source() -> ArraySource:

@@ -16,6 +16,7 @@ from pipelines.training.hooks.best_weights import KeepBest
 from pipelines.training.meter import Meter
 from pipelines.training.schedules import learning_rate
 from pipelines.training.session import assemble, watched
+from pipelines.training.still import Still
 from tests.signals import send
 from tests.training.runs import At, Killed, assert_same_outcome, checkpoint, interrupt, kill, killed, model_weights, rows, run, whole
 from tests.training.toy import ToyTask, experiment
@@ -101,13 +102,13 @@ class _Loop:
     """As much of a loop as KeepBest looks at."""
 
     def __init__(self):
-        self.epoch, self.epoch_metrics, self.stopping, self.meter = 0, {}, None, Meter()
+        self.epoch, self.step, self.epoch_metrics, self.stopping, self.meter = 0, 0, {}, None, Meter()
 
 
 def followed(folder, values, *, direction="max", resume_at=(), **train) -> tuple[int | None, int, str | None]:
     """(best epoch, last epoch, why it stopped) of a run with these validation values; resumed from its JSON at some epochs."""
     def hook():
-        return KeepBest(folder, "validation/x", direction, {}, Train(**train), say=print)
+        return KeepBest(folder, "validation/x", direction, {}, Train(**train), say=print, still=Still(folder))
 
     one, loop = hook(), _Loop()
     for value in values:

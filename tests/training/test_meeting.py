@@ -22,6 +22,7 @@ from pipelines.machine import group
 from pipelines.machine.arrays import packed, unpacked
 from pipelines.machine.hosts import Hosts, expanded, named
 from pipelines.machine.meeting import meet
+from pipelines.training import still
 from tests.waiting import until
 
 A, B, C = "a:1", "b:1", "c:1"
@@ -116,6 +117,27 @@ def test_hosts_that_met_exchange_values_and_files(tmp_path):
     for number, (every, chief, data, content) in enumerate(each(4, work)[:3]):
         assert every == [0, 1, 2] and chief == {"chief": 0} and content == b"chief's"
         assert [len(one) for one in data] == ([100_000] * 3 if number == 0 else [])
+
+
+def test_a_checkpoint_goes_to_the_other_hosts_with_the_file_that_it_names(tmp_path):
+    part = still.Part(file="still-1.npz", sums={}).model_dump_json().encode()
+    np.savez(tmp_path / "resume.npz", **{still.ENTRY: np.frombuffer(part, np.uint8)})
+    np.savez(tmp_path / "still-1.npz", frozen=np.arange(5))
+    addresses = free(2)
+
+    def work(number: int) -> list:
+        hosts = Hosts(addresses, number)
+        made = group.Several(hosts, meet(hosts, {"the experiment": "same"}, deadline=20.0))
+        with still.of_chief(made, tmp_path / "resume.npz" if number == 0 else tmp_path / "elsewhere" / "resume.npz") as path:
+            with np.load(path.parent / "still-1.npz") as stored:
+                values = stored["frozen"].tolist()
+            place = path.parent
+        made.of_all(None)
+        made.leave(None)
+        return [values, place, place.exists()]
+
+    (one, here, _), (other, there, left) = each(2, work)
+    assert one == other == [0, 1, 2, 3, 4] and here == tmp_path != there and not left
 
 
 def stranger(address: str) -> None:

@@ -14,6 +14,7 @@ from pipelines.config.schema import Train
 from pipelines.machine.group import ALONE, Group
 from pipelines.training import state
 from pipelines.training.loop import Hook, Loop
+from pipelines.training.still import Still, candidates, of_chief
 
 
 class KeepBest(Hook):
@@ -31,9 +32,9 @@ class KeepBest(Hook):
         reference: float | None
 
     def __init__(self, folder: Path, watch: str, direction: str, groups: dict[str, list[keras.Variable]], train: Train,
-                 say: Callable[[str], None], hosts: Group = ALONE):
+                 say: Callable[[str], None], still: Still, hosts: Group = ALONE):
         self.folder, self.watch, self.sign, self.groups, self.say = folder, watch, 1.0 if direction == "max" else -1.0, groups, say
-        self.early, self.keep, self.hosts = train.early_stopping, train.keep, hosts
+        self.early, self.keep, self.hosts, self.still = train.early_stopping, train.keep, hosts, still
         self.best: float | None = None
         self.epoch, self.last_gain = 0, 0
         self.reference: float | None = None  # what early stopping compares with; moves only by min_delta or more
@@ -60,9 +61,10 @@ class KeepBest(Hook):
         self.best, self.epoch = value, loop.epoch
         if self.keep != "best" or not self.hosts.chief:
             return
-        file, epoch = self.file, self.epoch
+        file, epoch, step = self.file, self.epoch, loop.step
         with loop.meter.part("checkpoint"):
             arrays = state.snapshot(self.groups, {}, {"epoch": loop.epoch, self.watch: value * self.sign})
+            names = candidates(self.groups, arrays)
 
         def after(error: OSError | None) -> None:
             if error is not None:
@@ -71,7 +73,7 @@ class KeepBest(Hook):
                 self.say(f"{file}: the best weights so far, of epoch {epoch}, could not be saved: {why(error)}; {stay}. "
                          "Free some space")
 
-        self._writing.start(lambda: state.write(file, arrays), after)
+        self._writing.start(lambda: state.write(file, arrays, self.still, names, step), after)
 
     def on_steps(self, loop: Loop) -> None:
         with loop.meter.part("checkpoint"):
@@ -103,6 +105,6 @@ class KeepBest(Hook):
         self.restore(self.hosts.of_chief(self.state()))  # its disk may have refused some
         if self.keep != "best" or self.best is None:
             return None
-        with self.hosts.file_of_chief(self.file) as file:
+        with of_chief(self.hosts, self.file) as file:
             state.load(file, self.groups)
         return self.epoch

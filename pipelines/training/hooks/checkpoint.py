@@ -17,6 +17,7 @@ from pipelines.training.carry import Carry
 from pipelines.training.divided_tables import DividedTables
 from pipelines.training.hooks.best_weights import KeepBest
 from pipelines.training.loop import Hook, Loop
+from pipelines.training.still import Still, candidates
 
 
 class Checkpoint(Hook):
@@ -36,14 +37,16 @@ class Checkpoint(Hook):
         say: Callable[[str], None],
         identity: dict[str, Any],
         meter: Any,
+        still: Still,
         divided: DividedTables | None = None,
     ):
         """
         Args:
             identity: what must not change over the life of a run, kept with each checkpoint (precision, data).
+            still: keeps what stands still.
             divided: the tables that the replicas hold in parts; saved when they have been brought to main memory.
         """
-        self.divided = divided
+        self.divided, self.still = divided, still
         self.folder, self.groups, self.seconds, self.say, self.identity, self.meter = folder, groups, seconds, say, identity, meter
         self.file = folder / "resume.npz"
         self._saved_at, self._begun = time.perf_counter(), (-1, False)  # step and unjudged of the last that was begun,
@@ -65,7 +68,7 @@ class Checkpoint(Hook):
                 if hook.name in about.hooks:
                     states[hook.name] = checked(about.hooks[hook.name], hook.Kept, f"{file}: hooks.{hook.name}").model_dump()
 
-        carry, about = state.load(file, self.groups, carry=like, schema=state.About, accept=accept)
+        carry, about = state.load(file, self.groups, carry=like, schema=state.About, accept=accept, still=self.still)
         loop.carry = Carry(*(tf.constant(carry[name]) for name in Carry._fields))
         loop.step, loop.seconds_before = about.step, about.seconds
         loop.stopping, loop.unjudged = about.stopping, about.unjudged
@@ -120,7 +123,8 @@ class Checkpoint(Hook):
             }
             carry = {name: value.numpy() for name, value in loop.carry._asdict().items()}
             carry |= {f"{hook.name}/{name}": value for hook in loop.hooks if hook.name for name, value in hook.arrays().items()}
-            arrays, meant = state.snapshot(self.groups, carry, about), _best(loop)
+            arrays, meant, step = state.snapshot(self.groups, carry, about), _best(loop), loop.step
+            names = candidates(self.groups, arrays)
         self._begun, self._saved_at = state_now, time.perf_counter()
 
         def after(error: OSError | None) -> None:
@@ -135,7 +139,7 @@ class Checkpoint(Hook):
                 if loop.interrupted is None:
                     self.say(self._failure)
 
-        self._writing.start(lambda: state.write(self.file, arrays), after)
+        self._writing.start(lambda: state.write(self.file, arrays, self.still, names, step), after)
 
     def wait(self, loop: Loop) -> None:
         """Waits until what was begun is written. Raises TrainingError where an interrupted run could not be saved."""
@@ -145,7 +149,8 @@ class Checkpoint(Hook):
             raise TrainingError(self._failure)
 
     def _prune(self, wanted: set[str]) -> None:
-        """Removes best weights that neither the checkpoint just written nor the next one means."""
+        """Removes best weights that neither the checkpoint just written nor the next one means, and what no checkpoint names."""
+        self.still.prune()
         for file in self.folder.glob("best-*.npz"):
             if file.name not in wanted:
                 file.unlink(missing_ok=True)
