@@ -189,7 +189,7 @@ def _texts(heard: dict[str, ReadSplit], experiment: Transcription) -> list[Findi
         steps = np.array([steps_of(experiment.model, int(length) // hop + 1) for length in one.lengths])
         short = one.good & (needed > steps)
         if short.any():
-            details = tuple(f"{source.name(int(number))}: {needed[number]} steps needed, {steps[number]} there: {texts[number]}"
+            details = tuple(f"{source.name(int(number))}: {needed[number]} steps needed, {steps[number]} there: {texts[int(number)]}"
                             for number in np.flatnonzero(short))
             findings.append(Finding("warning", (
                 f"{name}: {short.sum():,} transcripts are longer than CTC can align with their recordings; a smaller model.stride, or "

@@ -133,7 +133,7 @@ class FlatSource(ArraySource):
     def __init__(self, arrays: dict[str, np.ndarray], flat: dict[str, np.ndarray], *, spec: Specs, lengths: Lengths, source: Source):
         super().__init__(arrays, names=source.name, labels=source.labels, groups=source.groups, fingerprint=source.fingerprint())
         self.flat, self.spec, self.rule = flat, spec, lengths
-        self.lengths = arrays[lengths.entry]
+        self.lengths: np.ndarray = arrays[lengths.entry]
         sums = np.add.reduceat(self.lengths, np.arange(0, len(self.lengths), EACH), dtype=np.int64) if len(self.lengths) else [0]
         self._starts = np.concatenate([[0], np.cumsum(sums)[:-1]]).astype(np.int64)  # of each EACH-th example
         self.mapped = any(isinstance(value, np.memmap) for value in flat.values())

@@ -163,5 +163,5 @@ def _part(own: npz.Arrays) -> Part | None:
 
 def _sum(value: np.ndarray) -> str:
     digest = hashlib.sha256(f"{value.dtype.str} {value.shape}\0".encode())
-    digest.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8))
+    digest.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()

@@ -1,6 +1,6 @@
 """The splits of a speech experiment, with the facts learned from train alone: class names, statistics of the features."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -164,7 +164,7 @@ def alignable(train: Source, encoder: Encoder, experiment: Transcription, front_
     return (train.subset(kept) if len(kept) < len(train) else train), notes
 
 
-def unknown_parts(texts: list[str], known: set[str], unit: str) -> list[str]:
+def unknown_parts(texts: Sequence[str], known: set[str], unit: str) -> list[str]:
     """Words (where words are the tokens) or characters of the texts that are not `known`, sorted."""
     return sorted({part for text in texts for part in (text.split() if unit == "words" else text)} - known)
 
