@@ -1,7 +1,7 @@
 """The group of hosts that train together: they meet before TensorFlow connects them, and watch each other until the end.
 
-Every follower keeps one TCP connection to the chief, beside TensorFlow's collectives. Over it go decisions that must agree, results
-that the chief gathers, and a sign of life each second. A host whose connection ends, or that is silent while it should train, ends the
+Every follower keeps a TCP connection to the chief, beside TensorFlow's collectives. Over it go decisions that must agree and results
+that the chief gathers; signs of life have one of their own. A host whose connection ends, or that shows no sign of life, ends the
 whole group with one line and the status 75 ("start me again"): after a failed collective no weights can be trusted, and the same
 command resumes from the last checkpoint. Imports no TensorFlow.
 """
@@ -23,14 +23,11 @@ from typing import Any
 from pipelines.base.errors import HostLost, QuartetError, TrainingError
 from pipelines.base.terminal import printable
 from pipelines.machine.hosts import Hosts
-from pipelines.machine.meeting import DEADLINE, meet
-
-ALIVE = 1.0  # s between signs of life
-SILENCE = 10.0  # s without one, after which a host that should train is given up
-SETTING_UP = 120.0  # s of the same before and after training, where one call of a library may keep Python busy for long
+from pipelines.machine.meeting import DEADLINE, Met, meet
+from pipelines.machine.signs_of_life import EVERY, SILENCE, SignsOfLife
 
 _HEAD = struct.Struct(">cQ")  # kind and length of a message
-_DATA, _ALIVE, _END = b"d", b"a", b"e"
+_DATA, _END = b"d", b"e"
 
 
 class Group:
@@ -65,11 +62,6 @@ class Group:
         """The chief's file: itself at the chief, a copy that lasts as long as the context elsewhere."""
         yield path
 
-    @contextlib.contextmanager
-    def training(self) -> Iterator[None]:
-        """Within, a host that is silent for `SILENCE` seconds is lost."""
-        yield
-
     def failed(self, error: Exception) -> None:
         """Ends this process if an operation failed because of another host; returns if that cannot be."""
 
@@ -82,19 +74,16 @@ class Several(Group):
 
     Args:
         hosts: who.
-        sockets: number -> connection: of each follower at the chief, of the chief at a follower.
+        met: the connections between them.
     """
 
-    def __init__(self, hosts: Hosts, sockets: Mapping[int, socket.socket]):
+    def __init__(self, hosts: Hosts, met: Met):
         self.hosts, self.number, self.size = hosts, hosts.number, len(hosts.addresses)
-        self.patience = SETTING_UP
         self._over = threading.Event()  # the end is known: nothing that becomes of the others matters
         self._ending = threading.Lock()
-        self._left = threading.Event()
-        self._links = {number: _Link(self, number, each) for number, each in sockets.items()}
-        for link in self._links.values():
-            threading.Thread(target=link.listen, daemon=True).start()
-        for work in (self._show_life, self._watch):
+        self._links = {number: _Link(self, number, each) for number, each in met.words.items()}
+        self._life = SignsOfLife(met.life)
+        for work in (self._watch, *(link.listen for link in self._links.values())):
             threading.Thread(target=work, daemon=True).start()
 
     def of_chief(self, value: Any) -> Any:
@@ -129,18 +118,10 @@ class Several(Group):
             copy.write_bytes(self._links[0].receive())
             yield copy
 
-    @contextlib.contextmanager
-    def training(self) -> Iterator[None]:
-        self.patience = SILENCE
-        try:
-            yield
-        finally:
-            self.patience = SETTING_UP
-
     def failed(self, error: Exception) -> None:
         if type(error).__name__ not in ("UnavailableError", "DeadlineExceededError", "AbortedError", "CancelledError", "InternalError"):
             return
-        time.sleep(self.patience + 2 * ALIVE)  # whoever watches the connections knows by then which host it was, and ends this process
+        time.sleep(SILENCE + 3 * EVERY)  # whoever watches the connections knows by then which host it was, and ends this process
         if type(error).__name__ != "InternalError":
             self.end(HostLost.exit_status, f"the hosts lost each other: {str(error).strip().splitlines()[0][:300]}")
 
@@ -157,7 +138,7 @@ class Several(Group):
             until = time.monotonic() + SILENCE
             for link in self._links.values():
                 link.closed.wait(max(0.0, until - time.monotonic()))
-        self._left.set()
+        self._life.close()
         for link in self._links.values():
             link.close()
 
@@ -199,51 +180,28 @@ class Several(Group):
         if message["status"]:
             self.end(message["status"], message["text"])
 
-    def _show_life(self) -> None:
-        while not self._left.wait(ALIVE):
-            for link in self._links.values():
-                link.show_life()
-
     def _watch(self) -> None:
-        while not self._over.is_set():
-            before = time.monotonic()
-            time.sleep(ALIVE)
-            now = time.monotonic()
-            for link in self._links.values():
-                if now - before > 3 * ALIVE:  # it was this process that stood still: what the others sent is still to be read
-                    link.heard = now
-                if now - link.heard > self.patience and not link.done:
-                    self.lost(link.number, f"no sign of life for {now - link.heard:.0f} s")
+        for number, seconds in self._life.silent():
+            if not self._links[number].done:
+                self.lost(number, f"no sign of life for {seconds} s")
+        self.end(HostLost.exit_status, "the process that shows the other hosts that this one lives has ended")
 
 
 class _Link:
     """One connection."""
 
     def __init__(self, group: Several, number: int, connection: socket.socket):
-        self.group, self.number, self.heard = group, number, time.monotonic()
+        self.group, self.number = group, number
         self.done = False  # the other has said that it ends
         self.closed = threading.Event()
         self._connection, self._sending = connection, threading.Lock()
-        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux gives a cut connection up by itself, however busy Python is
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * SILENCE))
         self._inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def receive(self) -> bytes:
         return self._inbox.get()
 
     def send(self, kind: bytes, data: bytes) -> None:
-        with self._sending:
-            self._send(kind, data)
-
-    def show_life(self) -> None:
-        if self._sending.acquire(blocking=False):  # else data are under way, which is a sign, too
-            try:
-                self._send(_ALIVE, b"")
-            finally:
-                self._sending.release()
-
-    def _send(self, kind: bytes, data: bytes) -> None:
-        with contextlib.suppress(OSError):  # the listener learns it, too
+        with self._sending, contextlib.suppress(OSError):  # the listener learns it, too
             self._connection.sendall(_HEAD.pack(kind, len(data)))
             self._connection.sendall(data)
 
@@ -272,7 +230,6 @@ class _Link:
             if not count:
                 raise EOFError
             filled += count
-            self.heard = time.monotonic()
         return bytes(data)
 
     def close(self) -> None:

@@ -8,7 +8,8 @@ import contextlib
 import json
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from difflib import ndiff
 from typing import Any
 
@@ -18,19 +19,25 @@ from pipelines.machine.hosts import Hosts
 DEADLINE = 120.0  # s
 _LONGEST = 1 << 24  # bytes of a greeting
 _GREETING = 5.0  # s in which a host that connected says who it is
-_PURPOSE = "quartet training"
+_PURPOSE, _LIFE = "quartet training", "quartet signs of life"
+Connections = dict[int, socket.socket]  # by number: those to all followers at the chief, that to the chief at a follower
 
 
-def meet(hosts: Hosts, facts: Mapping[str, str], *, deadline: float = DEADLINE) -> dict[int, socket.socket]:
+@dataclass(frozen=True)
+class Met:
+    """Two connections between the chief and each follower: for what they say to each other, and for signs of life alone."""
+
+    words: Connections
+    life: Connections
+
+
+def meet(hosts: Hosts, facts: Mapping[str, str], *, deadline: float = DEADLINE) -> Met:
     """Waits until all hosts are there.
 
     Args:
         hosts: who.
         facts: name -> text that must be the same on all of them.
         deadline: s.
-
-    Returns:
-        Number -> connection: those to all followers at the chief, that to the chief at a follower.
 
     Raises:
         ConfigError: the facts differ, or this host's port is in use.
@@ -39,8 +46,10 @@ def meet(hosts: Hosts, facts: Mapping[str, str], *, deadline: float = DEADLINE) 
     until = time.monotonic() + deadline
     with _listening(hosts) as own:
         if hosts.number == 0:
-            return _received(hosts, facts, own, until, deadline)
-    return {0: _joined(hosts, facts, until, deadline)}
+            words = _received(hosts, facts, own, until, deadline)
+            return Met(words, _received_for_life(hosts, own, words, until))
+    words = {0: _joined(hosts, facts, until, deadline)}
+    return Met(words, {0: _joined_for_life(hosts, until)})
 
 
 def _listening(hosts: Hosts) -> socket.socket:
@@ -55,24 +64,17 @@ def _listening(hosts: Hosts) -> socket.socket:
                           ) from error
 
 
-def _received(hosts: Hosts, facts: Mapping[str, str], listener: socket.socket, until: float, deadline: float) -> dict[int, socket.socket]:
+def _received(hosts: Hosts, facts: Mapping[str, str], listener: socket.socket, until: float, deadline: float) -> Connections:
     """The chief's part."""
     came: dict[int, tuple[socket.socket, Mapping[str, str]]] = {}
     try:
         while len(came) < len(hosts.addresses) - 1:
-            listener.settimeout(max(0.01, until - time.monotonic()))
-            connection, _ = listener.accept()
-            greeting = _heard(connection, min(_GREETING, max(0.1, until - time.monotonic())))
-            number = greeting.get("number")
-            if greeting.get("purpose") != _PURPOSE or not isinstance(number, int) or not 0 < number < len(hosts.addresses):
-                connection.close()  # a stranger
-                continue
+            number, connection, greeting = _greeted(hosts, listener, _PURPOSE, until)
             if number in came:  # it was started again meanwhile
                 came[number][0].close()
             came[number] = connection, greeting["facts"]
     except TimeoutError:
-        missing = [_title(hosts, number) for number in range(1, len(hosts.addresses)) if number not in came]
-        text = f"{', '.join(missing)} did not come within {deadline:.0f} s"
+        text = f"{_missing(hosts, came)} did not come within {deadline:.0f} s"
         _refuse(came, HostLost.exit_status, text)
         raise HostLost(f"{text}; start the same command on all hosts") from None
     for number, (_, theirs) in sorted(came.items()):
@@ -84,6 +86,37 @@ def _received(hosts: Hosts, facts: Mapping[str, str], listener: socket.socket, u
         _say(connection, {"welcome": True})
         connection.settimeout(None)
     return {number: connection for number, (connection, _) in came.items()}
+
+
+def _received_for_life(hosts: Hosts, listener: socket.socket, words: Connections, until: float) -> Connections:
+    """The chief's part, once all are welcome: their second connections."""
+    came: Connections = {}
+    try:
+        while len(came) < len(words):
+            number, connection, _ = _greeted(hosts, listener, _LIFE, until + _GREETING)
+            connection.settimeout(None)
+            came[number] = connection
+    except TimeoutError:
+        for connection in (*words.values(), *came.values()):
+            connection.close()
+        raise HostLost(f"{_missing(hosts, came)} was lost while the hosts met; start the same command on all hosts") from None
+    return came
+
+
+def _greeted(hosts: Hosts, listener: socket.socket, purpose: str, until: float) -> tuple[int, socket.socket, dict[str, Any]]:
+    """(number, connection, greeting) of the next follower that connects for this purpose. Raises TimeoutError."""
+    while True:
+        listener.settimeout(max(0.01, until - time.monotonic()))
+        connection, _ = listener.accept()
+        greeting = _heard(connection, min(_GREETING, max(0.1, until - time.monotonic())))
+        number = greeting.get("number")
+        if greeting.get("purpose") == purpose and isinstance(number, int) and 0 < number < len(hosts.addresses):
+            return number, connection, greeting
+        connection.close()  # a stranger
+
+
+def _missing(hosts: Hosts, came: Collection[int]) -> str:
+    return ", ".join(_title(hosts, number) for number in range(1, len(hosts.addresses)) if number not in came)
 
 
 def _joined(hosts: Hosts, facts: Mapping[str, str], until: float, deadline: float) -> socket.socket:
@@ -108,6 +141,18 @@ def _joined(hosts: Hosts, facts: Mapping[str, str], until: float, deadline: floa
         why = "it closed the connection"
         time.sleep(0.2)
     raise HostLost(f"{chief}, where the hosts meet, did not come within {deadline:.0f} s ({why}); start the same command on all hosts")
+
+
+def _joined_for_life(hosts: Hosts, until: float) -> socket.socket:
+    """A follower's part, once it is welcome."""
+    try:
+        connection = socket.create_connection(_split(hosts.addresses[0]), timeout=max(_GREETING, until - time.monotonic()))
+    except OSError as error:
+        raise HostLost(f"{_title(hosts, 0)} was lost while the hosts met ({error.strerror or error}); start the same command on all hosts"
+                       ) from error
+    _say(connection, {"purpose": _LIFE, "number": hosts.number})
+    connection.settimeout(None)
+    return connection
 
 
 def _difference(hosts: Hosts, number: int, own: Mapping[str, str], theirs: Mapping[str, str]) -> str | None:

@@ -129,7 +129,7 @@ class Loop:
             Interrupted: after SIGINT or SIGTERM, when the hooks have saved.
         """
         self._started = time.perf_counter()
-        with handling(self._interrupt), self.group.training():
+        with handling(self._interrupt):
             self._train()
         if self.interrupted is not None:
             self.group.of_all(None)  # the chief has saved

@@ -231,7 +231,7 @@ def test_an_error_on_one_host_ends_all_with_its_status_and_line():
 
 @pytest.mark.slow
 def test_a_stopped_host_is_lost_within_15_seconds():
-    started = start("with hosts.training(): time.sleep(60)", 3, free(3))
+    started = start("time.sleep(60)", 3, free(3))
     try:
         started[1].send_signal(signal.SIGSTOP)
         began = time.monotonic()
@@ -245,6 +245,37 @@ def test_a_stopped_host_is_lost_within_15_seconds():
     finally:
         for process in started:
             process.kill()
+
+
+@pytest.mark.slow
+def test_a_host_is_alive_while_a_library_keeps_its_python_busy():
+    longer = f"hosts.number and ctypes.PyDLL(None).sleep({group.SILENCE + 4:.0f})"  # without letting go of Python's lock
+    for process in start(f"import ctypes; {longer}; hosts.of_all(None)", 2, free(2)):
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors
+
+
+def test_the_process_that_shows_that_a_host_lives_ends_with_it_and_it_with_that():
+    started = start("time.sleep(60)", 3, free(3))
+    beside = [Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="utf-8").split() for process in started]
+    assert [len(each) for each in beside] == [1, 1, 1]
+    try:
+        os.kill(int(beside[1][0]), signal.SIGKILL)
+        ends = [(process.communicate(timeout=30)[1], process.returncode) for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    assert [status for _, status in ends] == [75, 75, 75]
+    assert "the process that shows the other hosts that this one lives has ended" in ends[1][0]
+    until(lambda: all(over(each[0]) for each in beside))
+
+
+def over(process: str) -> bool:
+    """Whether a process has ended, even if nobody has asked how."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
 
 
 @pytest.fixture
