@@ -19,6 +19,8 @@ from pipelines.machine.ray_cluster import LOCAL, connected, is_address
 from pipelines.runs.folder import RunFolder
 from pipelines.stores.address import address_of
 from pipelines.stores.copies import inputs as local_inputs
+from pipelines.stores.copies import named
+from pipelines.stores.output import OutputFolder
 
 Ray = Annotated[str | None, typer.Option(
     "--ray", metavar="[ADDRESS]", show_default=False,
@@ -81,13 +83,10 @@ def predict_on_ray(address: str, run: RunFolder, inputs: list[str], output: Path
     form = kind or "jsonl"
     if output is None or form not in ray_predict.FORMATS:
         raise ConfigError("--ray: answers are written in parts: give --output FOLDER, and --format jsonl or parquet")
-    if address_of(output):
-        raise ConfigError("--output: parts are written to a disk; with --ray give a folder, and copy it to the store when it is done")
-    inputs = local_inputs(inputs)
-    if output.exists() and not output.is_dir():
-        raise ConfigError(f"--output: {output} is a file; with --ray it is a folder")
+    folder = OutputFolder(output)
     if "-" in inputs:
         raise ConfigError("--ray: standard input cannot be read again to go on; name files")
+    here = local_inputs(inputs)
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow(devices=False)
@@ -96,15 +95,16 @@ def predict_on_ray(address: str, run: RunFolder, inputs: list[str], output: Path
     task = load_run(run, where="cpu", require_signature=require_signature).task
     uses = tuple(name for name in extensions.environment(task.experiment).get(extensions.VARIABLE, "").split(os.pathsep) if name)
     key = str(require_signature.absolute()) if require_signature else None
-    ask = ray_predict.Ask(str(run.path.absolute()), form, top, probabilities, batch, uses, key)
+    ask = ray_predict.Ask(named(str(run.path.absolute())), form, top, probabilities, batch, uses, key)
     model = hashlib.sha256()
     for file in sorted(run.model.rglob("*")):
         if file.is_file():
             model.update(file.read_bytes())
     record = {"run": ask.run, "model": model.hexdigest(), "inputs": inputs, "format": form, "top": top, "probabilities": probabilities}
-    there, began = ray_predict.claim(output, record, replace=replace), time.perf_counter()
+    there, began = ray_predict.claim(folder, record, replace=replace), time.perf_counter()
     with connected(address, workers=workers or 1):
-        done = ray_predict.predict(task.read(inputs), ask, output, there, workers=workers, say=say,
+        reads = ((named(one[0]), *one[1:]) for one in task.read(here))
+        done = ray_predict.predict(reads, ask, folder, there, workers=workers, say=say,
                                    failed=lambda name, why: fail(f"{name}: cannot be read: {why}"))
     for note in task.read_notes:
         say(note)
@@ -112,7 +112,7 @@ def predict_on_ray(address: str, run: RunFolder, inputs: list[str], output: Path
         raise DataError(f"{' '.join(inputs)}: no input is there")
     seconds = time.perf_counter() - began
     missed = f"; {done.failed:,} could not be read" if done.failed else ""
-    say(f"{done.answered:,} answered in {seconds:.1f} s{missed}: {done.parts:,} parts in {shown(output)}"
+    say(f"{done.answered:,} answered in {seconds:.1f} s{missed}: {done.parts:,} parts in {folder if address_of(output) else shown(output)}"
         + (f", {done.there:,} of them from before" if done.there else ""))
     if not done.answered and not done.there:
         raise typer.Exit(1)

@@ -156,34 +156,35 @@ def tune(
     from pipelines.tuning.search_folder import SearchFolder
     from pipelines.tuning.signed import require_search
 
-    if address_of(runs):
-        raise ConfigError(f"--runs: {address_of(runs)}: a search is kept on a disk; give a folder, for several machines of a network disk")
     config, overrides = divided(arguments)
     loaded = load(config, overrides, domain=context.obj)
     experiment = named(loaded)
     kept = [one for one in overrides if not one.startswith(("tune.trials=", "tune.minutes=", "tune.seeds=", "tune.compare="))]
-    folder = SearchFolder(run_folder(runs, experiment, name or (f"search-{name_of(kept)}" if kept else "search")).path)
+    path = run_folder(runs, experiment, name or (f"search-{name_of(kept)}" if kept else "search")).path
     # what needs no TensorFlow is checked without it: a space that does not suit, another search of that name, the result of a finished one
     from pipelines.commands.search_summary import closing
+    from pipelines.runs.in_store import folder_here
     from pipelines.tuning.search import prepared, search
 
     prepared(loaded.experiment)
-    require_search(folder, loaded.experiment.model_dump(mode="python"), require_signature, fresh=fresh)
-    if not fresh and folder.compared(resolved_yaml(loaded.experiment)) and folder.finished:
-        echo(closing(folder, folder.read_report()), end=False)
-        return
-    from pipelines.machine.startup import start_tensorflow
+    with folder_here(runs, path, [path.name], fresh=fresh, say=say) as path:
+        folder = SearchFolder(path)
+        require_search(folder, loaded.experiment.model_dump(mode="python"), require_signature, fresh=fresh)
+        if not fresh and folder.compared(resolved_yaml(loaded.experiment)) and folder.finished:
+            echo(closing(folder, folder.read_report()), end=False)
+            return
+        from pipelines.machine.startup import start_tensorflow
 
-    start_tensorflow(devices=False)
-    if ray is None:
-        report = search(loaded.experiment, folder, experiment, workers=workers, fresh=fresh, quiet=quiet)
-    else:
-        from pipelines.machine.ray_cluster import connected
-        from pipelines.tuning.ray_trials import RayTrials
+        start_tensorflow(devices=False)
+        if ray is None:
+            report = search(loaded.experiment, folder, experiment, workers=workers, fresh=fresh, quiet=quiet)
+        else:
+            from pipelines.machine.ray_cluster import connected
+            from pipelines.tuning.ray_trials import RayTrials
 
-        with connected(ray, workers=workers):
-            report = search(loaded.experiment, folder, experiment, workers=workers, fresh=fresh, quiet=quiet,
-                            cluster=RayTrials(loaded.experiment, workers, say))
+            with connected(ray, workers=workers):
+                report = search(loaded.experiment, folder, experiment, workers=workers, fresh=fresh, quiet=quiet,
+                                cluster=RayTrials(loaded.experiment, workers, say))
     echo(closing(folder, report), end=False)
 
 

@@ -26,6 +26,7 @@ from pipelines.config.space_check import problems as space_problems
 from pipelines.config.tree import settings, split
 from pipelines.config.yaml_text import Document, parse, read
 from pipelines.stores.address import address_of
+from pipelines.stores.copies import local
 
 __all__ = ["Loaded", "from_dict", "from_text", "load", "resolved_yaml", "shipped"]
 
@@ -168,6 +169,8 @@ def _locate(config: str | Path | None, domain: str | None) -> tuple[Path, str]:
         if domain is None:
             raise ConfigError("name an experiment: a YAML file, or a shipped one such as vision/digits")
         config = quick_start(domain)
+    if address_of(config):
+        config = local(config)
     names, path = shipped(), Path(config).expanduser()
     given = str(config)
     kind = other_kind(path)

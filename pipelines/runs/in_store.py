@@ -1,4 +1,4 @@
-"""Runs in an object store: trained in a folder of this machine that is sent there as it changes, and found there to be used.
+"""Runs and searches in an object store: trained in a folder of this machine that is sent there as it changes, and found there to be used.
 
 A process that is killed leaves in the store what the same command, on any machine, resumes.
 """
@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from pipelines.base.errors import ConfigError, HostLost
@@ -33,18 +33,27 @@ def names_of(experiment: Experiment, name: str) -> list[str]:
 @contextlib.contextmanager
 def here(runs: Path, experiment: Experiment, folder: RunFolder, *, fresh: bool, say: Callable[[str], None], writes: bool = True,
          ) -> Iterator[RunFolder]:
-    """The folder of this machine in which a run is trained: of runs on a disk its own; of runs in a store one that is fetched from there
-    before and sent there meanwhile and at the end, while this process holds the run's lease.
+    """The folder of this machine in which a run is trained, as `folder_here` has it with the folders of its seeds."""
+    with folder_here(runs, folder.path, names_of(experiment, folder.path.name), fresh=fresh, say=say, writes=writes) as path:
+        yield RunFolder(path)
+
+
+@contextlib.contextmanager
+def folder_here(runs: Path, folder: Path, names: Sequence[str], *, fresh: bool, say: Callable[[str], None], writes: bool = True,
+                ) -> Iterator[Path]:
+    """The folder of this machine in which a run or a search works: below `runs` on a disk `folder` itself; below an address one that is
+    fetched from there before and sent there meanwhile and at the end, while this process holds its lease.
 
     Args:
         folder: as `run_folder` names it.
+        names: of it and of those beside it that belong to it.
         writes: whether this process does; of several hosts, the chief alone.
         fresh: what is in the store is moved aside to <name>~1, <name>~2, ...
 
     Raises:
-        Leased: another process trains this run.
+        Leased: another process works there.
         StoreError: the store refuses, or does not answer.
-        HostLost: another process has taken the run over meanwhile.
+        HostLost: another process has taken the folder over meanwhile.
     """
     address = _of(runs, folder)
     if address is None:
@@ -52,10 +61,10 @@ def here(runs: Path, experiment: Experiment, folder: RunFolder, *, fresh: bool, 
         return
     objects, place = objects_of(address), copies.cache() / "runs" / address.protocol / address.bucket / address.parent.key
     if not writes:
-        yield RunFolder(place / address.name)
+        yield place / address.name
         return
     lease = Lease(objects, (address / NAME).key, lost=lambda: os.kill(os.getpid(), signal.SIGTERM))
-    mirror = Mirror(objects, address.parent, place, names_of(experiment, address.name), lease, say)
+    mirror = Mirror(objects, address.parent, place, names, lease, say)
     lease.take(say)
     try:
         if fresh:
@@ -64,7 +73,7 @@ def here(runs: Path, experiment: Experiment, folder: RunFolder, *, fresh: bool, 
         copies.called(place, address.parent)
         mirror.start()
         try:
-            yield RunFolder(place / address.name)
+            yield place / address.name
         finally:
             mirror.stop()
     finally:
@@ -77,11 +86,11 @@ def moved_aside(runs: Path, experiment: Experiment, folder: RunFolder, say: Call
         pass
 
 
-def _of(runs: Path, folder: RunFolder) -> Address | None:
+def _of(runs: Path, folder: Path) -> Address | None:
     address = address_of(runs)
     if address is None:
         return None
-    for part in folder.path.parts[-3:]:
+    for part in folder.parts[-3:]:
         address = address / part
     return address
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.base.errors import ConfigError, DataError, HostLost, TrainingError
-from pipelines.base.files import write_json, write_whole
 from pipelines.config import extensions
 from pipelines.data.reasons import reason
 from pipelines.machine.ray_cluster import Share, nodes, share
 from pipelines.serving.output import Prediction, Shown, as_object, to_binary
+from pipelines.stores.output import OutputFolder
 
 INPUTS, BYTES = 1024, 16 << 20  # of a part, at most
 AHEAD = 2  # parts that an actor has, so that it need not wait for the next one
@@ -29,6 +29,7 @@ RESTARTS = 3  # of a part whose actors were lost
 FAILURES = 10  # actors lost one after the other without an answer
 PLACING = 120.0  # s in which the cluster has to have room for one actor
 FORMATS = ("jsonl", "parquet")
+RECORD = "predictions.json"  # which call a folder belongs to
 _PART = re.compile(r"part-\d{6,}-[0-9a-f]{8}\.(jsonl|parquet)")
 
 
@@ -37,7 +38,7 @@ class Ask:
     """What is to be written of each input.
 
     Attributes:
-        run: the run's folder, as all nodes have it.
+        run: the run's folder, as all nodes have it, or its address.
         kind: one of FORMATS.
         batch: inputs answered at a time; None: the task's.
         uses: files and modules of the person's own.
@@ -112,11 +113,13 @@ class Answerer:
         ask = self._ask
         extensions.use(ask.uses)
         from pipelines.runs.folder import RunFolder
+        from pipelines.runs.in_store import fetched
         from pipelines.serving.load import load_run
         from pipelines.serving.predict import Predictor
 
         key = Path(ask.require_signature) if ask.require_signature else None
-        predictor = Predictor(load_run(RunFolder(Path(ask.run)), where=1, require_signature=key), batch=ask.batch, workers=self._processors)
+        folder = fetched(Path(), ask.run) or Path(ask.run)
+        predictor = Predictor(load_run(RunFolder(folder), where=1, require_signature=key), batch=ask.batch, workers=self._processors)
         task = predictor.run.task
         return predictor, Shown.of(predictor.columns, predictor.classes, top=ask.top, every=ask.probabilities, details=task.details,
                                    ranked=task.ranked)
@@ -159,7 +162,7 @@ def _size(value: Any) -> int:
     return len(value) if isinstance(value, (bytes, str)) else int(getattr(value, "nbytes", 8))
 
 
-def claim(folder: Path, record: Mapping[str, Any], *, replace: bool) -> set[str]:
+def claim(folder: OutputFolder, record: Mapping[str, Any], *, replace: bool) -> set[str]:
     """Reserves the folder for one call, or resumes that call. Returns the stems of the parts that are there.
 
     Args:
@@ -169,16 +172,14 @@ def claim(folder: Path, record: Mapping[str, Any], *, replace: bool) -> set[str]
     Raises:
         ConfigError: there is something else.
     """
-    file = folder / "predictions.json"
-    there = sorted(path for path in folder.iterdir()) if folder.is_dir() else []
-    own = [path for path in there if _PART.fullmatch(path.name)]
+    there = folder.names()
+    own = [name for name in there if _PART.fullmatch(name)]
     if replace:
-        for path in [file, *own]:
-            path.unlink(missing_ok=True)
+        folder.remove([*({RECORD} & set(there)), *own])
         own = []
-    elif file.exists():
+    elif RECORD in there:
         try:
-            before = json.loads(file.read_text(encoding="utf-8"))
+            before = json.loads(folder.read(RECORD))
         except ValueError:
             before = {}
         differing = [name for name in record if not isinstance(before, dict) or before.get(name) != record[name]]
@@ -187,11 +188,11 @@ def claim(folder: Path, record: Mapping[str, Any], *, replace: bool) -> set[str]
                               "folder, or --replace")
     elif there:
         raise ConfigError(f"--output: {folder} has other files, and no answers to resume from; give another folder")
-    write_json(file, dict(record))
-    return {path.stem for path in own}
+    folder.write(RECORD, (json.dumps(dict(record), indent=1) + "\n").encode())
+    return {name.partition(".")[0] for name in own}
 
 
-def predict(reads: Iterable[Any], ask: Ask, folder: Path, there: set[str], *, workers: int | None,
+def predict(reads: Iterable[Any], ask: Ask, folder: OutputFolder, there: set[str], *, workers: int | None,
             failed: Callable[[str, str], None], say: Callable[[str], None]) -> Outcome:
     """Answers what has no part yet, and writes it. Connected to a cluster already.
 
@@ -214,7 +215,7 @@ def predict(reads: Iterable[Any], ask: Ask, folder: Path, there: set[str], *, wo
     result = Outcome()
 
     def written(part: Part, answers: Answered) -> None:
-        write_whole(folder / f"{part.stem}.{ask.kind}", answers.content)
+        folder.write(f"{part.stem}.{ask.kind}", answers.content)
         result.answered += answers.answered
         result.failed += len(answers.failed)
         for name, why in answers.failed:
@@ -225,7 +226,7 @@ def predict(reads: Iterable[Any], ask: Ask, folder: Path, there: set[str], *, wo
             result.parts += 1
             before = numbers.get(f"{part.number:06d}")
             if before is not None and before != part.stem:
-                raise DataError(f"{folder / before}: its inputs are not those that it was answered for; give another --output, or "
+                raise DataError(f"{folder}: {before}: its inputs are not those that it was answered for; give another --output, or "
                                 "--replace")
             if before is not None:
                 result.there += 1

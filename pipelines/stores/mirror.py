@@ -1,14 +1,16 @@
 """A folder of this machine, and the same in a store: fetched before the work, sent while it goes on and at its end.
 
 Promises: what the store holds can be resumed at any moment, however a process ended. Objects are written whole; of a checkpoint, what it
-names goes first, and the checkpoint that names it after; what is no longer there is removed last; and a report that says that a run is
-finished follows everything else. Who has lost the lease writes nothing more.
+names goes first, and the checkpoint that names it after; what is no longer there is removed last; and a journal or a report, which says
+what is done, follows all that was there when it was written. Who has lost the lease writes nothing more.
 """
 
+import contextlib
 import os
 import shutil
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.base.errors import HostLost, QuartetError
@@ -20,7 +22,7 @@ from pipelines.stores.lease import NAME, Lease
 from pipelines.stores.objects import Changed, Entry, Objects
 
 EVERY = 5.0  # s between two looks at what has changed
-LAST = ("checkpoints/resume.npz", "report/report.json")  # in this order, after all else
+LAST = ("checkpoints/resume.npz", "report/report.json", "journal.jsonl", "report/search.json")  # in this order, after all else
 _LINKED = "checkpoints"  # its files are replaced by renaming, never written in place
 _SMALL = 64 << 20  # bytes; what may grow while it is sent is read at once
 
@@ -38,6 +40,15 @@ class State(Record):
 
     address: Text
     files: dict[str, Sent]
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A file as it was when it was read: bytes and ns since 1970; one that is large or does not change is read as it is sent."""
+
+    size: int
+    modified: int
+    content: bytes | Path
 
 
 class Mirror:
@@ -144,19 +155,34 @@ class Mirror:
                     self.say(f"{error}; training goes on, and it is tried again")
                 self._failed = True
 
-    def _snapshot(self) -> dict[str, Path]:
-        """Name -> file of all that belongs to the folders now; checkpoints as links, so that what one names stays until it is sent."""
-        files: dict[str, Path] = {}
-        for top in self.names:
-            for place, folders, names in os.walk(self.folder / top):
-                folders[:] = [name for name in folders if not _passing(name)]
-                if os.path.basename(place) == _LINKED:
-                    continue
-                files |= {str((Path(place) / name).relative_to(self.folder)): Path(place) / name for name in names if not _passing(name)}
-            files |= self._linked(f"{top}/{_LINKED}")
+    def _snapshot(self) -> dict[str, Path | _Read]:
+        """Name -> file of all that belongs to the folders now. What says that others are there is read before those are looked for;
+        checkpoints are links, so that what one names stays until it is sent."""
+        files: dict[str, Path | _Read] = {}
+        for name, file in self._walk():
+            with contextlib.suppress(FileNotFoundError):
+                if _rank(name):
+                    files[name] = _read(file)
+        for name, path in self._walk():
+            if path.name == _LINKED:
+                files |= self._linked(name)
+            elif not _rank(name):
+                files[name] = path
         return files
 
-    def _linked(self, name: str) -> dict[str, Path]:
+    def _walk(self) -> Iterator[tuple[str, Path]]:
+        """(name, path) of each file, and of the folders of checkpoints in place of theirs."""
+        for top in self.names:
+            for place, folders, names in os.walk(self.folder / top):
+                own = Path(place).relative_to(self.folder)
+                if own.name == _LINKED:
+                    folders.clear()
+                    yield str(own), Path(place)
+                    continue
+                folders[:] = [name for name in folders if not _passing(name)]
+                yield from ((str(own / name), Path(place) / name) for name in names if not _passing(name))
+
+    def _linked(self, name: str) -> dict[str, Path | _Read]:
         source, target = self.folder / name, self._links / name
         while True:
             shutil.rmtree(target, ignore_errors=True)
@@ -172,22 +198,21 @@ class Mirror:
             if resume == _number(source / "resume.npz"):
                 return {f"{name}/{file}": target / file for file in os.listdir(target)}
 
-    def _send(self, name: str, file: Path) -> None:
+    def _send(self, name: str, file: Path | _Read) -> None:
         before = self._sent.get(name)
         try:
-            now = _sent(file, before.version if before else "")
-            content = file.read_bytes() if now.size <= _SMALL and file.parent.name != _LINKED else file
+            now = file if isinstance(file, _Read) else _read(file)
         except FileNotFoundError:
             return  # replaced or removed since: the next round has it
-        if before == now:
+        if before is not None and (before.size, before.modified) == (now.size, now.modified):
             return
         self._require_lease()
         over = (before.version if before else "") if name.endswith(LAST[0]) else None
         try:
-            version = self.objects.put(f"{self.address.key}/{name}", content, over=over)
+            version = self.objects.put(f"{self.address.key}/{name}", now.content, over=over)
         except Changed:
             raise self._taken() from None
-        size = len(content) if isinstance(content, bytes) else now.size
+        size = len(now.content) if isinstance(now.content, bytes) else now.size
         self._sent[name] = Sent(size=size, modified=now.modified if size == now.size else 0, version=version)
 
     def _require_lease(self) -> None:
@@ -204,6 +229,12 @@ class Mirror:
 def _sent(file: Path, version: str) -> Sent:
     about = file.stat()
     return Sent(size=about.st_size, modified=about.st_mtime_ns, version=version)
+
+
+def _read(file: Path) -> _Read:
+    about = file.stat()
+    content = file.read_bytes() if about.st_size <= _SMALL and file.parent.name != _LINKED else file
+    return _Read(about.st_size, about.st_mtime_ns, content)
 
 
 def _tag(version: str) -> str:

@@ -1,8 +1,9 @@
 """What a command writes, to a path of this machine or to an address: whole, or not at all."""
 
 import contextlib
+import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -37,6 +38,50 @@ def write_output(output: Path, content: Callable[[BinaryIO], None]) -> None:
     """`write_whole`, also to an address."""
     with file_for(output) as file:
         write_whole(file, content)
+
+
+class OutputFolder:
+    """A folder that is filled file by file, each whole or absent: of this machine, or at an address.
+
+    Raises:
+        ConfigError: it is a file.
+    """
+
+    def __init__(self, output: Path):
+        self._path, self._address = output, address_of(output)
+        if self._address is None and output.exists() and not output.is_dir():
+            raise ConfigError(f"--output: {output} is a file; here it is a folder")
+        self._objects = objects_of(self._address) if self._address else None
+
+    def __str__(self) -> str:
+        return str(self._address or self._path)
+
+    def names(self) -> list[str]:
+        """Of all that is there, in order; of a store also what is further below."""
+        if self._objects and self._address:
+            prefix = f"{self._address.key}/".lstrip("/")
+            return [key.removeprefix(prefix) for key in self._objects.entries(self._address.key)]
+        return sorted(os.listdir(self._path)) if self._path.is_dir() else []
+
+    def read(self, name: str) -> bytes:
+        return self._objects.read(self._key(name))[0] if self._objects else (self._path / name).read_bytes()
+
+    def write(self, name: str, content: bytes) -> None:
+        if self._objects:
+            self._objects.put(self._key(name), content)
+        else:
+            write_whole(self._path / name, content)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """In this order; those that are gone already do not matter."""
+        if self._objects:
+            return self._objects.delete(self._key(name) for name in names)
+        for name in names:
+            (self._path / name).unlink(missing_ok=True)
+
+    def _key(self, name: str) -> str:
+        assert self._address is not None
+        return (self._address / name).key
 
 
 @contextlib.contextmanager

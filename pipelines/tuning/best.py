@@ -8,6 +8,7 @@ from pipelines.base import formatting
 from pipelines.config.dump import to_yaml
 from pipelines.config.schema import Experiment
 from pipelines.config.space import laid_over
+from pipelines.stores.copies import named
 
 
 def best_yaml(experiment: Experiment, name: str, best: Any, trials: int, objective: str, file: Path) -> str:
@@ -22,7 +23,7 @@ def best_yaml(experiment: Experiment, name: str, best: Any, trials: int, objecti
     algorithm = experiment.tune.algorithm if experiment.tune else ""
     return (f"# The best of {trials} trials ({algorithm} search) over {name}: trial {best.number}, "
             f"validation {formatting.title(objective).lower()} {formatting.number(float(best.value), objective)}.\n"
-            f"#   quartet train {file} --name {run_name(name, file.parent.name)}\n" + to_yaml(document))
+            f"#   quartet train {named(str(file))} --name {run_name(name, file.parent.name)}\n" + to_yaml(document))
 
 
 def run_name(experiment: str, search: str) -> str:

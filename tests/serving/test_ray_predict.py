@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.serving.output import Prediction, Shown
 from pipelines.serving.ray_predict import claim, content, parts
+from pipelines.stores.output import OutputFolder
 from tests.finished_run import finished, quartet
 from tests.processes import run
 from tests.ray_cluster import extra
@@ -55,6 +56,7 @@ import sys
 from pathlib import Path
 from pipelines.machine.ray_cluster import connected
 from pipelines.serving import ray_predict
+from pipelines.stores.output import OutputFolder
 
 class Dying:
     "An answerer whose first process dies over a part."
@@ -77,7 +79,7 @@ ray_predict.parts = lambda reads: iter([ray_predict.Part(n, [(str(n), {})]) for 
 out = Path(sys.argv[1]) / "out"
 out.mkdir()
 with connected("local", workers=2):
-    done = ray_predict.predict([], ray_predict.Ask("run", "jsonl", 0, False), out, set(), workers=2, failed=print, say=print)
+    done = ray_predict.predict([], ray_predict.Ask("run", "jsonl", 0, False), OutputFolder(out), set(), workers=2, failed=print, say=print)
 print(done, [file.read_text() for file in sorted(out.iterdir())])
 """
 
@@ -103,17 +105,17 @@ def test_parts_are_bounded_by_number_and_by_size_and_know_their_inputs():
 def test_a_folder_belongs_to_one_call(tmp_path):
     record = {"run": "/runs/a", "inputs": ["images"], "top": 0}
     folder = tmp_path / "out"
-    assert claim(folder, record, replace=False) == set()
+    assert claim(OutputFolder(folder), record, replace=False) == set()
     (folder / "part-000000-0123abcd.jsonl").write_text("{}\n")
-    assert claim(folder, record, replace=False) == {"part-000000-0123abcd"}
+    assert claim(OutputFolder(folder), record, replace=False) == {"part-000000-0123abcd"}
     with pytest.raises(ConfigError, match="another call"):
-        claim(folder, {**record, "top": 3}, replace=False)
-    assert claim(folder, {**record, "top": 3}, replace=True) == set() and not list(folder.glob("part-*"))
+        claim(OutputFolder(folder), {**record, "top": 3}, replace=False)
+    assert claim(OutputFolder(folder), {**record, "top": 3}, replace=True) == set() and not list(folder.glob("part-*"))
     other = tmp_path / "other"
     other.mkdir()
     (other / "notes.txt").touch()
     with pytest.raises(ConfigError, match="other files"):
-        claim(other, record, replace=False)
+        claim(OutputFolder(other), record, replace=False)
 
 
 def test_a_part_of_parquet_has_its_columns_whatever_came_of_its_inputs():

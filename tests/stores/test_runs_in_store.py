@@ -1,4 +1,4 @@
-"""Runs and data at s3://: a training killed on one machine ends on another as one that never was; then it is used from there."""
+"""Runs, searches and data at s3://: what is killed on one machine ends on another as if it never was; then it is used from there."""
 
 import json
 
@@ -7,6 +7,8 @@ import pytest
 
 from tests import processes
 from tests.finished_run import quartet, run
+from tests.ray_cluster import extra
+from tests.tuning.test_search import EXPERIMENT, outcome
 
 SETTINGS = ("vision/digits", "train.epochs=40", "train.precision=float32", "train.devices=cpu", "train.deterministic=true",
             "train.checkpoint_seconds=0.2", "train.keep_state=true", "monitor.tensorboard=false", "evaluate.baseline=false",
@@ -76,8 +78,60 @@ def test_a_run_in_a_store_answers_and_is_judged_from_there(store, tmp_path):
     assert missing.returncode == 2 and "there are vision/digits/small" in missing.stderr
 
 
+@pytest.mark.slow(seconds=25)
+def test_a_search_killed_on_one_machine_has_the_same_trials_on_another(store, tmp_path, monkeypatch):
+    box, prefix = store.objects["box"], "runs/vision/digits/search"
+    (tmp_path / "digits.yaml").write_text(EXPERIMENT)
+    call = ("tune", str(tmp_path / "digits.yaml"), "tune.trials=4", "--name", "search", "--runs")
+    started = processes.start("-m", "quartet", *call, "s3://box/runs")
+    store.after = lambda key: started.kill() if key == f"{prefix}/journal.jsonl" and b'"end"' in box[key] else None
+    assert started.wait() == -9, started.printed()
+    store.after = lambda key: None
+    assert f"{prefix}/report/search.json" not in box
+    first = [line for line in box[f"{prefix}/journal.jsonl"].splitlines() if b'"end"' in line]
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))
+    resumed = quartet(*call, "s3://box/runs")
+    assert resumed.returncode == 0, resumed.stderr
+    assert f"resuming: {len(first)} trial" in resumed.stderr and f" train s3://box/{prefix}/best.yaml --name" in resumed.stdout
+    assert quartet(*call, str(tmp_path / "runs")).returncode == 0
+    for key in [key for key in box if key.startswith(f"{prefix}/")]:
+        file = tmp_path / "there" / key
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(box[key])
+    assert outcome(tmp_path / "there" / prefix) == outcome(tmp_path / "runs" / "vision" / "digits" / "search")
+    listed = json.loads(quartet("runs", "--runs", "s3://box/runs", "--json").stdout)
+    assert [one["state"] for one in listed] == ["finished"] * 4
+    best = quartet("check", f"s3://box/{prefix}/best.yaml", "--output", str(tmp_path / "check.json"))
+    assert best.returncode == 0, best.stderr
+
+
+@extra
+@pytest.mark.slow(seconds=30)
+def test_predictions_on_ray_go_from_a_store_into_a_store(store, tmp_path):
+    from PIL import Image
+
+    box = store.objects["box"]
+    box |= {f"runs/vision/digits/small/{file.relative_to(run()).as_posix()}": file.read_bytes()
+            for file in run().rglob("*") if file.is_file() and not file.name.startswith(".")}
+    for number in range(1100):  # two parts
+        if number < 2:
+            Image.fromarray(np.full((8, 8), 60 * number, np.uint8)).save(tmp_path / f"{number}.png")
+        box[f"photos/{number:04d}.png"] = (tmp_path / f"{number % 2}.png").read_bytes()
+    call = ("predict", "digits/small", "s3://box/photos", "--runs", "s3://box/runs", "--output", "s3://box/answers", "--ray")
+    done = quartet(*call, anew=True)
+    assert done.returncode == 0 and "1,100 answered" in done.stderr and "2 parts in s3://box/answers" in done.stderr, done.stderr
+    first, second = sorted(key for key in box if key.startswith("answers/part-"))
+    answers = [json.loads(line) for line in (box[first] + box[second]).splitlines()]
+    assert [answer["input"] for answer in answers] == [f"s3://box/photos/{number:04d}.png" for number in range(1100)]
+    before = box.pop(second)
+    again = quartet(*call, anew=True)
+    assert "76 answered" in again.stderr and "1 of them from before" in again.stderr, again.stderr
+    assert box[second] == before
+    other = quartet(*call, "--top", "2", anew=True)
+    assert other.returncode == 2 and "s3://box/answers has the answers of another call (top differ)" in other.stderr, other.stderr
+
+
 def test_what_a_store_cannot_do_is_refused_before_any_work(store):
-    for call, why in ((("tune", "vision/digits", "--runs", "s3://box/runs"), "a search is kept on a disk"),
-                      (("train", "vision/digits", "--runs", "s3://none/runs"), "s3://none: there is no such bucket")):
-        done = quartet(*call)
-        assert done.returncode in (1, 2) and why in done.stderr and "Traceback" not in done.stderr
+    done = quartet("train", "vision/digits", "--runs", "s3://none/runs")
+    assert done.returncode in (1, 2) and "s3://none: there is no such bucket" in done.stderr and "Traceback" not in done.stderr
