@@ -4,19 +4,21 @@ python -m benchmarks.serving            # about 90 s on 2 cores, with a training
 python -m benchmarks.serving RUN --json '{"inputs": ["a text"]}'      # of texts or ids: the body of a request
 Both are Starlette under uvicorn with httptools and uvloop on the loopback, each in a process of its own; the clients, in a third one, keep
 their connections, and take turns with the two servers. Medians; what a request costs beyond the bare handler's is reading and answering
-it, and the queue between them. Server and clients share the processors: the ratios mean more than the rates.
+it, and the queue between them. Server and clients share the processors: the ratios mean more than the rates, and the processor time of a
+request - of all threads, and of all --workers - says something on a busy machine, too. On Linux.
 """
 
 import argparse
 import asyncio
 import io
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from benchmarks.product import machine
@@ -45,8 +47,8 @@ def bare() -> None:
 
 
 @contextmanager
-def server(*arguments: str) -> Iterator[tuple[int, float]]:
-    """(its port, seconds until it said so)."""
+def server(*arguments: str) -> Iterator[tuple[int, float, int]]:
+    """(its port, seconds until it said so, its process)."""
     began = time.perf_counter()
     process = subprocess.Popen([sys.executable, "-m", *arguments], stderr=subprocess.PIPE, text=True)
     try:
@@ -54,10 +56,23 @@ def server(*arguments: str) -> Iterator[tuple[int, float]]:
         line = next((line for line in process.stderr if line.startswith("serving")), None)
         if line is None:
             raise SystemExit(f"{' '.join(arguments)}: does not come up")
-        yield int(line.rpartition(":")[2]), time.perf_counter() - began
+        yield int(line.rpartition(":")[2]), time.perf_counter() - began, process.pid
     finally:
-        process.kill()
+        process.terminate()
         process.wait()
+
+
+def processor_seconds(process: int) -> float:
+    """Of a process and its descendants, so far."""
+    stats = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            fields = path.read_text().rpartition(")")[2].split()
+            stats[int(path.parent.name)] = (int(fields[1]), int(fields[11]) + int(fields[12]))
+    family = {process}
+    while more := {one for one, (parent, _) in stats.items() if parent in family} - family:
+        family |= more
+    return sum(stats[one][1] for one in family if one in stats) / os.sysconf("SC_CLK_TCK")
 
 
 async def client(port: int, sent: bytes, end: float, pause: float) -> list[float]:
@@ -106,16 +121,20 @@ def image() -> bytes:
 
 def measure(run: str, sent: bytes, rounds: int, seconds: float, workers: int = 1) -> None:
     served = server("quartet", "serve", run, "--port", "0", "--workers", str(workers))
-    with served as (ours, up), server("benchmarks.serving", "--bare") as (other, _):
+    with served as (ours, up, own), server("benchmarks.serving", "--bare") as (other, _, bare_own):
         first = load(ours, sent, 0.0001)[0]
         alone: dict[int, list[float]] = {ours: [], other: []}
         crowd: dict[int, list[float]] = {ours: [], other: []}
+        spent: dict[int, list[float]] = {ours: [], other: []}
         half: list[float] = []
         load(other, sent, 0.5)
         for _ in range(rounds):
-            for port in (ours, other):
+            for port, process in ((ours, own), (other, bare_own)):
                 alone[port].extend(load(port, sent, seconds))
-                crowd[port].append(len(load(port, sent, seconds, CLIENTS)) / seconds)
+                before = processor_seconds(process)
+                count = len(load(port, sent, seconds, CLIENTS))
+                crowd[port].append(count / seconds)
+                spent[port].append(1e6 * (processor_seconds(process) - before) / count)
             half.extend(load(ours, sent, seconds, CLIENTS, crowd[ours][-1] / 2))
     (mine, theirs), (many, bare_many) = ([statistics.median(found[port]) for port in (ours, other)] for found in (alone, crowd))
     share = statistics.median(one / two for one, two in zip(crowd[ours], crowd[other]))
@@ -123,6 +142,8 @@ def measure(run: str, sent: bytes, rounds: int, seconds: float, workers: int = 1
     print(f"one client: median {mine:.2f} ms, 99 % within {statistics.quantiles(alone[ours], n=100)[98]:.2f} ms; "
           f"bare handler {theirs:.2f} ms; {mine / theirs:.1f} x")
     print(f"{CLIENTS} clients: {many:,.0f} requests/s; bare handler {bare_many:,.0f}; {share:.0%} of it")
+    costs = [statistics.median(spent[port]) for port in (ours, other)]
+    print(f"processor time of one of their requests: {costs[0]:.0f} us; bare handler {costs[1]:.0f} us; {costs[1] / costs[0]:.0%}")
     middle, late = statistics.median(half), statistics.quantiles(half, n=100)[98]
     print(f"half of that load: median {middle:.2f} ms, 99 % within {late:.2f} ms; {late / middle:.1f} x")
 
