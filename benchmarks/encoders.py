@@ -3,6 +3,7 @@
 python -m benchmarks.encoders clinc      # CLINC150, 10 and 5 of the training requests of each of 150 intents, five draws; MiniLM-L6
 python -m benchmarks.encoders digits     # spoken digits, each of five speakers left out in turn; Whisper tiny
 python -m benchmarks.encoders digits_az PATH    # the same in Azerbaijani, a folder for each digit, ten speakers
+python -m benchmarks.encoders digits augment.speed=0.15 augment.warp=0.1    # with other settings than the recipe's
 
 Encoder, pooling, head and its regularisation are the product's, as in the recipes nlp/clinc_minilm and speech/spoken_digit_whisper. What is
 judged chooses nothing: the strength is chosen on folds of what the head is fitted to.
@@ -26,11 +27,15 @@ AZERBAIJANI = r"/\d_(\d+)_"  # the speaker in a file's name
 
 @dataclass
 class Features:
-    """Features of a training's examples, a head for them, and seconds of processor time that they took."""
+    """Features of a training's examples, a head for them, and seconds of processor time that they took.
+
+    `plain`: those of train as they are judged; `train` has several views of each where the recipe augments.
+    """
 
     task: Any
     head: Any
     train: Any
+    plain: Any
     test: Any
     seconds: float
 
@@ -49,13 +54,14 @@ class Features:
         computing = Computing.of(session.task, session.model, splits.train, session.machine, experiment.data, 0, print)
         assert computing is not None
         test = None if splits.test is None else computing.source(splits.test)
-        return cls(learner.task, learner.model, learner.train, test, time.process_time() - began)
+        plain = learner.train if learner.task.views == 1 and not computing.prepared.random else computing.source(splits.train)
+        return cls(learner.task, learner.model, learner.train, plain, test, time.process_time() - began)
 
     def accuracy(self, train: np.ndarray, source: Any, judged: np.ndarray) -> tuple[float, float]:
         """(accuracy on the examples `judged` of a source, strength) of a head that is fitted to the examples `train`."""
         from pipelines.encoders import linear_head
 
-        chosen = linear_head.fit(self.task, self.head, some(self.train, train), None, 1, 0)
+        chosen = linear_head.fit(self.task, self.head, some(self.train, train), None, self.task.views, 0)
         inputs, targets = self.task.prepare(some(source, judged).tensors())
         right = self.task.scores(self.head(inputs, training=False), targets)["accuracy"]
         return float(np.mean(right)), chosen.strength
@@ -90,7 +96,7 @@ def speakers(settings: list[str]) -> None:
     groups, found = np.asarray(features.train.groups), []
     print(f"{len(groups):,} recordings: {features.seconds:.0f} s of processor time", flush=True)
     for speaker in np.unique(groups):
-        value, strength = features.accuracy(np.flatnonzero(groups != speaker), features.train, np.flatnonzero(groups == speaker))
+        value, strength = features.accuracy(np.flatnonzero(groups != speaker), features.plain, np.flatnonzero(groups == speaker))
         print(f"without {speaker}: {value:.1%} of {np.sum(groups == speaker)} (strength {strength:g})", flush=True)
         found.append(value)
     print(f"on average {np.mean(found):.1%}, least {min(found):.1%}", flush=True)
@@ -99,16 +105,17 @@ def speakers(settings: list[str]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["clinc", "digits", "digits_az"])
-    parser.add_argument("path", nargs="?", help="of digits_az")
+    parser.add_argument("settings", nargs="*", help="of the recipe, KEY=VALUE; of digits_az the folder first")
     given = parser.parse_args()
     print(machine(), flush=True)
     if given.what == "clinc":
         clinc()
     elif given.what == "digits":
-        speakers(["data.test=0", "data.test_names=null"])
+        speakers(["data.test=0", "data.test_names=null", *given.settings])
     else:
-        speakers(["data.test=0", "data.test_names=null", "data.source=folder", "data.name=null", f"data.path={given.path}",
-                  f"data.speaker_pattern={AZERBAIJANI}"])
+        path, *settings = given.settings
+        speakers(["data.test=0", "data.test_names=null", "data.source=folder", "data.name=null", f"data.path={path}",
+                  f"data.speaker_pattern={AZERBAIJANI}", *settings])
 
 
 if __name__ == "__main__":

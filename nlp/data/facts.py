@@ -10,9 +10,10 @@ from pipelines.task.facts import ClassFacts
 
 
 class KerasTokenizer(KerasObject):
-    """A tokenizer of keras-hub; files in base64."""
+    """A tokenizer of keras-hub; files in base64. `lower`: it takes texts in small letters alone."""
 
     files: dict[FolderName, Annotated[str, Field(pattern=r"^[A-Za-z0-9+/]*={0,2}$")]]
+    lower: bool = False
 
 
 class TextFacts(ClassFacts):

@@ -18,6 +18,7 @@ from pipelines.base.errors import ConfigError
 from pipelines.data.divide import Warned
 from pipelines.encoders.headers import read_json
 from pipelines.encoders.presets import Preset, description, find, hub, load, rebuilt, record, subclasses
+from pipelines.encoders.transformer_layers import simplify
 from pipelines.training.weight_limits import bounded
 
 _TANH_GELU = ("AlbertBackbone", "BertBackbone")  # of keras-hub, whatever config.json states
@@ -83,10 +84,7 @@ def _differences(preset: Preset) -> list[str]:
 def _accents(preset: Preset, tokenizer: Any) -> list[str]:
     """Whether words are unknown for their accents alone, which encoders of small letters were trained without."""
     unknown = getattr(tokenizer, "oov_token", None)
-    if unknown is None:  # pieces of bytes, none of which is unknown
-        return []
-    plain, accented = (unknown in [tokenizer.id_to_token(int(number)) for number in tokenizer([text])[0]] for text in ("cafe", "caf\u00e9"))
-    if plain or not accented:
+    if unknown is None or not preset_tokens.knows(tokenizer, "cafe") or preset_tokens.knows(tokenizer, "caf\u00e9"):
         return []
     return [f"{preset.name}: its tokenizer knows no letters with accents and does not strip them: caf\u00e9 becomes {unknown}. The network "
             "was probably trained without accents, which keras-hub's conversion forgets: set strip_accents: true in the preset's "
@@ -104,6 +102,7 @@ def build(settings: Pretrained, *, facts: dict[str, Any], classes: int) -> keras
         backbone = load(find(settings.preset, domain="nlp"))
     else:
         backbone = rebuilt(hub().models, facts["backbone"])
+    simplify(backbone)
     ids = keras.Input((None,), dtype="int32", name="tokens")
     features = _features(backbone, facts["pool"])
     inputs = keras.Input((features.output_shape[-1],), dtype="float32", name="features")

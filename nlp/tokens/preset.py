@@ -17,6 +17,7 @@ from pipelines.encoders.headers import read_json
 from pipelines.encoders.presets import Preset, description, hub, rebuilt
 
 _SPECIAL = {"BertBackbone": "BertTokenizer", "DistilBertBackbone": "DistilBertTokenizer", "RobertaBackbone": "RobertaTokenizer"}
+_UNKNOWN = ("[UNK]", "<unk>")  # names of the piece that stands for what is unknown
 
 
 def read(preset: Preset) -> Any:
@@ -65,11 +66,18 @@ def _normalised(normalizer: dict[str, Any]) -> tuple[bool, bool | None]:
 
 
 def kept(tokenizer: Any) -> dict[str, Any]:
-    """The facts of a tokenizer: class, settings, and files in base64."""
+    """The facts of a tokenizer: class, settings, and files in base64; and `lower`, whether texts have to be made small for it, as were those
+    of its training: so ALBERT's, which keras-hub's conversion forgets."""
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save_assets(folder)
         files = {path.name: base64.b64encode(path.read_bytes()).decode() for path in sorted(Path(folder).iterdir())}
-    return {**description(tokenizer), "files": files}
+    return {**description(tokenizer), "files": files, "lower": knows(tokenizer, "taxi") and not knows(tokenizer, "TAXI")}
+
+
+def knows(tokenizer: Any, word: str) -> bool:
+    """Whether a word has no unknown part."""
+    unknown = {*_UNKNOWN, getattr(tokenizer, "oov_token", None)}
+    return unknown.isdisjoint(tokenizer.id_to_token(int(number)) for number in tokenizer([word])[0])
 
 
 def make(kept_facts: dict[str, Any], limit: int) -> Tokenizer:
@@ -88,7 +96,7 @@ def make(kept_facts: dict[str, Any], limit: int) -> Tokenizer:
         return tf.strings.split(texts)
 
     def cut(texts: tf.Tensor) -> Cut:
-        ids = preset(texts)
+        ids = preset(tf.strings.lower(texts, "utf-8") if kept_facts.get("lower") else texts)
         if not isinstance(ids, tf.RaggedTensor):  # outside of a graph it gives lists
             ids = tf.ragged.constant(ids, dtype=tf.int32, ragged_rank=1)
         ids = tf.cast(ids, tf.int32)[:, : limit - marks] + 1

@@ -1,4 +1,4 @@
-"""XLA: tf.functions that know whether they are compiled, and models that cannot be."""
+"""XLA: tf.functions that know whether they are compiled, parts that are compiled by themselves, and models that cannot be."""
 
 import contextlib
 import contextvars
@@ -9,19 +9,52 @@ import keras
 import tensorflow as tf
 
 _FOR_XLA = contextvars.ContextVar("for_xla", default=False)
+_PARTS = contextvars.ContextVar("parts", default=False)
 
 
-def function(pure: Callable, *, xla: bool) -> Any:
-    """`pure` as a tf.function, compiled by XLA or not; while it is traced, `for_xla` says which."""
+def function(pure: Callable, *, xla: bool, parts: bool = False) -> Any:
+    """`pure` as a tf.function, compiled by XLA or not; while it is traced, `for_xla` says which.
+
+    Args:
+        parts: where it is not compiled as a whole, each `part` in it is compiled by itself.
+    """
 
     def traced(*arguments: Any) -> Any:
-        token = _FOR_XLA.set(xla)
+        tokens = _FOR_XLA.set(xla), _PARTS.set(parts and not xla)
         try:
             return pure(*arguments)
         finally:
-            _FOR_XLA.reset(token)
+            _FOR_XLA.reset(tokens[0])
+            _PARTS.reset(tokens[1])
 
     return tf.function(traced, jit_compile=xla, autograph=False)
+
+
+def part(body: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
+    """A function of tensors, elementwise or by rows, that a `function` with `parts` compiles: one kernel forward, one backward.
+
+    The kernel of the gradient computes what it needs again from the inputs. Inputs that are no floating-point numbers have none.
+    """
+
+    def slopes(inputs: list[tf.Tensor], upstream: tf.Tensor) -> list[tf.Tensor]:
+        learning = [one for one in inputs if one.dtype.is_floating]
+        with tf.GradientTape() as tape:
+            tape.watch(learning)
+            output = body(*inputs)
+        found: list[tf.Tensor] = tape.gradient(output, learning, upstream)
+        return found
+
+    forward, backward = (tf.function(one, jit_compile=True, autograph=False) for one in (body, slopes))
+
+    @tf.custom_gradient
+    def compiled(*inputs: tf.Tensor) -> Any:
+        def gradient(upstream: tf.Tensor) -> list[tf.Tensor | None]:
+            found = iter(backward(list(inputs), upstream))
+            return [next(found) if one.dtype.is_floating else None for one in inputs]
+
+        return forward(*inputs), gradient
+
+    return lambda *inputs: compiled(*inputs) if _PARTS.get() else body(*inputs)
 
 
 def for_xla() -> bool:

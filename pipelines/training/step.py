@@ -41,7 +41,8 @@ class Step:
     def retrace(self) -> None:
         """Compiles anew, after layers were frozen or unfrozen."""
         gradients = self.private.by_example(self._forward_and_backward) if self.private else self._forward_and_backward
-        self._gradients = compiling.function(gradients, xla=self.machine.xla)
+        parts = self.train.xla != "off" and not self.train.deterministic and self.private is None
+        self._gradients = compiling.function(gradients, xla=self.machine.xla, parts=parts)
         self._run = tf.function(self._run_steps, autograph=False)
         self.update.retrace()
 

@@ -112,6 +112,25 @@ def test_a_tokenizer_that_forgets_to_strip_accents_is_named(tmp_path):
 
 
 @extra
+def test_a_tokenizer_that_knows_small_letters_alone_gets_texts_in_them(tmp_path):
+    import io
+
+    import keras_hub
+    import sentencepiece
+
+    learning, proto = iter(["the taxi please", "book the room", "\u00e4pfel"] * 4), io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=learning, model_writer=proto, vocab_size=20, model_type="WORD", hard_vocab_limit=False, pad_id=0, unk_id=1, bos_id=2,
+        eos_id=3, pad_piece="<pad>", unk_piece="<unk>", bos_piece="[CLS]", eos_piece="[SEP]", user_defined_symbols="[MASK]")
+    albert = keras_hub.models.AlbertTokenizer(proto=proto.getvalue())
+    facts = preset_tokens.kept(albert)
+    assert facts["lower"] and not preset_tokens.knows(albert, "TAXI")
+    ids = preset_tokens.make(facts, 16).ids(tf.constant(["The TAXI please", "the taxi please", "\u00c4PFEL", "\u00e4pfel"])).to_list()
+    assert ids[0] == ids[1] and ids[2] == ids[3] and albert.token_to_id("<unk>") + 1 not in ids[0] + ids[2]
+    assert not preset_tokens.kept(keras_hub.models.BertTokenizer(vocabulary=PIECES, lowercase=True))["lower"]
+
+
+@extra
 def test_a_vocabulary_with_gaps_and_a_tokenizer_of_another_kind_are_refused(tmp_path):
     hugging_face(tmp_path / "h")
     for wrong, message in (({"type": "WordPiece", "vocab": {"[PAD]": 0, "a": 2}}, "have gaps"), ({"type": "Unigram"}, "neither vocab.txt"),

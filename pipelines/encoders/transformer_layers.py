@@ -1,0 +1,136 @@
+"""KerasHub's transformer layers in fewer operations: the same weights, and the same numbers but for rounding and the draws of dropout.
+
+Queries, keys and values come from one product. In inference, product, bias and GELU have the form of which TensorFlow makes one operation.
+In training, what stands between products (softmax, norm, GELU, with their dropout) is one kernel each, forward and backward, on CPUs.
+"""
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from pipelines.encoders.presets import hub
+from pipelines.machine.compiling import part
+
+LEVELS = 1 << 16  # of a draw for dropout: half as many numbers are drawn as there are elements
+ROOT, CUBIC = 0.7978845608028654, 0.044715  # of GELU's tanh form
+
+
+def simplify(backbone: keras.Model) -> None:
+    """Layers of BERT's kind (GELU, and norms behind their sums) compute as above from now on; others stay as they are."""
+    for layer in backbone._flatten_layers():
+        if type(layer) is hub().layers.TransformerEncoder and not layer.normalize_first:
+            tanh = _has_tanh(layer.activation)
+            if tanh is not None:
+                layer.call = types.MethodType(functools.partial(_call, tanh), layer)
+        if isinstance(layer, keras.layers.Embedding):
+            layer.embeddings._autocast = False  # what is looked up is cast, not the whole table
+
+
+def _has_tanh(activation: Any) -> bool | None:
+    """Whether an activation is GELU's tanh form, or the exact one; None: neither."""
+    given = tf.constant([-1.0, 0.5, 2.0])
+    found = activation(given)
+    return next((tanh for tanh in (True, False) if float(tf.reduce_max(abs(found - tf.nn.gelu(given, tanh)))) < 1e-6), None)
+
+
+def _call(tanh: bool, layer: Any, inputs: tf.Tensor, padding_mask: Any = None, training: bool | None = None) -> tf.Tensor:
+    """The layer of [batch, time, width]; `padding_mask` [batch, time], 0 at padding."""
+    dtype, shape, width, heads = inputs.dtype, tf.shape(inputs), inputs.shape[2], layer.num_heads
+    attention, first, second = layer._self_attention_layer, layer._feedforward_intermediate_dense, layer._feedforward_output_dense
+    own = tf.ones(shape[:2], tf.bool) if padding_mask is None else tf.cast(padding_mask, tf.bool)
+    flat = tf.reshape(inputs, [-1, width])
+
+    kernels, biases = zip(*((_kernel(one, dtype, width), tf.reshape(_value(one.bias, dtype), [width]))
+                            for one in (attention._query_dense, attention._key_dense, attention._value_dense)))
+    joined = tf.nn.bias_add(flat @ tf.concat(kernels, 1), tf.concat(biases, 0))
+    parts = tf.transpose(tf.reshape(joined, [shape[0], shape[1], 3, heads, width // heads]), [2, 0, 3, 1, 4])
+    query, key, value = tf.unstack(parts)
+    scores = tf.matmul(query * tf.cast((width // heads) ** -0.5, dtype), key, transpose_b=True)
+    heard = tf.transpose(_softmax(scores, own, attention._dropout_layer, training) @ value, [0, 2, 1, 3])
+    mixed = tf.reshape(heard, [-1, width]) @ _kernel(attention._output_dense, dtype, width)
+    x = _added(mixed, attention._output_dense.bias, flat, layer._self_attention_layer_norm, layer._self_attention_dropout, training)
+    x = _added(_activated(x @ _kernel(first, dtype, width), first.bias, tanh, training) @ _kernel(second, dtype, layer.intermediate_dim),
+               second.bias, x, layer._feedforward_layer_norm, layer._feedforward_dropout, training)
+    return tf.reshape(x, shape)
+
+
+def _value(variable: Any, dtype: tf.DType) -> tf.Tensor:
+    return tf.cast(tf.convert_to_tensor(variable), dtype)
+
+
+def _kernel(dense: Any, dtype: tf.DType, rows: int) -> tf.Tensor:
+    """[rows, columns], with what LoRA adds."""
+    return tf.reshape(_value(dense.kernel, dtype), [rows, -1])
+
+
+def _softmax(scores: tf.Tensor, own: tf.Tensor, dropout: Any, training: bool | None) -> tf.Tensor:
+    if training:
+        return _trained_softmax(dropout.rate)(scores, own, *_draws(dropout, scores))
+    return tf.nn.softmax(tf.where(own[:, None, None], scores, scores.dtype.min))
+
+
+def _added(x: tf.Tensor, bias: Any, residual: tf.Tensor, norm: Any, dropout: Any, training: bool | None) -> tf.Tensor:
+    """The norm of x + bias, after dropout, + residual."""
+    scale, offset = tf.convert_to_tensor(norm.gamma), tf.convert_to_tensor(norm.beta)
+    if training:
+        return _trained_sum(dropout.rate, norm.epsilon)(x, tf.convert_to_tensor(bias), residual, scale, offset, *_draws(dropout, x))
+    return tf.cast(_normed(tf.cast(tf.nn.bias_add(x, _value(bias, x.dtype)) + residual, tf.float32), scale, offset, norm.epsilon), x.dtype)
+
+
+def _activated(x: tf.Tensor, bias: Any, tanh: bool, training: bool | None) -> tf.Tensor:
+    if training:
+        return _trained_gelu(tanh)(x, tf.convert_to_tensor(bias))
+    return tf.nn.gelu(tf.nn.bias_add(x, _value(bias, x.dtype)), approximate=tanh)
+
+
+def _draws(dropout: Any, like: tf.Tensor) -> list[tf.Tensor]:
+    """Numbers of as many levels for each element, int16; none where nothing is dropped."""
+    if not dropout.rate:
+        return []
+    count = tf.size(like)
+    drawn = tf.random.stateless_uniform([(count + 1) // 2], dropout.seed_generator.next(), None, None, tf.int32)
+    return [tf.reshape(tf.reshape(tf.bitcast(drawn, tf.int16), [-1])[:count], tf.shape(like))]
+
+
+def _kept(x: tf.Tensor, draws: tuple[tf.Tensor, ...], rate: float) -> tf.Tensor:
+    if not draws:
+        return x
+    return tf.where(tf.cast(draws[0], tf.int32) >= round(rate * LEVELS) - LEVELS // 2, x / (1.0 - rate), 0.0)
+
+
+def _normed(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, epsilon: float) -> tf.Tensor:
+    mean, variance = tf.nn.moments(x, [-1], keepdims=True)
+    return tf.nn.batch_normalization(x, mean, variance, offset, scale, epsilon)
+
+
+@functools.cache
+def _trained_softmax(rate: float) -> Callable[..., tf.Tensor]:
+    def body(scores: tf.Tensor, own: tf.Tensor, *draws: tf.Tensor) -> tf.Tensor:
+        shares = tf.nn.softmax(tf.where(own[:, None, None], tf.cast(scores, tf.float32), tf.float32.min))
+        return tf.cast(_kept(shares, draws, rate), scores.dtype)
+
+    return part(body)
+
+
+@functools.cache
+def _trained_sum(rate: float, epsilon: float) -> Callable[..., tf.Tensor]:
+    def body(x: tf.Tensor, bias: tf.Tensor, residual: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, *draws: tf.Tensor) -> tf.Tensor:
+        added = _kept(tf.cast(x, tf.float32) + tf.cast(bias, tf.float32), draws, rate) + tf.cast(residual, tf.float32)
+        return tf.cast(_normed(added, scale, offset, epsilon), x.dtype)
+
+    return part(body)
+
+
+@functools.cache
+def _trained_gelu(tanh: bool) -> Callable[..., tf.Tensor]:
+    def body(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+        given = tf.cast(x, tf.float32) + tf.cast(bias, tf.float32)
+        if tanh:  # x sigmoid(2 u) is 0.5 x (1 + tanh(u))
+            return tf.cast(given * tf.math.sigmoid(2.0 * ROOT * given * (1.0 + CUBIC * given * given)), x.dtype)
+        return tf.cast(tf.nn.gelu(given), x.dtype)
+
+    return part(body)

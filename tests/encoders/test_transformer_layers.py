@@ -1,0 +1,107 @@
+"""KerasHub's transformer layers in fewer operations against KerasHub's own: outputs, gradients, dropout, LoRA."""
+
+import importlib.util
+import os
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipelines.machine import compiling
+
+pytestmark = [pytest.mark.slow(seconds=8), pytest.mark.skipif(
+    importlib.util.find_spec("keras_hub") is None and not os.environ.get("QUARTET_REQUIRE_EXTRAS"), reason="needs the extra `pretrained`")]
+
+IDS = np.array([[5, 6, 7, 8, 9, 0, 0], [9, 8, 0, 0, 0, 0, 0], [1, 2, 3, 4, 5, 6, 7]], np.int32)
+MASK = (IDS > 0).astype(np.int32)
+
+
+def backbone(dropout: float = 0.0, kind: str = "BertBackbone", **options):
+    import keras_hub
+
+    keras.utils.set_random_seed(3)
+    sizes = {"vocabulary_size": 20, "num_layers": 2, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 12, "max_sequence_length": 16}
+    model = getattr(keras_hub.models, kind)(**sizes, dropout=dropout, **options)
+    for weight in model.weights:  # biases and norms, too, have values
+        if "seed" not in weight.path:
+            weight.assign(weight.numpy() + 0.3 * np.random.default_rng(len(weight.path)).standard_normal(weight.shape))
+    return model
+
+
+def simplified(model):
+    from pipelines.encoders.transformer_layers import simplify
+
+    simplify(model)
+    assert any("call" in vars(layer) for layer in model._flatten_layers())
+    return model
+
+
+def inputs(model, mask=MASK):
+    every = {"token_ids": IDS, "padding_mask": mask, "segment_ids": np.zeros_like(IDS)}
+    return {name: tf.constant(every[name]) for name in model.input}
+
+
+def vectors(model, training=False, mask=MASK):
+    found = model(inputs(model, mask), training=training)
+    return found["sequence_output"] if isinstance(found, dict) else found
+
+
+@pytest.mark.parametrize("kind", ["BertBackbone", "DistilBertBackbone", "RobertaBackbone"])
+def test_the_numbers_are_those_of_kerashub(kind):
+    plain, ours = backbone(kind=kind), simplified(backbone(kind=kind))
+    expected = vectors(plain).numpy()
+    np.testing.assert_allclose(vectors(ours).numpy()[MASK > 0], expected[MASK > 0], atol=2e-5)
+    assert abs(expected[0, :5] - vectors(ours, mask=np.ones_like(MASK)).numpy()[0, :5]).max() > 1e-3  # padding is masked
+
+
+@pytest.mark.parametrize("parts", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+def test_the_gradients_are_those_of_kerashub(parts, dtype):
+    before = keras.config.dtype_policy().name
+    keras.config.set_dtype_policy(dtype)
+    try:
+        plain, ours = backbone(), simplified(backbone())
+    finally:
+        keras.config.set_dtype_policy(before)
+
+    def gradients(model):
+        def found():
+            with tf.GradientTape() as tape:
+                own = tf.boolean_mask(tf.cast(vectors(model, training=True), tf.float32), MASK > 0)
+                loss = tf.reduce_sum(own * tf.reshape(tf.cos(tf.range(tf.cast(tf.size(own), tf.float32))), tf.shape(own)))
+            slopes = tape.gradient(loss, [weight.value for weight in model.trainable_variables])
+            return [tf.zeros([]) if slope is None else tf.convert_to_tensor(slope) for slope in slopes]
+
+        return [slope.numpy() for slope in compiling.function(found, xla=False, parts=parts)()]
+
+    # bfloat16 rounds both, by 1 in 256
+    within = {"rtol": 1e-4, "atol": 1e-4} if dtype == "float32" else {"rtol": 0.1, "atol": 0.25}
+    for expected, given in zip(gradients(plain), gradients(ours)):
+        np.testing.assert_allclose(given, expected, **within)
+
+
+def test_dropout_leaves_out_the_stated_share_and_keeps_the_mean():
+    from pipelines.encoders.transformer_layers import _draws, _kept
+
+    layer, ones = keras.layers.Dropout(0.1, seed=1), tf.ones([301, 333])
+    kept = _kept(ones, tuple(_draws(layer, ones)), layer.rate).numpy()
+    assert set(np.unique(kept)) == {0.0, np.float32(1 / 0.9)}
+    assert abs((kept == 0).mean() - 0.1) < 0.005 and abs((kept == 0).mean(0) - 0.1).max() < 0.1
+    again = _kept(ones, tuple(_draws(layer, ones)), layer.rate).numpy()
+    assert (kept != again).any() and _draws(keras.layers.Dropout(0.0), ones) == []
+    model = simplified(backbone(dropout=0.5))
+    first, second, judged = (vectors(model, training=training).numpy() for training in (True, True, False))
+    assert abs(first - second).max() > 1e-2 and (vectors(model).numpy() == judged).all()
+
+
+def test_changes_of_lora_count():
+    plain, ours = backbone(), simplified(backbone())
+    for model in (plain, ours):
+        dense = model.transformer_layers[0]._self_attention_layer._query_dense
+        dense.enable_lora(2)
+        dense.lora_kernel_b.assign(tf.fill(dense.lora_kernel_b.shape, 0.7))
+        dense.lora_kernel_a.assign(tf.fill(dense.lora_kernel_a.shape, 0.2))
+    before = vectors(backbone()).numpy()
+    assert abs(vectors(plain).numpy() - before).max() > 1e-3
+    np.testing.assert_allclose(vectors(ours).numpy()[MASK > 0], vectors(plain).numpy()[MASK > 0], atol=2e-5)
