@@ -30,6 +30,7 @@ from pipelines.task.contract import Task
 
 FEATURES, TARGET, JUDGED = "features", "target/", "judged/"  # entries of an example: of the encoder, of `prepare`, of `targets`
 BATCH = {"CPU": 64, "GPU": 256}  # examples a device takes at a time, the same on any number of devices: rounding is the same, too
+SHORT, SHORT_BATCH = 64, 256  # tokens of the longest text, up to which as many fill a CPU: weights are brought to the precision once a batch
 SAID_SECONDS = 15.0  # between lines about the progress
 TRACED = 2  # examples in a trace on symbols
 
@@ -203,8 +204,11 @@ class Computing:
     def _computed(self, source: Source, views: int) -> Iterator[tuple[Any, dict[str, np.ndarray]]]:
         """(places, values) of each batch: places are example numbers, with several views a pair of these and the view."""
         task, machine = self.task, self.machine
-        plan = order.Plan(len(source), machine.replicas * min(BATCH[machine.devices[0].partition(":")[0]], len(source)), machine.replicas)
         lengths = Lengths.of(task)
+        batch = BATCH[machine.devices[0].partition(":")[0]]
+        if lengths and lengths.most is not None and lengths.most <= SHORT:
+            batch = max(batch, SHORT_BATCH)
+        plan = order.Plan(len(source), machine.replicas * min(batch, len(source)), machine.replicas)
         # an example is decoded as often as it has views: to keep it decoded helps sorting by length alone
         data = self.data if task.length else self.data.model_copy(update={"cache": "none"})
         feed = make_feed(source, None if task.stored_decoded else task.decode, plan=plan, seed=self.seed, shuffle=bool(views),

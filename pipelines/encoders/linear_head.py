@@ -245,7 +245,7 @@ class _Objective:
         """The weights of the smallest value, from `start` on; over the examples that count, by default all."""
         counted = counted or self.all
         return minimize(self._value, start, args=(strength, counted), jac=True, method="L-BFGS-B",
-                        options={"maxcor": 20, "gtol": 1e-7, **options}).x
+                        options={"maxcor": 8, "gtol": 1e-7, **options}).x  # more of its own work grows with their square
 
     def outputs(self, features: tf.Tensor, flat: np.ndarray) -> tf.Tensor:
         """Of the dense layer with these weights, for standardised features."""
