@@ -66,8 +66,8 @@ def _normalised(normalizer: dict[str, Any]) -> tuple[bool, bool | None]:
 
 
 def kept(tokenizer: Any) -> dict[str, Any]:
-    """The facts of a tokenizer: class, settings, and files in base64; and `lower`, whether texts have to be made small for it, as were those
-    of its training: so ALBERT's, which keras-hub's conversion forgets."""
+    """The facts of a tokenizer: class, settings, files in base64, and whether texts are made small for it (`lower`), as in its training:
+    of ALBERT's, which keras-hub's conversion forgets."""
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save_assets(folder)
         files = {path.name: base64.b64encode(path.read_bytes()).decode() for path in sorted(Path(folder).iterdir())}

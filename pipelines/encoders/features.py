@@ -30,7 +30,7 @@ from pipelines.task.contract import Task
 
 FEATURES, TARGET, JUDGED = "features", "target/", "judged/"  # entries of an example: of the encoder, of `prepare`, of `targets`
 BATCH = {"CPU": 64, "GPU": 256}  # examples a device takes at a time, the same on any number of devices: rounding is the same, too
-SHORT, SHORT_BATCH = 64, 256  # tokens of the longest text, up to which as many fill a CPU: weights are brought to the precision once a batch
+SHORT, SHORT_BATCH = 64, 256  # where the longest text has so many tokens at most: weights are cast to the precision once a batch
 SAID_SECONDS = 15.0  # between lines about the progress
 TRACED = 2  # examples in a trace on symbols
 

@@ -120,8 +120,8 @@ def test_a_tokenizer_that_knows_small_letters_alone_gets_texts_in_them(tmp_path)
 
     learning, proto = iter(["the taxi please", "book the room", "\u00e4pfel"] * 4), io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=learning, model_writer=proto, vocab_size=20, model_type="WORD", hard_vocab_limit=False, pad_id=0, unk_id=1, bos_id=2,
-        eos_id=3, pad_piece="<pad>", unk_piece="<unk>", bos_piece="[CLS]", eos_piece="[SEP]", user_defined_symbols="[MASK]")
+        sentence_iterator=learning, model_writer=proto, vocab_size=20, model_type="WORD", hard_vocab_limit=False, pad_id=0, unk_id=1,
+        bos_id=2, eos_id=3, pad_piece="<pad>", unk_piece="<unk>", bos_piece="[CLS]", eos_piece="[SEP]", user_defined_symbols="[MASK]")
     albert = keras_hub.models.AlbertTokenizer(proto=proto.getvalue())
     facts = preset_tokens.kept(albert)
     assert facts["lower"] and not preset_tokens.knows(albert, "TAXI")
