@@ -10,7 +10,7 @@ from typing import Any
 
 from pipelines.base.errors import ConfigError, HostLost
 
-LOCAL, AUTO = "local", "auto"
+LOCAL = "local"
 _ADDRESS = re.compile(r"local|auto|[^\s:/=]+:\d{1,5}|\[[0-9A-Fa-f:.]+\]:\d{1,5}")
 _OBJECTS = 128 << 20  # bytes of a local Ray's object store: next to nothing goes through it
 

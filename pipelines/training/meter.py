@@ -27,7 +27,6 @@ class Meter:
         self._clock = clock
         self._parts: dict[str, _Part] = {}
         self._open: list[_Part] = []
-        self._lap = (0.0, 0.0, 0)
 
     def part(self, name: str) -> "_Part":
         """`with meter.part("evaluation"): ...` adds the time inside, less that of parts opened inside it."""
@@ -74,13 +73,6 @@ class Meter:
         total = sum(self.seconds.values())
         return {name: seconds / total for name, seconds in self.seconds.items() if seconds > 0}
 
-    def lap(self) -> dict[str, float]:
-        """`examples_per_second` and `input_wait_fraction` since the lap before."""
-        now = (self.seconds["input"], self.seconds["step"], self.examples)
-        waited, stepped, examples = (new - old for new, old in zip(now, self._lap))
-        self._lap = now
-        return {"examples_per_second": _ratio(examples, waited + stepped), "input_wait_fraction": _ratio(waited, waited + stepped)}
-
     def summary(self) -> dict[str, Any]:
         """Everything for the report: rates over the whole run, seconds and shares by part, steps and examples counted."""
         return {
@@ -88,11 +80,6 @@ class Meter:
             "steps": self.steps, "examples": self.examples,
             "seconds": {name: seconds for name, seconds in self.seconds.items() if seconds > 0}, "shares": self.shares(),
         }
-
-    def bottleneck(self) -> str:
-        """One line: where the time went, largest part first."""
-        shares = sorted(self.shares().items(), key=lambda item: -item[1])
-        return ", ".join(f"{name} {share:.0%}" for name, share in shares if share >= 0.005) or "nothing measured"
 
     def state(self) -> dict[str, Any]:
         """JSON values to go on from in another process."""
@@ -104,7 +91,6 @@ class Meter:
             self.add(name, seconds)
         self.examples += state["examples"]
         self.steps += state["steps"]
-        self._lap = (self.seconds["input"], self.seconds["step"], self.examples)
 
 
 class _Part:

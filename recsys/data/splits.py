@@ -88,8 +88,3 @@ def _frequent(log: Log, parts: np.ndarray, data: InteractionData, notes: list[st
     if not np.any(parts == TRAIN):
         raise DataError(f"{log.place}: nothing is left to train on after data.min_user_events and data.min_item_events")
     return log, parts
-
-
-def part_sizes(parts: np.ndarray) -> dict[str, int]:
-    """Events of each part."""
-    return {name: int(np.sum(parts == number)) for number, name in enumerate(NAMES)}
