@@ -201,7 +201,8 @@ def first_bad(feed: Feed, start: int, stop: int) -> DataError | None:
 
 
 class StreamFeed(Feed):
-    """Data read shard by shard. An iterator that begins within an epoch skips earlier examples without decoding them.
+    """Data read shard by shard. An iterator that begins within an epoch opens no file of an earlier group of shards, and skips earlier
+    examples of its own group without decoding them.
 
     The order of an epoch is a function of (seed, epoch) alone, so a stream has no state to save; an example's number is its
     place in that order.

@@ -1,12 +1,14 @@
 """Prepared TFDS data read shard by shard, for data sets too large to be held by number.
 
 Promises: every example comes exactly once an epoch; the order is a function of (seed, epoch), the files, `window` and
-`readers` alone, whatever the machine's speed or threads; and an iterator saved in mid-epoch (tf.train.Checkpoint) continues
-in a new process with exactly the examples that would have followed. Such a checkpoint holds the shuffle window: about
-`window` encoded examples. Not promised: a shuffle wider than the window and the order of the shards, or reading by number.
+`readers` alone, whatever the machine's speed or threads. Shards, in an order drawn for each epoch, are read in groups, each of which is
+shuffled by itself; so an epoch begins anywhere within it at the group of that place, and no file before it is opened. An iterator saved in
+mid-epoch (tf.train.Checkpoint) continues in a new process, too; such a checkpoint holds the shuffle window: about `window` encoded
+examples. Not promised: a shuffle wider than the window and the order of the shards, or reading by number.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,14 @@ from pipelines.data.split import draws
 from pipelines.data.tfds import Prepared, features, parse, plain
 
 BLOCK = 16  # records read from one shard before the next one's turn
+WINDOWS, GROUPS = 4, 64  # a group of shards holds so many shuffle windows at least, and an epoch has so many groups at most
+
+
+def _at(counts: np.ndarray, place: int) -> tuple[int, int]:
+    """(the part, the place within it) of a place in parts of so many records, one after another."""
+    ends = np.cumsum(counts)
+    part = min(int(np.searchsorted(ends, place, side="right")), len(ends) - 1)
+    return part, place - int(ends[part] - counts[part])
 
 
 class StreamSource(Prepared, Source):
@@ -54,13 +64,35 @@ class StreamSource(Prepared, Source):
 
     def dataset(self, seed: int | None, epoch: int = 0, start: int = 0) -> tf.data.Dataset:
         """One epoch of raw examples from the `start`-th on; `seed` None gives the stored order, as evaluation uses it."""
+        takes = np.array([part.take for part in self.shards], np.int64)
         if seed is None:
-            records = self._stored(range(len(self.shards)), 1).skip(start)
-            return mapped(records, self._parse, tf.data.AUTOTUNE)
-        order = np.argsort(draws(len(self.shards), seed, f"shards {epoch}"), kind="stable")
-        window_seed = int(draws(1, seed, f"window {epoch}")[0] >> 1)
-        records = self._stored(order, self.readers).shuffle(self.window, seed=window_seed, reshuffle_each_iteration=False)
-        return mapped(records.skip(start), self._parse, tf.data.AUTOTUNE)
+            first, place = _at(takes, start)
+            return mapped(self._stored(range(first, len(takes)), 1).skip(place), self._parse, tf.data.AUTOTUNE)
+        order = np.argsort(draws(len(takes), seed, f"shards {epoch}"), kind="stable")
+        groups = self._groups(takes[order])
+        seeds = draws(len(groups), seed, f"window {epoch}")
+
+        def shuffled(number: int) -> tf.data.Dataset:
+            records = self._stored(order[groups[number]], self.readers)
+            return records.shuffle(self.window, seed=int(seeds[number] >> 1), reshuffle_each_iteration=False)
+
+        first, place = _at(np.array([takes[order[group]].sum() for group in groups]), start)
+        records = shuffled(first).skip(place)
+        for number in range(first + 1, len(groups)):
+            records = records.concatenate(shuffled(number))
+        return mapped(records, self._parse, tf.data.AUTOTUNE)
+
+    def _groups(self, takes: np.ndarray) -> list[slice]:
+        """Shards that are shuffled together, by what each of an epoch holds: so many that the window is small against them."""
+        least = max(WINDOWS * self.window, -(-int(takes.sum()) // GROUPS))
+        ends, begun = [0], 0
+        for number, here in enumerate(np.cumsum(takes).tolist(), 1):
+            if here - begun >= least and number - ends[-1] >= self.readers:
+                ends.append(number)
+                begun = here
+        if ends[-1] < len(takes):  # what is left is of the last group
+            ends = [*(ends[:-1] if len(ends) > 1 else ends), len(takes)]
+        return [slice(first, last) for first, last in pairwise(ends)]
 
     def peek(self, count: int) -> Iterator[Tensors]:
         """Up to `count` raw examples of the first, of the middle and of the last shard."""

@@ -1,6 +1,7 @@
 """Training from a stream: every example once an epoch, the same on any number of devices, and from any step on."""
 
 import json
+import shutil
 import signal
 from pathlib import Path
 
@@ -33,8 +34,8 @@ def decode(raw, key=None):
     return {"number": tf.cast(tf.io.decode_png(raw["image"])[0, 0, 0], tf.int64), "drawn": drawn}
 
 
-def feed(data_dir, *, shuffle=True, plan=None, decode=decode, own=None) -> StreamFeed:
-    source = StreamSource("made", "train", data_dir=data_dir, fields={"image": "image"}, window=16, readers=3)
+def feed(data_dir, *, shuffle=True, plan=None, decode=decode, own=None, window=16, readers=3) -> StreamFeed:
+    source = StreamSource("made", "train", data_dir=data_dir, fields={"image": "image"}, window=window, readers=readers)
     machine = prepare_devices(Train(devices="cpu", precision="float32"))
     made = make_feed(source, decode, plan=plan or order.Plan(EXAMPLES, 16), seed=5, shuffle=shuffle, random_decode=True, data=Data(),
                      strategy=machine.strategy, devices=machine.devices, own=own)
@@ -67,6 +68,36 @@ def test_a_stream_goes_on_at_any_step(data_dir, start):
     for got, wanted in zip(batches(made, start, end), whole[start % 4:], strict=True):
         for name in wanted:  # the keys too, on which random decoding depends
             assert np.array_equal(got[name], wanted[name]), name
+
+
+@pytest.fixture(scope="module")
+def many_shards(tmp_path_factory):
+    return prepare(tmp_path_factory.mktemp("many"), shards=10)
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_a_resume_opens_no_shard_before_its_own(many_shards, tmp_path, shuffle):
+    folder = shutil.copytree(many_shards, tmp_path / "data")
+    made = feed(folder, shuffle=shuffle, plan=order.Plan(EXAMPLES, 10), window=2, readers=2)
+    epoch = batches(made, 6, 12)
+    assert sorted(np.concatenate([batch["number"] for batch in epoch])) == list(range(EXAMPLES))
+    for start in range(6, 12):
+        for got, wanted in zip(batches(made, start, 12), epoch[start - 6:], strict=True):
+            assert all(np.array_equal(got[name], wanted[name]) for name in wanted)
+    last = set(epoch[-1]["number"])  # the shards of the last batch stay, the others are gone
+    kept = {int(shard_places(folder)[number]) // 6 for number in last}
+    for number, part in enumerate(made.source.shards):
+        if number not in kept:
+            Path(part.filename).unlink()
+    assert len(kept) == 2 and np.array_equal(batches(made, 11, 12)[0]["number"], epoch[-1]["number"])
+    with pytest.raises(tf.errors.NotFoundError):
+        batches(made, 6, 7)
+
+
+def shard_places(folder) -> np.ndarray:
+    """The place in stored order of each example by its number."""
+    numbers = np.concatenate([batch["number"] for batch in batches(feed(folder, shuffle=False, plan=order.Plan(EXAMPLES, 10)), 0, 6)])
+    return np.argsort(numbers)
 
 
 def test_a_host_reads_the_parts_of_its_own_replicas(data_dir):
