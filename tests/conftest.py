@@ -3,6 +3,7 @@
 import faulthandler
 import gc
 import os
+import random
 import sys
 
 import pytest
@@ -43,6 +44,14 @@ def pytest_collection_finish():
     gc.freeze()  # collections need not look at what was imported
     gc.set_threshold(10_000, 10, 10)  # tracing makes very many objects that live for long
     gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    """A test draws the same whatever was drawn before it; Keras, too, takes the seeds of weights from Python's generator."""
+    random.seed(0)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(0)
 
 
 @pytest.fixture(autouse=True)
