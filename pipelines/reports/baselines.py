@@ -51,12 +51,14 @@ def kernel_ridge(features: np.ndarray, labels: np.ndarray) -> Callable[[np.ndarr
     return lambda more: model.predict(scaler.transform(np.asarray(more, np.float64)))
 
 
-def put_beside(judgement: Judgement, baseline: Baseline, own: np.ndarray, other: np.ndarray, resamples: int) -> str | None:
+def put_beside(judgement: Judgement, baseline: Baseline, own: np.ndarray, other: np.ndarray, resamples: int, *,
+               private: bool = False) -> str | None:
     """Adds the table `baselines`; returns what a reader must know of a model that does not beat the baseline by more than chance.
 
     Args:
         judgement: of the examples that count, drawn by its units.
         own, other: [n], the metric of each example, of the model and of the baseline; `own` is NaN where one does not count.
+        private: the model was trained with differential privacy, which the baseline was not.
     """
     counts, units = ~np.isnan(own), judgement.units or EXAMPLES
     own, other = own[counts], other[counts]
@@ -66,19 +68,23 @@ def put_beside(judgement: Judgement, baseline: Baseline, own: np.ndarray, other:
     judgement.tables["baselines"] = [
         {"model": name, **_bounded(baseline.metric, metric), **_bounded(f"gain_in_{baseline.metric}", over)}
         for name, metric, over in (("this model", here, None), (baseline.name, there, gain))]
-    return verdict(baseline.metric, baseline.name, here, there, gain)
+    return verdict(baseline.metric, baseline.name, here, there, gain, private=private)
 
 
-def verdict(metric: str, baseline: str, own: Metric, other: Metric, gain: Metric) -> str | None:
+def verdict(metric: str, baseline: str, own: Metric, other: Metric, gain: Metric, *, private: bool = False) -> str | None:
     """What a reader must know of a model that does not beat the baseline, whose name that is; None where it does.
 
     Args:
         gain: of the model over the baseline, positive where it is better, whatever the metric's direction.
+        private: as `put_beside` takes it.
     """
     if gain.value > 0 and (gain.low is None or gain.low > 0):
         return None
     title, ours, theirs = formatting.title(metric), formatting.number(own.value, metric), formatting.number(other.value, metric)
     figures = f"{title} {ours} against {theirs} of {baseline}, fitted in seconds"
+    if private:
+        return (f"What privacy costs here: {figures} without privacy. More training examples, a larger epsilon, larger batches, and fewer "
+                "weights on good features make it less (docs/training.md#private-training).")
     if gain.value < 0 and gain.high is not None and gain.high < 0:
         return (f"Worse than a cheap baseline: {figures}. The training was too short, or something is wrong with it or its settings "
                 "(docs/troubleshooting.md).")

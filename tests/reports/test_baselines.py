@@ -28,6 +28,13 @@ def test_a_model_that_does_not_beat_it_says_so(own, other, begins):
     assert rows[1]["gain_in_accuracy"] == pytest.approx(own - other)
 
 
+def test_of_a_private_run_it_says_what_privacy_costs():
+    judgement, hits = Judgement(), [np.arange(400) < share * 400 for share in (0.8, 0.9)]
+    said = put_beside(judgement, CHEAP, *(one.astype(np.float64) for one in hits), 200, private=True)
+    assert str(said).startswith("What privacy costs here: Accuracy 80.0 % against 90.0 % of a cheap model") and "wrong" not in str(said)
+    assert put_beside(judgement, CHEAP, *(one.astype(np.float64) for one in reversed(hits)), 200, private=True) is None
+
+
 def test_the_gain_is_drawn_by_groups_where_there_are_any():
     _, alone = beside(0.9, 0.8)
     _, groups = beside(0.9, 0.8, units=grouped(np.arange(400) // 40, "speaker"))
