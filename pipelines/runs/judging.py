@@ -80,7 +80,8 @@ def judge(session: Session, experiment: Experiment, policy: Policy, watching: Ev
         verdict = judgement.beaten
         if baseline is not None:
             own, other = session.task.each(answers, targets), baseline.score(source)
-            verdict = put_beside(judgement, baseline, own, other, experiment.evaluate.bootstrap, private=experiment.train.privacy is not None)
+            private = experiment.train.privacy is not None
+            verdict = put_beside(judgement, baseline, own, other, experiment.evaluate.bootstrap, private=private)
         if verdict and policy.guidance and (split == "test" or test is None):
             warn(verdict)
     return judgements

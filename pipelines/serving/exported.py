@@ -68,7 +68,10 @@ class ExportedModel:
             name: tf.TensorSpec(given[name].shape, given[name].dtype) for name in self._manifest.outputs}
         self.columns: dict[str, int] = {name: spec.shape.rank for name, spec in self.outputs.items()}
         labels = folder / "assets" / "labels.txt"
-        classes = labels.read_text(encoding="utf-8").split("\n")[:-1] if labels.is_file() else []
+        try:
+            classes = labels.read_text(encoding="utf-8").split("\n")[:-1] if labels.is_file() else []
+        except (OSError, UnicodeError) as error:
+            raise ConfigError(f"{labels}: cannot be read ({reason(error)}); export the run again") from error
         vector = next((spec for spec in self.outputs.values() if spec.shape.rank == 2), None)
         self.classes: list[str] | None = classes if classes and vector is not None and vector.shape[1] == len(classes) else None
         self.meanings: Mapping[str, str] = self._manifest.meanings

@@ -73,8 +73,8 @@ def prepared(experiment: Experiment) -> tuple[Tune, list[Dimension]]:
     """
     tune = experiment.tune or Tune()
     if experiment.train.privacy or any(name.split(".")[:2] == ["train", "privacy"] for name in tune.space):
-        raise ConfigError("train.privacy: every trial would spend its epsilon on the same examples anew, and what is chosen among them tells of "
-                          "the examples, too; no search can promise what one training does. Choose the settings on data that need no "
+        raise ConfigError("train.privacy: every trial would spend its epsilon on the same examples anew, and the choice among them tells "
+                          "of the examples, too; no search can promise what one training does. Choose the settings on data that need no "
                           "protection, without train.privacy, or by what others publish, and train once")
     space = dimensions(experiment)
     tuner_space.check(space, tune.algorithm, tune.trials)

@@ -5,6 +5,7 @@ from typing import Any
 
 from pipelines.base.errors import QuartetError
 from pipelines.serving.predict import UNREADABLE
+from tests.hostile import exports
 from tests.hostile.mutations import Kind
 
 IMAGES = {"JPEG": "a.jpg", "PNG": "b.png", "GIF": "c.gif", "BMP": "d.bmp", "WEBP": "e.webp"}
@@ -133,4 +134,8 @@ KINDS = {
     "tables": Kind(_tables, _use_tables, _OURS),
     "arrays": Kind(_arrays, _use_arrays, _OURS),
     "checkpoint": Kind(_checkpoint, _use_checkpoint, _OURS),
+    "saved model": Kind(exports.make_saved, exports.use_saved, _OURS),
+    "litert": Kind(exports.make_core("LITERT"), exports.use_core, (QuartetError, *UNREADABLE)),
+    "onnx": Kind(exports.make_core("ONNX"), exports.use_core, (QuartetError, *UNREADABLE)),
+    "openvino": Kind(exports.make_openvino, exports.use_core, (QuartetError, *UNREADABLE)),
 }

@@ -95,8 +95,9 @@ def audited(place: Path) -> Iterator[list[str]]:
             noted.append(f"{event} {arguments[:1]}")
         elif event == "open" and isinstance(arguments[0], (str, bytes)) and isinstance(arguments[2], int):
             writes = arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-            if writes and not os.fsdecode(arguments[0]).startswith(own):
-                noted.append(f"write {os.fsdecode(arguments[0])}")
+            name = os.fsdecode(arguments[0])
+            if writes and not name.startswith(own) and name != tempfile.gettempdir():  # the folder itself: a file without a name
+                noted.append(f"write {name}")
 
     sys.addaudithook(hook)
     try:
@@ -153,6 +154,8 @@ tried(KINDS[sys.argv[1]], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
     counts: dict[str, int] = {}
     begun: dict[str, Any] = {}
     for line in done.stdout.splitlines():
+        if not line.startswith(('{"begun"', '{"done"')):  # a converter's
+            continue
         said = json.loads(line)
         if "begun" in said:
             begun = said

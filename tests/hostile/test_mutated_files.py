@@ -1,4 +1,4 @@
-"""Presets, checkpoints and data of a stranger, changed at random by a fixed seed: each is used, or refused plainly.
+"""Presets, checkpoints, exports and data of a stranger, changed at random by a fixed seed: each is used, or refused plainly.
 No code of them runs, nothing else is written, and time and memory are bounded.
 
 QUARTET_FUZZ=N tries N of each kind; the suite tries a few.
@@ -11,14 +11,17 @@ import pytest
 from tests.hostile.kinds import KINDS
 from tests.hostile.mutations import outcomes
 
-pytestmark = pytest.mark.slow(seconds=15)
+pytestmark = pytest.mark.slow(seconds=40)
 EACH = int(os.environ.get("QUARTET_FUZZ", "0"))
-FEW = {"preset": 4, "images": 10, "recordings": 10, "tables": 20, "arrays": 30, "checkpoint": 30}
+FEW = {"preset": 4, "images": 10, "recordings": 10, "tables": 20, "arrays": 30, "checkpoint": 30, "saved model": 40, "litert": 30,
+       "onnx": 30, "openvino": 20}
+NEEDS = {"preset": ("keras_hub",), "litert": ("ai_edge_litert",), "onnx": ("onnxruntime", "tf2onnx"), "openvino": ("openvino",)}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_changed_file_is_used_or_refused(kind, tmp_path):
-    if kind == "preset" and not os.environ.get("QUARTET_REQUIRE_EXTRAS"):
-        pytest.importorskip("keras_hub")
+    if not os.environ.get("QUARTET_REQUIRE_EXTRAS"):
+        for name in NEEDS.get(kind, ()):
+            pytest.importorskip(name)
     counts = outcomes(kind, tmp_path / kind, 0, EACH or FEW[kind])
     assert counts.get("refused")

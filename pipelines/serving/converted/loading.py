@@ -143,11 +143,19 @@ def core_of(folder: Path, manifest: Manifest) -> Any:
     package = PACKAGES[manifest.runtime]
     try:
         with silenced(), readable(folder) as plain:
-            return load(manifest.runtime, plain / manifest.core, list(manifest.shares))
+            compute = load(manifest.runtime, plain / manifest.core, list(manifest.shares))
     except ImportError as error:
         raise ConfigError(f"{folder.parent}: its model needs {package}: pip install {package} ({error})") from None
     except Exception as error:  # whatever a runtime fails with
         raise ConfigError(f"{folder / manifest.core}: {listed([package], 'and')} cannot load it ({reason(error)})") from error
+
+    def answered(values: Any) -> Any:
+        try:
+            return compute(values)
+        except RuntimeError as error:  # of a damaged core, some runtimes notice it only now
+            raise ValueError(f"{manifest.core}: {package} cannot compute it ({reason(error)})") from error
+
+    return answered
 
 
 def checksum(file: Path) -> str:
