@@ -40,7 +40,7 @@ def server(versions):
     """(address, process) of a server in a process of its own."""
     process = subprocess.Popen(
         [sys.executable, "-m", "quartet", "serve", str(finished_run.run()), str(versions), "--port", "0", "--limit", "1", "--batch", "8",
-         "--form", "tensorflow"],
+         "--form", "tensorflow", "--long", "300"],
         stderr=subprocess.PIPE, text=True, env=finished_run.environment())
     said = []
     for line in process.stderr:
