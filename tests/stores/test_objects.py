@@ -31,8 +31,11 @@ def test_an_address_without_a_bucket_or_with_a_way_up_is_refused():
         address_of("s3://box/a/../b")
 
 
-def test_objects_are_written_read_listed_copied_and_removed(store, tmp_path):
-    objects, large = objects_of(BOX), tmp_path / "large"
+@pytest.mark.parametrize("protocol", ["s3", "gs"])
+def test_objects_are_written_read_listed_copied_and_removed(store, tmp_path, protocol, monkeypatch):
+    for name, value in store.google.items():
+        monkeypatch.setenv(name, value)
+    objects, large = objects_of(Address(protocol, "box", "")), tmp_path / "large"
     large.write_bytes(b"0123456789" * (4 << 20))  # 40 MB: in parts
     objects.put("a/x", b"one")
     objects.put("a/large", large)
@@ -44,7 +47,7 @@ def test_objects_are_written_read_listed_copied_and_removed(store, tmp_path):
     objects.copy("a/x", "c/x")
     objects.delete(["a/x", "never/there"])
     assert objects.read("c/x")[0] == b"one"
-    with pytest.raises(Missing, match="s3://box/a/x: there is no such object"):
+    with pytest.raises(Missing, match=f"{protocol}://box/a/x: there is no such object"):
         objects.read("a/x")
 
 
@@ -53,8 +56,11 @@ def test_a_listing_has_all_objects_however_many(store):
     assert len(objects_of(BOX).entries("many")) == 2_345
 
 
-def test_of_two_writers_one_is_refused(store):
-    objects = objects_of(BOX)
+@pytest.mark.parametrize("protocol", ["s3", "gs"])
+def test_of_two_writers_one_is_refused(store, protocol, monkeypatch):
+    for name, value in store.google.items():
+        monkeypatch.setenv(name, value)
+    objects = objects_of(Address(protocol, "box", ""))
     first = objects.put("x", b"one", over="")
     with pytest.raises(Changed):
         objects.put("x", b"two", over="")
@@ -62,6 +68,18 @@ def test_of_two_writers_one_is_refused(store):
     with pytest.raises(Changed):
         objects.put("x", b"three", over=first)
     assert objects.read("x")[0] == b"two"
+    listed = objects.entries("")["x"].version  # as a run has it that was fetched
+    objects.put("x", b"three", over=listed)
+    with pytest.raises(Changed):
+        objects.put("x", b"four", over=listed)
+    assert objects.read("x")[0] == b"three"
+
+
+def test_a_version_is_the_same_however_a_store_writes_it(store):
+    store.bare = True
+    version = objects_of(BOX).put("x", b"one")
+    assert objects_of(BOX).entries("")["x"].version == objects_of(BOX).read("x")[1] == version
+    objects_of(BOX).put("x", b"two", over=version)
 
 
 def test_a_bucket_that_is_not_there_is_named(store):
