@@ -6,7 +6,7 @@ python -m benchmarks.on_ray predict         # 6,000 photos: about 3 minutes on 2
 
 Searches and predictions are given to a cluster of two nodes, each bound to a core of its own: two workers have twice what one has. Seconds
 are those of the whole command, start and report included, and those of the work: of a search from the first trial's start to the last
-one's end, of predictions for a part of the output once the first is written.
+one's end, of predictions by the parts of the output after the first of each worker.
 """
 
 import argparse
@@ -122,7 +122,7 @@ def predict(place: Path, images: int) -> None:
             whole.append(finished("predict", "digits/model", str(folder), "--runs", str(place), "--output", str(out), "--ray", address,
                                   "--workers", str(workers))[0])
             written = sorted(part.stat().st_mtime for part in out.glob("part-*"))
-            work.append((written[-1] - written[0]) * len(written) / (len(written) - 1))
+            work.append((written[-1] - written[workers - 1]) * len(written) / (len(written) - workers))
     compared(f"predictions for {images:,} photos", whole, work)
 
 

@@ -1,6 +1,6 @@
 """A server of objects as S3 is one, in this process: what clients of S3 need to read, list, write (also in parts, also under a condition),
-copy and remove. Signatures are not looked at. `Server.fault` may end or refuse a request, as networks and stores do. Google's XML interface is
-S3's, but for conditions, which are on the number of an object's generation: it answers that, too.
+copy and remove. Signatures are not looked at. `Server.fault` may end or refuse a request, as networks and stores do. Google's XML
+interface is S3's, but for conditions, which are on the number of an object's generation: it answers that, too.
 """
 
 import hashlib
