@@ -13,7 +13,7 @@ import typer
 
 from pipelines.base.errors import ConfigError, QuartetError
 from pipelines.base.terminal import json_text
-from pipelines.commands import answering, runs, shipping, trust
+from pipelines.commands import answering, records, runs, shipping, trust
 from pipelines.commands.cluster import OnRay, Ray, train_on_ray
 from pipelines.commands.shell import (
     RUNS,
@@ -406,6 +406,8 @@ app.command()(new)
 app.command()(encoders)
 app.add_typer(runs.runs_commands, name="runs")
 app.command()(runs.report)
+app.command()(records.register)
+app.command()(records.push)
 app.command()(trust.sign)
 app.command()(trust.verify)
 app.command()(trust.lineage)

@@ -9,6 +9,7 @@ from typing import Any
 
 from pipelines.base.errors import ConfigError
 from pipelines.base.inside import refuse_links
+from pipelines.monitoring.tracking import record
 from pipelines.runs.folder import RunFolder
 from pipelines.trust import signing
 
@@ -32,11 +33,13 @@ def lineage(folder: RunFolder, key: Path | None = None, *, _above: tuple[Path, .
     return {
         "run": str(folder.path), "experiment": folder.experiment_name, "task": settings.get("task"),
         "settings": {"sha256": signing.digest(folder.experiment)},
-        "data": {"settings": settings.get("data"), "fingerprints": environment["data"], "version": environment["fingerprints"]},
+        "data": {"settings": settings.get("data"), "fingerprints": environment["data"], "version": environment["fingerprints"],
+                 "description": _description(folder.croissant)},
         "code": {"source": environment["source"], "versions": {name: environment[name] for name in CODE if environment.get(name)},
                  "extensions": environment["extensions"]},
         "encoder": environment.get("encoder"),
         "privacy": environment.get("privacy"),
+        "tracked": None if (tracked := record.read(folder.path)) is None else {"tracker": tracked.tracker, "id": tracked.id},
         "parents": [{"setting": name, **lineage(parent, key, _above=(*_above, here))} for name, parent in parents(settings, here)
                     if parent.path.resolve() not in (*_above, here)],
         "signature": signature,
@@ -52,6 +55,8 @@ def text(one: Mapping[str, Any], indent: str = "") -> str:
     versions = ", ".join(f"{name} {version}" for name, version in one["code"]["versions"].items())
     lines = [f"run          {one['run']}", f"settings     sha256 {one['settings']['sha256']}", f"data         {named or 'not named'}"]
     lines += [f"             {split}: {fingerprint}" for split, fingerprint in data["fingerprints"].items()]
+    if data.get("description"):
+        lines.append(f"             {data['description']['file']}, sha256 {data['description']['sha256']}")
     lines += [f"code         {code}", f"             {versions}"]
     lines += [f"extension    {each['name']} {each['version'] or each['sha256'] or ''}".rstrip() for each in one["code"]["extensions"]]
     if isinstance(encoder, dict):
@@ -60,6 +65,8 @@ def text(one: Mapping[str, Any], indent: str = "") -> str:
     if isinstance(one.get("privacy"), dict):
         spent = one["privacy"]
         lines.append(f"privacy      epsilon {spent.get('epsilon')}, delta {spent.get('delta')}, for {spent.get('protected')}")
+    if one.get("tracked"):
+        lines.append(f"tracked      in {one['tracked']['tracker']}, run {one['tracked']['id']}")
     if signature is None:
         lines.append("signature    none")
     else:
@@ -84,6 +91,10 @@ def parents(settings: Any, run: Path, name: str = "") -> Iterator[tuple[str, Run
         found = next((place for place in places if (place / "experiment.yaml").is_file() and (place / "environment.json").is_file()), None)
         if found is not None:
             yield name, RunFolder(found)
+
+
+def _description(file: Path) -> dict[str, str] | None:
+    return {"file": file.name, "sha256": signing.digest(file)} if file.is_file() else None
 
 
 def _signature(path: Path, key: Path | None) -> dict[str, Any] | None:

@@ -11,9 +11,16 @@ from pipelines.runs.folder import RunFolder
 from pipelines.runs.launch import task_class
 from pipelines.runs.policy import Policy
 from pipelines.runs.run import Call, train
+from tests.mlflow_store import store
 
 SETTINGS = {"task": "vision.classification", "data": {"source": "digits", "limit": 200}, "model": {"name": "cnn", "widths": [8]},
             "train": {"epochs": 2, "precision": "float32", "devices": "cpu"}, "evaluate": {"bootstrap": 100}}
+
+
+@pytest.fixture
+def server():
+    with store() as address:
+        yield address
 
 
 def needs(package):
@@ -30,9 +37,9 @@ def trained(folder, epochs=None, **monitor):
 @pytest.mark.slow(seconds=15)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of MLflow's own calls
 @needs("mlflow")
-def test_a_run_that_is_resumed_is_one_run_in_mlflow(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # below which MLflow keeps files beside a SQLite store
-    folder, server = tmp_path / "runs" / "vision" / "digits" / "default", f"sqlite:///{tmp_path / 'mlflow.db'}"
+def test_a_run_that_is_resumed_is_one_run_in_mlflow(tmp_path, monkeypatch, server):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "runs" / "vision" / "digits" / "default"
     trained(folder, epochs=1, track="mlflow", track_server=server)
     known = record.read(folder)
     from mlflow import MlflowClient
