@@ -1,6 +1,6 @@
 """Recommendation at scale: the step's rate beside PyTorch and Keras, its growth with the catalogue, judging, and reading.
 
-python -m benchmarks.recommendation [--parts rate keras growth judging reading]     # about 10 minutes on 2 cores, 6 GB; extra `bench`
+python -m benchmarks.recommendation [--parts rate keras growth judging reading start]     # about 10 minutes on 2 cores, 6 GB; extra `bench`
 
 rate      made data, 10 M events of 1 M users and 100 k items (popular items as 1 / rank^0.8): two towers of ids alone, width 64, batch
           8,192, in-batch softmax with correction for frequency; examples/s of ours (input included) and of PyTorch with sparse gradients
@@ -10,6 +10,8 @@ growth    ms a step of ours with 10 k and with 1 M items, all drawn alike, batch
 judging   the product's judging of 100 k users with 100 k items, one item of each held out of 2 M events, two towers of width 64: seconds
           of the lists (the best 50 of all), of report and baselines, and memory
 reading   10 M rows of CSV: seconds and memory
+start     rows of Parquet with times (--events, 100 events a user, a hundredth of them judged by time) to the second step of two towers of
+          width 16: seconds, of the clock and of the processor, and memory
 """
 
 import argparse
@@ -247,6 +249,41 @@ def reading(folder: Path) -> None:
     )
 
 
+def start(folder: Path, count: int = EVENTS) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    path = folder / "timed.parquet"
+    rows, piece = np.random.default_rng(2), 1_000_000
+    with pyarrow.parquet.ParquetWriter(path, pa.schema([("user", pa.int64()), ("item", pa.int64()), ("time", pa.int64())])) as writer:
+        for number in range(0, count, piece):
+            who, what = events(ITEMS, max(1, count // 100), min(piece, count - number), seed=number)
+            when = rows.integers(1_400_000_000, 1_700_000_000, len(who))
+            writer.write_table(pa.table({"user": who, "item": what, "time": when}))
+    command = [sys.executable, "-m", "benchmarks.recommendation", "--begin", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    seconds, processor, size = json.loads(done.stdout.strip().splitlines()[-1])
+    print(f"{count:,} rows of Parquet to the second step in {seconds:.0f} s ({processor:.0f} s of the processor), {size:.1f} GB of memory "
+          "at most", flush=True)
+
+
+def begun(path: str) -> list[float]:
+    """(seconds, processor seconds, GB at most) of this process to the second step of a training from a table."""
+    from pipelines.config.load import from_dict
+    from pipelines.runs.launch import task_class
+    from pipelines.training.session import assemble
+
+    began = time.perf_counter()
+    one = assemble(from_dict({
+        "task": "recsys.retrieval",
+        "data": {"source": "table", "path": path, "time_key": "time", "validation": 0.01, "test": 0.01, "protocol": "time"},
+        "model": {"name": "towers", "width": 16, "history": 0, "dropout": 0.0, "popularity": False},
+        "train": {"batch_size": 4096, "epochs": 1, "precision": "float32", "devices": "cpu"},
+    }, [], check_paths=False), task_class("recsys.retrieval"))
+    one.step(one.feed.iterator(0, 2), 0, 2, one.step.fresh())
+    return [time.perf_counter() - began, time.process_time(), memory()]
+
+
 def apart(what: str, rounds: int, steps: int) -> list[float]:
     """A peer's rates, from a process of its own."""
     done = subprocess.run(
@@ -263,18 +300,22 @@ def memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 
-PARTS = {"rate": rate, "keras": keras_part, "growth": growth, "judging": judging, "reading": reading}
+PARTS = {"rate": rate, "keras": keras_part, "growth": growth, "judging": judging, "reading": reading, "start": start}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
+    parser.add_argument("--events", type=int, default=EVENTS, help="of the part `start`")
     parser.add_argument("--peer", nargs=3)
+    parser.add_argument("--begin")
     asked = parser.parse_args()
     if asked.peer:
         kind, many, long = asked.peer[0], int(asked.peer[1]), int(asked.peer[2])
         print(json.dumps(torch_rate(many, long) if kind == "torch" else [keras_rate(long)]))
+    elif asked.begin:
+        print(json.dumps(begun(asked.begin)))
     else:
         print(machine(), flush=True)
         with tempfile.TemporaryDirectory() as place:
             for part in asked.parts:
-                PARTS[part](Path(place))
+                PARTS[part](Path(place), **({"count": asked.events} if part == "start" else {}))

@@ -23,14 +23,10 @@ class Histories:
     Attributes:
         offsets: [users + 2] int64; user 0, the unknown one, has none.
         items: [events] int32, from 1 (0 where the run does not know the item).
-        ratings: [events] float32.
-        times: [events] float64.
     """
 
     offsets: np.ndarray
     items: np.ndarray
-    ratings: np.ndarray
-    times: np.ndarray
 
     def of(self, user: int) -> np.ndarray:
         """The items of one user, oldest first."""
@@ -39,6 +35,14 @@ class Histories:
     def counts(self) -> np.ndarray:
         """Events of each user, [users + 1]."""
         return np.diff(self.offsets)
+
+
+@dataclass
+class RatedHistories(Histories):
+    """The same with ratings, [events] float32 (1 where there are none), and times, [events] float64 (else the order of the rows)."""
+
+    ratings: np.ndarray
+    times: np.ndarray
 
 
 @dataclass
@@ -69,17 +73,28 @@ class Catalogue:
 
     def histories(self, parts: tuple[int, ...] = (TRAIN,)) -> Histories:
         """The events of these parts by user; those of the first part before the others, each in the order of time."""
-        order = in_time(self.log)
-        order = order[np.isin(self.parts[order], parts) & (self.users[order] > 0)]
-        rank = np.zeros(len(self.log), np.int8)
-        for place, part in enumerate(parts):
-            rank[self.parts == part] = place
-        order = order[np.lexsort((rank[order], self.users[order]))]
-        count = len(self.user_ids) if self.user_ids is not None else 0
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(self.users[order], minlength=count + 1))])
+        offsets, order = self._by_user(parts)
+        return Histories(offsets, self.items[order])
+
+    def rated_histories(self, parts: tuple[int, ...] = (TRAIN,)) -> RatedHistories:
+        """As `histories`."""
+        offsets, order = self._by_user(parts)
         ratings = self.log.ratings[order] if self.log.ratings is not None else np.ones(len(order), np.float32)
         times = self.log.times[order] if self.log.times is not None else self.log.rows[order].astype(np.float64)
-        return Histories(offsets, self.items[order], ratings, times)
+        return RatedHistories(offsets, self.items[order], ratings, times)
+
+    def _by_user(self, parts: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """(offsets, numbers of the events) of `histories`."""
+        order = in_time(self.log)
+        order = order[np.isin(self.parts[order], parts) & (self.users[order] > 0)]
+        users = self.users[order]
+        if len(parts) > 1 or np.any(users[1:] < users[:-1]):
+            rank = np.zeros(len(self.log), np.int8)
+            for place, part in enumerate(parts):
+                rank[self.parts == part] = place
+            order = order[np.lexsort((rank[order], users))]
+        count = len(self.user_ids) if self.user_ids is not None else 0
+        return np.concatenate([[0], np.cumsum(np.bincount(users, minlength=count + 1))]), order
 
     def facts(self) -> dict[str, Any]:
         """JSON values for the run: ids, titles, features."""

@@ -21,12 +21,9 @@ Repetitions = Literal["count", "judged once", "left out"]
 
 def in_time(log: Log) -> np.ndarray:
     """[n] int64: the events ordered by user, then time, then row (of equal times the order of the data decides)."""
-    keys = [log.rows]
-    if log.times is not None:
-        keys.append(log.times)
-    if log.users is not None:
-        keys.append(log.users)
-    return np.lexsort(keys)
+    in_order = not np.any(log.rows[1:] < log.rows[:-1])  # then a stable sort leaves them so
+    keys = [*([] if in_order else [log.rows]), *(key for key in (log.times, log.users) if key is not None)]
+    return np.lexsort(keys) if keys else np.arange(len(log))
 
 
 def divided(log: Log, data: InteractionData, repetitions: Repetitions = "count") -> tuple[np.ndarray, list[str]]:
@@ -86,12 +83,16 @@ def repeating(log: Log, *, later: bool = True) -> np.ndarray:
 
 def _once(log: Log, parts: np.ndarray) -> np.ndarray:
     """The parts with one event of each pair: the last one in the earliest part."""
-    place = np.empty(len(log), np.int64)
-    place[in_time(log)] = np.arange(len(log))
-    pairs, known = pairs_of(log), np.flatnonzero(parts != LEFT_OUT)
-    order = known[np.lexsort((-place[known], parts[known], pairs[known]))]
-    kept = order[np.append(True, pairs[order][1:] != pairs[order][:-1])]
-    once = np.full(len(log), LEFT_OUT, np.int8)
+    count = len(log)
+    rank = np.empty(count, np.int64)  # by part, and of a part the last first
+    rank[in_time(log)] = np.arange(count, 0, -1)
+    rank += np.where(parts == LEFT_OUT, len(NAMES), parts).astype(np.int64) * (count + 1)
+    pairs = pairs_of(log)
+    order = np.lexsort((rank, pairs))
+    del rank
+    pairs = pairs[order]
+    kept = order[np.append(True, pairs[1:] != pairs[:-1])]
+    once = np.full(count, LEFT_OUT, np.int8)
     once[kept] = parts[kept]
     return once
 

@@ -24,7 +24,7 @@ from pipelines.data.tables import NAMED, LeftOut, column, read_table, split_name
 from pipelines.data.times import MEANINGS, read_times
 from pipelines.stores.copies import local
 from recsys.data import stored_log
-from recsys.data.log import Ids, Log, row_names
+from recsys.data.log import Ids, Log, index_type, row_names
 from recsys.data.quickstart import synthetic_log
 from recsys.settings import IMPLICIT_SOURCES, RATED_SOURCES, InteractionData, RatedData
 
@@ -39,7 +39,10 @@ def read_log(data: InteractionData) -> Log:
     if data.prepared is not None:
         return stored_log.load(Path(data.prepared).expanduser())
     opened = (RATED_SOURCES if isinstance(data, RatedData) else IMPLICIT_SOURCES).build(data)
-    return opened if isinstance(opened, Log) else _own(opened, data)
+    log = opened if isinstance(opened, Log) else _own(opened, data)
+    del opened
+    pa.default_memory_pool().release_unused()  # of the table as it was read: twice what is kept of it, which Arrow would hold back
+    return log
 
 
 def _own(table: Any, data: InteractionData) -> Log:
@@ -143,7 +146,7 @@ def _log(
         table.select(wanted),
         None,
         None,
-        np.arange(table.num_rows),
+        np.arange(table.num_rows, dtype=index_type(table.num_rows)),
         place,
         path,
         digest=digest,

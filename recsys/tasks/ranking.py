@@ -107,7 +107,7 @@ class RankingTask(KeptLog):
             catalogue.log = replace(log, times=known.random_order(len(log), settings.split_seed))
         train = catalogue.parts == TRAIN
         ratings = log.ratings[train]
-        histories = catalogue.histories((TRAIN,))
+        histories = catalogue.rated_histories((TRAIN,))
         columns = {one["name"]: one for one in catalogue.features}
         label = {"mean": float(ratings.mean()), "low": float(ratings.min()), "high": float(ratings.max()),
                  "std": 1.0 if self.clicks else float(ratings.std(dtype=np.float64)) or 1.0}

@@ -16,6 +16,7 @@ from pipelines.data.source import ArraySource, Source, Tensors
 from pipelines.task.results import Judgement
 from recsys.data.catalogue import Catalogue
 from recsys.data.features import unused
+from recsys.data.log import index_type
 from recsys.data.protocol import TRAIN, VALIDATION
 from recsys.metrics.users import train_users
 from recsys.models.base import ListModel
@@ -51,12 +52,12 @@ class RetrievalTask(ListTask):
             self._users = train_users(catalogue, len(catalogue.user_ids), length=None, exclude_seen=self.experiment.evaluate.exclude_seen)
             return self._users, {}
         train, stored = catalogue.histories((TRAIN,)), catalogue.histories((TRAIN, VALIDATION))
-        users = np.repeat(np.arange(len(train.offsets) - 1), train.counts()).astype(np.int32)
+        users = np.repeat(np.arange(len(train.offsets) - 1, dtype=np.int32), train.counts())
         # train events stand first among those stored of a user
         at = stored.offsets[users] + np.arange(len(users)) - train.offsets[users]
         self._sampler = Sampler(catalogue.counts, self.experiment.loss.power)
         self._shares = Held((catalogue.counts / max(1, catalogue.counts.sum())).astype(np.float32))
-        arrays = {"user": users, "item": train.items, "at": at.astype(np.int64)}
+        arrays = {"user": users, "item": train.items, "at": at.astype(index_type(len(stored.items)))}
         return ArraySource(arrays, title=catalogue.log.place, fingerprint=f"{catalogue.log.digest}-events-{len(users)}"), {}
 
     def unused(self, catalogue: Catalogue) -> list[str]:
@@ -95,7 +96,7 @@ class RetrievalTask(ListTask):
         # to one of a few lengths, so that a compiled step is compiled a few times only
         unit = tf.maximum(batch // LENGTHS, 1)
         items = tf.pad(items, [[0, -tf.size(items) % unit]])
-        inputs = {"user": examples["user"], "positive": items, "at": examples["at"]}
+        inputs = {"user": examples["user"], "positive": items, "at": tf.cast(examples["at"], tf.int64)}
         # how probably an item is in a batch: the rarer, the more its being there says
         share = tf.minimum(tf.gather(self._shares.tensor(), items), 1.0 - 1e-6)
         present = tf.math.log(tf.maximum(-tf.math.expm1(tf.cast(batch, tf.float32) * tf.math.log1p(-share)), 1e-12))

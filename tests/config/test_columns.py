@@ -1,5 +1,6 @@
 """What columns are for, by names in many spellings and by values; and names of files that hold classes and speakers."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -118,3 +119,15 @@ def test_classes_in_names(form, classes):
 
 def test_names_without_classes():
     assert suspected_labels([f"IMG_{number}.jpg" for number in range(50)]) is None
+
+
+@pytest.mark.parametrize(("values", "seconds"), [
+    (pa.array([1_600_000_000_000, None, 1_600_000_000_500]), [1.6e9, np.nan, 1_600_000_000.5]),
+    (pa.array([1.6e9, np.inf, np.nan, 1_600_000_001.25]), [1.6e9, np.nan, np.nan, 1_600_000_001.25]),
+    (pa.array([1_600_000_000 * 10**9 + 1], pa.int64()), [1.6e9]), (pa.array([3, 5, 4], pa.int8()), [3.0, 5.0, 4.0]),
+    (pa.array([], pa.int64()), []), (pa.array([None, None], pa.float32()), [np.nan, np.nan]),
+])
+def test_times_that_are_numbers(values, seconds):
+    read = read_times(pa.chunked_array([values[:1], values[1:]]))
+    np.testing.assert_array_equal(read.seconds, seconds)
+    assert list(read.wrong) == np.flatnonzero(np.isnan(seconds)).tolist()

@@ -116,7 +116,7 @@ def test_the_ratings_nearest_in_time_are_taken():
     model = DcnModel(Dcn(name="dcn", width=4, hidden=[8], history=4), users=1, items=6, events=10, features=[], mean=3.0)
     nothing, times = np.zeros(10, np.float32), np.arange(10) * 10
     items = np.arange(10, dtype=np.int32) % 6 + 1
-    model.history.fill(Histories(np.array([0, 0, 10]), items, nothing, times.astype(np.float64)), residual=nothing, time=times)
+    model.history.fill(Histories(np.array([0, 0, 10]), items), residual=nothing, time=times)
     taken, plain = [], model.history.places
     model.history.places = lambda start, stop, length: taken.append(int(stop[0])) or plain(start, stop, length)
     one = tf.constant([1])
@@ -145,8 +145,8 @@ def test_only_earlier_ratings_are_visible(tmp_path, seconds):
 
 def test_the_first_not_below_is_found_at_any_place():
     store = HistoryStore(3, 6, {"time": "int64"})
-    offsets, nothing = np.array([0, 0, 5, 5, 6]), np.zeros(6)
-    store.fill(Histories(offsets, np.ones(6, np.int32), nothing, nothing), time=np.array([2, 4, 4, 4, 9, 1]))
+    offsets = np.array([0, 0, 5, 5, 6])
+    store.fill(Histories(offsets, np.ones(6, np.int32)), time=np.array([2, 4, 4, 4, 9, 1]))
     users = tf.constant([1, 1, 1, 1, 1, 0, 2, 3, 3])
     start, stop = store.bounds(users)
     found = store.before(start, stop, tf.constant([0, 4, 5, 9, 10, 3, 3, 1, 2], tf.int64), "time")

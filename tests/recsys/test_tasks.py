@@ -225,7 +225,7 @@ def test_histories_are_cut_in_graph():
     from recsys.data.catalogue import Histories
 
     store = HistoryStore(2, 5)
-    store.fill(Histories(np.array([0, 0, 4, 5]), np.array([3, 1, 4, 2, 9], np.int32), np.ones(5, np.float32), np.zeros(5)))
+    store.fill(Histories(np.array([0, 0, 4, 5]), np.array([3, 1, 4, 2, 9], np.int32)))
     assert store(tf.constant([0, 1, 2]), length=3).numpy().tolist() == [[0, 0, 0], [1, 4, 2], [0, 0, 9]]
     assert store.all_items(tf.constant([1, 2])).numpy().tolist() == [[3, 1, 4, 2], [9, 0, 0, 0]]
 
