@@ -102,9 +102,10 @@ def _place(data: Data, sources: Mapping[str, Source], classes: Sequence[str]) ->
 
 def _of_folder(root: Path, data: Data, sources: Mapping[str, Source], classes: Sequence[str]) -> _Place:
     """A file an example; the class is a folder's name, where it is the same folder in all paths."""
+    base = os.path.join(root, "")
     files, labels = [], []
     for source in sources.values():
-        files += [os.path.relpath(source.name(number).partition("#t=")[0], root).replace(os.sep, "/") for number in range(len(source))]
+        files += [source.name(number).partition("#t=")[0].removeprefix(base).replace(os.sep, "/") for number in range(len(source))]
         labels += [classes[label] for label in source.labels] if source.labels is not None and classes else []
     place = _Place(root.resolve().name, [_file_set(files)])
     fields = []
@@ -298,7 +299,7 @@ def _splits(sources: Mapping[str, Source]) -> dict[str, Any]:
 def _classes(sources: Mapping[str, Source], classes: Sequence[str]) -> list[dict[str, Any]]:
     """Each class with its examples in each split, where each example has one."""
     counts = {split: np.bincount(source.labels, minlength=len(classes)) for split, source in sources.items()
-              if source.labels is not None and len(source.labels) and min(source.labels) >= 0}
+              if source.labels is not None and len(source.labels) and source.labels.min() >= 0}
     if not classes or any(len(each) != len(classes) for each in counts.values()):
         return []
     return [_constant("classes", "sc:Enumeration", (
