@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import yaml
 from ml_dtypes import bfloat16
@@ -257,24 +258,24 @@ def test_a_host_is_alive_while_a_library_keeps_its_python_busy():
 
 def test_the_process_that_shows_that_a_host_lives_ends_with_it_and_it_with_that():
     started = start("time.sleep(60)", 3, free(3))
-    beside = [Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="utf-8").split() for process in started]
+    beside = [psutil.Process(process.pid).children() for process in started]
     assert [len(each) for each in beside] == [1, 1, 1]
     try:
-        os.kill(int(beside[1][0]), signal.SIGKILL)
+        beside[1][0].kill()
         ends = [(process.communicate(timeout=30)[1], process.returncode) for process in started]
     finally:
         for process in started:
             process.kill()
     assert [status for _, status in ends] == [75, 75, 75]
     assert "the process that shows the other hosts that this one lives has ended" in ends[1][0]
-    until(lambda: all(over(each[0]) for each in beside))
+    until(lambda: all(over(each) for (each,) in beside))
 
 
-def over(process: str) -> bool:
-    """Whether a process has ended, even if nobody has asked how."""
+def over(process: psutil.Process) -> bool:
+    """Whether it has ended, even if nobody has asked how."""
     try:
-        return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z"
-    except OSError:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
         return True
 
 
