@@ -160,8 +160,9 @@ class Gradients(Section):
 
     name: Literal["gradients"]
     orientations: int = setting(8, "directions of a gradient that are told apart", ge=2, le=36)
-    cell: int = setting(3, "edge of the window that a histogram is taken over; windows lie `stride` apart", unit="px", ge=1)
-    stride: int = setting(2, "distance of two windows", unit="px", ge=1)
+    cells: list[Annotated[int, Field(ge=1)]] = setting(
+        lambda: [2, 4, 8], "edges of the windows that histograms are taken over; those of one edge lie half of it apart", unit="px",
+        min_length=1)
     norm: float = setting(6.0, "L2 norm to which the features of each image are scaled", gt=0.0)
 
 
