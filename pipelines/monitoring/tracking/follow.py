@@ -20,6 +20,7 @@ from typing import Any
 
 from pipelines.base.errors import ConfigError
 from pipelines.config.yaml_text import read as read_yaml
+from pipelines.machine.startup import current_folder_last
 from pipelines.monitoring.tracking import record
 from pipelines.monitoring.tracking.trackers import Order, Status, Tracker
 
@@ -183,6 +184,7 @@ class _Commands:
 
 def main(arguments: list[str]) -> int:
     """As a process."""
+    current_folder_last()  # where wandb keeps a folder of its own name
     for number in (signal.SIGINT, signal.SIGTERM):  # the training's to handle; it tells this process how it ended
         signal.signal(number, signal.SIG_IGN)
     os.nice(NICE)
