@@ -13,7 +13,7 @@ from tests.hostile.mutations import outcomes
 
 pytestmark = pytest.mark.slow(seconds=40)
 EACH = int(os.environ.get("QUARTET_FUZZ", "0"))
-FEW = {"preset": 4, "images": 10, "recordings": 10, "tables": 20, "arrays": 30, "checkpoint": 30, "saved model": 40, "litert": 30,
+FEW = {"preset": 4, "images": 10, "recordings": 10, "tables": 20, "arrays": 30, "checkpoint": 30, "saved model": 40, "litert": 40,
        "onnx": 30, "openvino": 20}
 NEEDS = {"preset": ("keras_hub",), "litert": ("ai_edge_litert",), "onnx": ("onnxruntime", "tf2onnx"), "openvino": ("openvino",)}
 

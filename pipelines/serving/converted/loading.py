@@ -129,6 +129,21 @@ def _load(folder: RunFolder) -> LoadedRun:
                      manifest.title.rpartition("/")[0], described.environment)
 
 
+class _Plain:
+    """A core whose runtime's own errors, which of a damaged one may come only when it computes, are those of any input that cannot be
+    answered."""
+
+    def __init__(self, compute: Any, failing: str):
+        self._compute, self._failing = compute, failing
+
+    def __call__(self, values: Any) -> list[Any]:
+        try:
+            answers: list[Any] = self._compute(values)
+        except RuntimeError as error:
+            raise ValueError(f"{self._failing} ({reason(error)})") from error
+        return answers
+
+
 def core_of(folder: Path, manifest: Manifest) -> Any:
     """The core as a function of arrays. Raises ConfigError."""
     if manifest.core not in manifest.files:
@@ -149,13 +164,7 @@ def core_of(folder: Path, manifest: Manifest) -> Any:
     except Exception as error:  # whatever a runtime fails with
         raise ConfigError(f"{folder / manifest.core}: {listed([package], 'and')} cannot load it ({reason(error)})") from error
 
-    def answered(values: Any) -> Any:
-        try:
-            return compute(values)
-        except RuntimeError as error:  # of a damaged core, some runtimes notice it only now
-            raise ValueError(f"{manifest.core}: {package} cannot compute it ({reason(error)})") from error
-
-    return answered
+    return _Plain(compute, f"{manifest.core}: {package} cannot compute it")
 
 
 def checksum(file: Path) -> str:
