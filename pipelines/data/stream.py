@@ -21,6 +21,7 @@ from pipelines.data.source import Source, Tensors
 from pipelines.data.split import draws
 from pipelines.data.tfds import Prepared, features, parse, plain
 
+ORDER = 2  # the version of the order below: a run resumes with the one that it was begun with
 BLOCK = 16  # records read from one shard before the next one's turn
 WINDOWS, GROUPS = 4, 64  # a group of shards holds so many shuffle windows at least, and an epoch has so many groups at most
 

@@ -18,6 +18,7 @@ from pipelines.config.schema import Experiment
 from pipelines.data.croissant import croissant
 from pipelines.data.divide import Warned
 from pipelines.data.fingerprint import VERSION
+from pipelines.data.stream import ORDER
 from pipelines.machine import devices, group
 from pipelines.machine.environment import version
 from pipelines.monitoring.metrics_log import MetricsLog, read_rows
@@ -171,13 +172,16 @@ class _Run:
         for number, theirs in enumerate(every):
             if theirs != every[0]:
                 raise DataError(f"host {number} reads other data than host 0; give all hosts the same files")
-        self.identity = {"precision": session.machine.precision, "data": data, "runs": others, "fingerprints": VERSION}
+        self.identity = {"precision": session.machine.precision, "data": data, "runs": others, "fingerprints": VERSION, "order": ORDER}
         self.incomparable = before is not None and before.fingerprints != VERSION
         if before and not self.incomparable and before.data != data:
             raise TrainingError(
                 f"{self.folder.path}: the data are not those that this run was begun with (files added, removed or changed); "
                 "restore them, or begin anew with --fresh"
             )
+        if before and session.feed.by_epoch and before.order != ORDER:
+            raise TrainingError(f"{self.folder.path}: the run was begun by another version of Quartet, which reads streamed data in another "
+                                "order; end it with that version, or begin anew with --fresh")
         return session
 
     def _announce(self, session: Session) -> None:

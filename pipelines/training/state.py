@@ -55,6 +55,7 @@ class Identity(Record):
     data: dict[Name, Text]
     runs: dict[Name, Text] = {}  # checksums of other runs that it needs, by the setting that names one
     fingerprints: Count = 1  # the version of those of `data` (pipelines.data.fingerprint)
+    order: Count = 1  # the version of that in which streams are read (pipelines.data.stream)
     secret: Secret | None = None
 
 

@@ -165,6 +165,14 @@ def test_a_streamed_run_that_was_killed_ends_bit_identical(tmp_path, data_dir):
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     assert not (folder / "report" / "report.json").exists(), "the run was over before it was killed: the test shows nothing"
+    resume = folder / "checkpoints" / "resume.npz"
+    own = resume.read_bytes()
+    with np.load(resume) as stored:
+        older = {**stored, "about": np.frombuffer(stored["about"].tobytes().replace(b'"order": 2', b'"order": 1'), np.uint8)}
+    np.savez(resume, **older)
+    refused = start(tmp_path, data_dir, "killed")
+    assert refused.wait() == 1 and "in another order" in refused.printed()[1]
+    resume.write_bytes(own)
     again = start(tmp_path, data_dir, "killed")
     _, said = again.communicate(timeout=300)
     assert again.returncode == 0 and "resuming at step" in said, said
