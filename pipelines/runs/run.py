@@ -180,7 +180,7 @@ class _Run:
                 "restore them, or begin anew with --fresh"
             )
         if before and session.feed.by_epoch and before.order != ORDER:
-            raise TrainingError(f"{self.folder.path}: the run was begun by another version of Quartet, which reads streamed data in another "
+            raise TrainingError(f"{self.folder.path}: the run was begun by another version of Quartet, which reads streams in another "
                                 "order; end it with that version, or begin anew with --fresh")
         return session
 
