@@ -246,6 +246,8 @@ def prepare(
                                           help="A YAML file or a shipped experiment such as vision/cifar10_cnn.")],
     output: Annotated[Path, typer.Argument(metavar="OUT", show_default=False, help="The folder to write.")],
     settings: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", show_default=False, help="Settings to change.")] = None,
+    decoded: Annotated[bool, typer.Option("--decoded", help="Images as pixels of data.image_size: larger, and training decodes nothing.")
+                       ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Read an experiment's data once and write them ready to train from: quartet train CONFIG data.prepared=OUT."""
@@ -259,7 +261,7 @@ def prepare(
         start_tensorflow()
         from pipelines.commands.prepare import prepared
 
-        text = prepared(loaded.experiment, target, config, quiet=quiet)
+        text = prepared(loaded.experiment, target, config, decoded=decoded, quiet=quiet, say=(lambda text: None) if quiet else say)
     echo(text.replace(str(target), str(address_of(output) or output)))
 
 

@@ -52,14 +52,13 @@ def cached(source: Source, decode: Decode | None, data: Data, *, facts: Mapping[
         raise ValueError(f"entries of free length ({', '.join(free(spec))}) need Task.length")
     size = nbytes(spec, len(source)) + (_free_bytes(source, decode, data, spec, lengths) if lengths else 0)
     folder = cache_folder(data)
-    where = data.cache
+    where, as_fast = data.cache, decode is None and source.mapped and lengths is None
     if where == "auto":
         if size <= memory.room():
             where = "memory"
         else:
-            as_fast = decode is None and source.mapped
-            where = "disk" if disk_has_room(folder, size) and not as_fast else "none"
-    if where == "none":
+            where = "disk" if disk_has_room(folder, size) else "none"
+    if where == "none" or (where == "disk" and as_fast):
         return None
     if where == "memory":
         kept = _flat_in_memory(source, decode, spec, lengths, data.workers) if lengths else _whole(source, decode, spec, data.workers)
@@ -160,7 +159,8 @@ def computation(source: Source, decode: Decode | None) -> str:
     """Hash of the graph of `decode` and of its tensors, so that other settings get another cache."""
     if decode is None:
         return ""
-    return graph_hash(tf.function(lambda raw: decode(raw, None), autograph=False).get_concrete_function(source.spec))
+    raw = source.decoded or source.spec
+    return graph_hash(tf.function(lambda raw: decode(raw, None), autograph=False).get_concrete_function(raw))
 
 
 class MappedSource(ArraySource):
@@ -225,7 +225,8 @@ def decoded_spec(source: Source, decode: Decode | None) -> dict[str, tf.TensorSp
     """Shape and dtype of one decoded example, from a trace (nothing is read)."""
     if decode is None:
         return source.spec
-    return tf.function(lambda raw: decode(raw, None), autograph=False).get_concrete_function(source.spec).structured_outputs
+    raw = source.decoded or source.spec
+    return tf.function(lambda raw: decode(raw, None), autograph=False).get_concrete_function(raw).structured_outputs
 
 
 def nbytes(spec: dict[str, tf.TensorSpec], examples: int) -> int:

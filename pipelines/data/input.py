@@ -48,6 +48,7 @@ class Feed:
     def __init__(self, source: Source, decode: Decode | None, *, plan: order.Plan, seed: int, shuffle: bool, rule: Lengths | None = None,
                  own: range | None = None):
         self.own = range(plan.replicas) if own is None else own
+        decode = None if source.decoded else decode
         self.source, self.decode, self.plan, self.seed, self.shuffle, self.rule = source, decode, plan, seed, shuffle, rule
         self.spec = decoded_spec(source, decode)
 
@@ -286,21 +287,25 @@ def make_feed(source: Source, decode: Decode | None, *, plan: order.Plan, seed: 
 
     Args:
         source: raw examples.
-        decode: one raw example to one of fixed shape; None where they are ready.
+        decode: one raw example to one of fixed shape; None where they are ready. Not called for a source that is decoded.
         random_decode: decode draws from its key, so that its results cannot be kept.
         data: `cache`, `cache_folder`, `workers`.
         facts: what the task learned from train, on which decoding may depend.
         lengths: where examples differ in length, the entry that holds it.
         own: numbers of this host's replicas; None: all of them.
     """
+    if source.decoded:
+        if random_decode:
+            raise ValueError("decoding draws from its key, and the source is decoded already")
+        decode = None
     common: dict[str, Any] = {"source": source, "decode": decode, "plan": plan, "seed": seed, "shuffle": shuffle, "rule": lengths,
                               "own": own}
     if isinstance(source, StreamSource):
         return StreamFeed(strategy=strategy, workers=data.workers, **common)
     kept = None if random_decode else cached(source, decode, data, facts=facts, lengths=lengths)
     if kept is None:
-        return PipelineFeed(None, strategy=strategy, workers=data.workers,
-                            summary=f"{len(source):,} examples, decoded on the way", **common)
+        how = "decoded on the way" if decode else "read from where they are stored"
+        return PipelineFeed(None, strategy=strategy, workers=data.workers, summary=f"{len(source):,} examples, {how}", **common)
     on_disk = kept.mapped if isinstance(kept, FlatSource) else isinstance(next(iter(kept.arrays.values())), np.memmap)
     if not on_disk and kept.nbytes <= _device_room(devices):
         return DeviceFeed(kept, devices=devices, **common)

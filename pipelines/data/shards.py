@@ -6,6 +6,7 @@ is read before it is asked for, so that a start costs the same for a thousand ex
 
 import contextlib
 import functools
+import itertools
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from pydantic import Field
 
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.stored import Count, FolderName, Name, Record, Text
-from pipelines.data.cache import bad_example
+from pipelines.data.cache import Decode, bad_example, decoded_spec
 from pipelines.data.mapping import mapped
 from pipelines.data.reasons import reason
 from pipelines.data.source import Source, Tensors, origin
@@ -26,6 +27,7 @@ from pipelines.data.stream import StreamSource
 
 BYTES, EXAMPLES = 256 << 20, 1 << 20  # most of a shard
 OPEN = 256  # shards that are kept open at a time
+SAMPLE = 256  # examples from which the size of all is guessed
 NAME, SUM = "#name", "#sum"  # columns beside the entries
 BESIDE = ("labels", "groups", "pieces", "lengths")  # of a source, kept in files of their own
 
@@ -51,28 +53,31 @@ class Stored(Record):
     fingerprint: Text
     stamp: Text = ""
     entries: dict[Name, Entry]
+    raw: dict[Name, Entry] | None = None  # those of the examples before they were decoded; None: they were not
     shards: list[Shard]
     beside: dict[Name, FolderName] = {}
     more: FolderName | None = None
 
 
 def write(source: Source, folder: Path, title: str, more: Mapping[str, Sequence[str]] | None = None,
-          progress: Callable[[int], None] = lambda done: None) -> dict[str, Any]:
+          progress: Callable[[int], None] = lambda done: None, decode: Decode | None = None) -> dict[str, Any]:
     """Writes every example of a source into `folder`, in order. Returns what `ShardSource` needs to know, as `Stored`.
 
     Args:
         title: the beginning of the files' names.
         more: further texts of each example, by name, for `ShardSource.more`.
         progress: told how many examples are written.
+        decode: what becomes of each example before it is written; its results have one shape. None: they stay as they are.
 
     Raises:
         DataError: an example cannot be read; names it.
         OSError: the disk is full.
     """
-    free = next((name for name, spec in source.spec.items() if None in spec.shape.as_list()[1:]), None)
+    specs = decoded_spec(source, decode)
+    free = next((name for name, spec in specs.items() if None in spec.shape.as_list()[1:]), None)
     if free:
-        raise ConfigError(f"{title}: entry {free} {source.spec[free].shape} has more than its first dimension free; it cannot be prepared")
-    entries = {name: Entry(dtype=spec.dtype.name, shape=spec.shape.as_list()) for name, spec in source.spec.items()}
+        raise ConfigError(f"{title}: entry {free} {specs[free].shape} has more than its first dimension free; it cannot be prepared")
+    entries = _entries(specs)
     shards: list[Shard] = []
     rows: list[dict[str, bytes]] = []
     size = done = 0
@@ -91,7 +96,7 @@ def write(source: Source, folder: Path, title: str, more: Mapping[str, Sequence[
         rows, size = [], 0
         progress(done)
 
-    for row in _rows(source, entries):
+    for row in _rows(source, entries, decode):
         rows.append(row)
         done += 1
         size += sum(map(len, row.values()))
@@ -109,8 +114,25 @@ def write(source: Source, folder: Path, title: str, more: Mapping[str, Sequence[
         batch = pa.record_batch({name: pa.array(values, pa.large_string()) for name, values in more.items()})
         with pa.OSFile(str(folder / f"{title}.more.arrow"), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
             writer.write_batch(batch)
-    return Stored(fingerprint=source.fingerprint(), stamp=source.stamp(), entries=entries, shards=shards, beside=beside,
-                  more=f"{title}.more.arrow" if more else None).model_dump()
+    return Stored(fingerprint=source.fingerprint(), stamp=source.stamp(), entries=entries, raw=_entries(source.spec) if decode else None,
+                  shards=shards, beside=beside, more=f"{title}.more.arrow" if more else None).model_dump()
+
+
+def size_of(source: Source) -> int:
+    """About how many bytes the examples take as they are stored."""
+    some = source
+    if not isinstance(source, StreamSource):
+        some = source.subset(np.unique(np.linspace(0, len(source) - 1, min(SAMPLE, len(source))).astype(np.int64)))
+    rows = itertools.islice(_rows(some, _entries(source.spec)), SAMPLE)
+    return int(np.mean([sum(map(len, row.values())) for row in rows]) * len(source)) if len(source) else 0
+
+
+def _entries(specs: Mapping[str, tf.TensorSpec]) -> dict[str, Entry]:
+    return {name: Entry(dtype=spec.dtype.name, shape=spec.shape.as_list()) for name, spec in specs.items()}
+
+
+def _specs(entries: Mapping[str, Entry]) -> dict[str, tf.TensorSpec]:
+    return {name: tf.TensorSpec(entry.shape, tf.as_dtype(entry.dtype)) for name, entry in entries.items()}
 
 
 def _plain(name: str, values: np.ndarray) -> np.ndarray:
@@ -120,20 +142,23 @@ def _plain(name: str, values: np.ndarray) -> np.ndarray:
     return np.asarray(values, np.int32) if name == "lengths" else values
 
 
-def _rows(source: Source, entries: dict[str, Entry]) -> Iterator[dict[str, bytes]]:
+def _rows(source: Source, entries: dict[str, Entry], decode: Decode | None = None) -> Iterator[dict[str, bytes]]:
     """Each example as bytes by name; what of an entry is free is padded by nothing."""
     base, numbers = origin(source)
-    if base.arrays is not None:
+    if base.arrays is not None and decode is None:
         arrays = {name: base.arrays[name] for name in entries}
         for number in numbers:
             yield {name: np.ascontiguousarray(value[number]).tobytes() for name, value in arrays.items()}
         return
 
     def one(number: tf.Tensor) -> Tensors:
-        return {name: value[0] for name, value in source.gather(number[None]).items()}
+        raw = {name: value[0] for name, value in source.gather(number[None]).items()}
+        return decode(raw, None) if decode else raw
 
     if isinstance(source, StreamSource):
         dataset = source.dataset(None)  # as they are stored, which is their number
+        if decode:
+            dataset = mapped(dataset, lambda raw: decode(raw, None), tf.data.AUTOTUNE)
     else:
         dataset = mapped(tf.data.Dataset.range(len(source)), one, tf.data.AUTOTUNE)
     done = 0
@@ -142,7 +167,7 @@ def _rows(source: Source, entries: dict[str, Entry]) -> Iterator[dict[str, bytes
             yield {name: row[name] if isinstance(row[name], bytes) else np.ascontiguousarray(row[name]).tobytes() for name in entries}
             done += 1
     except tf.errors.OpError as error:
-        raise bad_example(source, None, range(done, min(len(source), done + 64))) or DataError(
+        raise bad_example(source, decode, range(done, min(len(source), done + 64))) or DataError(
             f"{source.name(done)}: cannot be read: {reason(error)}") from error
 
 
@@ -188,7 +213,8 @@ class ShardSource(Source):
             if path.stat().st_size != shard.bytes:
                 raise DataError(f"{path}: {path.stat().st_size:,} bytes, and {shard.bytes:,} were written; {_REMEDY}")
         self._ends = np.cumsum([shard.examples for shard in stored.shards])
-        self.spec = {name: tf.TensorSpec(entry.shape, tf.as_dtype(entry.dtype)) for name, entry in stored.entries.items()}
+        self.spec = _specs(stored.entries)
+        self.decoded = None if stored.raw is None else _specs(stored.raw)
         for name in BESIDE:
             setattr(self, name, self._beside(name))
         self._shard = functools.lru_cache(OPEN)(self._open)

@@ -27,6 +27,8 @@ class Source(ABC):
             is held out of them is whole recordings or the ends of all, never pieces from between. None: there are no such examples.
         lengths: int array [examples], length of each decoded example where it is known without decoding, else None.
         mapped: examples are read from files mapped into memory, as fast as from a cache on disk.
+        decoded: examples are as Task.decode gives them when judging, and this is the spec of those of which it made them; None: they
+            are still to be decoded, where the task does that.
     """
 
     spec: dict[str, "tf.TensorSpec"]
@@ -36,6 +38,7 @@ class Source(ABC):
     pieces: np.ndarray | None = None
     lengths: np.ndarray | None = None
     mapped = False
+    decoded: dict[str, "tf.TensorSpec"] | None = None
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -146,6 +149,10 @@ class Subset(Source):
     @property
     def mapped(self) -> bool:  # type: ignore[override]
         return self.base.mapped
+
+    @property
+    def decoded(self) -> "dict[str, tf.TensorSpec] | None":  # type: ignore[override]
+        return self.base.decoded
 
     def __len__(self) -> int:
         return len(self.numbers)

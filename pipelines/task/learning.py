@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pipelines.base.errors import ConfigError
 from pipelines.config.schema import Experiment
@@ -48,6 +48,10 @@ class Learning(ABC):
     no_matter: tuple[str, ...] = ("train", "evaluate", "monitor", "tune", "seeds", "loss", "data.prepared", "data.cache",
                                   "data.cache_folder", "data.workers", "model.weights", "model.finetune", "model.dropout")
     random_decode: bool = False  # decode() draws from its key when training, so its results are not cached
+    drawn_by: ClassVar[str | None] = None  # the setting for which it does that, null where it does not
+    # what makes numbers of a file's bytes: the source when it is read (recordings), or `decode` (images), whose results have then one shape
+    # and can stand wherever stored examples do: decode() of them gives them unchanged. None: there are no files
+    decoded_by: ClassVar[Literal["source", "decode"] | None] = None
 
     def __init__(self, experiment: Experiment, facts: dict[str, Any] | None = None):
         """`facts` is None before `splits()` was called, and what `splits()` found afterwards (saved with a run).

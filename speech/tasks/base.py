@@ -33,6 +33,7 @@ class SpeechTask(Task):
     gives: ClassVar[dict[str, str]] = {}  # meaning of each output of the saved model
     takes_files = True
     decodes = True
+    decoded_by = "source"
     sends = 'the bytes of a sound file; in JSON {"b64": "..."}'
     longest: ClassVar[float] = 600.0  # s; of a recording in one request
     experiment: Commands | Transcription

@@ -1,8 +1,10 @@
 """Data that were prepared: the same examples, facts and names as from the original, in all domains, and clear errors where they are not."""
 
 import json
+import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -13,10 +15,12 @@ from pipelines.base.errors import ConfigError, DataError
 from pipelines.config import registry
 from pipelines.config.load import load
 from pipelines.data import shards
+from pipelines.data.cache import computation
 from pipelines.data.source import ArraySource
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.launch import launch
 from pipelines.task.prepared import prepare, splits_of
+from tests.speech.synthetic_recordings import class_folders
 
 EXPERIMENTS = ("vision/digits", "nlp/quickstart", "speech/quickstart", "recsys/quickstart")
 
@@ -83,20 +87,93 @@ def test_a_folder_of_images_is_not_looked_for_again(tmp_path):
         task_of(config)
 
 
+def trained(folder: Path, config: str, *more: str):
+    """Metrics and weights of a short run in a folder of its own."""
+    loaded = load(config, ["train.epochs=2", "train.deterministic=true", "train.devices=cpu", "train.precision=float32",
+                           "evaluate.baseline=false", "monitor.tensorboard=false", *more])
+    report = launch(loaded.experiment, RunFolder(folder), config, quiet=True)
+    return report["metrics"], keras.models.load_model(folder / "model" / "model.keras", compile=False).get_weights()
+
+
+def assert_same_run(one, other):
+    assert one[0] == other[0]
+    for ours, theirs in zip(one[1], other[1], strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
 @pytest.mark.slow(seconds=12)
 def test_a_run_from_them_is_the_same_run(tmp_path):
-    outcomes = []
     prepare(task_of("vision/digits"), tmp_path / "ready")
-    for number, more in enumerate(([], [f"data.prepared={tmp_path / 'ready'}"])):
-        loaded = load("vision/digits", ["train.epochs=2", "train.deterministic=true", "train.devices=cpu", "train.precision=float32",
-                                        "evaluate.baseline=false", "monitor.tensorboard=false", *more])
-        report = launch(loaded.experiment, RunFolder(tmp_path / f"run{number}"), "vision/digits", quiet=True)
-        model = keras.models.load_model(tmp_path / f"run{number}" / "model" / "model.keras", compile=False)
-        outcomes.append((report["metrics"], model.get_weights()))
-    (metrics, weights), (others, same) = outcomes
-    assert metrics == others
-    for one, other in zip(weights, same, strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_same_run(trained(tmp_path / "original", "vision/digits"),
+                    trained(tmp_path / "again", "vision/digits", f"data.prepared={tmp_path / 'ready'}"))
+
+
+@pytest.mark.slow(seconds=6)
+def test_a_run_from_decoded_images_is_the_same_run(tmp_path):
+    config = str(images(tmp_path))
+    settings = ["model.widths=[8]", "train.batch_size=8", "augment.flip=true"]
+    original = trained(tmp_path / "original", config, *settings)
+    said: list[str] = []
+    index = prepare(task_of(config), tmp_path / "ready", decoded=True, say=said.append)
+    assert index.decoded and index.settings["augment.random_resized_crop"] is None
+    line, = said
+    assert re.fullmatch(r"decoded      [\d.]+ kB, about [\d.]+ x the examples as they are stored \([\d.]+ kB\)", line)
+    shutil.rmtree(tmp_path / "photos")
+    ready = [f"data.prepared={tmp_path / 'ready'}", "data.cache=disk", f"data.cache_folder={tmp_path / 'cache'}"]
+    assert_same_run(original, trained(tmp_path / "again", config, *settings, *ready))
+    assert not (tmp_path / "cache").exists()  # read from the shards, not copied once more
+
+
+def test_decoded_images_are_as_judged_and_other_settings_of_decoding_are_refused(tmp_path):
+    config = images(tmp_path)
+    task = task_of(config)
+    splits = task.splits()
+    prepare(task, tmp_path / "ready", decoded=True)
+    again = splits_of(task_of(config, f"data.prepared={tmp_path / 'ready'}"))
+    judge = type(task)(task.experiment, splits.facts)
+    for name in ("train", "validation", "test"):
+        source, decoded = getattr(splits, name), getattr(again, name)
+        assert decoded.spec["image"] == tf.TensorSpec([8, 8, 3], tf.uint8) and decoded.fingerprint() == source.fingerprint()
+        number = len(source) - 1
+        raw, stored = ({key: value[0] for key, value in one.gather(tf.constant([number], tf.int64)).items()} for one in (source, decoded))
+        for key, value in judge.decode(raw).items():
+            np.testing.assert_array_equal(value.numpy(), stored[key].numpy())
+            np.testing.assert_array_equal(judge.decode(stored)[key].numpy(), stored[key].numpy())
+    assert computation(again.train, judge.decode) == computation(splits.train, judge.decode)  # what another run compares its inputs by
+    ready = f"data.prepared={tmp_path / 'ready'}"
+    splits_of(task_of(config, ready, "augment.flip=true"))
+    with pytest.raises(ConfigError, match=r"data.image_size: 8 there, 16 now"):
+        splits_of(task_of(config, ready, "data.image_size=16"))
+    with pytest.raises(ConfigError, match=r"augment.random_resized_crop: null there, \[0.5, 1.0\] now"):
+        splits_of(task_of(config, ready, "augment.random_resized_crop=[0.5,1]"))
+
+
+def test_what_cannot_be_stored_decoded_is_refused(tmp_path, monkeypatch):
+    config = images(tmp_path)
+    with pytest.raises(ConfigError, match=r"--decoded: augment.random_resized_crop: \[0.5, 1.0\] decodes each example anew in every epoch"):
+        prepare(task_of(config, "augment.random_resized_crop=[0.5,1]"), tmp_path / "ready", decoded=True)
+    with pytest.raises(ConfigError, match=r"--decoded: nlp.classification has no files to decode; leave it out"):
+        prepare(task_of("nlp/quickstart"), tmp_path / "ready", decoded=True)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=2000))
+    with pytest.raises(ConfigError, match=r"take 4.7 kB decoded, and 2.0 kB are free at .*; leave --decoded out \(about [\d.]+ kB\)"):
+        prepare(task_of(config), tmp_path / "ready", decoded=True)
+    assert not [path for path in tmp_path.iterdir() if "ready" in path.name]
+
+
+@pytest.mark.slow(seconds=6)
+def test_a_run_from_decoded_recordings_is_the_same_run(tmp_path):
+    class_folders(tmp_path / "sounds", {"go": 12, "stop": 12}, rate=16_000, suffix=".flac")
+    config = tmp_path / "sounds.yaml"
+    config.write_text("task: speech.commands\nmodel: {name: ds_cnn, width: 8, depth: 1}\nfrontend: {mels: 16}\n"
+                      f"data: {{source: folder, path: {tmp_path / 'sounds'}, rate: 8000, seconds: 0.5, test: 0.2, validation: 0.2}}\n",
+                      encoding="utf-8")
+    original = trained(tmp_path / "original", str(config), "train.batch_size=8")
+    said: list[str] = []
+    index = prepare(task_of(str(config)), tmp_path / "ready", decoded=True, say=said.append)
+    assert said == ["decoded      as without --decoded: what is stored is decoded in any case"]
+    assert index.decoded and index.splits["train"].entries["samples"].dtype == "int16"
+    shutil.rmtree(tmp_path / "sounds")
+    assert_same_run(original, trained(tmp_path / "again", str(config), "train.batch_size=8", f"data.prepared={tmp_path / 'ready'}"))
 
 
 def test_what_was_prepared_for_another_experiment_is_refused(tmp_path):

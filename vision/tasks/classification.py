@@ -46,6 +46,8 @@ class Classification(SingleLabel):
     sends = 'the bytes of an image file; in JSON {"b64": "..."}'
     examples = {"image": "tf.constant([open('example', 'rb').read()])"}
     kept = ImageFacts
+    decoded_by = "decode"
+    drawn_by = "augment.random_resized_crop"
     experiment: ImageClassification
 
     @property
