@@ -63,7 +63,8 @@ class Search:
 
 @for_python
 def tune(experiment: Given, settings: Settings = None, *, data: Any = None, runs: str | Path = "runs", name: str | None = None,
-         fresh: bool = False, workers: int = 1, quiet: bool = False, require_signature: str | Path | None = None) -> Search:
+         fresh: bool = False, workers: int = 1, quiet: bool = False, require_signature: str | Path | None = None,
+         encrypt: bool = False) -> Search:
     """Searches the settings in the experiment's tune section; the same call resumes an interrupted search.
 
     Each trial runs in a process of its own.
@@ -75,6 +76,8 @@ def tune(experiment: Given, settings: Settings = None, *, data: Any = None, runs
         workers: trials at a time; where there are GPUs, each has its own.
         require_signature: a public key; a search that is resumed, or finished, is refused where that key has not signed it as it is, and
             so are teachers, presets and weights that the settings name.
+        encrypt: a new search and its runs are encrypted, with the key that the environment variable QUARTET_AGE_KEY holds or names; every
+            later call needs it, too. A run that is trained on `best` is encrypted where `quartet.train` is asked to.
 
     Raises:
         ConfigError: the experiment, the space or the objective is wrong; nothing was done.
@@ -88,9 +91,11 @@ def tune(experiment: Given, settings: Settings = None, *, data: Any = None, runs
         search = quartet.tune("vision/digits", {"tune.space": space, "tune.algorithm": "grid", "tune.seeds": 0, "train.epochs": 1})
         run = quartet.train(search.best, name="best")
     """
+    from pipelines.base.encryption import require_key
     from pipelines.config.dump import resolved_yaml
     from pipelines.runs.folder import name_of, run_folder
     from pipelines.stores.address import address_of
+    from pipelines.tuning import encrypted
     from pipelines.tuning.search import prepared, search
     from pipelines.tuning.signed import require_search
 
@@ -102,9 +107,13 @@ def tune(experiment: Given, settings: Settings = None, *, data: Any = None, runs
     prepared(chosen.experiment)
     key = Path(require_signature) if require_signature is not None else None
     require_search(folder, chosen.experiment.model_dump(mode="python"), key, fresh=fresh)
+    if encrypt:
+        require_key("encrypt: the new search")
+    if not fresh:
+        encrypted.check(folder, encrypt, elsewhere=False)
     if workers < 1:
         raise ConfigError(f"workers: {workers}; give 1 or more")
     if fresh or not (folder.compared(resolved_yaml(chosen.experiment)) and folder.finished):
         with tensorflow(devices=False):
-            search(chosen.experiment, folder, chosen.name, workers=workers, fresh=fresh, quiet=quiet)
+            search(chosen.experiment, folder, chosen.name, workers=workers, fresh=fresh, quiet=quiet, encrypt=encrypt)
     return Search(folder)

@@ -1,9 +1,9 @@
 """Encryption at rest: files in the age format (https://age-encryption.org/v1), decrypted in memory alone. Needs the extra `trust`.
 
 A folder that holds `encrypted.json` is encrypted: `write_whole` and `whole_folder` encrypt what is written below it, whoever writes, except
-for `PLAIN`. What is read through `open_decrypted` and `readable` is decrypted where it begins as an age file does. The key is that of
---age-key or QUARTET_AGE_KEY. No plain byte of such files is given to a disk: what libraries read and write by path lies in a private
-folder of a file system in memory, and so do their temporary files. Imports no TensorFlow.
+for what `stays_plain`. What is read through `open_decrypted` and `readable` is decrypted where it begins as an age file does. The key is
+that of --age-key or QUARTET_AGE_KEY. No plain byte of such files is given to a disk: what libraries read and write by path lies in a
+private folder of a file system in memory, and so do their temporary files. Imports no TensorFlow.
 """
 
 import atexit
@@ -27,9 +27,11 @@ from pipelines.base.staging import remove, stage_folder, sweep
 VARIABLE = "QUARTET_AGE_KEY"  # the path of a key file, or what such a file holds
 MARKER = "encrypted.json"
 MAGIC = b"age-encryption.org/v1\n"
-# of an encrypted folder: settings, versions, the scores of each epoch, a tracker's id, and what others check
+# of an encrypted folder: settings, versions, the scores of each epoch and trial, a tracker's id, and what others check
 PLAIN = frozenset({MARKER, "experiment.yaml", "environment.json", "metrics.jsonl", "tensorboard", ".lock", "model.sig", "provenance.json",
-                   "sbom.json", "tracking.json"})
+                   "sbom.json", "tracking.json", "search.yaml", "journal.jsonl", "best.yaml"})
+_PLAIN_NAMES = frozenset({MARKER, "experiment.yaml"})  # at any depth: of a search's runs, which are marked after they are claimed
+_PLAIN_ENDINGS = (".order.json", ".order.yaml", ".result.json")  # a search's orders and what came of them, as its journal has them
 MEMORY = Path("/dev/shm")
 _TMPFS, _RAMFS = 0x01021994, 0x858458F6  # statfs(2)
 _LARGEST = 100_000  # bytes of a key file or a marker
@@ -114,8 +116,13 @@ def key_for(path: Path | str) -> Key | None:
     path = Path(os.path.abspath(path))
     for folder in path.parents:
         if (folder / MARKER).is_file():
-            return None if path.relative_to(folder).parts[0] in PLAIN else _fitting(folder)
+            return None if stays_plain(path.relative_to(folder)) else _fitting(folder)
     return None
+
+
+def stays_plain(inside: Path) -> bool:
+    """Whether a file at that place in an encrypted folder is not encrypted: settings, versions, scores."""
+    return inside.parts[0] in PLAIN or inside.name in _PLAIN_NAMES or inside.name.endswith(_PLAIN_ENDINGS)
 
 
 def require_fitting(folder: Path) -> bool:
@@ -193,7 +200,7 @@ def open_decrypted(file: BinaryIO, path: Path | str) -> BinaryIO:
         return file
     with file:
         key, age = require_key(path), _age()
-        memory = _anonymous()
+        memory = anonymous()
         try:
             age.decrypt_io(file, memory, [key.identity])
         except (age.DecryptError, OSError) as error:
@@ -265,7 +272,7 @@ def temporary_folder(beside: Path) -> Iterator[Path]:
 class _Memory:
     """This process' folder in memory. It is locked while the process lives, and removed by the next one where it was killed."""
 
-    _owner, _path = 0, Path()
+    _owner, _path, _folder = 0, Path(), -1
 
     @classmethod
     def place(cls) -> Path:
@@ -273,8 +280,14 @@ class _Memory:
             cls._owner, cls._path = os.getpid(), cls._made()
         return cls._path
 
-    @staticmethod
-    def _made() -> Path:
+    @classmethod
+    def leave(cls) -> None:
+        if cls._owner == os.getpid():
+            cls._owner = 0
+            remove(cls._folder, cls._path.name)
+
+    @classmethod
+    def _made(cls) -> Path:
         if not in_memory(MEMORY):
             raise Encrypted(f"{MEMORY}: is no file system in memory (tmpfs), and what is encrypted is never written plain to a disk; mount "
                             "one there, or give a container --shm-size")
@@ -282,9 +295,14 @@ class _Memory:
         sweep(folder, "quartet")
         descriptor, name = stage_folder(folder, "quartet")  # the descriptor holds the lock
         os.fchmod(descriptor, 0o700)
-        owner = os.getpid()
-        atexit.register(lambda: remove(folder, name) if os.getpid() == owner else None)
+        cls._folder = folder
+        atexit.register(cls.leave)
         return MEMORY / name
+
+
+def leave_memory() -> None:
+    """Removes this process' folder in memory, if it has one; for a process that ends without what is registered for its end."""
+    _Memory.leave()
 
 
 def in_memory(place: Path) -> bool:
@@ -294,7 +312,8 @@ def in_memory(place: Path) -> bool:
     return call is not None and call(os.fsencode(place), answer) == 0 and answer[0] in (_TMPFS, _RAMFS)
 
 
-def _anonymous() -> BinaryIO:
+def anonymous() -> BinaryIO:
+    """A new file in memory that has no name. Raises Encrypted where the system has none."""
     if not hasattr(os, "memfd_create"):
         raise Encrypted("encrypted files are decrypted in anonymous memory, which only Linux has")
     return os.fdopen(os.memfd_create("quartet", os.MFD_CLOEXEC), "w+b")

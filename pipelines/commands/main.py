@@ -138,6 +138,7 @@ def train(
 
 
 @reported
+@keyed
 @extensible(devices=False)
 def tune(
     context: typer.Context,
@@ -147,16 +148,22 @@ def tune(
     workers: Annotated[int, typer.Option(min=1, metavar="N", help="Trials at a time; where there are GPUs, each has its own.")] = 1,
     fresh: Fresh = False,
     quiet: Quiet = False,
+    encrypt: Annotated[bool, typer.Option(
+        "--encrypt", help="Encrypt a new search and its runs with the key of --age-key. Needs `trust`.")] = False,
     require_signature: RequireSignature = None,
     ray: Ray = None,
 ) -> None:
     """Search the settings in the experiment's tune section; the same command resumes an interrupted search."""
+    from pipelines.base.encryption import require_key
     from pipelines.config.load import load, resolved_yaml
     from pipelines.runs.folder import name_of, run_folder
+    from pipelines.tuning import encrypted
     from pipelines.tuning.search_folder import SearchFolder
     from pipelines.tuning.signed import require_search
 
     config, overrides = divided(arguments)
+    if encrypt:
+        require_key("--encrypt: the new search")
     loaded = load(config, overrides, domain=context.obj)
     experiment = named(loaded)
     kept = [one for one in overrides if not one.startswith(("tune.trials=", "tune.minutes=", "tune.seeds=", "tune.compare="))]
@@ -167,9 +174,13 @@ def tune(
     from pipelines.tuning.search import prepared, search
 
     prepared(loaded.experiment)
+    elsewhere = ray is not None or address_of(runs) is not None
+    encrypted.refuse_elsewhere(encrypt and elsewhere)
     with folder_here(runs, path, [path.name], fresh=fresh, say=say) as path:
         folder = SearchFolder(path)
         require_search(folder, loaded.experiment.model_dump(mode="python"), require_signature, fresh=fresh)
+        if not fresh:
+            encrypted.check(folder, encrypt, elsewhere=elsewhere)
         if not fresh and folder.compared(resolved_yaml(loaded.experiment)) and folder.finished:
             echo(closing(folder, folder.read_report()), end=False)
             return
@@ -177,7 +188,7 @@ def tune(
 
         start_tensorflow(devices=False)
         if ray is None:
-            report = search(loaded.experiment, folder, experiment, workers=workers, fresh=fresh, quiet=quiet)
+            report = search(loaded.experiment, folder, experiment, workers=workers, fresh=fresh, quiet=quiet, encrypt=encrypt)
         else:
             from pipelines.machine.ray_cluster import connected
             from pipelines.tuning.ray_trials import RayTrials

@@ -31,7 +31,8 @@ def closing(folder: SearchFolder, content: Mapping[str, Any]) -> str:
         lines += importance_lines(None)
     lines += front.lines(content)
     called = run_name(content["experiment"], content["search"])
+    encrypt = " --encrypt" if folder.encrypted else ""
     lines += ["", headline(content), *repeats_lines(content), f"report       {shown(folder.report / 'report.html')}",
               f"TensorBoard  {tool('tensorboard')} --logdir {quoted(folder.path)}",
-              f"train it     {tool('quartet')} train {quoted(folder.best)} --name {shlex.quote(called)}"]
+              f"train it     {tool('quartet')} train {quoted(folder.best)} --name {shlex.quote(called)}{encrypt}"]
     return out.getvalue() + "\n".join(lines) + "\n"

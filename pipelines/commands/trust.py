@@ -88,20 +88,21 @@ def lineage(
     echo(json_text(found) if as_json else tracing.text(found))
 
 
-Folder = Annotated[str, typer.Argument(metavar="RUN|EXPORT", show_default=False, help="A run, or the folder of an exported model.")]
+Folder = Annotated[str, typer.Argument(
+    metavar="RUN|SEARCH|EXPORT", show_default=False, help="A run, a search, or the folder of an exported model.")]
 
 
 def _folder(runs: Path, what: str) -> Path:
     path = _named(runs, what)
     if path.is_file():
-        raise ConfigError(f"{path}: is a file; a run or the folder of an exported model can be encrypted")
+        raise ConfigError(f"{path}: is a file; a run, a search or the folder of an exported model can be encrypted")
     return path
 
 
 @reported
 @keyed
 def encrypt(what: Folder, runs: Runs = RUNS) -> None:
-    """Encrypt a run or an exported model where it lies, with the key of --age-key (age-keygen). Needs `trust`."""
+    """Encrypt a run, a search or an exported model where it lies, with the key of --age-key (age-keygen). Needs `trust`."""
     from pipelines.runs.encryption import encrypt_folder
 
     path = _folder(runs, what)
@@ -115,7 +116,7 @@ def decrypt(
     output: Annotated[Path | None, typer.Option(
         "--output", "-o", metavar="DIR", show_default="where it lies", help="A new folder for a plain copy.")] = None,
 ) -> None:
-    """Write a run or an exported model plain again. Needs `trust`."""
+    """Write a run, a search or an exported model plain again. Needs `trust`."""
     from pipelines.runs.encryption import decrypt_folder
 
     path = _folder(runs, what)

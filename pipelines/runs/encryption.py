@@ -1,12 +1,12 @@
-"""Encrypted runs: how one begins, and how runs and exports that are there are encrypted or decrypted. Imports no TensorFlow."""
+"""Encrypted runs: how one begins, and how runs, searches and exports that are there are encrypted or decrypted. Imports no TensorFlow."""
 
 import os
 import shutil
-from contextlib import nullcontext
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from pipelines.base import encryption
-from pipelines.base.encryption import MARKER, PLAIN, Encrypted, begins_encrypted, open_decrypted, require_key
+from pipelines.base.encryption import MARKER, Encrypted, begins_encrypted, open_decrypted, require_key, stays_plain
 from pipelines.base.errors import ConfigError
 from pipelines.base.files import whole_folder, write_whole
 from pipelines.base.inside import held, refuse_links
@@ -31,7 +31,8 @@ def begin(folder: RunFolder, encrypt: bool) -> None:
 
 
 def encrypt_folder(path: Path) -> int:
-    """Encrypts a run or an exported model where it lies, each file whole; begun again after a kill, it ends what is left.
+    """Encrypts a run, a search with its runs or an exported model where it lies, each file whole; begun again after a kill, it ends what
+    is left.
 
     Also TensorBoard's files, in which examples may be shown. Returns the number of files.
 
@@ -40,49 +41,80 @@ def encrypt_folder(path: Path) -> int:
     """
     key = require_key(f"{path} is to be")
     refuse_links(path)
-    run = RunFolder(path)
-    with run.locked() if run.begun else held(path):
-        if run.begun and not encryption.require_fitting(path):
+    with _locked(path):
+        if (RunFolder(path).begun or _is_search(path)) and not encryption.require_fitting(path):
             write_whole(path / MARKER, encryption.marker(key))
-        plain = [file for file in _files(path, leave=PLAIN - {"tensorboard"}) if not begins_encrypted(file)]
+        count = sum(encrypt_folder(run) for run in runs_of_search(path))
+        plain = [file for file in _own_files(path) if not begins_encrypted(file)
+                 and ((inside := file.relative_to(path)).parts[0] == "tensorboard" or not stays_plain(inside))]
         for file in plain:
             with open(file, "rb") as content:
                 write_whole(file, lambda target, content=content: encryption.encrypt(  # type: ignore[misc]
                     lambda to: shutil.copyfileobj(content, to), key, target), plain=True)
-    return len(plain)
+    return count + len(plain)
 
 
 def decrypt_folder(path: Path, target: Path | None = None) -> int:
-    """Decrypts a run or an exported model where it lies, or into a new folder. Returns the number of files that were encrypted.
+    """Decrypts a run, a search with its runs or an exported model where it lies, or into a new folder.
+
+    Returns the number of files that were encrypted.
 
     Raises:
         Encrypted: there is no key, another one, or a file was changed; what is there stays.
         ConfigError: the new folder exists, or nothing is encrypted.
     """
     refuse_links(path)
-    files = [file for file in _files(path, leave=frozenset()) if begins_encrypted(file)]
+    files = [file for file in _files(path) if begins_encrypted(file)]
     if not files and not (path / MARKER).is_file():
         raise ConfigError(f"{path}: nothing in it is encrypted")
     if target is not None:
         if target.exists():
             raise ConfigError(f"--output: {target} is there already; give another name, or remove it")
         with whole_folder(target) as staging:
-            for file in _files(path, leave=frozenset({MARKER, ".lock"})):
+            for file in _files(path):
+                if file.name in (MARKER, ".lock"):
+                    continue
                 copy = staging / file.relative_to(path)
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 with open(file, "rb") as opened, open_decrypted(opened, file) as plain, open(copy, "xb") as written:
                     shutil.copyfileobj(plain, written, 1 << 20)
         return len(files)
-    run = RunFolder(path)
-    with run.locked() if run.begun else nullcontext(), held(path):
-        for file in files:
-            with open(file, "rb") as opened, open_decrypted(opened, file) as plain:
-                write_whole(file, lambda to, plain=plain: shutil.copyfileobj(plain, to, 1 << 20), plain=True)  # type: ignore[misc]
-        (path / MARKER).unlink(missing_ok=True)
+    _decrypt_here(path)
     return len(files)
 
 
-def _files(path: Path, *, leave: frozenset[str]) -> list[Path]:
-    """All files below a folder, save those whose first name in it is in `leave`."""
-    found = [Path(place) / name for place, _, names in os.walk(path) for name in names]
-    return sorted(file for file in found if file.relative_to(path).parts[0] not in leave)
+def runs_of_search(path: Path) -> list[Path]:
+    """The runs in a search's folder: its trials, and the best and the start trained anew. Empty for anything else."""
+    places = (path, path / "trials") if _is_search(path) else ()
+    return sorted(one for place in places if place.is_dir() for one in place.iterdir() if RunFolder(one).begun)
+
+
+def _decrypt_here(path: Path) -> None:
+    with _locked(path):
+        for run in runs_of_search(path):
+            _decrypt_here(run)
+        for file in filter(begins_encrypted, _own_files(path)):
+            with open(file, "rb") as opened, open_decrypted(opened, file) as plain:
+                write_whole(file, lambda to, plain=plain: shutil.copyfileobj(plain, to, 1 << 20), plain=True)  # type: ignore[misc]
+        (path / MARKER).unlink(missing_ok=True)
+
+
+def _is_search(path: Path) -> bool:
+    return (path / "search.yaml").is_file()
+
+
+def _locked(path: Path) -> AbstractContextManager[None]:
+    """Of a run or a search, its lock."""
+    run = RunFolder(path)
+    return run.locked() if run.begun or _is_search(path) else held(path)
+
+
+def _files(path: Path) -> list[Path]:
+    """All files below a folder."""
+    return sorted(Path(place) / name for place, _, names in os.walk(path) for name in names)
+
+
+def _own_files(path: Path) -> list[Path]:
+    """The same without those of a search's runs."""
+    runs = set(runs_of_search(path))
+    return [file for file in _files(path) if runs.isdisjoint(file.parents)]

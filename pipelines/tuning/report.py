@@ -150,7 +150,7 @@ def _blocks(content: Mapping[str, Any], ranked: Sequence[Any], space: Sequence[D
     blocks += [Bullets(lines), Heading("Best setting")]
     blocks.append(Table(("setting", "value", "was"), [
         [name, shown(value), _was(content, name, folder)] for name, value in content["best"]["values"].items()], (False, False, False)))
-    blocks.append(Code(f"quartet train {folder.best}"))
+    blocks.append(Code(f"quartet train {folder.best}{' --encrypt' if folder.encrypted else ''}"))
     blocks += [Heading("Trials"), Picture("search.png", images["search"], "Scores by trial and by each searched setting")]
     if "front" in images:
         blocks += [Heading(f"Score against {content['cost']['measure']}"),

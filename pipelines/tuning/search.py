@@ -21,7 +21,7 @@ from pipelines.config.messages import did_you_mean
 from pipelines.config.schema import Experiment, Tune
 from pipelines.config.space import Dimension, current, dimensions
 from pipelines.machine.memory import WORKERS
-from pipelines.tuning import tuner_space
+from pipelines.tuning import encrypted, tuner_space
 from pipelines.tuning.best import best_yaml, repeated_yaml
 from pipelines.tuning.devices import worker_devices
 from pipelines.tuning.extra_runs import REPEATED, WAIT_SECONDS, alone, repeat
@@ -37,13 +37,14 @@ GIVE_UP = 10  # trials that failed before any succeeded: then the experiment is 
 
 
 def search(experiment: Experiment, folder: SearchFolder, name: str, *, workers: int = 1, fresh: bool = False, quiet: bool = False,
-           cluster: RayTrials | None = None) -> dict[str, Any]:
+           cluster: RayTrials | None = None, encrypt: bool = False) -> dict[str, Any]:
     """Searches, or resumes searching, the space in the experiment's tune section. Returns the report.
 
     Args:
         name: the experiment's, such as vision/cifar10_cnn.
         workers: trials at a time; where there are GPUs, each worker has its own.
         cluster: where the trials run; None: on this machine. It is closed afterwards.
+        encrypt: a new search and its runs, with the key of this process, which they get by their environment.
 
     Raises:
         ConfigError: the space, the objective or the folder is wrong; nothing was done.
@@ -55,7 +56,9 @@ def search(experiment: Experiment, folder: SearchFolder, name: str, *, workers: 
     if fresh:
         folder.move_aside()
     with folder.locked():
-        if folder.compared(resolved) and folder.finished:
+        same = folder.compared(resolved)
+        encrypted.begin(folder, encrypt, elsewhere=cluster is not None)
+        if same and folder.finished:
             return folder.read_report()
         journal = Journal(folder.journal)
         try:
@@ -265,6 +268,7 @@ class _Search:
             return False
         write_json(self._order_file(trial), {
             "kind": "trial", "experiment": "../../search.yaml", "folder": ".", "name": self.name, "values": trial.values,
+            "encrypt": self.folder.encrypted,
             "title": f"{trial.setting:02d} {self.name} {self.folder.path.name}",
             "epochs": trial.epochs, "objective": self.objective, "direction": self.direction, "precision": self.precision,
             "peers": [f"../{self._folder(self.trials[number]).name}" for number in trial.peers]})

@@ -15,10 +15,12 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
+from pipelines.base import stored
+from pipelines.base.encryption import anonymous, key_for
 from pipelines.base.errors import TrainingError
-from pipelines.base.files import open_to_append
+from pipelines.base.files import WriteError, open_to_append, write_whole
 from pipelines.machine.child import die_with_parent
 
 FORKS = sys.platform == "linux"
@@ -40,7 +42,8 @@ class Nursery:
         self._rest = b""
 
     def start(self, key: str, arguments: list[str], *, log: str, environment: Mapping[str, str] | None = None) -> None:
-        """Runs `pipelines.tuning.trial` with these arguments; what it prints goes into the file `log`."""
+        """Runs `pipelines.tuning.trial` with these arguments; what it prints goes into the file `log`, in an encrypted search at its
+        end."""
         self._order({"run": key, "arguments": arguments, "log": log, "environment": dict(environment or {})})
 
     def signal(self, number: int) -> None:
@@ -102,7 +105,7 @@ def serve(domain: str) -> None:
     os.dup2(2, 1)  # what anything prints must not be read as a report
     if FORKS:
         _import(domain)
-    running: dict[int, tuple[str, Any]] = {}
+    running: dict[int, tuple[str, Any, BinaryIO, str]] = {}
     rest, open_ = b"", True
     while open_:
         if select.select([0], [], [], _POLL_SECONDS)[0]:
@@ -115,14 +118,32 @@ def serve(domain: str) -> None:
                         with contextlib.suppress(ProcessLookupError):
                             os.kill(pid, order["signal"])
                 else:
-                    pid, process = _fork(order, reports) if FORKS else _new(order)
-                    running[pid] = order["run"], process
+                    log = open_log(order["log"])
+                    pid, process = _fork(order, reports, log) if FORKS else _new(order, log)
+                    running[pid] = order["run"], process, log, order["log"]
         for pid, status in _over(running):
-            key, _ = running.pop(pid)
+            key, _, log, place = running.pop(pid)
+            close_log(log, place)
             reports.write(json.dumps({"ended": key, "status": status}).encode() + b"\n")
-    for pid in running:
+    for pid, (_, _, log, place) in running.items():
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+        close_log(log, place)
+
+
+def open_log(place: str) -> BinaryIO:
+    """Where a process prints to: the end of that file, or where it is to be encrypted, a file in memory."""
+    return open_to_append(place) if key_for(place) is None else anonymous()
+
+
+def close_log(log: BinaryIO, place: str) -> None:
+    """What is in memory is added to the file at that place, encrypted."""
+    with log:
+        if not log.readable():
+            return
+        log.seek(0)
+        with contextlib.suppress(WriteError):  # a full disk, which ends the trials themselves
+            write_whole(place, (stored.read_bytes(place) if os.path.exists(place) else b"") + log.read())
 
 
 def _import(domain: str) -> None:
@@ -145,9 +166,9 @@ def _import(domain: str) -> None:
         task_class(task)
 
 
-def _over(running: Mapping[int, tuple[str, Any]]) -> list[tuple[int, int]]:
+def _over(running: Mapping[int, tuple[str, Any, BinaryIO, str]]) -> list[tuple[int, int]]:
     over = []
-    for pid, (_, process) in list(running.items()):
+    for pid, (_, process, *_) in list(running.items()):
         if process is not None:
             if process.poll() is not None:
                 over.append((pid, process.returncode))
@@ -158,14 +179,13 @@ def _over(running: Mapping[int, tuple[str, Any]]) -> list[tuple[int, int]]:
     return over
 
 
-def _new(order: Mapping[str, Any]) -> tuple[int, Any]:
-    with open_to_append(order["log"]) as log:
-        process = subprocess.Popen([sys.executable, "-m", "pipelines.tuning.trial", *order["arguments"]], stdin=subprocess.DEVNULL,
-                                   stdout=log, stderr=log, env={**os.environ, **order["environment"]})
+def _new(order: Mapping[str, Any], log: BinaryIO) -> tuple[int, Any]:
+    process = subprocess.Popen([sys.executable, "-m", "pipelines.tuning.trial", *order["arguments"]], stdin=subprocess.DEVNULL,
+                               stdout=log, stderr=log, env={**os.environ, **order["environment"]})
     return process.pid, process
 
 
-def _fork(order: Mapping[str, Any], reports: Any) -> tuple[int, None]:
+def _fork(order: Mapping[str, Any], reports: Any, log: BinaryIO) -> tuple[int, None]:
     server = os.getpid()
     pid = os.fork()
     if pid:
@@ -174,7 +194,6 @@ def _fork(order: Mapping[str, Any], reports: Any) -> tuple[int, None]:
     try:
         die_with_parent(server)
         reports.close()
-        log = open_to_append(order["log"])
         nothing = os.open(os.devnull, os.O_RDONLY)
         for number, target in ((nothing, 0), (log.fileno(), 1), (log.fileno(), 2)):
             os.dup2(number, target)
