@@ -216,9 +216,9 @@ def _check(content: Path, signature: bytes, key: Path, shown: Path) -> None:
         raise ConfigError(f"{key}: is no public key of an elliptic curve that can be used ({_first(error)})") from None
     stated = _stated(signature, shown)
     names = files_of(content) if content.is_dir() else ["."]
-    for what, some in (("was added", set(names) - set(stated)), ("is missing", set(stated) - set(names))):
-        if some:
-            raise Untrusted(f"{shown}: is not as it was signed: {_listed(some)} {what}")
+    both = (("missing", set(stated) - set(names)), ("added", set(names) - set(stated)))
+    if found := "; ".join(f"{what}: {_listed(some)}" for what, some in both if some):
+        raise Untrusted(f"{shown}: is not as it was signed; {found}")
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / SIGNATURE
         file.write_bytes(signature)

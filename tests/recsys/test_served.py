@@ -131,7 +131,7 @@ def test_only_earlier_ratings_are_visible(tmp_path, seconds):
     lines = [f"{rng.integers(5)},{place},{rng.integers(1, 6)},{1000 + rng.integers(400) // seconds * seconds}" for place in range(120)]
     path = table(tmp_path, "\n".join(["user,item,rating,time", *lines]) + "\n")
     made, _ = load(experiment(path, "recsys.ranking", {"validation": 0.2, "test": 0.2}).data)
-    histories, times = made.histories(), whole(made.log.times)
+    histories, times = made.rated_histories(), whole(made.log.times)
     at = visible(made, times)
     store = HistoryStore(len(made.user_ids), len(histories.items), {"time": "int64"})
     store.fill(histories, time=whole(histories.times))

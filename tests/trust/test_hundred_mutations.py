@@ -43,6 +43,7 @@ def run_calls(run: Path, place: Path) -> dict[str, list[Any]]:
     return {
         "predict": [run, "digit.png"], "evaluate": [run], "embed": [run, "x.png", "-o", place / "x.npz"], "nearest": [run, "x.png"],
         "export": [run, "-o", place / "out"], "serve": [run, "--port", "0"], "prune": [run, "-o", place / "out"],
+        "register": [run, "--to", "mlflow"], "push": [run, "hf://me/digits", "--dry-run"],
         "report": [run], "runs compare": [run, place / "another"], "check": anew, "train": anew, "tune": [*anew, *space],
         "train what was begun": [run / "experiment.yaml"],
         "train again": ["vision/digits", *finished_run.SETTINGS, "--runs", run.parents[2], "--name", run.name],

@@ -89,7 +89,7 @@ def test_a_search_and_what_its_trials_read(run, tmp_path):
     (folder.path / ".lock").write_text("1")
     require_search(folder, {}, public, fresh=False)
     (folder.trials / "00" / "0.result.json").write_text("{}")
-    with pytest.raises(Untrusted, match=r"trials/00/0\.result\.json was added"):
+    with pytest.raises(Untrusted, match=r"added: trials/00/0\.result\.json"):
         require_search(folder, {}, public, fresh=False)
 
 

@@ -37,7 +37,7 @@ def test_a_run_that_is_resumed(signed):
     runs = signed.parents[2]
     call = ["train", "vision/digits", *finished_run.SETTINGS, "--runs", runs, "--name", "small", "--require-signature", public]
     done = command(*call)
-    assert done.exit_code == 1 and "report/report.json is missing" in done.output
+    assert done.exit_code == 1 and "missing: report/report.json" in done.output
     assert command("sign", signed, "--key", key).exit_code == 0
     seed = signed.with_name("small-seed1")
     shutil.copytree(signed, seed)
