@@ -1,4 +1,4 @@
-"""Keys of age made here, and a search for plain weights on a disk."""
+"""Keys of age made here, commands with them, and a search for plain weights on a disk."""
 
 import functools
 import os
@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+from typer.testing import CliRunner
+
+from pipelines.commands.main import app
 
 PIECE = 48  # bytes of an array that are looked for
 
@@ -20,6 +23,17 @@ def age_key(name: str = "own") -> Path:
     file = Path(tempfile.mkdtemp(prefix=f"quartet-age-{name}-")) / "key.txt"
     file.write_text(f"# created: today\n# public key: {identity.to_public()}\n{identity}\n", encoding="utf-8")
     return file
+
+
+def command(*arguments):
+    return CliRunner().invoke(app, [*map(str, arguments)])
+
+
+def keyed(*arguments):
+    """The same with the key; it has to succeed."""
+    done = command(*arguments, "--age-key", age_key())
+    assert done.exit_code == 0, done.output
+    return done
 
 
 def pieces(arrays: Iterable[np.ndarray]) -> list[bytes]:

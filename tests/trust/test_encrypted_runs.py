@@ -8,31 +8,18 @@ import time
 import keras
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import quartet
 from pipelines.base import encryption
 from pipelines.base.encryption import MARKER, VARIABLE
 from pipelines.base.files import write_whole
-from pipelines.commands.main import app
 from pipelines.runs.encryption import decrypt_folder
 from tests import finished_run, processes
 from tests.training import runs
-from tests.trust.age_keys import age_key, files_with, pieces
+from tests.trust.age_keys import age_key, command, files_with, keyed, pieces
 from tests.trust.keys import needs_trust, pair
 
 pytestmark = [needs_trust, pytest.mark.slow(seconds=30)]
-
-
-def command(*arguments):
-    return CliRunner().invoke(app, [*map(str, arguments)])
-
-
-def keyed(*arguments):
-    """The same with the key; it has to succeed."""
-    done = command(*arguments, "--age-key", age_key())
-    assert done.exit_code == 0, done.output
-    return done
 
 
 @pytest.fixture

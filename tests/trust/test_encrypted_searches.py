@@ -11,15 +11,13 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import quartet
 from pipelines.base import encryption
 from pipelines.base.encryption import MARKER, VARIABLE, begins_encrypted, open_decrypted
-from pipelines.commands.main import app
 from pipelines.tuning.search_folder import Journal, SearchFolder
 from tests import processes
-from tests.trust.age_keys import age_key, files_with, pieces
+from tests.trust.age_keys import age_key, command, files_with, keyed, pieces
 from tests.trust.keys import needs_trust
 from tests.waiting import until
 
@@ -35,17 +33,6 @@ monitor: {samples: 0}
 tune: {trials: 2, seeds: 2, cost: {measure: parameters}, space: {train.learning_rate.peak: {choice: [0.003, 0.01, 0.03]}}}
 """
 PLAIN = {MARKER, ".lock", "search.yaml", "journal.jsonl", "best.yaml", "experiment.yaml", "environment.json", "metrics.jsonl"}
-
-
-def command(*arguments):
-    return CliRunner().invoke(app, [*map(str, arguments)])
-
-
-def keyed(*arguments):
-    """The same with the key; it has to succeed."""
-    done = command(*arguments, "--age-key", age_key())
-    assert done.exit_code == 0, done.output
-    return done
 
 
 def shown(search: Path) -> set[str]:
