@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -19,12 +19,19 @@ from pipelines.base.terminal import lines, printable
 from pipelines.runs.folder import RunFolder
 from pipelines.stores import copies
 
+if TYPE_CHECKING:
+    from pipelines.config.load import Loaded
+
 RUNS = Path("runs")
 Runs = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Folder of all runs; also s3://, gs:// or az://BUCKET/PATH.")]
 Run = Annotated[str, typer.Argument(
     metavar="RUN", show_default=False, help="A run: its folder, or its name below --runs, such as vision/digits/default.")]
 Settings = Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", show_default=False, help="Settings to change.")]
 Batch = Annotated[int | None, typer.Option(min=1, metavar="N", show_default="the task's", help="Inputs answered at a time.")]
+Call = Annotated[list[str] | None, typer.Argument(
+    metavar="CONFIG|KEY=VALUE", show_default=False,
+    help="A YAML file or a shipped experiment such as vision/digits, then settings to change, such as train.epochs=3.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and the result.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Overwrite what is there.")]
 Use = Annotated[list[str] | None, typer.Option(
     "--use", metavar="FILE", show_default=False,
@@ -152,6 +159,19 @@ def shown(path: Path) -> str:
 def quoted(path: Path) -> str:
     """`shown`, for a shell."""
     return shlex.quote(shown(path))
+
+
+def named(loaded: "Loaded") -> str:
+    """The experiment's name with its domain: vision/digits."""
+    return loaded.name if "/" in loaded.name else f"{loaded.experiment.task.partition('.')[0]}/{loaded.name}"
+
+
+def divided(arguments: Sequence[str] | None) -> tuple[str | None, list[str]]:
+    """The experiment, or None where only settings are given, and the settings."""
+    given = list(arguments or ())
+    if given and ("=" not in given[0] or Path(given[0]).is_file()):
+        return given[0], given[1:]
+    return None, given
 
 
 def finished(runs: Path, name: str, require_signature: Path | None = None) -> RunFolder:

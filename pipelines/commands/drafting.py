@@ -1,0 +1,179 @@
+"""The commands before training: check, prepare, new and schema."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipelines.base.errors import ConfigError, QuartetError
+from pipelines.base.terminal import json_text
+from pipelines.commands.shell import (
+    RUNS,
+    Call,
+    Quiet,
+    RequireSignature,
+    Runs,
+    Sandbox,
+    divided,
+    echo,
+    extensible,
+    named,
+    quoted,
+    reported,
+    sandboxed,
+    say,
+    shown,
+    tool,
+)
+from pipelines.stores.address import address_of
+
+Column = Annotated[str | None, typer.Option(metavar="COLUMN", show_default="guessed", help="The column of a table that holds it.")]
+
+
+@reported
+@extensible()
+def check(
+    arguments: Call = None,
+    runs: Runs = RUNS,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", show_default="check.json among the experiment's runs", help="The findings, for programs."
+        ),
+    ] = None,
+    encoder: Annotated[str | None, typer.Option(
+        metavar="PRESET|none", show_default="one at hand, on a sample", help="The pretrained encoder that compares examples.")] = None,
+    require_signature: RequireSignature = None,
+    sandbox: Sandbox = False,
+) -> None:
+    """Check an experiment, then read all its data once; trains nothing. Exit status 1 where training would stop."""
+    from pipelines.config.load import load
+    from pipelines.runs.signed import require_named, require_signed
+
+    if output is None and address_of(runs):
+        raise ConfigError("--runs: is in a store; give --output FILE for the findings")
+    config, overrides = divided(arguments)
+    require_signed(config, require_signature)
+    loaded = load(config, overrides)
+    target = output or runs / named(loaded) / "check.json"
+    asked = loaded.experiment.model_dump(mode="python")
+    if require_signature is not None and encoder is None and not (asked.get("model") or {}).get("preset"):
+        encoder = "none"  # not one that is at hand and that nobody has named
+    require_named({**asked, **({"encoder": encoder} if encoder != "none" else {})}, target, require_signature)
+    sandboxed(sandbox, None, target)
+    from pipelines.machine.startup import start_tensorflow
+
+    start_tensorflow()
+    from pipelines.base.files import write_json
+    from pipelines.base.terminal import console
+    from pipelines.commands.check import check as read_all
+    from pipelines.data.croissant import FILE as CROISSANT
+
+    result = read_all(loaded.experiment, encoder, name=named(loaded))
+    result.render(console())
+    write_json(target, result.to_json())
+    echo(f"findings     {shown(target)}")
+    if result.description is not None:
+        described = target.with_name(CROISSANT if output is None else f"{output.stem}.{CROISSANT}")
+        write_json(described, result.description)
+        echo(f"description  {shown(described)}: the data as Croissant describes them")
+    if result.failed:
+        raise typer.Exit(1)
+
+
+@reported
+@extensible()
+def prepare(
+    config: Annotated[str, typer.Argument(metavar="CONFIG", show_default=False,
+                                          help="A YAML file or a shipped experiment such as vision/cifar10_cnn.")],
+    output: Annotated[Path, typer.Argument(metavar="OUT", show_default=False, help="The folder to write.")],
+    settings: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", show_default=False, help="Settings to change.")] = None,
+    decoded: Annotated[bool, typer.Option("--decoded", help="Images as pixels of data.image_size: larger, and training decodes nothing.")
+                       ] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Read an experiment's data once and write them ready to train from: quartet train CONFIG data.prepared=OUT."""
+    from pipelines.config.load import load
+    from pipelines.stores.output import folder_for
+
+    loaded = load(config, settings or [])
+    with folder_for(output) as target:
+        from pipelines.machine.startup import start_tensorflow
+
+        start_tensorflow()
+        from pipelines.commands.prepare import prepared
+
+        text = prepared(loaded.experiment, target, config, decoded=decoded, quiet=quiet, say=(lambda text: None) if quiet else say)
+    echo(text.replace(str(target), str(address_of(output) or output)))
+
+
+@reported
+@extensible()
+def new(
+    domain: Annotated[str, typer.Argument(metavar="DOMAIN", show_default=False, help="vision, speech, nlp or recsys.")],
+    data: Annotated[Path, typer.Option(metavar="PATH", show_default=False, help="Your data: a folder or a file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The experiment to write.")] = Path("experiment.yaml"),
+    task: Annotated[str | None, typer.Option(metavar="TASK", show_default="by the data", help="Such as ranking or transcription.")] = None,
+    user: Column = None,
+    item: Column = None,
+    rating: Column = None,
+    time: Column = None,
+    text: Column = None,
+    label: Column = None,
+    split: Column = None,
+    group: Column = None,
+    file: Column = None,
+    encoder: Annotated[str | None, typer.Option(
+        metavar="PRESET|none", show_default="one at hand, where it gains", help="The pretrained encoder to begin from, or none.")] = None,
+    no_estimate: Annotated[bool, typer.Option("--no-estimate", help="Do not run a few steps to see how long training will take.")] = False,
+) -> None:
+    """Look at data and write an experiment for it. Columns of a table that no option names are guessed; `none`: there is no such column."""
+    from pipelines.base.files import write_whole
+    from pipelines.config.draft import new as draft
+
+    if output.exists():
+        raise ConfigError(f"--output: {output} is there already; give another name, or remove it")
+    named = {"user": user, "item": item, "rating": rating, "time": time, "text": text, "label": label, "split": split, "group": group,
+             "file": file}
+    columns = {role: column for role, column in named.items() if column is not None}
+    write_whole(output, draft(domain, str(data), file=str(output), columns=columns, task=task, encoder=encoder))
+    echo(f"written      {shown(output)}")
+    for what in ("check", "train"):
+        echo(f"{what} it     {tool('quartet')} {what} {quoted(output)}")
+    if not no_estimate:
+        _say_estimate(output)
+
+
+def _say_estimate(path: Path) -> None:
+    """What the experiment will take here; where that cannot be estimated, the reason, which training would give, too."""
+    from pipelines.commands.estimate import estimate
+    from pipelines.config.load import load
+    from pipelines.machine.startup import start_tensorflow
+
+    echo("measuring    a few steps, to say what training will take (--no-estimate leaves that out)")
+    start_tensorflow()
+    try:
+        for what, text in estimate(load(str(path)).experiment):
+            echo(f"{what:<12} {text}")
+    except QuartetError as error:
+        typer.echo(f"{'estimate':<12} not possible: {error}", err=True)
+
+
+@reported
+@extensible()
+def schema(
+    task: Annotated[
+        str | None, typer.Argument(metavar="[TASK]", show_default=False, help="Such as vision.classification; default: all.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", show_default="standard output", help="A file.")] = None,
+) -> None:
+    """Write the JSON Schema of experiments, by which editors complete and check them."""
+    from pipelines.base.files import write_whole
+    from pipelines.config.reference import json_schema
+
+    text = json_text(json_schema(task)) + "\n"
+    if output is None:
+        echo(text, end=False)
+        return
+    write_whole(output, text)
+    echo(f"written      {shown(output)}; on top of an experiment: # yaml-language-server: $schema={output}")
