@@ -239,8 +239,9 @@ class ImageClassification(Experiment):
     def problems(self) -> list[tuple[str, str]]:
         found = super().problems()
         data, augment = self.data, self.augment
-        if data.streaming and self.loss.class_weights == "balanced":
-            found.append(("loss.class_weights", "balanced needs the classes counted, and a stream is not read ahead; give {class: weight}"))
+        if data.streaming and not data.prepared and self.loss.class_weights == "balanced":
+            found.append(("loss.class_weights", "balanced needs the classes counted, and a stream is not read ahead; give {class: weight}, "
+                          "or train from prepared data (quartet prepare)"))
         if self.train.privacy:
             found += _not_private(augment, self.model)
         crop = augment.random_resized_crop

@@ -7,6 +7,7 @@ kill or a power cut at any moment sees either the old one or the new. What grows
 
 import contextlib
 import errno
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -165,7 +166,24 @@ def append_whole(file: BinaryIO, content: bytes) -> None:
 
 def write_json(path: Path | str, value: Any, *, plain: bool = False) -> None:
     """Writes `value` as indented JSON, as `write_whole`; NaN and infinities become null, so that any reader accepts it."""
-    write_whole(path, json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n", plain=plain)
+    write_whole(path, as_json(value), plain=plain)
+
+
+def as_json(value: Any) -> str:
+    """`value` as `write_json` writes it."""
+    return json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def abridged(value: Any, most: int = 100) -> Any:
+    """`value` as `finite` gives it, with lists and mappings of more than `most` entries, at any depth, cut to their beginning: {"count",
+    "first"}."""
+    if isinstance(value, dict):
+        if len(value) > most:
+            return {"count": len(value), "first": finite(dict(itertools.islice(value.items(), 10)))}
+        return {str(key): abridged(item, most) for key, item in value.items()}
+    if isinstance(value, (list, tuple)) and len(value) > most:
+        return {"count": len(value), "first": finite(value[:10])}
+    return finite(value)
 
 
 def finite(value: Any) -> Any:

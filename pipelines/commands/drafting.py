@@ -1,4 +1,4 @@
-"""The commands before training: check, prepare, new and schema."""
+"""The commands before training: check, new and schema."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +10,6 @@ from pipelines.base.terminal import json_text
 from pipelines.commands.shell import (
     RUNS,
     Call,
-    Quiet,
     RequireSignature,
     Runs,
     Sandbox,
@@ -21,7 +20,6 @@ from pipelines.commands.shell import (
     quoted,
     reported,
     sandboxed,
-    say,
     shown,
     tool,
 )
@@ -79,32 +77,6 @@ def check(
         echo(f"description  {shown(described)}: the data as Croissant describes them")
     if result.failed:
         raise typer.Exit(1)
-
-
-@reported
-@extensible()
-def prepare(
-    config: Annotated[str, typer.Argument(metavar="CONFIG", show_default=False,
-                                          help="A YAML file or a shipped experiment such as vision/cifar10_cnn.")],
-    output: Annotated[Path, typer.Argument(metavar="OUT", show_default=False, help="The folder to write.")],
-    settings: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", show_default=False, help="Settings to change.")] = None,
-    decoded: Annotated[bool, typer.Option("--decoded", help="Images as pixels of data.image_size: larger, and training decodes nothing.")
-                       ] = False,
-    quiet: Quiet = False,
-) -> None:
-    """Read an experiment's data once and write them ready to train from: quartet train CONFIG data.prepared=OUT."""
-    from pipelines.config.load import load
-    from pipelines.stores.output import folder_for
-
-    loaded = load(config, settings or [])
-    with folder_for(output) as target:
-        from pipelines.machine.startup import start_tensorflow
-
-        start_tensorflow()
-        from pipelines.commands.prepare import prepared
-
-        text = prepared(loaded.experiment, target, config, decoded=decoded, quiet=quiet, say=(lambda text: None) if quiet else say)
-    echo(text.replace(str(target), str(address_of(output) or output)))
 
 
 @reported

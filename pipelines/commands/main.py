@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from pipelines.base.terminal import json_text
-from pipelines.commands import answering, drafting, records, runs, shipping, training, trust
+from pipelines.commands import answering, drafting, preparing, records, runs, shipping, training, trust
 from pipelines.commands.cluster import OnRay
 from pipelines.commands.shell import RUNS, Runs, echo, reported
 from pipelines.machine.startup import current_folder_last
@@ -70,7 +70,7 @@ app.command()(shipping.export)
 app.command()(shipping.serve)
 app.command()(shipping.prune)
 app.command()(drafting.check)
-app.command()(drafting.prepare)
+app.command(cls=OnRay)(preparing.prepare)
 app.command()(drafting.new)
 app.command()(encoders)
 app.add_typer(runs.runs_commands, name="runs")

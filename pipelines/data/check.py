@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pipelines.base.files import abridged
 from pipelines.base.terminal import printable
 from pipelines.config.messages import listed
 from pipelines.data.names import groups_in_names, suspected_groups
@@ -91,10 +92,10 @@ class Check:
         return any(finding.level == "error" for finding in self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        """Values for `pipelines.base.files.write_json`; of each finding at most 1,000 details."""
+        """Values for `pipelines.base.files.write_json`; of each finding at most 1,000 details, of more classes than that the first."""
         findings = [{"level": finding.level, "text": finding.text, "details": list(finding.details[:KEPT]),
                      "more": max(0, len(finding.details) - KEPT)} for finding in self.findings]
-        return {"data": self.place, "failed": self.failed, "splits": self.splits, "findings": findings}
+        return {"data": self.place, "failed": self.failed, "splits": abridged(self.splits, KEPT), "findings": findings}
 
     def render(self, console: Console) -> None:
         """Tables of splits and classes, then the findings."""

@@ -33,6 +33,7 @@ PATH = "path of the"  # image: the kind of a column that names files
 TYPES = {"image": "sc:ImageObject", "audio": "sc:AudioObject", "number": "sc:Float"}  # of other kinds: sc:Text
 FORMATS = {".csv": "text/csv", ".tsv": "text/tab-separated-values", ".tab": "text/tab-separated-values", ".txt": "text/plain",
            **dict.fromkeys(tables.JSON_LINES, "application/jsonlines"), **dict.fromkeys(tables.PARQUET, "application/x-parquet")}
+CLASSES = 1000  # most that are named
 BEGINNING = 1_000_000  # bytes of a table in which its columns are looked for
 CONTEXT = {
     "@language": "en", "@vocab": "https://schema.org/", "sc": "https://schema.org/", "cr": "http://mlcommons.org/croissant/",
@@ -73,6 +74,8 @@ def croissant(data: Data, parts: Mapping[str, Source | None], *, name: str, task
     """
     sources = {split: source for split, source in parts.items() if source is not None}
     place = _place(data, sources, classes)
+    if len(classes) > CLASSES:
+        place.notes.append(f"It has {len(classes):,} classes, too many to be named here: facts.json of a model trained on it names them.")
     said = [f"The data of {name}, for {task}.", *filter(None, place.notes), *(note if note.endswith(".") else f"{note}." for note in notes)]
     return {
         "@context": CONTEXT, "@type": "sc:Dataset", "conformsTo": "http://mlcommons.org/croissant/1.0",
@@ -301,6 +304,8 @@ def _classes(sources: Mapping[str, Source], classes: Sequence[str]) -> list[dict
     counts = {split: np.bincount(source.labels, minlength=len(classes)) for split, source in sources.items()
               if source.labels is not None and len(source.labels) and source.labels.min() >= 0}
     if not classes or any(len(each) != len(classes) for each in counts.values()):
+        return []
+    if len(classes) > CLASSES:
         return []
     return [_constant("classes", "sc:Enumeration", (
         {"name": str(title), **{split: int(each[number]) for split, each in counts.items()}} for number, title in enumerate(classes)))]

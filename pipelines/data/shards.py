@@ -6,9 +6,8 @@ is read before it is asked for, so that a start costs the same for a thousand ex
 
 import contextlib
 import functools
-import itertools
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, overload
 
@@ -17,17 +16,11 @@ import pyarrow as pa
 import tensorflow as tf
 from pydantic import Field
 
-from pipelines.base.errors import ConfigError, DataError
+from pipelines.base.errors import DataError
 from pipelines.base.stored import Count, FolderName, Name, Record, Text
-from pipelines.data.cache import Decode, bad_example, decoded_spec
-from pipelines.data.mapping import mapped
-from pipelines.data.reasons import reason
-from pipelines.data.source import Source, Tensors, origin
-from pipelines.data.stream import StreamSource
+from pipelines.data.source import Source, Tensors
 
-BYTES, EXAMPLES = 256 << 20, 1 << 20  # most of a shard
 OPEN = 256  # shards that are kept open at a time
-SAMPLE = 256  # examples from which the size of all is guessed
 NAME, SUM = "#name", "#sum"  # columns beside the entries
 BESIDE = ("labels", "groups", "pieces", "lengths")  # of a source, kept in files of their own
 
@@ -59,131 +52,18 @@ class Stored(Record):
     more: FolderName | None = None
 
 
-def write(source: Source, folder: Path, title: str, more: Mapping[str, Sequence[str]] | None = None,
-          progress: Callable[[int], None] = lambda done: None, decode: Decode | None = None) -> dict[str, Any]:
-    """Writes every example of a source into `folder`, in order. Returns what `ShardSource` needs to know, as `Stored`.
-
-    Args:
-        title: the beginning of the files' names.
-        more: further texts of each example, by name, for `ShardSource.more`.
-        progress: told how many examples are written.
-        decode: what becomes of each example before it is written; its results have one shape. None: they stay as they are.
-
-    Raises:
-        DataError: an example cannot be read; names it.
-        OSError: the disk is full.
-    """
-    specs = decoded_spec(source, decode)
-    free = next((name for name, spec in specs.items() if None in spec.shape.as_list()[1:]), None)
-    if free:
-        raise ConfigError(f"{title}: entry {free} {specs[free].shape} has more than its first dimension free; it cannot be prepared")
-    entries = _entries(specs)
-    shards: list[Shard] = []
-    rows: list[dict[str, bytes]] = []
-    size = done = 0
-
-    def flush() -> None:
-        nonlocal rows, size
-        file = f"{title}-{len(shards):05d}.arrow"
-        columns = {name: _column([row[name] for row in rows], entry) for name, entry in entries.items()}
-        names = [source.name(done - len(rows) + number).encode("utf-8", "backslashreplace") for number in range(len(rows))]
-        columns[NAME] = pa.array(names, pa.large_binary())
-        columns[SUM] = pa.array([_checksum(row.values()) for row in rows], pa.uint32())
-        batch = pa.record_batch(columns)
-        with pa.OSFile(str(folder / file), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        shards.append(Shard(file=file, examples=len(rows), bytes=(folder / file).stat().st_size))
-        rows, size = [], 0
-        progress(done)
-
-    for row in _rows(source, entries, decode):
-        rows.append(row)
-        done += 1
-        size += sum(map(len, row.values()))
-        if size >= BYTES or len(rows) >= EXAMPLES:
-            flush()
-    if rows:
-        flush()
-    beside = {}
-    for name in BESIDE:
-        values = getattr(source, name)
-        if values is not None:
-            beside[name] = f"{title}.{name}.npy"
-            np.save(folder / beside[name], _plain(name, values), allow_pickle=False)
-    if more:
-        batch = pa.record_batch({name: pa.array(values, pa.large_string()) for name, values in more.items()})
-        with pa.OSFile(str(folder / f"{title}.more.arrow"), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-    return Stored(fingerprint=source.fingerprint(), stamp=source.stamp(), entries=entries, raw=_entries(source.spec) if decode else None,
-                  shards=shards, beside=beside, more=f"{title}.more.arrow" if more else None).model_dump()
-
-
-def size_of(source: Source) -> int:
-    """About how many bytes the examples take as they are stored."""
-    some = source
-    if not isinstance(source, StreamSource):
-        some = source.subset(np.unique(np.linspace(0, len(source) - 1, min(SAMPLE, len(source))).astype(np.int64)))
-    rows = itertools.islice(_rows(some, _entries(source.spec)), SAMPLE)
-    return int(np.mean([sum(map(len, row.values())) for row in rows]) * len(source)) if len(source) else 0
-
-
-def _entries(specs: Mapping[str, tf.TensorSpec]) -> dict[str, Entry]:
-    return {name: Entry(dtype=spec.dtype.name, shape=spec.shape.as_list()) for name, spec in specs.items()}
-
-
-def _specs(entries: Mapping[str, Entry]) -> dict[str, tf.TensorSpec]:
-    return {name: tf.TensorSpec(entry.shape, tf.as_dtype(entry.dtype)) for name, entry in entries.items()}
-
-
-def _plain(name: str, values: np.ndarray) -> np.ndarray:
-    """Values of one of BESIDE as they are stored: texts, and numbers in as few bytes as they are read with."""
-    if name == "groups":
-        return np.asarray(values).astype(str)
-    return np.asarray(values, np.int32) if name == "lengths" else values
-
-
-def _rows(source: Source, entries: dict[str, Entry], decode: Decode | None = None) -> Iterator[dict[str, bytes]]:
-    """Each example as bytes by name; what of an entry is free is padded by nothing."""
-    base, numbers = origin(source)
-    if base.arrays is not None and decode is None:
-        arrays = {name: base.arrays[name] for name in entries}
-        for number in numbers:
-            yield {name: np.ascontiguousarray(value[number]).tobytes() for name, value in arrays.items()}
-        return
-
-    def one(number: tf.Tensor) -> Tensors:
-        raw = {name: value[0] for name, value in source.gather(number[None]).items()}
-        return decode(raw, None) if decode else raw
-
-    if isinstance(source, StreamSource):
-        dataset = source.dataset(None)  # as they are stored, which is their number
-        if decode:
-            dataset = mapped(dataset, lambda raw: decode(raw, None), tf.data.AUTOTUNE)
-    else:
-        dataset = mapped(tf.data.Dataset.range(len(source)), one, tf.data.AUTOTUNE)
-    done = 0
-    try:
-        for row in dataset.prefetch(64).as_numpy_iterator():
-            yield {name: row[name] if isinstance(row[name], bytes) else np.ascontiguousarray(row[name]).tobytes() for name in entries}
-            done += 1
-    except tf.errors.OpError as error:
-        raise bad_example(source, decode, range(done, min(len(source), done + 64))) or DataError(
-            f"{source.name(done)}: cannot be read: {reason(error)}") from error
-
-
-def _column(values: list[bytes], entry: Entry) -> pa.Array:
-    width = _width(entry)
-    return pa.array(values, pa.large_binary() if width is None else pa.binary(width))
-
-
-def _width(entry: Entry) -> int | None:
+def width(entry: Entry) -> int | None:
     """Bytes of an entry of fixed shape; None where examples differ."""
     if entry.dtype == "string" or None in entry.shape:
         return None
     return int(np.prod(entry.shape, dtype=np.int64)) * tf.as_dtype(entry.dtype).size  # type: ignore[arg-type]
 
 
-def _checksum(values: Any) -> int:
+def _specs(entries: dict[str, Entry]) -> dict[str, tf.TensorSpec]:
+    return {name: tf.TensorSpec(entry.shape, tf.as_dtype(entry.dtype)) for name, entry in entries.items()}
+
+
+def checksum(values: Iterable[bytes]) -> int:
     total = 0
     for value in values:
         total = zlib.crc32(value, total)
@@ -191,11 +71,11 @@ def _checksum(values: Any) -> int:
 
 
 class ShardSource(Source):
-    """A split that `write` has written, read by number.
+    """A split that pipelines.data.shard_writing has written, read by number.
 
     Args:
         folder: where its files lie.
-        stored: what `write` returned.
+        stored: what was written.
         title: names it in messages.
 
     Raises:
@@ -244,7 +124,7 @@ class ShardSource(Source):
         columns = self._shard(shard)
         with contextlib.suppress(ValueError):
             values = {name: columns[name][place] for name in self.spec}
-            if _checksum(values.values()) == columns[SUM][place]:
+            if checksum(values.values()) == columns[SUM][place]:
                 return values
         raise DataError(f"{self.folder / self.stored.shards[shard].file}: example {place} is not what was written; {_REMEDY}")
 
@@ -252,8 +132,16 @@ class ShardSource(Source):
         """An entry of one example that is no string."""
         return self._shaped(self.row(number)[name], name)
 
+    def column(self, name: str) -> np.ndarray:
+        """An entry of fixed shape of all examples, [examples, ...], read in one pass over that column alone; not checked."""
+        parts = []
+        for number, shard in enumerate(self.stored.shards):
+            values = self._shard(number)[name].values[:shard.examples * (width(self.stored.entries[name]) or 0)]
+            parts.append(self._shaped(bytes(values), name, shard.examples))
+        return np.concatenate(parts)
+
     def more(self) -> dict[str, "Texts"]:
-        """The further texts of all examples, as given to `write`; they stay in the file."""
+        """The further texts of all examples, as they were given; they stay in the file."""
         if self.stored.more is None:
             return {}
         path = self.folder / self.stored.more
@@ -291,9 +179,10 @@ class ShardSource(Source):
             row[tuple(slice(size) for size in one.shape)] = one
         return batch
 
-    def _shaped(self, value: bytes, name: str) -> np.ndarray:
+    def _shaped(self, value: bytes, name: str, *count: int) -> np.ndarray:
         entry = self.stored.entries[name]
-        return np.frombuffer(value, tf.as_dtype(entry.dtype).as_numpy_dtype).reshape([-1 if size is None else size for size in entry.shape])
+        shape = [*count, *(-1 if size is None else size for size in entry.shape)]
+        return np.frombuffer(value, tf.as_dtype(entry.dtype).as_numpy_dtype).reshape(shape)
 
     def _beside(self, name: str) -> np.ndarray | None:
         file = self.stored.beside.get(name)
@@ -315,7 +204,7 @@ class ShardSource(Source):
             reader = pa.ipc.open_file(pa.memory_map(str(path)))
             batch = reader.get_batch(0)
             batch.validate()  # not in full, which reads it whole: values are checked as they are read
-            columns = {name: _Values(batch.column(name), None if name in (NAME, SUM) else _width(self.stored.entries[name]))
+            columns = {name: _Values(batch.column(name), None if name in (NAME, SUM) else width(self.stored.entries[name]))
                        for name in (*self.spec, NAME, SUM)}
             if batch.num_rows != shard.examples or reader.num_record_batches != 1:
                 raise ValueError(f"{batch.num_rows:,} examples, not {shard.examples:,}")

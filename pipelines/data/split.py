@@ -13,6 +13,8 @@ import numpy as np
 from pipelines.base.errors import DataError
 from pipelines.data.source import Source
 
+COUNTED = 10_000  # classes, at most, of which the examples in each split are told
+
 
 @dataclass(frozen=True)
 class Split:
@@ -92,13 +94,14 @@ def choose(size: int, *, count: int, seed: int, purpose: str, labels: np.ndarray
 
 
 def describe(parts: dict[str, Source | None], classes: list[str] | None = None) -> dict[str, Any]:
-    """The splits as written into report and environment: name -> examples, fingerprint, examples of each class."""
+    """The splits as written into report and environment: name -> examples, fingerprint, and of no more than COUNTED classes the
+    examples of each."""
     described = {}
     for name, source in parts.items():
         if source is None:
             continue
         fact: dict[str, Any] = {"examples": len(source), "fingerprint": source.fingerprint()}
-        if classes is not None and source.labels is not None:
+        if classes is not None and len(classes) <= COUNTED and source.labels is not None:
             counts = np.bincount(source.labels, minlength=len(classes))
             fact["classes"] = {title: int(number) for title, number in zip(classes, counts)}
         described[name] = fact

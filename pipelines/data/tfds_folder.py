@@ -15,7 +15,8 @@ from pipelines.base.regular import other_kind, read_small
 from pipelines.data.walk import entries
 
 CLASSES = "tensorflow_datasets.core.features."  # where all of TFDS' own feature classes are
-LARGEST = 16 << 20  # bytes of a JSON or text file beside the shards; TFDS' own stay below 1 MB
+LARGEST = 16 << 20  # bytes of a JSON file beside the shards; TFDS' own stay below 1 MB
+NAMES = 256 << 20  # bytes of a text file, which holds the names of classes
 DEEPEST = 200  # levels of JSON
 MOST_CLASSES = 10_000_000  # classes of a label: TFDS makes a list of as many names
 _CLASS = re.compile(re.escape(CLASSES) + r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
@@ -25,7 +26,6 @@ _FILE_KEYS = ("names_file",)
 _COUNT_KEYS = ("numClasses", "num_classes")
 _TEMPLATE_KEYS = ("filepathTemplate", "filepath_template")
 _READ = ("features.json", "dataset_info.json")  # what TFDS makes classes and paths of
-_SMALL = (".json", ".txt")
 
 
 def check_folder(folder: Path) -> None:
@@ -45,8 +45,10 @@ def check_folder(folder: Path) -> None:
             raise DataError(f"{path} is {kind}, not a regular file; remove it")
         if path.name in _READ:
             _check_values(path, read_json(path))
-        elif path.suffix in _SMALL:
+        elif path.suffix == ".json":
             read_small(path, LARGEST)
+        elif path.suffix == ".txt" and path.stat().st_size > NAMES:
+            raise DataError(f"{path} has more than {NAMES:,} bytes, more than the names of classes ever need; it is not read")
 
 
 def check_inside(path: Path, folder: Path) -> None:

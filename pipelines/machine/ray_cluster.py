@@ -11,6 +11,7 @@ from typing import Any
 from pipelines.base.errors import ConfigError, HostLost
 
 LOCAL = "local"
+LATE = 30.0  # s that a network's file system may take to show what another machine wrote
 _ADDRESS = re.compile(r"local|auto|[^\s:/=]+:\d{1,5}|\[[0-9A-Fa-f:.]+\]:\d{1,5}")
 _OBJECTS = 128 << 20  # bytes of a local Ray's object store: next to nothing goes through it
 

@@ -61,7 +61,9 @@ def _data(settings: Mapping[str, Any], data: Mapping[str, Any]) -> list[str]:
     if data.get("examples"):
         lines.append("examples: " + ", ".join(f"{split} {count:,}" for split, count in data["examples"].items()))
     classes = (data.get("facts") or {}).get("classes")
-    if isinstance(classes, list):
+    if isinstance(classes, dict):  # abridged
+        lines.append(f"{classes['count']:,} classes: {', '.join(map(str, classes['first'][:_SHOWN]))}, ...")
+    elif isinstance(classes, list):
         names = ", ".join(map(str, classes[:_SHOWN])) + (", ..." if len(classes) > _SHOWN else "")
         lines.append(f"{len(classes)} classes: {names}")
     counts = (data.get("facts") or {}).get("class_counts")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from pipelines.base.figures import png
-from pipelines.base.files import finite, write_json, write_whole
+from pipelines.base.files import abridged, finite, write_json, write_whole
 from pipelines.reports.blocks import markdown
 from pipelines.reports.card import card
 from pipelines.reports.html import page
@@ -122,12 +122,4 @@ def _data(splits: Splits | None) -> dict[str, Any]:
         return {}
     sources = {"train": splits.train, "validation": splits.validation, "test": splits.test}
     sizes = {name: len(source) for name, source in sources.items() if source is not None}
-    return {"examples": sizes, "facts": {name: _abridged(value) for name, value in splits.facts.items()}}
-
-
-def _abridged(value: Any, most: int = 100) -> Any:
-    """Facts for the report: a vocabulary or catalogue is cut to its beginning; the model has it whole."""
-    value = finite(value)
-    if isinstance(value, (list, dict)) and len(value) > most:
-        return {"count": len(value), "first": value[:10] if isinstance(value, list) else dict(list(value.items())[:10])}
-    return value
+    return {"examples": sizes, "facts": {name: abridged(value) for name, value in splits.facts.items()}}  # the model has them whole

@@ -9,25 +9,21 @@ import io
 import json
 import os
 import re
-import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.base.errors import ConfigError, DataError, HostLost, TrainingError
+from pipelines.base.errors import ConfigError, DataError
 from pipelines.config import extensions
 from pipelines.data.reasons import reason
-from pipelines.machine.ray_cluster import Share, nodes, share
+from pipelines.machine.ray_cluster import nodes, share
+from pipelines.machine.ray_pool import Pool
 from pipelines.serving.output import Prediction, Shown, as_object, to_binary
 from pipelines.stores.output import OutputFolder
 
 INPUTS, BYTES = 1024, 16 << 20  # of a part, at most
 AHEAD = 2  # parts that an actor has, so that it need not wait for the next one
-RESTARTS = 3  # of a part whose actors were lost
-FAILURES = 10  # actors lost one after the other without an answer
-PLACING = 120.0  # s in which the cluster has to have room for one actor
 FORMATS = ("jsonl", "parquet")
 RECORD = "predictions.json"  # which call a folder belongs to
 _PART = re.compile(r"part-\d{6,}-[0-9a-f]{8}\.(jsonl|parquet)")
@@ -60,7 +56,6 @@ class Part:
 
     number: int
     read: list[Any]
-    lost: int = 0
 
     @property
     def stem(self) -> str:
@@ -210,130 +205,31 @@ def predict(reads: Iterable[Any], ask: Ask, folder: OutputFolder, there: set[str
     present = nodes()
     gpus = sum(int(node.get("GPU", 0)) for node in present)
     count = workers or gpus or sum(1 for node in present if node.get("CPU")) or 1
-    pool = _Pool(ask, share(present, count, 1 if gpus else 0), count, say)
+    own = share(present, count, 1 if gpus else 0)
+    pool = Pool[Part](Answerer, (ask, own.cpus), lambda actor, part: actor.answer.remote(part.read), own, count, ahead=AHEAD,
+                      name=lambda part: part.stem, large="an input there may take more memory than a worker has", say=say)
     numbers = {stem.split("-")[1]: stem for stem in there}
     result = Outcome()
 
-    def written(part: Part, answers: Answered) -> None:
-        folder.write(f"{part.stem}.{ask.kind}", answers.content)
-        result.answered += answers.answered
-        result.failed += len(answers.failed)
-        for name, why in answers.failed:
-            failed(name, why)
-
-    try:
+    def missing() -> Iterator[Part]:
         for part in parts(reads):
             result.parts += 1
             before = numbers.get(f"{part.number:06d}")
-            if before is not None and before != part.stem:
+            if before is None:
+                yield part
+            elif before == part.stem:
+                result.there += 1
+            else:
                 raise DataError(f"{folder}: {before}: its inputs are not those that it was answered for; give another --output, or "
                                 "--replace")
-            if before is not None:
-                result.there += 1
-                continue
-            while pool.full:
-                for each in pool.done():
-                    written(*each)
-            pool.give(part)
-        while pool.busy:
-            for each in pool.done():
-                written(*each)
+
+    try:
+        for part, answers in pool.answers(missing()):
+            folder.write(f"{part.stem}.{ask.kind}", answers.content)
+            result.answered += answers.answered
+            result.failed += len(answers.failed)
+            for name, why in answers.failed:
+                failed(name, why)
     finally:
         pool.close()
     return result
-
-
-class _Pool:
-    """Actors, and the parts that each has. Parts go only to those that are placed and there."""
-
-    def __init__(self, ask: Ask, own: Share, count: int, say: Callable[[str], None]):
-        self._ask, self._share, self._say = ask, own, say
-        self._coming: dict[Any, Any] = {}  # answer to come -> actor
-        self._there: list[Any] = []
-        self._given: dict[Any, tuple[Any, Part]] = {}  # answer to come -> actor, part
-        self._again: deque[Part] = deque()
-        self._failures, self._until = 0, time.monotonic() + PLACING
-        for _ in range(count):
-            self._begin()
-
-    def _begin(self) -> None:
-        import ray
-
-        actor: Any = ray.remote(Answerer)
-        one = actor.options(num_cpus=self._share.cpus, num_gpus=self._share.gpus).remote(self._ask, self._share.cpus)
-        self._coming[one.there.remote()] = one
-
-    def _free(self) -> Any:
-        """The actor with the fewest parts; None where all have enough."""
-        having = [actor for actor, _ in self._given.values()]
-        least = min(self._there, key=having.count, default=None)
-        return least if least is not None and having.count(least) < AHEAD else None
-
-    @property
-    def busy(self) -> bool:
-        return bool(self._given or self._again)
-
-    @property
-    def full(self) -> bool:
-        return bool(self._again) or self._free() is None
-
-    def give(self, part: Part) -> None:
-        """To an actor, where not all have enough."""
-        actor = self._free()
-        self._given[actor.answer.remote(part.read)] = actor, part
-
-    def done(self) -> list[tuple[Part, Answered]]:
-        """Waits for some of the answers.
-
-        Raises:
-            HostLost: there is no room for any actor.
-            TrainingError: actors do not start, or a part has lost too many.
-        """
-        import ray
-
-        while self._again and self._free() is not None:
-            self.give(self._again.popleft())
-        finished = []
-        for answer in ray.wait([*self._given, *self._coming], timeout=1.0)[0]:
-            actor, part = self._given.pop(answer, (self._coming.pop(answer, None), None))
-            if actor is None:  # it was lost, and the part is another's
-                continue
-            try:
-                result = ray.get(answer)
-                self._failures = 0
-            except ray.exceptions.RayTaskError as error:
-                raise (error.cause if isinstance(error.cause, Exception) else error) from None
-            except ray.exceptions.RayError as error:
-                self._lost(actor, part, error)
-                continue
-            if part is None:
-                self._there.append(actor)
-            else:
-                finished.append((part, result))
-        if self._there:
-            self._until = time.monotonic() + PLACING
-        elif time.monotonic() > self._until:
-            raise HostLost(f"no node of the Ray cluster has had {self._share.cpus} CPUs and {self._share.gpus} GPUs free within "
-                           f"{PLACING:.0f} s; the same command goes on")
-        return finished
-
-    def _lost(self, actor: Any, part: Part | None, error: Exception) -> None:
-        why = str(error).strip().splitlines()[0][:100]
-        self._failures += 1
-        if self._failures > FAILURES:
-            raise TrainingError(f"{self._failures} workers in a row were lost; the last: {why}")
-        self._say(f"a worker is lost ({why}); its parts are answered by another")
-        self._there = [one for one in self._there if one is not actor]
-        others = [answer for answer, (other, _) in self._given.items() if other is actor]
-        for each in filter(None, [part, *(self._given.pop(answer)[1] for answer in others)]):
-            each.lost += 1
-            if each.lost > RESTARTS:
-                raise TrainingError(f"{each.stem}: lost {each.lost} workers; an input there may take more memory than a worker has")
-            self._again.append(each)
-        self._begin()
-
-    def close(self) -> None:
-        import ray
-
-        for actor in [*self._there, *self._coming.values()]:
-            ray.kill(actor)

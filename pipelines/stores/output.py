@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pipelines.base.errors import ConfigError
-from pipelines.base.files import write_whole
+from pipelines.base.files import whole_folder, write_whole
 from pipelines.stores.address import address_of
 from pipelines.stores.objects import objects_of
 
@@ -56,21 +56,49 @@ class OutputFolder:
     def __str__(self) -> str:
         return str(self._address or self._path)
 
+    @property
+    def absolute(self) -> str:
+        """As any process of any machine may name it."""
+        return str(self._address or self._path.absolute())
+
     def names(self) -> list[str]:
         """Of all that is there, in order; of a store also what is further below."""
+        return list(self.sizes())
+
+    def sizes(self) -> dict[str, int]:
+        """Name -> bytes of all that is there, in order; of a store also what is further below."""
         if self._objects and self._address:
             prefix = f"{self._address.key}/".lstrip("/")
-            return [key.removeprefix(prefix) for key in self._objects.entries(self._address.key)]
-        return sorted(os.listdir(self._path)) if self._path.is_dir() else []
+            return {key.removeprefix(prefix): entry.size for key, entry in self._objects.entries(self._address.key).items()}
+        if not self._path.is_dir():
+            return {}
+        with os.scandir(self._path) as files:
+            return dict(sorted((file.name, file.stat(follow_symlinks=False).st_size) for file in files))
 
     def read(self, name: str) -> bytes:
         return self._objects.read(self._key(name))[0] if self._objects else (self._path / name).read_bytes()
 
-    def write(self, name: str, content: bytes) -> None:
-        if self._objects:
+    def write(self, name: str, content: bytes | Callable[[BinaryIO], None]) -> None:
+        """The content, or what writes it to an open file."""
+        if callable(content):
+            write_output(self._path / name, content)
+        elif self._objects:
             self._objects.put(self._key(name), content)
         else:
             write_whole(self._path / name, content)
+
+    @contextlib.contextmanager
+    def filled(self) -> Iterator[Path]:
+        """A folder of this machine to write files into, from which all are in the output at the end: at once where that is a path, else
+        one by one, and what names the others (prepared.json) last."""
+        if self._objects is None:
+            with whole_folder(self._path) as place:
+                yield place
+            return
+        with tempfile.TemporaryDirectory() as temporary:
+            yield Path(temporary)
+            for file in sorted(Path(temporary).iterdir(), key=lambda file: (file.suffix == ".json", file.name)):
+                self._objects.put(self._key(file.name), file)
 
     def remove(self, names: Iterable[str]) -> None:
         """In this order; those that are gone already do not matter."""
@@ -82,26 +110,3 @@ class OutputFolder:
     def _key(self, name: str) -> str:
         assert self._address is not None
         return (self._address / name).key
-
-
-@contextlib.contextmanager
-def folder_for(output: Path) -> Iterator[Path]:
-    """A folder to make: the output itself, or one of this machine that is sent to its address at the end; what names the other files
-    (prepared.json) goes last.
-
-    Raises:
-        ConfigError: something is at the address already.
-    """
-    address = address_of(output)
-    if address is None:
-        yield output
-        return
-    objects = objects_of(address)
-    if objects.entries(address.key):
-        raise ConfigError(f"{address}: is there already; remove it, or name another")
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place) / address.name
-        yield folder
-        files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-        for path in sorted(files, key=lambda path: path.suffix == ".json"):
-            objects.put((address / path.relative_to(folder).as_posix()).key, path)

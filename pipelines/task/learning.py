@@ -1,7 +1,7 @@
 """What a task says of learning: its examples, the way of one to the model, the model and its loss."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -42,6 +42,9 @@ class Learning(ABC):
     length_unit: ClassVar[int] = 1  # batches are padded to a multiple of it
     length_most: int | None = None  # no example is longer, and no batch is padded further than its multiple; None: any length
     decode_batch: Any = None  # a method, raw examples [batch] to what `decode` gives for each, padded with zeros: where that is much faster
+    # a method: `quartet prepare` has it write the data into a folder in a form of the task's own, from which `splits` reads them where
+    # data.prepared names it. None: the examples of its splits are kept, with its facts
+    keep: Callable[[Path], None] | None = None
     stored_decoded: ClassVar[bool] = False  # sources hold examples as decode() gives them, so that it is not called for each of them
     mixes: ClassVar[str | None] = None  # what of the loss takes in the other examples of the micro-batch ("The softmax over the ...")
     # settings on which neither `splits` nor what it learns depends: data that were prepared serve whatever they are
@@ -98,11 +101,6 @@ class Learning(ABC):
         """
         raise ConfigError(f"train.privacy: {self.experiment.task} learns more of the training data than its weights, which noise in the "
                           "gradients does not protect; no private training is offered for it")
-
-    def keep(self, folder: Path) -> bool:
-        """Writes the data into a folder in a form of the task's own, from which `splits` reads them where data.prepared names it; False
-        where the examples of its splits are to be kept, with its facts."""
-        return False
 
     def decode(self, raw: Tensors, key: "tf.Tensor | None" = None) -> Tensors:
         """One stored example into one decoded example, in graph; run in parallel, cached if not random. As it is stored, by default.

@@ -6,24 +6,28 @@ same batches and ends with the same weights as one from the original, and starts
 
 import contextlib
 import json
+import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from pipelines.base.errors import ConfigError, DataError
-from pipelines.base.files import finite, whole_folder, write_json
-from pipelines.base.stored import Count, Name, Record, Text, read
+from pipelines.base.files import as_json, finite, write_json
+from pipelines.base.stored import Count, Name, Record, Text, parsed, read
 from pipelines.config.messages import differences, shown_changes
-from pipelines.data import shards
+from pipelines.data import shard_writing, shards
 from pipelines.data.cache import Decode, decoded_spec, existing, nbytes, readable
+from pipelines.data.shard_writing import Piece
 from pipelines.data.source import Source
+from pipelines.stores.address import address_of
 from pipelines.stores.copies import local
+from pipelines.stores.output import OutputFolder
 from pipelines.task.contract import Splits, Task
 
-INDEX = "prepared.json"
+INDEX, UNFINISHED = "prepared.json", "unfinished.json"
 SPLITS = ("train", "validation", "test")
 MARGIN = 1.05  # of room for names, checksums and what is learned from train
 
@@ -42,43 +46,137 @@ class Index(Record):
     notes: Annotated[list[Text], Field(max_length=10_000)] = []
 
 
-def prepare(task: Task, target: Path, progress: Callable[[int], None] = lambda done: None, *, decoded: bool = False,
-            say: Callable[[str], None] = lambda text: None) -> Index:
-    """Reads what the task's experiment names once, and writes it; `target` appears when it is whole.
+class Begun(Record):
+    """unfinished.json: what the shards that are there already are of."""
+
+    task: Text
+    settings: dict[str, Any]
+    decoded: bool
+    data: dict[Name, list[Count | Text]]  # split -> examples, fingerprint, stamp
+
+
+class Work:
+    """An experiment's splits, as they are to be written.
 
     Args:
-        progress: told how many examples of a split are written.
-        decoded: examples as they are judged, so that training need not decode them.
-        say: told how large these are, before they are written.
+        decoded: examples as they are judged, where the task decodes them.
 
     Raises:
-        ConfigError: there is something at `target` already; or decoded examples cannot be stored, or the disk has no room for them.
         DataError: data that cannot be used, as when training.
-        WriteError: the disk does not take it.
     """
-    if target.exists():
-        raise ConfigError(f"{target}: is there already; remove it, or name another folder")
+
+    def __init__(self, task: Task, folder: OutputFolder, *, decoded: bool):
+        self.task, self.folder, self.decoded = task, folder, decoded
+        self.splits = task.splits()
+        self.sources: dict[str, Source] = {name: source for name in SPLITS if (source := getattr(self.splits, name)) is not None}
+        own = decoded and task.decoded_by == "decode"
+        self.decode: Decode | None = type(task)(task.experiment, dict(self.splits.facts)).decode if own else None
+
+    def write(self, piece: Piece) -> None:
+        """Raises as shard_writing.write."""
+        shard_writing.write(self.sources[piece.split], piece, self.folder, self.decode)
+
+
+Write = Callable[[Work, Sequence[Piece]], Iterator[Piece]]  # writes pieces, and gives each that is written
+
+
+def here(work: Work, pieces: Sequence[Piece]) -> Iterator[Piece]:
+    """Writes pieces one after another."""
+    for piece in pieces:
+        work.write(piece)
+        yield piece
+
+
+def prepare(task: Task, output: Path, progress: Callable[[int, int], None] = lambda done, of: None, *, decoded: bool = False,
+            say: Callable[[str], None] = lambda text: None, write: Write = here) -> Index:
+    """Reads what the task's experiment names once, and writes it; prepared.json comes last. What an earlier call has begun, is resumed.
+
+    Args:
+        output: a folder, or an address.
+        progress: told how many examples are written, of how many.
+        decoded: examples as they are judged, so that training need not decode them.
+        say: told how large these are, before they are written, and what is there already.
+        write: writes the shards.
+
+    Raises:
+        ConfigError: there is something else at `output` already; or decoded examples cannot be stored, or the disk has no room for them.
+        DataError: data that cannot be used, as when training.
+        WriteError, StoreError: the disk or the store does not take it.
+    """
+    if address_of(output) is None and os.path.lexists(output) and not output.is_dir():
+        raise _there_already(output)
+    folder = OutputFolder(output)
+    there = folder.names()
+    if INDEX in there or (UNFINISHED not in there and (there or (address_of(output) is None and output.exists()))):
+        raise _there_already(folder)
     if decoded:
         _require_storable(task)
         if task.decoded_by == "source":
             say("decoded      as without --decoded: what is stored is decoded in any case")
     decoded = decoded or task.decoded_by == "source"
-    with whole_folder(target) as staging:
-        content: dict[str, Any] = {"format": 1, "task": task.experiment.task, "settings": _settings(task, decoded), "decoded": decoded,
-                                   "splits": None}
-        if not task.keep(staging):
-            splits = task.splits()
-            content |= {"facts": finite(splits.facts), "skipped": list(splits.skipped), "more_skipped": splits.more_skipped,
-                        "notes": list(splits.notes), "splits": {}}
-            sources = {name: source for name in SPLITS if (source := getattr(splits, name)) is not None}
-            decode = None
-            if decoded and task.decoded_by == "decode":
-                decode = type(task)(task.experiment, dict(splits.facts)).decode
-                say(_room_for(sources.values(), decode, target))
-            for name, source in sources.items():
-                content["splits"][name] = shards.write(source, staging, name, task.beside(source), progress, decode)
-        write_json(staging / INDEX, content)
-        return Index.model_validate_json(json.dumps(finite(content)))
+    content: dict[str, Any] = {"format": 1, "task": task.experiment.task, "settings": _settings(task, decoded), "decoded": decoded,
+                               "splits": None}
+    if task.keep is not None:
+        with folder.filled() as place:
+            task.keep(place)
+            write_json(place / INDEX, content)
+    else:
+        content |= _in_shards(Work(task, folder, decoded=decoded), content, output, progress, say, write)
+        folder.write(INDEX, as_json(content).encode())
+        folder.remove([UNFINISHED])
+    return Index.model_validate_json(json.dumps(finite(content)))
+
+
+def _there_already(place: Any) -> ConfigError:
+    return ConfigError(f"{place}: is there already; remove it, or name another folder")
+
+
+def _in_shards(work: Work, content: Mapping[str, Any], output: Path, progress: Callable[[int, int], None], say: Callable[[str], None],
+               write: Write) -> dict[str, Any]:
+    """Writes all shards, and what is beside the examples; returns what prepared.json says of them."""
+    task, splits, folder = work.task, work.splits, work.folder
+    if work.decode:
+        say(_room_for(work, output, sum(folder.sizes().values())))
+    data: dict[str, list[int | str]] = {name: [len(source), source.fingerprint(), source.stamp()] for name, source in work.sources.items()}
+    _claim(folder, Begun(task=content["task"], settings=content["settings"], decoded=content["decoded"], data=data), say)
+    pieces = {name: shard_writing.pieces(source, name, work.decode) for name, source in work.sources.items()}
+    every = [piece for own in pieces.values() for piece in own]
+    names = folder.names()
+    missing = [piece for piece in every if not shard_writing.there(piece, names)]
+    if len(missing) < len(every):
+        say(f"resuming     {len(every) - len(missing)} of {len(every)} parts are there")
+    of = sum(piece.last - piece.first for piece in every)
+    done = of - sum(piece.last - piece.first for piece in missing)
+    for piece in write(work, missing):
+        done += piece.last - piece.first
+        progress(done, of)
+    stored = {name: shard_writing.write_beside(source, name, folder, pieces[name], work.decode, task.beside(source))
+              for name, source in work.sources.items()}
+    own = {shard.file for split in stored.values() for shard in split.shards}
+    folder.remove(name for name in folder.names() if shard_writing.parsed(name) and name not in own)
+    return {"facts": finite(splits.facts), "skipped": list(splits.skipped), "more_skipped": splits.more_skipped,
+            "notes": list(splits.notes), "splits": {name: split.model_dump() for name, split in stored.items()}}
+
+
+def _claim(folder: OutputFolder, begun: Begun, say: Callable[[str], None]) -> None:
+    """Reserves the folder for this experiment and its data, or resumes what was begun of it.
+
+    Raises:
+        ConfigError: another experiment's shards are there.
+    """
+    there = folder.names()
+    if UNFINISHED in there:
+        before = parsed(folder.read(UNFINISHED).decode("utf-8", "replace"), Begun, f"{folder}/{UNFINISHED}")
+        if before == begun:
+            return
+        changed = differences({**before.settings, "decoded": before.decoded}, {**begun.settings, "decoded": begun.decoded})
+        if before.task != begun.task or changed:
+            raise ConfigError(f"{folder}: was begun for another experiment, and is not finished:\n"
+                              + (shown_changes(changed) or f"  task: {before.task} there, {begun.task} now")
+                              + "\nRemove it, or name another folder")
+        say("begins anew  the data have changed since a part of them was written")
+        folder.remove(name for name in there if shard_writing.parsed(name))
+    folder.write(UNFINISHED, as_json(begun.model_dump()).encode())
 
 
 def _require_storable(task: Task) -> None:
@@ -92,14 +190,14 @@ def _require_storable(task: Task) -> None:
                           "--decoded out" + (f", or set {task.drawn_by}: null" if task.drawn_by else ""))
 
 
-def _room_for(sources: Iterable[Source], decode: Decode, target: Path) -> str:
-    """What to say of the size of the decoded examples. Raises ConfigError where the disk of `target` has no room for them."""
-    sources = list(sources)
-    size = sum(nbytes(decoded_spec(source, decode), len(source)) for source in sources)
-    stored = sum(map(shards.size_of, sources))
-    free = shutil.disk_usage(existing(target.parent)).free
-    if size * MARGIN > free:
-        raise ConfigError(f"--decoded: the examples take {readable(size)} decoded, and {readable(free)} are free at {target.parent}; leave "
+def _room_for(work: Work, output: Path, there: int) -> str:
+    """What to say of the size of the decoded examples. Raises ConfigError where the disk has no room for what of them is not there yet."""
+    assert work.decode is not None
+    size = sum(nbytes(decoded_spec(source, work.decode), len(source)) for source in work.sources.values())
+    stored = sum(map(shard_writing.size_of, work.sources.values()))
+    free = shutil.disk_usage(existing(output.absolute().parent)).free if address_of(output) is None else None
+    if free is not None and size * MARGIN > free + there:
+        raise ConfigError(f"--decoded: the examples take {readable(size)} decoded, and {readable(free)} are free at {output.parent}; leave "
                           f"--decoded out (about {readable(stored)}), or name a folder on a larger disk")
     return f"decoded      {readable(size)}, about {size / max(stored, 1):.1f} x the examples as they are stored ({readable(stored)})"
 
@@ -131,6 +229,8 @@ def splits_of(task: Task) -> Splits:
 
 def opened(folder: Path) -> Index:
     """The index of a prepared folder. Raises ConfigError where there is none, or one that is not what `prepare` writes."""
+    if not (folder / INDEX).is_file() and (folder / UNFINISHED).is_file():
+        raise ConfigError(f"data.prepared: {folder} is not finished; give the same quartet prepare command again, which resumes it")
     if not (folder / INDEX).is_file():
         raise ConfigError(f"data.prepared: {folder} has no {INDEX}; name a folder that quartet prepare wrote")
     return read(folder / INDEX, Index)

@@ -17,12 +17,11 @@ from pipelines.base.errors import TrainingError
 from pipelines.config import extensions
 from pipelines.config.schema import Experiment, device_count
 from pipelines.machine.memory import WORKERS
-from pipelines.machine.ray_cluster import nodes, share
+from pipelines.machine.ray_cluster import LATE, nodes, share
 from pipelines.tuning.trial_processes import Nursery
 
 RESTARTS = 3  # of a trial whose workers were lost
 FAILURES = 10  # workers lost one after the other without an answer
-LATE = 30.0  # s that a network's file system may take to show what another machine wrote
 _POLL = 0.5  # s
 
 

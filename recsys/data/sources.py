@@ -37,7 +37,7 @@ def read_log(data: InteractionData) -> Log:
             left out and counted instead.
     """
     if data.prepared is not None:
-        return stored_log.load(Path(data.prepared).expanduser())
+        return stored_log.load(local(data.prepared).expanduser())
     opened = (RATED_SOURCES if isinstance(data, RatedData) else IMPLICIT_SOURCES).build(data)
     log = opened if isinstance(opened, Log) else _own(opened, data)
     del opened

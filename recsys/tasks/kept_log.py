@@ -17,6 +17,5 @@ class KeptLog(Task):
     def no_matter(self) -> tuple[str, ...]:  # type: ignore[override]
         return (*super().no_matter, "model")
 
-    def keep(self, folder: Path) -> bool:
+    def keep(self, folder: Path) -> None:  # type: ignore[override]
         stored_log.write(read_log(self.experiment.data), folder)
-        return True

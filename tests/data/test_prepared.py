@@ -14,12 +14,15 @@ import tensorflow as tf
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.config import registry
 from pipelines.config.load import load
-from pipelines.data import shards
+from pipelines.data import shard_writing, shards
 from pipelines.data.cache import computation
 from pipelines.data.source import ArraySource
+from pipelines.data.stream import StreamSource
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.launch import launch
-from pipelines.task.prepared import prepare, splits_of
+from pipelines.stores.output import OutputFolder
+from pipelines.task.prepared import here, prepare, splits_of
+from tests.data import prepared as tfds_data
 from tests.speech.synthetic_recordings import class_folders
 
 EXPERIMENTS = ("vision/digits", "nlp/quickstart", "speech/quickstart", "recsys/quickstart")
@@ -192,7 +195,7 @@ def test_what_was_prepared_for_another_experiment_is_refused(tmp_path):
 @pytest.fixture
 def written(tmp_path, monkeypatch):
     """A source of free lengths in several shards, and the folder."""
-    monkeypatch.setattr(shards, "EXAMPLES", 7)
+    monkeypatch.setattr(shard_writing, "EXAMPLES", 7)
     rng = np.random.default_rng(0)
     words = [f"word {number}".encode() * (number % 5) for number in range(30)]
 
@@ -227,9 +230,11 @@ def written(tmp_path, monkeypatch):
             return {"text": tf.ensure_shape(text, [count]), "samples": tf.ensure_shape(samples, [count, None, 2]),
                     "label": tf.ensure_shape(label, [count])}
 
-    source = Words()
-    stored = shards.Stored.model_validate_json(json.dumps(shards.write(source, tmp_path, "train")))
-    return source, tmp_path, stored
+    source, folder = Words(), OutputFolder(tmp_path)
+    pieces = shard_writing.pieces(source, "train")
+    for piece in pieces:
+        shard_writing.write(source, piece, folder)
+    return source, tmp_path, shard_writing.write_beside(source, "train", folder, pieces)
 
 
 def test_shards_are_read_by_number_in_graph(written):
@@ -246,31 +251,114 @@ def test_shards_are_read_by_number_in_graph(written):
 
 def test_missing_and_damaged_shards_are_named(written):
     _, folder, stored = written
-    path = folder / "train-00001.arrow"
+    path = folder / "train-000000007-000000014.arrow"
     whole = path.read_bytes()
     at = whole.index(b"word 8")
     path.write_bytes(whole[:at] + b"W" + whole[at + 1:])
     read = shards.ShardSource(folder, stored, "train")
     assert read.gather(tf.constant([7], tf.int64))["text"].numpy()[0] == b"word 7word 7"
-    with pytest.raises(DataError, match=r"train-00001.arrow: example 1 is not what was written; it is damaged: copy it again"):
+    with pytest.raises(DataError, match=r"000000014.arrow: example 1 is not what was written; it is damaged: copy it again"):
         read.row(8)
     path.write_bytes(b"\0" * len(whole))
-    with pytest.raises(DataError, match=r"train-00001.arrow: cannot be read"):
+    with pytest.raises(DataError, match=r"train-000000007-000000014.arrow: cannot be read"):
         shards.ShardSource(folder, stored, "train").row(8)
     path.write_bytes(whole[:-1])
-    with pytest.raises(DataError, match=r"train-00001.arrow: [\d,]+ bytes, and [\d,]+ were written"):
+    with pytest.raises(DataError, match=r"train-000000007-000000014.arrow: [\d,]+ bytes, and [\d,]+ were written"):
         shards.ShardSource(folder, stored, "train")
     path.unlink()
-    with pytest.raises(DataError, match=r"train-00001.arrow: a shard is missing; copy the folder again"):
+    with pytest.raises(DataError, match=r"train-000000007-000000014.arrow: a shard is missing; copy the folder again"):
         shards.ShardSource(folder, stored, "train")
 
 
-def test_an_error_leaves_no_folder(tmp_path):
+class Stopped(Exception):
+    """In place of a kill."""
+
+
+def stopping(after: int):
+    """Writes so many pieces, and stops."""
+
+    def write(work, pieces):
+        yield from here(work, pieces[:after])
+        raise Stopped
+
+    return write
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_what_was_interrupted_goes_on_at_its_shard_and_is_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(shard_writing, "EXAMPLES", 400)
+    task, ready = task_of("vision/digits"), tmp_path / "ready"
+    prepare(task, tmp_path / "whole")
+    with pytest.raises(Stopped):
+        prepare(task, ready, write=stopping(2))
+    with pytest.raises(ConfigError, match=r"ready is not finished; give the same quartet prepare command again"):
+        splits_of(task_of("vision/digits", f"data.prepared={ready}"))
+    with pytest.raises(ConfigError, match=r"begun for another experiment, and is not finished:\n  data.split_seed: 0 there, 3 now\nRemove"):
+        prepare(task_of("vision/digits", "data.split_seed=3"), ready)
+    first, second = sorted(ready.glob("train-*.arrow"))
+    second.unlink()
+    before, said, seen = first.stat().st_mtime_ns, [], []
+    prepare(task, ready, lambda done, of: seen.append((done, of)), say=said.append)
+    assert said == [f"resuming     1 of {len(list(ready.glob('*.arrow')))} parts are there"] and seen[-1] == (1797, 1797)
+    assert first.stat().st_mtime_ns == before and contents(ready) == contents(tmp_path / "whole")
+    with pytest.raises(ConfigError, match=r"ready: is there already; remove it, or name another folder"):
+        prepare(task, ready)
+
+
+def test_an_error_names_its_file_and_what_was_repaired_begins_anew(tmp_path):
     config = images(tmp_path)
     task = task_of(config)
     splits = task.splits()
-    Path(splits.train.name(3)).unlink()
+    broken = Path(splits.train.name(3))
+    image = broken.read_bytes()
+    broken.unlink()
     task.splits = lambda: splits
-    with pytest.raises(DataError, match=r"\.png: cannot be read"):
+    with pytest.raises(DataError, match=rf"{broken.name}: cannot be read"):
         prepare(task, tmp_path / "ready")
-    assert not [path for path in tmp_path.iterdir() if "ready" in path.name]
+    assert not (tmp_path / "ready" / "prepared.json").exists()
+    broken.write_bytes(image + b"more")
+    said: list[str] = []
+    prepare(task_of(config), tmp_path / "ready", say=said.append)
+    assert said == ["begins anew  the data have changed since a part of them was written"]
+    assert not (tmp_path / "ready" / "unfinished.json").exists()
+
+
+def test_a_piece_larger_than_was_guessed_becomes_several_shards(written, monkeypatch):
+    source, folder, _ = written
+    piece, = (one for one in shard_writing.pieces(source, "train") if one.first == 7)
+    monkeypatch.setattr(shard_writing, "BYTES", 60)
+    (folder / piece.file).unlink()
+    shard_writing.write(source, piece, OutputFolder(folder))
+    names = [path.name for path in folder.glob("*.arrow")]
+    several = shard_writing.there(piece, names)
+    assert len(several) > 1 and (several[0].first, several[-1].last) == (7, 14)
+    assert shard_writing.there(piece, [name for name in names if name != several[1].file]) == []
+    pieces = shard_writing.pieces(source, "train")
+    read = shards.ShardSource(folder, shard_writing.write_beside(source, "train", OutputFolder(folder), pieces), "train")
+    assert [read.name(number) for number in range(30)] == [f"made[{number}]" for number in range(30)]
+    assert read.values(13, "label") == 13
+
+
+def test_a_stream_is_read_by_number_once_it_is_prepared(tmp_path, monkeypatch):
+    monkeypatch.setattr(shard_writing, "EXAMPLES", 17)  # less than two of its files of 12
+    folder, config = tfds_data.prepare(tmp_path / "data", shards=5), tmp_path / "streamed.yaml"
+    config.write_text(f"task: vision.classification\ndata: {{source: tfds, name: made, data_dir: {folder}, streaming: true, image_size: 8, "
+                      "validation: 0.2, test: test}\nmodel: {name: cnn}\n")
+    task = task_of(str(config))
+    streamed = task.splits().train
+    assert isinstance(streamed, StreamSource) and len(streamed) == 48
+    with pytest.raises(Stopped):
+        prepare(task, tmp_path / "ready", write=stopping(2))
+    index = prepare(task, tmp_path / "ready")
+    assert [shard.examples for shard in index.splits["train"].shards] == [12, 12, 12, 12]
+    found = splits_of(task_of(str(config), f"data.prepared={tmp_path / 'ready'}", "loss.class_weights=balanced"))
+    assert isinstance(found.train, shards.ShardSource) and len(found.train) == 48
+    stored = [{name: value.numpy() for name, value in example.items()} for example in streamed.dataset(None)]
+    read = found.train.gather(tf.range(48, dtype=tf.int64))
+    assert read["image"].numpy().tolist() == [example["image"] for example in stored]
+    assert found.facts["class_counts"] == np.bincount([example["label"] for example in stored]).tolist()
+    assert not any("streamed" in note for note in found.notes) and any("streamed" in note for note in task.splits().notes)
+    assert found.train.name(47) == streamed.name(47)

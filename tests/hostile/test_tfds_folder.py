@@ -138,6 +138,11 @@ def test_numbers_that_the_files_cannot_hold(folder):
     refused("states 1,000,000,000,000 values for each more/weight")
 
 
+def test_names_of_absurd_size(folder):
+    os.truncate(folder / "label.labels.txt", (256 << 20) + 1)
+    refused("more than 268,435,456 bytes, more than the names of classes ever need")
+
+
 def test_json_of_absurd_size_or_depth(folder):
     features = folder / "features.json"
     text = features.read_text()

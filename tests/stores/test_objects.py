@@ -9,7 +9,7 @@ from pipelines.stores import copies
 from pipelines.stores.address import Address, address_of
 from pipelines.stores.credentials import of_aws_file
 from pipelines.stores.objects import Changed, Missing, StoreError, objects_of
-from pipelines.stores.output import file_for, folder_for, refuse_existing
+from pipelines.stores.output import OutputFolder, file_for, refuse_existing
 
 BOX = Address("s3", "box", "")
 
@@ -178,13 +178,11 @@ def test_output_arrives_whole_and_only_where_nothing_is(store, tmp_path):
     assert store.objects["box"]["answers.csv"] == b"whole"
     with pytest.raises(ConfigError, match=r"s3://box/answers\.csv is there already"):
         refuse_existing(Path("s3://box/answers.csv"), False)
-    with pytest.raises(ZeroDivisionError), folder_for(Path("s3://box/out")) as folder:
-        folder.mkdir()
+    with pytest.raises(ZeroDivisionError), OutputFolder(Path("s3://box/out")).filled() as folder:
         (folder / "half").write_text("x")
         raise ZeroDivisionError
     assert "out/half" not in store.objects["box"]
-    with folder_for(Path("s3://box/out")) as folder:
-        folder.mkdir()
+    with OutputFolder(Path("s3://box/out")).filled() as folder:
         for name in ("prepared.json", "z.arrow"):
             (folder / name).write_text(name)
     assert store.writes[-2:] == ["+out/z.arrow", "+out/prepared.json"]

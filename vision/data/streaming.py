@@ -16,6 +16,7 @@ from vision.data.decode import decode_image
 from vision.settings import ImageData
 
 PEEKED = 32  # examples of each of three shards whose label is checked before training
+STREAMED = " is streamed: shuffled within a window, not as a whole"
 STATISTICS = 2_000  # examples of train behind mean and deviation
 
 
@@ -37,7 +38,7 @@ def stream_images(data: ImageData) -> Splits:
     if "train" not in there:
         raise DataError(f"{place} has no split 'train'; there are: {', '.join(there)}")
     last = total = builder.info.splits["train"].num_examples
-    notes: list[str] = [f"{place} is streamed: shuffled within a window, not as a whole"]
+    notes: list[str] = [f"{place}{STREAMED}"]
     names: dict[str, str] = {}
     for part, value, share in (("test", data.test, POOL_TEST), ("validation", data.validation, POOL_VALIDATION)):
         if value == part and find(part, there) is None:

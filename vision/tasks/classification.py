@@ -14,6 +14,7 @@ import tensorflow as tf
 from pipelines.base import figures
 from pipelines.base.errors import DataError
 from pipelines.base.regular import check_regular
+from pipelines.data.shards import ShardSource
 from pipelines.data.source import Source, Tensors
 from pipelines.reports import classification, classifier
 from pipelines.task.contract import Condensed, Features, Splits
@@ -27,6 +28,7 @@ from vision.data.decode import decode_image
 from vision.data.facts import ENCODER_FACTS, ImageFacts
 from vision.data.files import find_images
 from vision.data.plain import decode_plain, is_large, is_plain
+from vision.data.streaming import STREAMED
 from vision.metrics import baseline
 from vision.settings import ImageClassification, Pretrained
 
@@ -79,6 +81,15 @@ class Classification(SingleLabel):
         splits = {name: {"examples": split["examples"]} for name, split in facts.get("splits", {}).items()}
         channels = facts["channels"]
         return {**facts, "mean": [127.5] * channels, "std": [64.0] * channels, "statistics_of": 0, "class_counts": None, "splits": splits}
+
+    def restored(self, splits: Splits) -> Splits:
+        """What was streamed when it was prepared is read by number now: shuffled as a whole, and its labels can be counted."""
+        train = splits.train
+        if not self.experiment.data.streaming or not isinstance(train, ShardSource):
+            return splits
+        counts = np.bincount(train.column("label"), minlength=len(splits.facts["classes"])).tolist()
+        return replace(splits, facts={**splits.facts, "class_counts": counts},
+                       notes=tuple(note for note in splits.notes if not note.endswith(STREAMED)))
 
     def unfit(self) -> str | None:
         wanted = ENCODER_FACTS if isinstance(self.experiment.model, Pretrained) else ()
