@@ -9,7 +9,7 @@ from pipelines.config.schema import Experiment
 from pipelines.data.check import Check, Finding
 from recsys.data.features import unused
 from recsys.data.log import Log
-from recsys.data.protocol import NAMES, TEST, TRAIN, VALIDATION, in_time, repeating, when
+from recsys.data.protocol import NAMES, TEST, TRAIN, VALIDATION, repeating, when
 from recsys.data.sources import read_log
 from recsys.data.splits import load, repetitions_of
 from recsys.settings import InteractionData
@@ -139,7 +139,7 @@ def _times(log: Log, data: InteractionData) -> list[Finding]:
     if back:
         findings.append(Finding("note", f"times are out of order in the file at {back:,} of {len(times):,} rows; events are put in order"))
     if log.users is not None:
-        order = in_time(log)
+        order = log.in_time
         tied = (np.diff(times[order]) == 0) & (np.diff(log.users[order]) == 0)
         if tied.any():
             share = tied.mean()

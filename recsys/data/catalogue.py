@@ -12,7 +12,7 @@ import pyarrow as pa
 from pipelines.data.tables import values_of
 from recsys.data.features import Facts, entity_arrays, learn
 from recsys.data.log import Ids, Log
-from recsys.data.protocol import TRAIN, in_time
+from recsys.data.protocol import NAMES, TRAIN
 from recsys.settings import InteractionData
 
 
@@ -50,7 +50,7 @@ class Catalogue:
     """Everything that the tasks share about the data of a run.
 
     Attributes:
-        log: the events; parts: the part of each (see `protocol`).
+        log: the events; parts: the part of each (see `protocol`); order: of the log in time.
         users, items: [n] int32, the run's number of each event's user and item; 0: unknown to train.
         user_ids, item_ids: as given, in the order of the numbers.
         counts: [1 + items] events of each item in train; counts[0] is 0.
@@ -66,6 +66,7 @@ class Catalogue:
     user_ids: Ids | None
     item_ids: Ids | None
     counts: np.ndarray
+    order: np.ndarray
     features: list[Facts] = field(default_factory=list)
     item_features: dict[str, np.ndarray] = field(default_factory=dict)
     user_features: dict[str, np.ndarray] = field(default_factory=dict)
@@ -85,16 +86,20 @@ class Catalogue:
 
     def _by_user(self, parts: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
         """(offsets, numbers of the events) of `histories`."""
-        order = in_time(self.log)
-        order = order[np.isin(self.parts[order], parts) & (self.users[order] > 0)]
-        users = self.users[order]
-        if len(parts) > 1 or np.any(users[1:] < users[:-1]):
-            rank = np.zeros(len(self.log), np.int8)
-            for place, part in enumerate(parts):
-                rank[self.parts == part] = place
-            order = order[np.lexsort((rank[order], users))]
+        rank = self._rank(parts)
+        order = self.order[rank[self.order] >= 0]
+        return self.offsets(parts), by_part(order, self.users, rank)
+
+    def offsets(self, parts: tuple[int, ...] = (TRAIN,)) -> np.ndarray:
+        """Of `histories`, without their events."""
         count = len(self.user_ids) if self.user_ids is not None else 0
-        return np.concatenate([[0], np.cumsum(np.bincount(users, minlength=count + 1))]), order
+        return np.concatenate([[0], np.cumsum(np.bincount(self.users[self._rank(parts) >= 0], minlength=count + 1))])
+
+    def _rank(self, parts: tuple[int, ...]) -> np.ndarray:
+        """[n] int8: the place of each event's part among `parts`; -1 for other parts and unknown users."""
+        ranks = np.full(len(NAMES) + 1, -1, np.int8)  # the last one: LEFT_OUT
+        ranks[list(parts)] = np.arange(len(parts))
+        return np.where(self.users > 0, ranks[self.parts], np.int8(-1))
 
     def facts(self) -> dict[str, Any]:
         """JSON values for the run: ids, titles, features."""
@@ -106,6 +111,17 @@ class Catalogue:
         if self.titles is not None:
             facts["titles"] = self.titles
         return facts
+
+
+def by_part(order: np.ndarray, users: np.ndarray, parts: np.ndarray) -> np.ndarray:
+    """Events `order`, each user's in time, sorted by user and part; those of one part stay in time.
+
+    Args:
+        users, parts: [n] numbers of all events; part 0 comes first.
+    """
+    who, what = users[order], parts[order]
+    sorted_so = (who[1:] > who[:-1]) | ((who[1:] == who[:-1]) & (what[1:] >= what[:-1]))
+    return order if sorted_so.all() else order[np.lexsort((what, who))]
 
 
 def build_catalogue(log: Log, parts: np.ndarray, data: InteractionData, known: dict[str, Any] | None = None) -> Catalogue:
@@ -120,7 +136,7 @@ def build_catalogue(log: Log, parts: np.ndarray, data: InteractionData, known: d
     counts = np.bincount(items[train], minlength=len(item_ids) + 1 if item_ids is not None else 1)
     counts[0] = 0
     learned = list(known.get("features", {}).values()) if known is not None else learn(log, train, data)
-    catalogue = Catalogue(log, parts, users, items, user_ids, item_ids, counts, learned)
+    catalogue = Catalogue(log, parts, users, items, user_ids, item_ids, counts, log.in_time, learned)
     if known is not None:
         catalogue.titles = known.get("titles")
         return catalogue
@@ -143,7 +159,7 @@ def _renumbered(
         return None, np.zeros(len(train), np.int32), np.zeros(0, np.int64)
     table = np.zeros(len(ids) + 1, np.int32)
     if known is None:
-        places = np.unique(numbers[train])
+        places = np.flatnonzero(np.bincount(numbers[train], minlength=len(ids)))
         table[places] = np.arange(1, len(places) + 1)
         return Ids(ids.values[places]), table[numbers], places
     by_id = {str(value): number + 1 for number, value in enumerate(known)}

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +69,14 @@ class Log:
     def __len__(self) -> int:
         return len(self.rows)
 
+    @cached_property
+    def in_time(self) -> np.ndarray:
+        """[n] int32 or int64: the events ordered by user, then time, then row (of equal times the order of the data decides)."""
+        in_order = not np.any(self.rows[1:] < self.rows[:-1])  # then a stable sort leaves them so
+        keys = [*([] if in_order else [self.rows]), *(key for key in (self.times, self.users) if key is not None)]
+        order = np.lexsort(keys) if keys else np.arange(len(self))
+        return order.astype(index_type(len(self)))
+
     def take(self, keep: np.ndarray) -> "Log":
         """The interactions `keep` (numbers or truth values), in that order; ids stay as they are numbered."""
         numbers = np.flatnonzero(keep) if keep.dtype == bool else keep
@@ -76,7 +85,7 @@ class Log:
             return None if values is None else values[numbers]
 
         features = self.features.take(pa.array(numbers)) if self.features.num_columns else self.features
-        return replace(
+        taken = replace(
             self,
             users=of(self.users),
             items=of(self.items),
@@ -86,6 +95,10 @@ class Log:
             features=features,
             rows=self.rows[numbers],
         )
+        if keep.dtype == bool and "in_time" in self.__dict__:  # sorted already; what is taken stands in the same order
+            places = np.cumsum(keep, dtype=self.in_time.dtype) - 1
+            taken.__dict__["in_time"] = places[self.in_time[keep[self.in_time]]]
+        return taken
 
     def name(self, number: int) -> str:
         """What a person calls an interaction: the row of the file, which is read whole the first time."""

@@ -19,13 +19,6 @@ NAMES = ("train", "validation", "test")
 Repetitions = Literal["count", "judged once", "left out"]
 
 
-def in_time(log: Log) -> np.ndarray:
-    """[n] int64: the events ordered by user, then time, then row (of equal times the order of the data decides)."""
-    in_order = not np.any(log.rows[1:] < log.rows[:-1])  # then a stable sort leaves them so
-    keys = [*([] if in_order else [log.rows]), *(key for key in (log.times, log.users) if key is not None)]
-    return np.lexsort(keys) if keys else np.arange(len(log))
-
-
 def divided(log: Log, data: InteractionData, repetitions: Repetitions = "count") -> tuple[np.ndarray, list[str]]:
     """(part of each event [n] int8: TRAIN, VALIDATION, TEST or LEFT_OUT; what was decided, in words).
 
@@ -72,7 +65,7 @@ def pairs_of(log: Log) -> np.ndarray:
 
 def repeating(log: Log, *, later: bool = True) -> np.ndarray:
     """[n] bool: events of a pair of user and item that has an earlier one, or (not `later`) a later one."""
-    order = in_time(log)
+    order = log.in_time
     if not later:
         order = order[::-1]
     _, first = np.unique(pairs_of(log)[order], return_index=True)
@@ -85,7 +78,7 @@ def _once(log: Log, parts: np.ndarray) -> np.ndarray:
     """The parts with one event of each pair: the last one in the earliest part."""
     count = len(log)
     rank = np.empty(count, np.int64)  # by part, and of a part the last first
-    rank[in_time(log)] = np.arange(count, 0, -1)
+    rank[log.in_time] = np.arange(count, 0, -1)
     rank += np.where(parts == LEFT_OUT, len(NAMES), parts).astype(np.int64) * (count + 1)
     pairs = pairs_of(log)
     order = np.lexsort((rank, pairs))
@@ -110,7 +103,7 @@ def _judged_once(log: Log, parts: np.ndarray) -> np.ndarray:
 def _leave_last_out(log: Log, validation: bool, test: bool, once: bool) -> tuple[np.ndarray, list[str]]:
     if log.users is None:
         raise DataError(f"{log.place}: leave_last_out needs users (data.user_key)")
-    timely = in_time(log)
+    timely = log.in_time
     new = ~repeating(log) if once else np.ones(len(log), bool)
     order = timely[new[timely]]
     users = log.users[order]

@@ -14,8 +14,8 @@ import tensorflow as tf
 from scipy import sparse
 
 from pipelines.data.source import ArraySource
-from recsys.data.catalogue import Catalogue
-from recsys.data.protocol import NAMES, TRAIN, in_time
+from recsys.data.catalogue import Catalogue, by_part
+from recsys.data.protocol import NAMES, TRAIN
 from recsys.metrics import baselines
 from recsys.settings import RankedEvaluate
 
@@ -70,15 +70,13 @@ def held_out(catalogue: Catalogue, part: int) -> Held | None:
     """
     log, parts = catalogue.log, catalogue.parts
     assert log.users is not None and log.user_ids is not None
-    order = in_time(log)
-    # visible first by part, so that train comes before validation also where the protocol mixes them in time
-    order = order[np.lexsort((parts[order], log.users[order]))]
+    users = log.users
     who = np.zeros(len(log.user_ids), bool)
-    who[log.users[parts == part]] = True
+    who[users[parts == part]] = True
     if not who.any():
         return None
-    users = log.users
-    order = order[who[users[order]]]
+    order = log.in_time[who[users[log.in_time]]]
+    order = by_part(order, users, parts)
     numbers = np.cumsum(who) - 1
 
     def split(mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -51,13 +51,13 @@ class RetrievalTask(ListTask):
             assert catalogue.user_ids is not None
             self._users = train_users(catalogue, len(catalogue.user_ids), length=None, exclude_seen=self.experiment.evaluate.exclude_seen)
             return self._users, {}
-        train, stored = catalogue.histories((TRAIN,)), catalogue.histories((TRAIN, VALIDATION))
+        train, stored = catalogue.histories((TRAIN,)), catalogue.offsets((TRAIN, VALIDATION))
         users = np.repeat(np.arange(len(train.offsets) - 1, dtype=np.int32), train.counts())
         # train events stand first among those stored of a user
-        at = stored.offsets[users] + np.arange(len(users)) - train.offsets[users]
+        at = (stored[users] + np.arange(len(users)) - train.offsets[users]).astype(index_type(int(stored[-1])))
         self._sampler = Sampler(catalogue.counts, self.experiment.loss.power)
         self._shares = Held((catalogue.counts / max(1, catalogue.counts.sum())).astype(np.float32))
-        arrays = {"user": users, "item": train.items, "at": at.astype(index_type(len(stored.items)))}
+        arrays = {"user": users, "item": train.items, "at": at}
         return ArraySource(arrays, title=catalogue.log.place, fingerprint=f"{catalogue.log.digest}-events-{len(users)}"), {}
 
     def unused(self, catalogue: Catalogue) -> list[str]:

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from pipelines.base.errors import DataError
+from recsys.data.catalogue import by_part
 from recsys.data.protocol import TEST, TRAIN, VALIDATION
+from recsys.data.sources import read_log
 from recsys.data.splits import load
 from tests.recsys.small_tables import ROWS, experiment, table
 
@@ -148,6 +150,20 @@ def test_histories_stand_in_time_and_train_before_validation(tmp_path):
     seven = made.user_ids.values.tolist().index(7) + 1
     assert [made.item_ids.values[item - 1] for item in stored.of(seven)] == ["a", "b", "c"]
     assert len(stored.of(0)) == 0
+
+
+def test_the_order_in_time_stays_with_what_is_taken_and_divided(tmp_path):
+    rng, count = np.random.default_rng(0), 500
+    users, times, parts = rng.integers(0, 20, count), rng.integers(0, 50, count), rng.integers(0, 3, count)
+    rows = "".join(f"{user},{number},3,{time}\n" for number, (user, time) in enumerate(zip(users, times)))
+    log = read_log(experiment(table(tmp_path, "user,item,rating,time\n" + rows), data={"time_key": "time"}).data)
+    keep = rng.random(count) < 0.7
+    before = log.take(keep).in_time  # sorted anew
+    assert len(log.in_time) == count
+    np.testing.assert_array_equal(log.take(keep).in_time, before)
+    taken, part = users[keep], parts[keep]
+    one_by_one = sorted(range(len(taken)), key=lambda n: (taken[n], part[n], times[keep][n], n))
+    np.testing.assert_array_equal(by_part(before, taken, part), one_by_one)
 
 
 def test_features_of_items_and_events(tmp_path):
