@@ -195,7 +195,7 @@ class _ByObstore(Objects):
                 raise Missing(f"{where}: there is no such object") from error
             if isinstance(error, (errors.PermissionDeniedError, errors.UnauthenticatedError, PermissionError)):
                 raise StoreError(f"{where}: the store refuses it; check the credentials and what they may do there") from error
-            if "169.254" in text or "metadata" in text or "credential" in text.lower():
+            if "169.254" in text or "metadata.google" in text or "credential" in text.lower():
                 raise StoreError(f"{where}: no credentials were found; docs/cluster.md names the variables to set") from error
             raise StoreError(f"{where}: the store does not answer: {_short(text)}") from error
 

@@ -87,6 +87,12 @@ def test_a_bucket_that_is_not_there_is_named(store):
         objects_of(Address("s3", "none", "")).entries("x")
 
 
+def test_a_store_that_does_not_answer_is_not_taken_for_missing_credentials(store):
+    store.fault = lambda method, key: True
+    with pytest.raises(StoreError, match="s3://box/metadata/x: the store does not answer"):
+        objects_of(BOX).read("metadata/x")
+
+
 def test_without_the_extra_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "obstore", None)
     with pytest.raises(ConfigError, match=r"pip install 'keras-quartet\[remote\]'"):
