@@ -118,21 +118,29 @@ class Basis:
     """What baselines are fitted on and chosen by; fitted once, when first needed.
 
     Attributes:
-        train: [1 + users, 1 + items], 1 where the user had the item in train.
-        counts: [1 + items] train events of each item.
+        catalogue: the events; of them train counts.
         validation: the validation users, by whom the regularisation of EASE is chosen.
     """
 
-    train: sparse.csr_matrix
-    counts: np.ndarray
+    catalogue: Catalogue
     titles: list[str]
     validation: Held | None = None
     notes: list[str] = field(default_factory=list)
     fitted: dict[str, Any] = field(default_factory=dict)
 
+    @cached_property
+    def train(self) -> sparse.csr_matrix:
+        """[1 + users, 1 + items] float32, 1 where the user had the item in train."""
+        return train_matrix(self.catalogue)
+
+    @property
+    def counts(self) -> np.ndarray:
+        """[1 + items] train events of each item."""
+        return self.catalogue.counts
+
     @property
     def items(self) -> int:
-        return self.train.shape[1] - 1
+        return len(self.counts) - 1
 
     @cached_property
     def allowed(self) -> np.ndarray:
@@ -218,7 +226,7 @@ def train_users(catalogue: Catalogue, count: int, *, length: int | None, exclude
     """At most `count` users of train, evenly apart, with their train events and nothing held out."""
     assert catalogue.user_ids is not None
     held = trained(catalogue, np.asarray(spread(len(catalogue.user_ids), count), np.int32) + 1)
-    basis = Basis(train_matrix(catalogue), catalogue.counts, titles_of(catalogue))
+    basis = Basis(catalogue, titles_of(catalogue))
     log = catalogue.log
     return UserSource(held, basis, length=length, exclude_seen=exclude_seen, place=log.place, fingerprint=f"{log.digest}-shown")
 
@@ -243,7 +251,7 @@ def train_matrix(catalogue: Catalogue) -> sparse.csr_matrix:
 def user_sources(catalogue: Catalogue, *, length: int | None, exclude_seen: bool) -> dict[str, UserSource]:
     """validation and test, as far as the protocol has them."""
     people = {name: held_out(catalogue, number) for number, name in enumerate(NAMES) if number != TRAIN}
-    basis = Basis(train_matrix(catalogue), catalogue.counts, titles_of(catalogue), people["validation"])
+    basis = Basis(catalogue, titles_of(catalogue), people["validation"])
     return {
         name: UserSource(
             held,

@@ -5,8 +5,10 @@ import pytest
 from scipy import sparse
 from sklearn.metrics import log_loss, ndcg_score, roc_auc_score
 
+from recsys.data.splits import load
 from recsys.metrics import baselines, per_user
 from recsys.metrics.rating_metrics import Predicted, auc, judge_clicks, judge_ratings, log_losses
+from tests.recsys.small_tables import experiment, table
 
 USERS, ITEMS = 60, 40
 
@@ -172,7 +174,7 @@ def test_the_best_are_those_of_a_whole_stable_sort(k):
         assert np.array_equal(found, np.pad(order, ((0, 0), (0, k - order.shape[1]))))
 
 
-def test_item_knn_keeps_the_nearest_and_is_left_out_where_it_would_take_hours(monkeypatch):
+def test_item_knn_keeps_the_nearest_and_is_left_out_where_it_would_take_hours(tmp_path, monkeypatch):
     from recsys.metrics.users import Basis
     from recsys.settings import RankedEvaluate
 
@@ -184,8 +186,8 @@ def test_item_knn_keeps_the_nearest_and_is_left_out_where_it_would_take_hours(mo
     np.fill_diagonal(cosine, 0)
     bound = np.sort(cosine, axis=1)[:, -4][:, None]
     np.testing.assert_allclose(baselines.item_knn(x, 4)(x).toarray(), dense @ np.where(cosine < bound - 1e-6, 0, cosine).T, atol=1e-5)
-    monkeypatch.setattr(baselines, "PAIRS", 10)
-    basis = Basis(x, np.zeros(20), [])
+    monkeypatch.setattr(baselines, "PAIRS", 1)
+    basis = Basis(load(experiment(table(tmp_path)).data)[0], [])
     assert basis.scores("item_knn", RankedEvaluate()) is None and "item_knn is left out" in basis.notes[0]
 
 
