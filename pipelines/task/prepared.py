@@ -211,6 +211,11 @@ def splits_of(task: Task) -> Splits:
     """
     if task.experiment.data.prepared is None:
         return task.splits()
+    given = Path(task.experiment.data.prepared).expanduser()
+    there = OutputFolder(given).names() if address_of(given) or given.is_dir() else []
+    if UNFINISHED in there and INDEX not in there:  # before it is copied from an address
+        raise ConfigError(f"data.prepared: {address_of(given) or given} is not finished; give the same quartet prepare command "
+                          "again, which resumes it")
     folder = local(task.experiment.data.prepared).expanduser()
     index = opened(folder)
     changed = differences(index.settings, _settings(task, index.decoded))
@@ -229,8 +234,6 @@ def splits_of(task: Task) -> Splits:
 
 def opened(folder: Path) -> Index:
     """The index of a prepared folder. Raises ConfigError where there is none, or one that is not what `prepare` writes."""
-    if not (folder / INDEX).is_file() and (folder / UNFINISHED).is_file():
-        raise ConfigError(f"data.prepared: {folder} is not finished; give the same quartet prepare command again, which resumes it")
     if not (folder / INDEX).is_file():
         raise ConfigError(f"data.prepared: {folder} has no {INDEX}; name a folder that quartet prepare wrote")
     return read(folder / INDEX, Index)

@@ -187,6 +187,8 @@ def test_what_was_prepared_for_another_experiment_is_refused(tmp_path):
         splits_of(task_of("nlp/quickstart", f"data.prepared={tmp_path / 'ready'}"))
     with pytest.raises(ConfigError, match="is there already"):
         prepare(task_of("vision/digits"), tmp_path / "ready")
+    with pytest.raises(ConfigError, match=r"test_prepared.py has no prepared.json"):
+        splits_of(task_of("vision/digits", f"data.prepared={__file__}"))
     (tmp_path / "other").mkdir()
     with pytest.raises(ConfigError, match=r"has no prepared.json; name a folder that quartet prepare wrote"):
         splits_of(task_of("vision/digits", f"data.prepared={tmp_path / 'other'}"))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.base.errors import ConfigError
 from pipelines.config import registry
 from pipelines.config.load import load
 from pipelines.data import shard_writing
@@ -32,6 +33,9 @@ def test_shards_arrive_one_by_one_and_the_same_command_goes_on(store, tmp_path, 
         prepare(task, address, write=stopping)
     arrived = sorted(box)
     assert len(arrived) == 3 and arrived[-1] == "ready/unfinished.json"
+    with pytest.raises(ConfigError, match=r"data\.prepared: s3://box/ready is not finished; give the same"):
+        splits_of(task_of("vision/digits", "data.prepared=s3://box/ready"))
+    assert not (tmp_path / "cache").exists()
     store.writes.clear()
     prepare(task, address)
     assert not {f"+{name}" for name in arrived} & set(store.writes)
