@@ -33,6 +33,7 @@ COUNTED = 5000  # texts whose words are counted for it, where tokens have no nam
 SHOWN = 60  # words of a text in TensorBoard
 SENTENCES = ("yes", "Is there a table for two on Friday evening?",
              "I have waited for an hour, the soup was cold, and nobody could tell us when the main course would come; never again!")
+LONG = 1 << 14  # bytes of a text that is worth other threads
 LARGE = 1 << 20  # bytes of a text that takes long to cut into words
 BLANK = r"[\s\pZ\pC]*"  # only separators and invisible characters
 
@@ -284,13 +285,25 @@ class Classification(SingleLabel):
         cut = self._cut(raw)
         return {**cut, WARNING: self._warnings(raw["text"], cut["tokens"])}
 
+    def plain(self, row: dict[str, Any]) -> bool:
+        return len(row["text"]) <= LONG and self.tokenizer.is_plain(row["text"])
+
+    def receive_plain(self, raw: Tensors) -> Tensors:
+        if self.tokenizer.cut_plain is None:
+            return self.receive(raw)
+        cut = self._padded(self.tokenizer.cut_plain(raw["text"]).ids)
+        return {**cut, WARNING: self._warnings(raw["text"], cut["tokens"])}
+
     def _cut(self, raw: Tensors) -> Tensors:
-        ids = self.tokenizer.ids(raw["text"])
+        return self._padded(self.tokenizer.ids(raw["text"]))
+
+    def _padded(self, ids: tf.RaggedTensor) -> Tensors:
         return {"tokens": ids.to_tensor(PAD), "length": tf.cast(ids.row_lengths(), tf.int32)}
 
     def _warnings(self, texts: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
         """Why an answer to these texts is only a guess, [batch] string: their tokens are those of an empty text."""
-        nothing = self.tokenizer.ids(tf.constant([""]))[0]
+        with tf.init_scope():  # at once, and not with each batch
+            nothing = self.tokenizer.ids(tf.constant([""]))[0].numpy()
         same = tf.reduce_all((ids == PAD) | tf.reduce_any(ids[..., None] == nothing, -1), -1)
         blank = tf.strings.regex_full_match(texts, BLANK)
         return tf.where(same, tf.where(blank, "the text is empty", "no word of the text is in the training data"), "")

@@ -32,12 +32,16 @@ class Tokenizer:
         words: [n] string -> [n, None] string: the words as a person sees them.
         cut: [n] string -> Cut; in graph.
         letters: the first number of character n-grams, where they have numbers of their own, after those of the words.
+        cut_plain: as `cut`, of texts that `is_plain` takes, without branches; None where there is no shorter way.
+        is_plain: whether it takes a text, UTF-8: a cheap look.
     """
 
     size: int
     words: Callable[[tf.Tensor], tf.RaggedTensor]
     cut: Callable[[tf.Tensor], Cut]
     letters: int | None = None
+    cut_plain: Callable[[tf.Tensor], Cut] | None = None
+    is_plain: Callable[[bytes], bool] = lambda text: False
 
     @cached_property
     def ids(self) -> Callable[[tf.Tensor], tf.RaggedTensor]:

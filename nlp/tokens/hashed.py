@@ -1,13 +1,14 @@
 """Word n-grams and character n-grams by hash, in a fixed number of rows (Weinberger et al. 2009, arXiv:0902.2206)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import tensorflow as tf
 
 from nlp.settings import Hashed
+from nlp.tokens import normalise
 from nlp.tokens.base import UNKNOWN, Cut, Tokenizer
 from nlp.tokens.lookup import hashes
-from nlp.tokens.normalise import words as split_words
 from nlp.tokens.ragged import joined
 
 # odd constants without pattern, as 64-bit two's complement (of splitmix64, Steele et al. 2014)
@@ -23,11 +24,11 @@ def make(settings: Hashed, vocabulary: Sequence[str] = ()) -> Tokenizer:
     letters = settings.buckets if settings.character_buckets else None
     size = settings.buckets + (settings.character_buckets or 0)
 
-    def split(texts: tf.Tensor) -> tf.RaggedTensor:
-        return split_words(texts, lower=settings.lower, html=settings.html)[:, : settings.limit]
+    def split(texts: tf.Tensor, how: Callable[..., tf.RaggedTensor] = normalise.words) -> tf.RaggedTensor:
+        return how(texts, lower=settings.lower, html=settings.html)[:, : settings.limit]
 
-    def cut(texts: tf.Tensor) -> Cut:
-        words = split(texts)
+    def cut(texts: tf.Tensor, how: Callable[..., tf.RaggedTensor] = normalise.words) -> Cut:
+        words = split(texts, how)
         parts = [(_rows(ids, 1, settings.buckets), *places) for ids, *places in word_ngrams(words, settings.words)]
         if settings.characters:
             own = (letters, size) if letters else (1, settings.buckets)
@@ -35,7 +36,8 @@ def make(settings: Hashed, vocabulary: Sequence[str] = ()) -> Tokenizer:
         tokens = Cut(*joined(parts))
         return distinct(tokens, size) if settings.distinct else tokens
 
-    return Tokenizer(max(size, UNKNOWN + 1), split, cut, letters)
+    return Tokenizer(max(size, UNKNOWN + 1), split, cut, letters, partial(cut, how=normalise.plain_words),
+                     partial(normalise.is_plain, html=settings.html))
 
 
 Part = tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]  # hash int64, first and last word int32; all [texts, None]

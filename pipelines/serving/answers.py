@@ -32,23 +32,18 @@ def stacked(task: Task, rows: Sequence[dict[str, Any]]) -> Tensors:
 
 def bounded_parts(specs: Mapping[str, tf.TensorSpec], rows: Sequence[dict[str, Any]]) -> Iterator[slice]:
     """The rows in parts, in order, so that padding to the longest of its part fills no more than PADDED: one long input then costs
-    nothing to those it came with."""
+    nothing to those it came with. A text or a file is taken apart into many bytes, and each string of a list is an object."""
+    weights = {name: (16 if spec.shape.rank == 1 else 256) if spec.dtype == tf.string else spec.dtype.size for name, spec in specs.items()}
+    texts = {name for name, spec in specs.items() if spec.dtype == tf.string}
     start, longest = 0, 0
     for place, row in enumerate(rows):
-        size = max((_size(row[name], spec) for name, spec in specs.items()), default=0)
+        size = max([(len(row[name]) if name in texts else np.size(row[name])) * weight for name, weight in weights.items()], default=0)
         if place > start and (place - start + 1) * max(longest, size) > PADDED:
             yield slice(start, place)
             start, longest = place, 0
         longest = max(longest, size)
     if start < len(rows):
         yield slice(start, len(rows))
-
-
-def _size(value: Any, spec: tf.TensorSpec) -> int:
-    """Bytes that an entry takes in a batch, about: a text or a file is taken apart, and each string of a list is an object."""
-    if spec.dtype == tf.string:
-        return len(value) * (16 if spec.shape.rank == 1 else 256)
-    return np.size(value) * spec.dtype.size
 
 
 def stacked_by(specs: Mapping[str, tf.TensorSpec], rows: Sequence[dict[str, Any]], fills: Mapping[str, Any]) -> Tensors:

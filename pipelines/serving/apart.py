@@ -116,8 +116,9 @@ class Apart:
 
     def _start(self) -> None:
         """Starts the process, where there is none. Raises Ended where it cannot load its model."""
-        if self._process is not None and self._process.poll() is None:
-            return
+        process, connection = self._process, self._connection
+        if process is not None and connection is not None and process.poll() is None and not connection.poll():
+            return  # unasked it sends nothing: what could be read is that its end of the connection has gone, and it is about to
         self._end()
         ours, theirs = Pipe()
         threads = {name: str(self.threads) for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")}

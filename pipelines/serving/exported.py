@@ -19,8 +19,8 @@ from pipelines.data.reasons import reason
 from pipelines.serving.answers import bounded_parts, stacked_by
 from pipelines.serving.export import MANIFEST, SIGNATURE, Manifest
 from pipelines.serving.graph_operations import refuse_reaching
-from pipelines.serving.output import Prediction, first
-from pipelines.serving.predict import UNREADABLE, plain, trimmed
+from pipelines.serving.output import Prediction
+from pipelines.serving.predict import UNREADABLE, rows_of
 from pipelines.task.answering import raw_example
 from pipelines.task.form import KINDS, Field, fields_of
 from pipelines.trust.signing import trusted
@@ -105,11 +105,8 @@ class ExportedModel:
     def _predictions(self, read: list[Any]) -> list[Prediction]:
         batch = stacked_by(self.inputs, [row for _, row in read], self._manifest.fills)
         answers = {name: value.numpy() for name, value in self._answer(**batch).items()}
-        predictions = []
-        for place, (name, _) in enumerate(read):
-            values = {key: plain(answers[key][place]) for key in self.outputs}
-            predictions.append(Prediction(name, trimmed(first(values, self.ranked, values.get("count", 0)), self.details)))
-        return predictions
+        rows = rows_of({name: answers[name] for name in self.outputs}, self.ranked, self.details)
+        return [Prediction(name, values) for (name, _), values in zip(read, rows)]
 
     def warm_up(self) -> None:
         row = {}

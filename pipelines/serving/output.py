@@ -140,7 +140,7 @@ def as_object(one: Prediction, shown: Shown) -> dict[str, Any]:
             answer["top"] = [{"label": label, "probability": share} for label, share in shown.best(one.values)]
         if shown.all and shown.vector:
             answer[shown.vector] = dict(zip(shown.classes, shortest(np.asarray(one.values[shown.vector]))))
-    return row | dict(zip(_prefixed(list(answer), list(row)), answer.values()))
+    return row | (answer if answer.keys().isdisjoint(row) else dict(zip(_prefixed(list(answer), list(row)), answer.values())))
 
 
 def write_table(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> None:
@@ -274,7 +274,7 @@ def _listed(value: Any) -> Any:
 
 def _text(name: str) -> str:
     """A file's name as UTF-8; invalid bytes become the replacement character."""
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return name if name.isascii() else name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def by_address(predictions: Iterable[Prediction], named: Callable[[str], str]) -> Iterator[Prediction]:

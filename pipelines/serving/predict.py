@@ -7,8 +7,9 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from functools import cache, partial
 from itertools import islice
 from queue import Queue
 from threading import Thread
@@ -73,7 +74,7 @@ class Predictor:
         self._respond = tf.function(lambda examples: answer(run, examples), autograph=False, input_signature=[
             {name: tf.TensorSpec([None, *value.shape[1:]], value.dtype) for name, value in received.items()}])
         self._whole = tf.function(lambda raw: answer(run, run.task.receive(raw)), autograph=False, input_signature=[spec])
-        self._plain = tf.function(lambda raw: answer(run, run.task.receive_plain(raw)), autograph=False, input_signature=[spec])
+        self._plain = straight(tf.function(lambda raw: answer(run, run.task.receive_plain(raw)), autograph=False, input_signature=[spec]))
         outputs = self._respond.get_concrete_function().structured_outputs
         self.inputs: dict[str, tf.TensorSpec] = spec
         self.outputs: dict[str, tf.TensorSpec] = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in outputs.items()}
@@ -104,19 +105,22 @@ class Predictor:
         """Decodes and answers in one call; in two, where they are many of different length, or one of them cannot be decoded."""
         if len(read) > SIMILAR:
             return self._answer([self._decode(read)])
-        whole = self._plain if all(map(self.run.task.plain, rows)) else self._whole
+        batch = stacked(self.run.task, rows)
         try:
-            answers = {name: value.numpy() for name, value in whole(stacked(self.run.task, rows)).items()}
+            given = self._plain(batch) if all(map(self.run.task.plain, rows)) else self._whole(batch)
+            answers = {name: value.numpy() for name, value in given.items()}
         except UNREADABLE:
             return self._answer([self._decode(read)])
-        return [Prediction(name, self._values(answers, place)) for place, (name, _) in enumerate(read)]
+        return [Prediction(one[0], values) for one, values in zip(read, self._rows(answers))]
 
     def warm_up(self) -> None:
-        """Answers an example alone and in a full batch, so that TensorFlow is ready for the first input."""
-        sample = ("warm-up", self.run.task.sample())
-        with suppress(tf.errors.OpError, TypeError, ValueError):  # then the first input takes longer, or gets the same error
-            for count in (1, self.batch):
-                self.together([sample] * count)
+        """Answers examples alone and in a full batch, so that TensorFlow is ready for the first input: one that is not plain, and one
+        that is."""
+        typical = next(filter(self.run.task.plain, self.run.task.typical()), None)
+        for row in (self.run.task.sample(), typical):
+            with suppress(tf.errors.OpError, TypeError, ValueError):  # then the first input takes longer, or gets the same error
+                for count in (1, self.batch) if row is not None else ():
+                    self.together([("warm-up", row)] * count)
 
     def follow(self, inputs: list[str]) -> Iterator[Prediction]:
         """Answers inputs that come slowly: each as soon as it arrives, with those that already wait."""
@@ -183,19 +187,17 @@ class Predictor:
         if full:
             examples = {name: joined([chunk.examples[name] for chunk in full]) for name in full[0].examples}
             answers = self._answers(examples)
-        predictions, row = [], 0
+        predictions, rows = [], iter(self._rows(answers))
         for chunk in chunks:
             for place, (name, fields) in enumerate(zip(chunk.names, chunk.fields)):
                 if place in chunk.errors:
                     predictions.append(Prediction(name, error=chunk.errors[place], fields=fields))
                 else:
-                    predictions.append(Prediction(name, self._values(answers, row), fields=fields))
-                    row += 1
+                    predictions.append(Prediction(name, next(rows), fields=fields))
         return predictions
 
-    def _values(self, answers: dict[str, np.ndarray], row: int) -> dict[str, Any]:
-        values = {key: plain(value[row]) for key, value in answers.items()}
-        return trimmed(first(values, self.ranked, values.get("count", 0)), self.details)
+    def _rows(self, answers: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+        return rows_of(answers, self.ranked, self.details)
 
     def _answers(self, examples: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Where lengths differ, examples of similar length are answered together, so that little of it is padding."""
@@ -213,6 +215,27 @@ class Predictor:
                 parts.setdefault(name, []).append(values.numpy())
         back = np.argsort(order)
         return {name: joined(values)[back] for name, values in parts.items()}
+
+
+def straight(function: Any) -> Callable[[Tensors], Tensors]:
+    """A tf.function of one signature, traced at its first call; where its graph has neither branches nor loops nor calls, one thread
+    computes it: to hand operations of a few microseconds to other threads takes longer than they do. What an operation does by itself on
+    several processors, it still does."""
+    @cache
+    def traced() -> tuple[Any, Any]:
+        concrete = function.get_concrete_function()
+        nodes = concrete.graph.as_graph_def().node
+        nested = any(value.HasField("func") or value.list.func for node in nodes for value in node.attr.values())
+        return concrete, nullcontext if nested or any("PyFunc" in node.op for node in nodes) else partial(
+            tf.experimental.function_executor_type, "SINGLE_THREADED_EXECUTOR")
+
+    def call(batch: Tensors) -> Tensors:
+        concrete, how = traced()
+        with how():
+            answers: Tensors = concrete(batch)
+        return answers
+
+    return call
 
 
 def in_order(pool: ThreadPoolExecutor, work: Callable[[In], Out], items: Iterable[In], *, ahead: int) -> Iterator[Out]:
@@ -233,6 +256,17 @@ def in_order(pool: ThreadPoolExecutor, work: Callable[[In], Out], items: Iterabl
 
 def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def rows_of(answers: Mapping[str, np.ndarray], ranked: Sequence[str], details: Sequence[str]) -> list[dict[str, Any]]:
+    """A batch of answers, name -> [batch, ...], as what each input is answered: name -> a number, a text, or an array of more.
+
+    Args:
+        ranked, details: as a task has them.
+    """
+    columns = [list(value) if value.ndim > 1 and value.dtype != object else list(map(plain, value)) for value in answers.values()]
+    rows = [dict(zip(answers, row)) for row in zip(*columns)]
+    return [trimmed(first(row, ranked, row.get("count", 0)), details) for row in rows] if ranked or details else rows
 
 
 def trimmed(values: dict[str, Any], details: Sequence[str]) -> dict[str, Any]:

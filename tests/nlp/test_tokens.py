@@ -39,6 +39,20 @@ def test_cutting_keeps_its_promises(settings):
         assert all(0 <= a <= b < len(own) for a, b in zip(first, last))
 
 
+PLAIN = [b"The cat sat on the mat.", b" a\tdog\r\nBARKED!", b"!", b"x" * 500, b"[a] {b} `c` ~d^ e_f; 1<2 & 3>=2"]
+OTHERS = [b"", b" \n", "é".encode(), b"\xff", b"a\0b", b"a\x0bb", b"\x7f"]
+
+
+@pytest.mark.parametrize("settings", [*SETTINGS[:4], Words(name="words", least=1, lower=False, html=True, limit=3)])
+def test_plain_texts_take_a_way_without_branches_to_the_same(settings):
+    tokenizer = made(settings)
+    plain = [text for text in PLAIN if tokenizer.is_plain(text)]
+    assert plain == (PLAIN[:-1] if settings.html else PLAIN) and not any(map(tokenizer.is_plain, OTHERS))
+    traced = tf.function(lambda texts: tokenizer.cut_plain(texts).ids, input_signature=[tf.TensorSpec([None], tf.string)])
+    assert traced(tf.constant(plain)).to_list() == tokenizer.ids(tf.constant(plain)).to_list()
+    assert not traced.get_concrete_function().graph.as_graph_def().library.function  # neither branches nor loops
+
+
 def test_words_come_by_frequency_and_others_are_unknown():
     settings = Words(name="words", least=2)
     learned = tokens.learn(settings, [tf.constant(["b a a", "a b c"])])

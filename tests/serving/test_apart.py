@@ -138,6 +138,38 @@ def test_a_file_that_takes_long_is_decoded_there(guarded):
         assert "is not three numbers" in ask(b"99 0") and "cannot be read (ValueError" in ask(b"99 nothing")
 
 
+ENDING = """
+import os, sys, threading
+from multiprocessing.connection import Connection
+from pathlib import Path
+from pipelines.serving.apart import VARIABLE
+from pipelines.serving.packed import pack, unpack
+
+connection = Connection(int(os.environ[VARIABLE]))
+connection.recv_bytes()
+connection.send_bytes(pack(None))
+((name, row),) = unpack(connection.recv_bytes())
+connection.send_bytes(pack([None, [[name, {"process": os.getpid()}, None]]]))
+connection.close()
+Path(sys.argv[1], str(os.getpid())).touch()
+threading.Event().wait()
+"""
+
+
+def test_a_process_that_is_about_to_end_is_asked_nothing(tmp_path):
+    """Its connection has gone, and it is still there, as one that the kernel ends is for a moment."""
+    from pipelines.serving.apart import Apart
+
+    one, processes = Apart(tmp_path, command=[sys.executable, "-c", ENDING, str(tmp_path)]), []
+    for _ in range(2):
+        (found,) = one.together([("a", {})])
+        assert found.error is None
+        processes.append(found.values["process"])
+        until((tmp_path / str(processes[-1])).exists)
+    one.close()
+    assert processes[0] != processes[1] and not any(map(there, processes))
+
+
 @needs_extra
 def test_a_model_that_breaks_is_a_failure_of_the_server_there_too(guarded, caplog):
     with guarded() as server:

@@ -204,6 +204,17 @@ def test_an_answer_that_nobody_reads_is_given_up(fast):
         assert 'quartet_refused_total{reason="unread"} 1.0' in server.observed.text().decode()
 
 
+def test_a_connection_is_kept_for_a_time_and_then_closed(monkeypatch):
+    from pipelines.serving.http import connections
+
+    with running() as server, server.connect() as client:
+        for _ in range(2):
+            client.sendall(request(numbers([1, 2, 3])))
+            assert answer(client)[0] == 200
+        monkeypatch.setattr(connections, "KEPT", 0.1)
+        assert answer(client) == (0, {}, b"")
+
+
 def test_clients_that_keep_their_connections_lose_no_answer_at_the_end(patient):
     with running(drain=60.0) as server, asking(server, 16) as ends:
         seconds = server.stop()

@@ -49,9 +49,9 @@ else:
 class Workers:
     """A running server, and as much of toy_server.Running as it needs to be asked."""
 
-    def __init__(self, **more):
-        self.process = subprocess.Popen([sys.executable, "-c", SERVER], cwd=ROOT, env=environment() | more, stderr=subprocess.PIPE,
-                                        text=True)
+    def __init__(self, *arguments, **more):
+        self.process = subprocess.Popen([sys.executable, *(arguments or ("-c", SERVER))], cwd=ROOT, env=environment() | more,
+                                        stderr=subprocess.PIPE, text=True)
         self.said = []
 
     def wait(self, word):

@@ -38,7 +38,7 @@ class QuickPredictor(Predictor):
             except UNREADABLE:  # the long way says what is wrong
                 values = None
             if values is not None:
-                return [Prediction(name, self._values(self._worded(self._core(values), warning), 0))]
+                return [Prediction(name, self._rows(self._worded(self._core(values), warning))[0])]
         return super().together(read)
 
     def _input(self, row: dict[str, Any]) -> tuple[Any, Any]:

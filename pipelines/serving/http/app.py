@@ -21,7 +21,7 @@ import orjson
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route, Router
+from starlette.routing import Match, Route, Router
 
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.serving.answerer import Answerer
@@ -34,8 +34,9 @@ from pipelines.serving.http.observing import Observed
 from pipelines.serving.http.openapi import description
 from pipelines.serving.http.pages import page, wants_page
 from pipelines.serving.http.refusals import Refused
-from pipelines.serving.output import Shown, as_object
+from pipelines.serving.output import as_object
 
+ADDRESSES = 1_000  # of which it is kept what answers them
 MEMORY = 8  # requests of the largest size that are held at once
 Handler = Callable[[Request], Awaitable[Response]]
 HEADERS = ["Authorization", "Content-Type", "X-Request-ID", open_inference.HEADER]  # that a page of another origin may send
@@ -79,9 +80,7 @@ def make_app(models: Models, observed: Observed, *, limit: int, access: Access |
     @route("/predict", ("POST",))
     async def predict(request: Request) -> Response:
         with asked(request) as hosted, Share(memory) as share:
-            model = hosted.model
-            shown = Shown.of(model.columns, model.classes, top=_count(request, "top"), every=_flag(request, "probabilities"),
-                             details=model.details, ranked=model.ranked)
+            shown = hosted.shown(_count(request, "top"), _flag(request, "probabilities"))
             sent = await inputs_of(request, limit, hosted.batches.room, share)
             request.scope["exchange"].inputs = len(sent)
             answers = await hosted.answers(sent, request.scope["exchange"].key)
@@ -178,13 +177,36 @@ def make_app(models: Models, observed: Observed, *, limit: int, access: Access |
     async def script(request: Request) -> Response:
         return page("page.js")
 
-    observed.app = Router(routes, redirect_slashes=False, default=_unknown)
+    observed.app = Direct(routes, redirect_slashes=False, default=_unknown)
     if access is not None:
         observed.app = Guarded(observed.app, access)
     if origins:  # outermost: a browser asks first whether it may, without a token
         observed.app = CORSMiddleware(observed.app, allow_origins=list(origins), allow_methods=["GET", "POST"], allow_headers=HEADERS,
                                       expose_headers=["X-Request-ID", "Retry-After", open_inference.HEADER])
     return observed
+
+
+class Direct(Router):
+    """Starlette's router, which looks once for what answers an address."""
+
+    def __init__(self, *given: Any, **more: Any):
+        super().__init__(*given, **more)
+        self._known: dict[tuple[str, str], tuple[Any, Any]] = {}
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        address = scope["method"], scope["path"]
+        app, found = self._known.get(address) or self._find(address, scope)
+        scope.update(found)
+        await app(scope, receive, send)
+
+    def _find(self, address: tuple[str, str], scope: Any) -> tuple[Any, Any]:
+        for route in self.routes:
+            match, found = route.matches(scope)
+            if match is Match.FULL:
+                if len(self._known) < ADDRESSES:
+                    self._known[address] = route.app, found  # type: ignore[attr-defined]
+                return route.app, found  # type: ignore[attr-defined]
+        return self.app, {}
 
 
 async def _unknown(scope: Any, receive: Any, send: Any) -> None:

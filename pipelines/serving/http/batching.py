@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +21,7 @@ WAITING = 16  # batches that may wait; more are refused, to bound memory and tim
 Row = tuple[str, dict[str, Any]]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Job:
     """The inputs of one request."""
 
@@ -107,8 +108,7 @@ class Batches:
         self._computing = bool(parts)
         if parts:
             began = loop.time()
-            future = loop.run_in_executor(self._thread, self._timed, [row for _, some in parts for row in some])
-            future.add_done_callback(lambda done: self._finish(parts, *done.result(), loop.time() - began))
+            self._thread.submit(self._timed, loop, parts, began)
 
     def _next(self, now: float) -> list[tuple[Job, list[Row]]]:
         """The rows of the next batch, by request."""
@@ -135,10 +135,13 @@ class Batches:
                 self._jobs.popleft()
         return parts
 
-    def _timed(self, rows: list[Row]) -> tuple[list[Prediction | Exception], float]:
-        """In the thread: the answers, and the seconds that they took."""
-        began = time.perf_counter()
-        return self._compute(rows), time.perf_counter() - began
+    def _timed(self, loop: asyncio.AbstractEventLoop, parts: list[tuple[Job, list[Row]]], began: float) -> None:
+        """In the thread: the answers, which the loop then hands out. One call to it for a batch."""
+        start = time.perf_counter()
+        answers = self._compute([row for _, some in parts for row in some])
+        computed = time.perf_counter() - start
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(self._finish, parts, answers, computed, began)
 
     def _compute(self, rows: list[Row]) -> list[Prediction | Exception]:
         try:
@@ -147,11 +150,12 @@ class Batches:
             return [error] if len(rows) == 1 else [one for row in rows for one in self._compute([row])]
 
     def _finish(self, parts: list[tuple[Job, list[Row]]], answers: list[Prediction | Exception], computed: float,
-                seconds: float) -> None:
+                began: float) -> None:
         self._start()  # first, so that the thread computes while these answers are sent
+        seconds = asyncio.get_running_loop().time() - began
         self._metrics.batch.observe(len(answers))
         self._rate = 0.9 * self._rate + 0.1 * len(answers) / max(seconds, 1e-6) if self._rate else len(answers) / max(seconds, 1e-6)
-        start = 0
+        start, sound = 0, not any(isinstance(one, Exception) for one in answers)
         for job, some in parts:
             own = answers[start:start + len(some)]
             start += len(some)
@@ -160,8 +164,8 @@ class Batches:
                 self._tracing.span("model", batch, computed, computed)
             if job.answers.done():
                 continue
-            failure = next((one for one in own if isinstance(one, Exception)), None)
-            job.done.extend(one for one in own if isinstance(one, Prediction))
+            failure = None if sound else next((one for one in own if isinstance(one, Exception)), None)
+            job.done.extend(one for one in own if not isinstance(one, Exception))
             if failure is not None:
                 job.answers.set_exception(failure)
             elif len(job.done) == len(job.rows):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MEBI = 1 << 20
 VALUES = 1_000_000  # of JSON in one request: parsing holds up everyone else, and takes up to 0.2 s for so many
+FEW = 1_000  # of them, which the garbage collector looks at no more than once
 WEIGHT = 64  # bytes that a parsed value takes, at least
 PIECE = 1 << 18  # bytes of a form parsed before others have their turn
 
@@ -49,32 +50,47 @@ class Share:
         self.taken += count
 
 
+def header(request: "Request", name: bytes) -> bytes:
+    """A header by its name in small letters; empty without one. Starlette's mapping of headers costs more than reading a small body."""
+    for key, value in request.scope["headers"]:
+        if key == name:
+            return bytes(value)
+    return b""
+
+
 async def body_of(request: "Request", limit: int, share: Share) -> bytes:
     """The body. Raises Refused, and Gone where the client has left."""
-    declared = request.headers.get("content-length", "")
-    length = int(declared) if declared.isdecimal() and len(declared) < 20 else 0
-    message = f"the request has over {limit // MEBI:,} MiB; send less at a time (quartet serve --limit sets it)"
-    if length > limit and "expect" in request.headers:
-        raise TooLarge(message)
+    declared = header(request, b"content-length")
+    length = int(declared) if declared.isdigit() and len(declared) < 20 else 0
+    if length > limit and header(request, b"expect"):
+        raise _over(limit)
+    event = await request.receive()
     body, seen = bytearray(), 0
     while True:
-        event = await request.receive()
         if event["type"] == "http.disconnect":
             raise Gone
-        chunk = event.get("body", b"")
+        chunk: bytes = event.get("body", b"")
+        if not seen and not event.get("more_body", False) and len(chunk) <= limit:  # at once, as small ones come
+            share.take(len(chunk))
+            return chunk
         seen += len(chunk)
         if max(seen, length) <= limit:
             share.take(len(chunk))
             body += chunk
         elif seen > 2 * limit:  # a client reads its answer when it has sent all, so that a little too much is taken in
-            raise TooLarge(message)
+            raise _over(limit)
         else:
             body.clear()
         if not event.get("more_body", False):
             break
+        event = await request.receive()
     if seen > limit:
-        raise TooLarge(message)
+        raise _over(limit)
     return bytes(body)
+
+
+def _over(limit: int) -> TooLarge:
+    return TooLarge(f"the request has over {limit // MEBI:,} MiB; send less at a time (quartet serve --limit sets it)")
 
 
 @contextmanager
@@ -96,6 +112,8 @@ def json_of(body: bytes, share: Share) -> Any:
         raise TooLarge(f"the request's JSON has over {VALUES:,} values; send less at a time, bytes as {{\"b64\": ...}}, or binary tensors")
     share.take(WEIGHT * values)
     try:
+        if values <= FEW:
+            return orjson.loads(body)
         with _uncollected():
             return orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -104,11 +122,11 @@ def json_of(body: bytes, share: Share) -> Any:
 
 async def inputs_of(request: "Request", limit: int, most: int, share: Share) -> list[tuple[str, Any]]:
     """(name, bytes, JSON value or DataError) of each input of a request to /predict, `most` of them. Raises Refused."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = header(request, b"content-type").partition(b";")[0].strip().lower()
     body = await body_of(request, limit, share)
-    if kind == "multipart/form-data":
+    if kind == b"multipart/form-data":
         return await _parts(request, body, most)
-    if kind != "application/json":
+    if kind != b"application/json":
         if not body:
             raise Refused('the request is empty: send a file as its body, or {"inputs": [...]} as application/json')
         return [("input", body)]

@@ -145,9 +145,14 @@ class Connection(HttpToolsProtocol):
             exchange.leave()
 
     def on_response_complete(self) -> None:
+        """As uvicorn's, but for a timer: `check` ends connections that are kept for too long."""
         self.since = time.monotonic()
         self.joined.flush()
-        super().on_response_complete()
+        self.server_state.total_requests += 1
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            if self.pipeline:
+                self._start_asgi_task(*self.pipeline.pop())
         last = self.cycle.response_complete
         if self.half_closed and self.begun and (not self.in_body if last else self.in_body and not self.pipeline):
             self.refuse(400, "the request breaks off")
@@ -179,11 +184,11 @@ class Connection(HttpToolsProtocol):
                 if self.received - self.counted < RATE * WINDOW:
                     self.refuse(408, f"the request's body comes slower than {RATE >> 10} KiB/s")
                 self.window, self.counted = now, self.received
-        elif (self.reading or self.cycle is None) and now - self.since > HEAD_SECONDS:
-            if self.reading:
+        elif self.reading:
+            if now - self.since > HEAD_SECONDS:
                 self.refuse(408, f"the request's line and headers are not complete after {HEAD_SECONDS:.0f} s")
-            else:
-                self.transport.close()
+        elif self.idle and now - self.since > (HEAD_SECONDS if self.cycle is None else KEPT):
+            self.transport.close()
 
     def refuse(self, status: int, message: str) -> None:
         """Answers in place of the application, where it has not begun to, and closes the connection."""
@@ -196,10 +201,6 @@ class Connection(HttpToolsProtocol):
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         self.transport.close()
-
-    def timeout_keep_alive_handler(self) -> None:
-        if not self.reading:
-            super().timeout_keep_alive_handler()
 
 
 def common_name(certificate: dict[str, Any] | None) -> str:
@@ -253,7 +254,7 @@ class Server(uvicorn.Server):
         kind = type("BoundConnection", (Connection,), {"bounds": bounds, "observed": observed})
         super().__init__(uvicorn.Config(
             app, http=kind, ws="none", lifespan="off", log_level="error", access_log=False, proxy_headers=False, server_header=False,
-            timeout_keep_alive=KEPT, **(tls.options() if tls else {})))
+            **(tls.options() if tls else {})))
         self.bounds, self.observed, self.watches, self.beside, self.started_all = bounds, observed, watches, beside, started
         observed.watch_connections(lambda: len(self.server_state.connections))
 

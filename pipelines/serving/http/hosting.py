@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import Any
 
 from pipelines.base.errors import DataError
@@ -13,9 +14,10 @@ from pipelines.serving.http.batching import Batches
 from pipelines.serving.http.bodies import check_count
 from pipelines.serving.http.observing import ModelMetrics, Observed
 from pipelines.serving.http.refusals import Refused
-from pipelines.serving.output import Prediction
+from pipelines.serving.output import Prediction, Shown
 
 LARGE = max(1, (os.cpu_count() or 1) // 2)  # inputs that take long to decode, answered at a time: the others have processors, too
+SHOWN = 64  # ways to ask for answers that are kept
 LONGEST = 500  # characters of an error: it may quote what was sent
 
 
@@ -35,6 +37,8 @@ class Hosted:
         self.metrics = ModelMetrics(observed, name)
         self.users, self.retired = 0, False  # requests that it is answering; whether another version has its place
         self.batches = Batches(model.together, batch=model.batch, delay=delay, deadline=deadline, each=each, metrics=self.metrics)
+        self.shown = lru_cache(SHOWN)(lambda top, every: Shown.of(  # the parts of answers that a request asks for
+            model.columns, model.classes, top=top, every=every, details=model.details, ranked=model.ranked))
         self.apart = apart
         self.large = Batches(apart.together if apart else model.together, batch=LARGE, deadline=deadline, room=self.batches.room, each=each,
                              metrics=self.metrics)
@@ -80,18 +84,21 @@ class Hosted:
             if any(long):  # one after the other: where the first is refused, nothing of the rest is computed
                 slow = iter(await self.large.answers([row for row, large in zip(readable, long) if large], client))
                 quick = iter(await self.batches.answers([row for row, large in zip(readable, long) if not large], client))
-                answered = iter([next(slow if large else quick) for large in long])
+                answered = [next(slow if large else quick) for large in long]
             else:
-                answered = iter(await self.batches.answers(readable, client))
+                answered = await self.batches.answers(readable, client)
         except Exception as error:
             if not isinstance(error, Refused):
                 self.metrics.failed.inc(len(readable))
             raise
-        predictions = [Prediction(name, error=_brief(raw)) if isinstance(raw, DataError) else next(answered) for name, raw in rows]
-        unreadable = sum(one.error is not None for one in predictions)
-        self.metrics.unreadable.inc(unreadable)
-        self.metrics.answered.inc(len(predictions) - unreadable)
-        return predictions
+        if len(readable) < len(rows):
+            each = iter(answered)
+            answered = [Prediction(name, error=_brief(raw)) if isinstance(raw, DataError) else next(each) for name, raw in rows]
+        unreadable = len([one for one in answered if one.error is not None])
+        if unreadable:
+            self.metrics.unreadable.inc(unreadable)
+        self.metrics.answered.inc(len(answered) - unreadable)
+        return answered
 
     def _take(self, sent: bytes) -> dict[str, Any] | bytes | DataError:
         """In a thread. A file that takes long stays as it is."""

@@ -57,7 +57,7 @@ class Models:
 
     def get(self, name: str | None = None, version: str | None = None) -> Hosted:
         """A model, the first by default; its newest version by default. Raises Refused."""
-        versions = self._of(name or self.names[0])
+        versions = self._of(name or next(iter(self._models)))
         if version is None:
             return versions[max(versions)]
         found = versions.get(int(version)) if version.isdecimal() and len(version) < 19 else None

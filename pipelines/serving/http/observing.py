@@ -30,7 +30,7 @@ MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"  # set before this is imported where s
 TRACEBACKS = 60.0  # s between two tracebacks of defects in the log
 
 
-@dataclass
+@dataclass(slots=True)
 class Exchange:
     """What is known of a request; handlers fill it in.
 
@@ -156,7 +156,10 @@ class Observed:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         began = time.perf_counter()
-        given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
+        given = b""
+        for name, value in scope["headers"]:
+            if name == b"x-request-id":
+                given = value
         exchange = self.identified(given)
         exchange.address = (scope.get("client") or ("", 0))[0]
         exchange.task = asyncio.current_task()
@@ -197,7 +200,7 @@ class Observed:
 
     def identified(self, given: bytes) -> Exchange:
         """A new request, under the id that its client gave it, or one of its own."""
-        return Exchange(given.decode("ascii") if ID.fullmatch(given) else f"{self._ids}{next(self._count_ids):012x}")
+        return Exchange(given.decode("ascii") if given and ID.fullmatch(given) else f"{self._ids}{next(self._count_ids):012x}")
 
     def count(self, exchange: Exchange, status: int | str, seconds: float, *, client: str, method: str, path: str) -> None:
         """A request that has ended, for the metrics and the log."""
