@@ -229,11 +229,13 @@ class Broadcast(Section):
 
 @COMMAND_MODELS.register("speech.models.pretrained:commands")
 class PretrainedCommands(PretrainedModel):
-    """Whisper's encoder with its own front end, the mean of its vectors over speech, and a linear layer; needs the extra `pretrained`."""
+    """The encoder of Whisper or Moonshine with its own front end, the mean of its vectors over speech, and a linear layer; needs the extra
+    `pretrained`."""
 
     own_front_end: ClassVar[bool] = True  # hears as its preset does, and not by the section `frontend`
-    silence: float = setting(
-        1.0, "silence that the encoder hears behind data.seconds; it was trained on sounds with much of it", unit="s", ge=0.0, le=30.0)
+    silence: float | None = setting(
+        None, "silence that the encoder hears behind data.seconds; default: 1 s for Whisper, which was trained on sounds with much of it, "
+        "none for Moonshine", unit="s", ge=0.0, le=30.0)
 
 
 @TRANSCRIPT_MODELS.register("speech.models.quartz:build")
@@ -270,7 +272,8 @@ class Conformer(WithHeads):
 
 @TRANSCRIPT_MODELS.register("speech.models.pretrained:transcripts")
 class PretrainedTranscripts(PretrainedModel):
-    """Whisper's encoder with its own front end and CTC at the end; two frames become one step; needs the extra `pretrained`."""
+    """The encoder of Whisper or Moonshine with its own front end and CTC at the end, a step each 20 or 24 ms; needs the extra
+    `pretrained`."""
 
     own_front_end: ClassVar[bool] = True
     stride: ClassVar[int] = 2

@@ -105,7 +105,7 @@ CASES = {
         "data.source=synthetic", "data.name=null", "data.words=[]", "data.test_last=null", "data.test=0.1", "data.limit=64",
         "model.width=16", "model.kernels=[5]", "tokens.unit=subwords", "tokens.size=24", "train.batch_size=16",
         "train.validate_every=1"), sound_files),
-    "speech.commands/pretrained": Case(COMMANDS, (), sound_files, tiny.whisper),
+    "speech.commands/pretrained": Case(COMMANDS, (), sound_files, tiny.moonshine),
     "speech.transcription/pretrained": Case(TRANSCRIPTS, ("model={name: pretrained, preset: ''}",), sound_files, tiny.whisper),
     "speech.transcription/whisper": Case(
         TRANSCRIPTS, ("model={name: whisper, preset: '', trains: whole, longest: 12}",), sound_files, tiny.whisper),

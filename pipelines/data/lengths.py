@@ -104,6 +104,7 @@ def stacked(rows: list[Tensors], spec: Specs, lengths: Lengths | None) -> Tensor
     def full(name: str, value: tf.Tensor) -> tf.Tensor:
         if name not in names:
             return value
+        value = value[:longest]  # one that was kept is padded already
         return tf.pad(value, [[0, longest - value.shape[0]], *[[0, 0]] * (value.shape.rank - 1)], constant_values=tf.zeros([], value.dtype))
 
     return fit({name: tf.stack([full(name, row[name]) for row in rows]) for name in rows[0]}, spec, lengths)
@@ -128,13 +129,16 @@ class FlatSource(ArraySource):
         flat: the free entries, [sum of lengths, ...].
         spec: of one example.
         source: of the raw examples, for names, labels and groups.
+        alike: by which examples are put into batches together, [examples]; None: by their lengths.
     """
 
-    def __init__(self, arrays: dict[str, np.ndarray], flat: dict[str, np.ndarray], *, spec: Specs, lengths: Lengths, source: Source):
+    def __init__(self, arrays: dict[str, np.ndarray], flat: dict[str, np.ndarray], *, spec: Specs, lengths: Lengths, source: Source,
+                 alike: np.ndarray | None = None):
         super().__init__(arrays, names=source.name, labels=source.labels, groups=source.groups, fingerprint=source.fingerprint())
         self.flat, self.spec, self.rule = flat, spec, lengths
-        self.lengths: np.ndarray = arrays[lengths.entry]
-        sums = np.add.reduceat(self.lengths, np.arange(0, len(self.lengths), EACH), dtype=np.int64) if len(self.lengths) else [0]
+        self._sizes: np.ndarray = arrays[lengths.entry]
+        self.lengths: np.ndarray = self._sizes if alike is None else alike
+        sums = np.add.reduceat(self._sizes, np.arange(0, len(self._sizes), EACH), dtype=np.int64) if len(self._sizes) else [0]
         self._starts = np.concatenate([[0], np.cumsum(sums)[:-1]]).astype(np.int64)  # of each EACH-th example
         self.mapped = any(isinstance(value, np.memmap) for value in flat.values())
 
@@ -144,7 +148,7 @@ class FlatSource(ArraySource):
 
     def tensors(self) -> Tensors:
         flat = {f"flat/{name}": tf.constant(value) for name, value in self.flat.items()}
-        return {**super().tensors(), **flat, "starts": tf.cumsum(tf.constant(self.lengths, tf.int64), exclusive=True)}
+        return {**super().tensors(), **flat, "starts": tf.cumsum(tf.constant(self._sizes, tf.int64), exclusive=True)}
 
     def pick(self, tensors: Tensors, numbers: tf.Tensor) -> Tensors:
         fixed = {name: tf.gather(tensors[name], numbers) for name in self.arrays}
@@ -174,10 +178,10 @@ class FlatSource(ArraySource):
     def _start(self, number: int) -> int:
         """The place in the free entries at which an example begins."""
         block = number // EACH
-        return int(self._starts[block]) + int(np.sum(self.lengths[block * EACH:number], dtype=np.int64))
+        return int(self._starts[block]) + int(np.sum(self._sizes[block * EACH:number], dtype=np.int64))
 
     def _read(self, numbers: np.ndarray, names: list[str]) -> list[np.ndarray]:
-        lengths = np.asarray(self.lengths[numbers], np.int64)
+        lengths = np.asarray(self._sizes[numbers], np.int64)
         starts = [self._start(int(number)) for number in numbers]
         size = self.rule.padded(int(lengths.max(initial=0)))
 

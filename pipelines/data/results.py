@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +30,45 @@ UNUSED_SECONDS = 30 * 86_400.0
 
 @dataclass(frozen=True)
 class Shapes:
-    """Of arrays with a row for each example: name -> (shape of a row, dtype)."""
+    """Of arrays with a row for each example: name -> (shape of a row, dtype). Where that shape begins with None, an example has as many
+    rows as `lengths` says, and they stand one example after the other."""
 
     examples: int
-    rows: dict[str, tuple[tuple[int, ...], Any]]
+    rows: dict[str, tuple[tuple[int | None, ...], Any]]
+    lengths: np.ndarray | None = None
+
+    def free(self, name: str) -> bool:
+        """Whether examples have rows of their own number."""
+        return self.rows[name][0][:1] == (None,)
+
+    def of(self, name: str) -> tuple[int, ...]:
+        """The shape of a whole array."""
+        shape: tuple[Any, ...] = self.rows[name][0]
+        return (int(self._starts[-1]), *shape[1:]) if self.free(name) else (self.examples, *shape)
+
+    def size(self, name: str) -> int:
+        """Bytes of a whole array."""
+        return int(np.prod(self.of(name), dtype=np.int64)) * np.dtype(self.rows[name][1]).itemsize
 
     @property
     def nbytes(self) -> int:
-        return self.examples * sum(int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize for shape, dtype in self.rows.values())
+        return sum(map(self.size, self.rows))
+
+    def placed(self, name: str, places: Places, values: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        """(first row, rows) of each example of a batch; with a second dimension among the places, of each row of that."""
+        if self.free(name):
+            for number, rows in zip(places, values):
+                first, last = self._starts[number:number + 2].tolist()
+                yield first, rows[:last - first]
+            return
+        shape: tuple[Any, ...] = self.rows[name][0]
+        numbers = np.asarray(places[0]) * shape[0] + places[1] if isinstance(places, tuple) else np.asarray(places)
+        yield from ((int(number), row[None]) for number, row in zip(numbers, values))
+
+    @cached_property
+    def _starts(self) -> np.ndarray:
+        """Of each example's rows, and the end of the last."""
+        return np.concatenate([[0], np.cumsum([] if self.lengths is None else self.lengths, dtype=np.int64)]).astype(np.int64)
 
 
 def kept(shapes: Shapes, data: Data, key: str, compute: Callable[[], Iterator[tuple[Places, Arrays]]]) -> Arrays | None:
@@ -58,10 +90,14 @@ def kept(shapes: Shapes, data: Data, key: str, compute: Callable[[], Iterator[tu
     if where == "none":
         return None
     if where == "memory":
-        arrays = {name: np.zeros((shapes.examples, *shape), dtype) for name, (shape, dtype) in shapes.rows.items()}
+        arrays = {name: np.zeros(shapes.of(name), dtype) for name, (_, dtype) in shapes.rows.items()}
         for places, values in compute():
             for name, value in values.items():
-                arrays[name][places] = value
+                if not shapes.free(name):
+                    arrays[name][places] = value
+                    continue
+                for first, rows in shapes.placed(name, places, value):
+                    arrays[name][first:first + len(rows)] = rows
         return arrays
     target = folder / hashlib.sha256(key.encode()).hexdigest()[:24]
     if target.exists():
@@ -78,26 +114,21 @@ def _write(target: Path, shapes: Shapes, compute: Callable[[], Iterator[tuple[Pl
         _remove_unused(target.parent)
         with whole_folder(target) as staging, ExitStack() as files:
             opened = {name: files.enter_context(open(staging / _file(name), "wb")) for name in shapes.rows}
-            for name, (shape, dtype) in shapes.rows.items():
-                write_header(opened[name], (shapes.examples, *shape), dtype)
+            for name, (_, dtype) in shapes.rows.items():
+                write_header(opened[name], shapes.of(name), dtype)
             begin = {name: file.tell() for name, file in opened.items()}
             for name, file in opened.items():  # rows come in any order
-                shape, dtype = shapes.rows[name]
-                file.truncate(begin[name] + Shapes(shapes.examples, {name: (shape, dtype)}).nbytes)
+                file.truncate(begin[name] + shapes.size(name))
             for places, values in compute():
                 for name, value in values.items():
-                    for at, row in zip(_flat(places, shapes.rows[name][0]), np.ascontiguousarray(value)):
-                        opened[name].seek(begin[name] + int(at) * row.nbytes)
-                        opened[name].write(row.tobytes())
+                    for first, rows in shapes.placed(name, places, np.ascontiguousarray(value)):
+                        if rows.size:
+                            opened[name].seek(begin[name] + first * rows[0].nbytes)
+                            opened[name].write(rows.tobytes())
     except OSError as error:
         if not target.exists():  # else another process was faster
             raise DataError(f"the disk cache {target.parent} cannot be written: {why(error)}; free some space, name another "
                             "data.cache_folder, or set data.cache: memory") from error
-
-
-def _flat(places: Places, shape: tuple[int, ...]) -> np.ndarray:
-    """Which rows of a file `places` are: of one dimension, or of the first two."""
-    return np.asarray(places[0]) * shape[0] + places[1] if isinstance(places, tuple) else np.asarray(places)
 
 
 def _file(name: str) -> str:

@@ -1,5 +1,7 @@
 """Features computed once: where an encoder is frozen, what it makes of each example is kept, and the head alone is trained on it.
 
+It is one vector of an example, or, of a recording that is to be transcribed, one of each moment: then as many as the example has.
+
 A network with a pretrained encoder has two parts, the layers `features` and `head`. The features of a split are a source like any other,
 so that order, replicas, resuming and judging are those of every training. They are kept as decoded examples are (data.cache), on disk for
 the next run or trial, too: named by data, preprocessing and weights.
@@ -10,6 +12,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, cast
 
 import keras
@@ -18,10 +21,10 @@ import tensorflow as tf
 
 from pipelines.config.schema import Data
 from pipelines.data import order
-from pipelines.data.cache import MappedSource, computation, decoded_spec
+from pipelines.data.cache import MappedSource, computation, decoded_spec, readable
 from pipelines.data.graph_hash import graph_hash
 from pipelines.data.input import Feed, make_feed
-from pipelines.data.lengths import Lengths
+from pipelines.data.lengths import FlatSource, Lengths
 from pipelines.data.results import Shapes, kept
 from pipelines.data.source import ArraySource, Source, Tensors
 from pipelines.data.stream import StreamSource
@@ -29,6 +32,9 @@ from pipelines.machine.devices import Machine
 from pipelines.task.contract import Task
 
 FEATURES, TARGET, JUDGED = "features", "target/", "judged/"  # entries of an example: of the encoder, of `prepare`, of `targets`
+MOMENTS, LENGTH = "moments", "length"  # of one with a vector for each moment: how many these are, and its own length
+MOST = 8 << 30  # bytes of vectors of moments: some 30 hours of speech by the smallest Whisper; of more, every step computes its own
+MOMENT_UNIT = 16  # batches of them are padded to a multiple of it
 BATCH = {"CPU": 64, "GPU": 256}  # examples a device takes at a time, the same on any number of devices: rounding is the same, too
 SHORT, SHORT_BATCH = 64, 256  # where the longest text has so many tokens at most: weights are cast to the precision once a batch
 SAID_SECONDS = 15.0  # between lines about the progress
@@ -50,6 +56,7 @@ class Prepared:
         judged: specs of `Task.targets`, by name.
         features: shape and dtype of an example's features.
         graph: hash of all that is computed.
+        sequences: features are a vector for each moment.
     """
 
     random: bool
@@ -57,6 +64,7 @@ class Prepared:
     judged: dict[str, tf.TensorSpec]
     features: tf.TensorSpec
     graph: str
+    sequences: bool = False
 
     @classmethod
     def of(cls, task: Task, features: keras.Model, source: Source) -> "Prepared":
@@ -65,7 +73,7 @@ class Prepared:
 
         def judged(examples: Tensors) -> Any:
             inputs, targets = task.prepare(examples)
-            return features(inputs, training=False), targets, task.targets(examples)
+            return features(inputs, training=False), targets, task.targets(examples), task.moments(inputs)
 
         def trained(keys: tf.Tensor, seed: tf.Tensor, epoch: tf.Tensor, examples: Tensors) -> Any:
             return task.prepare(examples, keys=keys, seed=seed, epoch=epoch)
@@ -74,8 +82,9 @@ class Prepared:
         drawn = tf.function(trained, autograph=False).get_concrete_function(
             tf.TensorSpec([TRACED, 2], tf.int32), tf.TensorSpec([2], tf.int32), tf.TensorSpec([], tf.int64), one)
         random = task.random_decode or any(value.consumers() for value in drawn.graph.inputs[:3])
-        outputs, targets, own = traced.structured_outputs
-        return cls(random, targets, own, tf.TensorSpec(outputs.shape[1:], outputs.dtype), graph_hash(traced))
+        outputs, targets, own, moments = traced.structured_outputs
+        return cls(random, targets, own, tf.TensorSpec(outputs.shape[1:], outputs.dtype), graph_hash(traced),
+                   moments is not None and task.length is not None and outputs.shape[1] is None)
 
     @property
     def spec(self) -> dict[str, tf.TensorSpec]:
@@ -89,7 +98,8 @@ class Prepared:
         """Whether each entry is one example's, of a shape known before."""
         leaves = [*tf.nest.flatten(self.targets), *self.judged.values()]
         each = all(value.shape.rank and value.shape[0] == TRACED for value in leaves)
-        return each and all(spec.shape.is_fully_defined() and spec.dtype != tf.string for spec in self.spec.values())
+        shapes = {name: spec.shape[1:] if self.sequences and name == FEATURES else spec.shape for name, spec in self.spec.items()}
+        return each and all(shapes[name].is_fully_defined() and spec.dtype != tf.string for name, spec in self.spec.items())
 
 
 def _of_one(value: Any) -> tf.TensorSpec:
@@ -103,12 +113,15 @@ class OnFeatures:
         task: of the whole network.
         targets: a structure like that of its targets.
         views: versions of each training example, of which epoch e takes number e modulo `views`; 1 where there is one, without an axis.
+        sequences: features are a vector for each moment; then only losses and scores are those of the task, not answers.
     """
 
-    stored_decoded, random_decode, length, decode_batch = True, False, None, None
+    stored_decoded, random_decode, decode_batch = True, False, None
+    length_unit, length_most = MOMENT_UNIT, None
 
-    def __init__(self, task: Task, targets: Any, views: int):
+    def __init__(self, task: Task, targets: Any, views: int, sequences: bool = False):
         self.whole, self.structure, self.views = task, targets, views
+        self.length = MOMENTS if sequences else None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.whole, name)
@@ -175,24 +188,49 @@ class Computing:
 
     def adapted(self, views: int) -> Task:
         """The task on features."""
-        return cast(Task, OnFeatures(self.task, self.prepared.targets, views))
+        return cast(Task, OnFeatures(self.task, self.prepared.targets, views, self.prepared.sequences))
 
     def source(self, source: Source, views: int = 0) -> ArraySource | None:
-        """The features of a source; None where there is no room for them.
+        """The features of a source; None where there is no room for them, or they are vectors of moments that change with each view.
 
         Args:
             views: 0: as they are judged, else as the first epochs of training see them, with an axis for them where there are several.
         """
+        if self.prepared.sequences:
+            return None if views else self._sequences(source)
         lead = (views,) if views > 1 else ()
         shapes = {name: ((*lead, *spec.shape.as_list()), spec.dtype.as_numpy_dtype) for name, spec in self.prepared.spec.items()}
         began = time.perf_counter()
-        arrays = kept(Shapes(len(source), shapes), self.data, self._key(source, views), lambda: self._computed(source, views))
+        arrays = kept(Shapes(len(source), shapes), self.data, self._key(source, views),
+                      lambda: self._computed(self._feed(source, views), self._values, views))
         self.seconds += time.perf_counter() - began
         if arrays is None:
             return None
         if any(isinstance(value, np.memmap) for value in arrays.values()):
             return MappedSource(arrays, source)
         return ArraySource(arrays, names=source.name, labels=source.labels, groups=source.groups, fingerprint=source.fingerprint())
+
+    def _sequences(self, source: Source) -> FlatSource | None:
+        """As `source`, of vectors of moments: first it is found how many each example has."""
+        key, spec, began = self._key(source, 0), self.prepared.spec, time.perf_counter()
+        feed = cache(lambda: self._feed(source, 0))
+        counts = kept(Shapes(len(source), {MOMENTS: ((), np.int32), LENGTH: ((), np.int32)}), self.data, f"{key} {MOMENTS}",
+                      lambda: self._computed(feed(), self._counts))
+        if counts is None:
+            return None
+        shapes = Shapes(len(source), {name: (tuple(one.shape.as_list()), one.dtype.as_numpy_dtype) for name, one in spec.items()},
+                        counts[MOMENTS])
+        arrays = None
+        if shapes.nbytes <= MOST:
+            arrays = kept(shapes, self.data, key, lambda: self._computed(feed(), self._values))
+        self.seconds += time.perf_counter() - began
+        if arrays is None:
+            self.say(f"features of {len(source):,} examples take {readable(shapes.nbytes)}, and there is room for "
+                     f"{readable(MOST) if shapes.nbytes > MOST else 'less'}: every step computes its own")
+            return None
+        flat = {FEATURES: arrays.pop(FEATURES)}
+        return FlatSource({**arrays, MOMENTS: counts[MOMENTS]}, flat, spec={**spec, MOMENTS: tf.TensorSpec([], tf.int32)},
+                          lengths=Lengths(MOMENTS, MOMENT_UNIT, self.machine.xla), source=source, alike=counts[LENGTH])
 
     def _key(self, source: Source, views: int) -> str:
         decode = None if self.task.stored_decoded else self.task.decode
@@ -201,8 +239,8 @@ class Computing:
         return " ".join([source.fingerprint(), source.stamp(), str(len(source)), computation(source, decode), self.prepared.graph,
                          self.weights, facts, drawn, self.machine.precision])
 
-    def _computed(self, source: Source, views: int) -> Iterator[tuple[Any, dict[str, np.ndarray]]]:
-        """(places, values) of each batch: places are example numbers, with several views a pair of these and the view."""
+    def _feed(self, source: Source, views: int) -> Feed:
+        """All examples, a device's batch at a time."""
         task, machine = self.task, self.machine
         lengths = Lengths.of(task)
         batch = BATCH[machine.devices[0].partition(":")[0]]
@@ -211,12 +249,18 @@ class Computing:
         plan = order.Plan(len(source), machine.replicas * min(batch, len(source)), machine.replicas)
         # an example is decoded as often as it has views: to keep it decoded helps sorting by length alone
         data = self.data if task.length else self.data.model_copy(update={"cache": "none"})
-        feed = make_feed(source, None if task.stored_decoded else task.decode, plan=plan, seed=self.seed, shuffle=bool(views),
+        return make_feed(source, None if task.stored_decoded else task.decode, plan=plan, seed=self.seed, shuffle=bool(views),
                          random_decode=bool(views) and task.random_decode, data=data, strategy=machine.strategy, devices=machine.devices,
                          facts=task.facts, lengths=lengths and replace(lengths, unit=1))  # lengths are alike, and nothing is compiled
-        step_function = tf.function(self._step(feed, views), autograph=False)
+
+    def _computed(self, feed: Feed, values_of: Callable[[Tensors, Any, Any], Tensors], views: int = 0,
+                  ) -> Iterator[tuple[Any, dict[str, np.ndarray]]]:
+        """(places, values) of each batch: places are example numbers, with several views a pair of these and the view."""
+        machine, plan = self.machine, feed.plan
+        step_function = tf.function(self._step(feed, values_of, views), autograph=False)
         whole, said = plan.steps_per_epoch * max(views, 1), time.perf_counter()
-        self.say(f"computing the features of {len(source):,} examples" + (f" in {views} views" if views > 1 else ""))
+        if values_of == self._values:
+            self.say(f"computing the features of {plan.examples:,} examples" + (f" in {views} views" if views > 1 else ""))
         for view in range(max(views, 1)):
             start = view * plan.steps_per_epoch
             iterator = feed.iterator(start, start + plan.steps_per_epoch)
@@ -233,7 +277,16 @@ class Computing:
                     said = time.perf_counter()
                     self.say(f"features: {step / whole:.0%}")
 
-    def _step(self, feed: Feed, views: int) -> Any:
+    def _values(self, examples: Tensors, inputs: Any, targets: Any) -> Tensors:
+        """What is kept of a batch."""
+        values = {FEATURES: self.features(inputs, training=False)}
+        values |= {f"{TARGET}{place}": value for place, value in enumerate(tf.nest.flatten(targets))}
+        return values | {f"{JUDGED}{name}": value for name, value in self.task.targets(examples).items()}
+
+    def _counts(self, examples: Tensors, inputs: Any, targets: Any) -> Tensors:
+        return {MOMENTS: self.task.moments(inputs), LENGTH: examples[self.task.length or ""]}
+
+    def _step(self, feed: Feed, values_of: Callable[[Tensors, Any, Any], Tensors], views: int) -> Any:
         def replica_step(step: tf.Tensor, fetched: Any) -> tuple[tf.Tensor, Tensors]:
             context = tf.distribute.get_replica_context()
             replica = int(tf.get_static_value(context.replica_id_in_sync_group)) % self.machine.replicas  # of several hosts, this one's
@@ -243,10 +296,7 @@ class Computing:
                 epoch = step // feed.plan.steps_per_epoch
                 drawn = {"keys": order.example_keys(self.seed, epoch, numbers), "epoch": epoch,
                          "seed": order.micro_seed(self.seed, step * feed.plan.replicas + replica, 0)}
-            inputs, targets = self.task.prepare(examples, **drawn)
-            values = {FEATURES: self.features(inputs, training=False)}
-            values |= {f"{TARGET}{place}": value for place, value in enumerate(tf.nest.flatten(targets))}
-            return numbers, values | {f"{JUDGED}{name}": value for name, value in self.task.targets(examples).items()}
+            return numbers, values_of(examples, *self.task.prepare(examples, **drawn))
 
         def step_function(step: tf.Tensor, iterator: Any) -> Any:
             fetched = None if feed.on_device else next(iterator)

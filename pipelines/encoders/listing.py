@@ -11,6 +11,7 @@ from pipelines.encoders.locate import in_kaggle_cache, presets_folder
 DOMAINS = ("vision", "nlp", "speech")
 _WITHOUT_TASK = ("DINOV2Backbone", "DINOV3Backbone")  # encoders for which keras-hub has no classifier
 _NOT_TEXT = ("ESMBackbone",)  # of proteins
+_LAST = ("MoonshineBackbone",)  # proposed behind all others: no trained weights of it were tried (docs/pretrained.md)
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,15 @@ def listed(domain: str | None = None) -> list[Listed]:
 
 
 def at_hand(domain: str) -> list[presets.Preset]:
-    """Usable presets of a domain in the presets' folder, small ones first. Raises ConfigError where keras-hub is not installed."""
+    """Usable presets of a domain in the presets' folder, small ones first, those behind that were not tried. Raises ConfigError where
+    keras-hub is not installed."""
     found = []
     for name in presets_here():
         try:
             found.append(presets.find(name, domain=domain))
         except ConfigError:  # of another domain, or `quartet encoders` says what is wrong
             continue
-    return sorted(found, key=lambda preset: preset.weights)
+    return sorted(found, key=lambda preset: (preset.backbone in _LAST, preset.weights))
 
 
 def presets_here() -> list[str]:

@@ -90,8 +90,8 @@ def show_results(session: "Session", judgements: Mapping[str, Judgement], writer
 def _show_features(session: "Session", writer: Writer) -> None:
     """Training examples in the projector by the features of a frozen encoder, where these were kept: with their names and classes."""
     source = session.learner.train
-    if session.learner.model is session.model or not isinstance(source, ArraySource):
-        return
+    if session.learner.model is session.model or not isinstance(source, ArraySource) or FEATURES not in source.arrays:
+        return  # or they are a vector for each moment
     numbers = np.sort(np.random.default_rng(0).permutation(len(source))[:PROJECTED])
     features = np.asarray(source.arrays[FEATURES][numbers], np.float32)
     features = features[:, 0] if session.learner.task.views > 1 else features  # type: ignore[attr-defined]  # the first view

@@ -131,6 +131,11 @@ class Learning(ABC):
         targets = {name: value for name, value in examples.items() if name not in inputs}
         return alone(inputs), alone(targets) if targets else None
 
+    def moments(self, inputs: Any) -> "tf.Tensor | None":
+        """Where an encoder makes a vector of each moment, and not one of the whole example: how many are each example's own, [batch] int32,
+        in graph; what it makes of padding is not kept (pipelines.encoders.features)."""
+        return None
+
     @abstractmethod
     def model(self) -> "keras.Model":
         """A new model that takes `inputs` and gives raw outputs (logits); normalisation stands inside it."""

@@ -73,12 +73,13 @@ def _of_head(whole: Learner, way: Frozen, computing: Computing | None, seed: int
     if computing is None:
         return None
     views = way.views if computing.prepared.random else 0
-    train, validation = computing.source(whole.train, views), _features(computing, whole.validation)
+    train = computing.source(whole.train, views)
+    validation = None if train is None else _features(computing, whole.validation)
     there = train is not None and (validation is None) == (whole.validation is None)
     if not all(hosts.of_all(there)) or train is None:
         return None
     _, head = parts(whole.model)
-    answers = answers_once(whole.task, whole.model, whole.train)
+    answers = not computing.prepared.sequences and answers_once(whole.task, whole.model, whole.train)
     learner = Learner(computing.adapted(views), head, train, validation, answers, notes=whole.notes)
     each = f" in {views} views" if views > 1 else ""
     learner.notes.append(f"The encoder is frozen: its features of {len(train):,} training examples{each} ({readable(train.nbytes)}) were "

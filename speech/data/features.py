@@ -21,7 +21,14 @@ class FrontEnd:
         seconds: from frame to frame.
         width: values of a frame: mel bands or coefficients.
         centres: of the mel bands, Hz, [mels].
+        stride: frames from one step of the encoder that this is the front end of to the next; None: the model's settings say it.
+        lost: frames that such an encoder hears beyond those from which a step is counted.
+        silence: s, of which the encoder hears more behind a command, where nothing says how much.
     """
+
+    stride: int | None = None
+    lost = 0
+    silence = 0.0
 
     def __init__(self, settings: Frontend, rate: int):
         import librosa
@@ -77,6 +84,10 @@ class FrontEnd:
         if self._dct is None:
             return decibels
         return tf.cast(tf.tensordot(tf.cast(decibels, tf.float64), tf.constant(self._dct), 1), tf.float32)
+
+    def bands(self, features: tf.Tensor) -> tf.Tensor:
+        """Features as [batch, frames, bands], dB or what stands for it: for people, and for what compares spectra; in graph."""
+        return features
 
     def _padded(self, waveforms: tf.Tensor) -> tf.Tensor:
         """With what the first and the last frame see beyond the ends."""

@@ -1,4 +1,4 @@
-"""A preset's speech encoder (Whisper) as the facts of a run have it, and its front end.
+"""A preset's speech encoder (Whisper, Moonshine) as the facts of a run have it, and its front end.
 
 The facts hold the settings of encoder and audio converter, so that a finished run is rebuilt without the preset.
 """
@@ -9,35 +9,48 @@ from typing import Any
 from pipelines.base.errors import ConfigError
 from pipelines.encoders import presets
 from pipelines.encoders.presets import hub
+from speech.data.features import FrontEnd
+from speech.data.moonshine_features import MoonshineFrontEnd
 from speech.data.whisper_features import WhisperFrontEnd
+from speech.models.moonshine import CLASS as MOONSHINE
 
-CONVERTER = {"num_mels": (4, 256), "num_fft_bins": (16, 8192), "stride": (1, 8192), "sampling_rate": (1000, 96_000)}  # lowest, highest
+WHISPER = "WhisperBackbone"
+RATE = {"sampling_rate": (1000, 96_000)}
+CONVERTER = {WHISPER: {"num_mels": (4, 256), "num_fft_bins": (16, 8192), "stride": (1, 8192), **RATE}, MOONSHINE: RATE}  # lowest, highest
 
 
-def learn(name: str) -> dict[str, Any]:
+def learn(name: str, *, whole: bool = False) -> dict[str, Any]:
     """The facts: `backbone` and `converter` (class and settings), `encoder` (its origin). Reads the preset, but no weights.
+
+    Args:
+        whole: with its decoder.
 
     Raises:
         ConfigError: there is no such preset, or none that this domain can use.
     """
     preset = presets.find(name, domain="speech")
-    if preset.backbone != "WhisperBackbone":
-        raise ConfigError(f"model.preset: {name} is a {preset.backbone}; of speech encoders only Whisper's are used here")
+    if preset.backbone not in CONVERTER:
+        raise ConfigError(f"model.preset: {name} is a {preset.backbone}; of speech encoders only Whisper's and Moonshine's are used here")
+    if whole and preset.backbone != WHISPER:
+        raise ConfigError(f"model.preset: {name} is a {preset.backbone}, of which the encoder alone is used here (model.name: pretrained); "
+                          "model.name: whisper takes Whisper's presets")
     if not (preset.folder / "audio_converter.json").is_file():
         raise ConfigError(f"model.preset: {name} has no audio_converter.json in {preset.folder}, which says what the encoder "
                           "hears; copy the preset again, whole")
     converter = hub().layers.AudioConverter.from_preset(str(preset.folder))
     backbone = presets.load(preset, weights=False)
-    if backbone.num_mels != converter.num_mels:
+    if preset.backbone == WHISPER and backbone.num_mels != converter.num_mels:
         raise ConfigError(f"model.preset: {name}: config.json has {backbone.num_mels} mel bands and audio_converter.json "
                           f"{converter.num_mels}; they do not belong together: copy the preset again")
     return {"backbone": presets.description(backbone), "converter": presets.description(converter), "encoder": presets.record(preset)}
 
 
-def front_end(facts: Mapping[str, Any], rate: int) -> WhisperFrontEnd:
+def front_end(facts: Mapping[str, Any], rate: int) -> FrontEnd:
     """The preset's own front end. Raises ConfigError where its sample rate is another than `rate`."""
-    converter = facts["converter"]["config"]
-    for name, (low, high) in CONVERTER.items():
+    kind, converter = facts["backbone"]["class"], facts["converter"]["config"]
+    if kind not in CONVERTER:
+        raise ConfigError(f"facts of the run: backbone: {kind} is no encoder of this version")
+    for name, (low, high) in CONVERTER[kind].items():
         value = converter.get(name)
         if not isinstance(value, int) or not low <= value <= high:
             raise ConfigError(f"facts of the run: converter: {name} is {value!r}; {low} to {high:,} is allowed")
@@ -45,7 +58,7 @@ def front_end(facts: Mapping[str, Any], rate: int) -> WhisperFrontEnd:
     if own != rate:
         raise ConfigError(f"data.rate: the preset of model.preset hears {own:,} Hz; set data.rate: {own} (recordings of another rate are "
                           "resampled)")
-    return WhisperFrontEnd(converter)
+    return WhisperFrontEnd(converter) if kind == WHISPER else MoonshineFrontEnd(converter)
 
 
 def most_frames(facts: Mapping[str, Any]) -> int:
@@ -58,6 +71,8 @@ def most_frames(facts: Mapping[str, Any]) -> int:
 
 def check_frames(facts: Mapping[str, Any], frames: int) -> None:
     """Raises ConfigError where sounds of so many frames are longer than the encoder takes."""
+    if facts["backbone"]["class"] != WHISPER:  # it takes any
+        return
     most, converter = most_frames(facts), facts["converter"]["config"]
     second = converter["stride"] / converter["sampling_rate"]
     if frames > most:

@@ -148,7 +148,7 @@ def alignable(train: Source, encoder: Encoder, experiment: Transcription, front_
     if facts.lengths is None:
         return train, []
     needed = np.array([steps_needed(encoder.encode(text)) for text in facts.texts or ()])
-    steps = np.asarray(steps_of(experiment.model, front_end.frames(facts.lengths)))
+    steps = np.asarray(steps_of(experiment.model, front_end.frames(facts.lengths), front_end))
     short, long = (needed > steps) & (facts.lengths > 0), facts.lengths > longest * data.rate
     notes = []
     if short.any():

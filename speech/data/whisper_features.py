@@ -19,6 +19,8 @@ class WhisperFrontEnd(FrontEnd):
         converter: settings of the preset's audio converter: `num_mels`, `num_fft_bins`, `stride`, `sampling_rate`.
     """
 
+    silence = 1.0  # it was trained on sounds with much of it
+
     def __init__(self, converter: dict[str, Any]):
         rate, fft = converter["sampling_rate"], converter["num_fft_bins"]
         super().__init__(Frontend(window=fft / rate, hop=converter["stride"] / rate, fft=fft, mels=converter["num_mels"], low=0.0,

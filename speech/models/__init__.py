@@ -21,12 +21,14 @@ def transcript_model(settings: Section, *, width: int, tokens: int, facts: dict[
     return TRANSCRIPT_MODELS.build(settings, width=width, tokens=tokens, facts=facts)
 
 
-def stride_of(settings: Section) -> int:
-    """Frames that become one step of the output: the settings' `stride`; 1 where they have none."""
+def stride_of(settings: Section, front_end: Any = None) -> int:
+    """Frames that become one step of the output: the `stride` of the front end (speech.data.features), the settings', or 1."""
+    if front_end is not None and front_end.stride is not None:
+        return int(front_end.stride)
     return getattr(settings, "stride", 1)
 
 
-def steps_of(settings: Section, frames: Any) -> Any:
-    """Steps of the output for so many frames (a number or a tensor)."""
-    stride = stride_of(settings)
-    return (frames + stride - 1) // stride
+def steps_of(settings: Section, frames: Any, front_end: Any = None) -> Any:
+    """Steps of the output for so many frames (a number or a tensor) of a front end; None: of one of the settings' own."""
+    stride = stride_of(settings, front_end)
+    return (frames - (front_end.lost if front_end else 0) + stride - 1) // stride

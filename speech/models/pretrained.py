@@ -1,8 +1,9 @@
-"""Networks with a pretrained speech encoder of KerasHub (Whisper) under a new head: `features`, then `head`.
+"""Networks with a pretrained speech encoder of KerasHub (Whisper, Moonshine) under a new head: `features`, then `head`.
 
 Weights come from the preset, or are those of a run; then the facts say how the encoder is built (speech.data.pretrained).
 """
 
+import math
 import warnings
 from typing import Any
 
@@ -12,28 +13,31 @@ import tensorflow as tf
 from pipelines.encoders import presets
 from pipelines.encoders.presets import hub
 from pipelines.encoders.settings import PretrainedModel
+from speech.models import moonshine
 from speech.models.whisper import STRIDE, encoder
 from speech.models.whisper_writer import WhisperWriter
 from speech.settings import PretrainedCommands, PretrainedTranscripts, Whisper
 
-LOUD = 0.6  # below the loudest frame, in Whisper's units, a mean over bands: 24 dB; what is quieter is no speech
+LOUD = 24.0  # dB below the loudest step; what is quieter is no speech
+WHISPER_UNIT = 40.0  # dB
+SILENT = 1e-10  # smallest power
 
 
 def backbone(settings: PretrainedModel | Whisper, facts: dict[str, Any]) -> Any:
-    """The whole WhisperBackbone; with the preset's weights where settings.weights says so."""
+    """The whole backbone; with the preset's weights where settings.weights says so."""
     if settings.weights == "preset":
         return presets.load(presets.find(settings.preset, domain="speech"))
     return presets.rebuilt(hub().models, facts["backbone"])
 
 
 def commands(settings: PretrainedCommands, *, frames: int, classes: int, facts: dict[str, Any]) -> keras.Model:
-    """Log-mel [batch, frames, mels] float32 to logits [batch, classes]: `features`, the mean of the encoder's vectors over speech, and
-    `head`, a linear layer."""
-    layers = keras.layers
-    vectors = encoder(backbone(settings, facts), frames=frames)
-    log_mel = keras.Input(vectors.input_shape[1:], name="log_mel")
-    pooled = SpeechMean(name="mean", dtype="float32")([vectors(log_mel), log_mel])
-    features = keras.Model(log_mel, pooled, name="features")
+    """Features of the encoder's front end [batch, frames, width] float32 to logits [batch, classes]: `features`, the mean of the encoder's
+    vectors over speech, and `head`, a linear layer."""
+    layers, waves = keras.layers, hears_waves(facts)
+    vectors = (moonshine.encoder if waves else encoder)(backbone(settings, facts), frames=frames)
+    sound = keras.Input(vectors.input_shape[1:], name="sound")
+    pooled = SpeechMean(waves, name="mean", dtype="float32")([vectors(sound), sound])
+    features = keras.Model(sound, pooled, name="features")
     given = keras.Input(features.output_shape[1:], name="pooled")
     logits = layers.Dense(classes, dtype="float32", name="classes")(layers.Dropout(settings.dropout)(given))
     head = keras.Model(given, logits, name="head")
@@ -42,14 +46,18 @@ def commands(settings: PretrainedCommands, *, frames: int, classes: int, facts: 
 
 
 def transcripts(settings: PretrainedTranscripts, *, tokens: int, facts: dict[str, Any]) -> keras.Model:
-    """See speech.models.transcript_model; `features`, the encoder's vectors, and `head`, a linear layer. Recordings longer than the
-    encoder takes are heard window by window."""
-    layers = keras.layers
-    whisper = backbone(settings, facts)
-    vectors = encoder(whisper)
-    sound = {"features": keras.Input([None, whisper.num_mels], name="features"), "frames": keras.Input([], dtype="int32", name="frames")}
-    windows = Windows(whisper.max_encoder_sequence_length, name="windows")([sound["features"], sound["frames"]])
-    joined = Joined(name="joined", dtype="float32")([vectors(windows), sound["features"]])
+    """See speech.models.transcript_model; `features`, the encoder's vectors, and `head`, a linear layer. Recordings longer than Whisper
+    takes are heard window by window; Moonshine hears them whole."""
+    layers, waves = keras.layers, hears_waves(facts)
+    whole = backbone(settings, facts)
+    vectors = moonshine.encoder(whole) if waves else encoder(whole)
+    sound = {"features": keras.Input(vectors.input_shape[0][1:], name="features"), "frames": keras.Input([], dtype="int32", name="frames")}
+    given = [sound["features"], sound["frames"]]
+    if waves:
+        joined = layers.Activation("linear", dtype="float32", name="vectors")(vectors(given))
+    else:
+        windows = Windows(whole.max_encoder_sequence_length, name="windows")(given)
+        joined = Joined(name="joined", dtype="float32")([vectors(windows), sound["features"]])
     features = keras.Model(sound, joined, name="features")
     given = keras.Input(features.output_shape[1:], name="vectors")
     logits = layers.Dense(tokens + 1, dtype="float32", name="tokens")(layers.Dropout(settings.dropout)(given))
@@ -58,6 +66,11 @@ def transcripts(settings: PretrainedTranscripts, *, tokens: int, facts: dict[str
     with warnings.catch_warnings():  # an input may not have the name of a layer, `features`, as Keras would like it to
         warnings.filterwarnings("ignore", message="When providing `inputs` as a dict")
         return keras.Model(inputs, head(features(inputs)), name="pretrained")
+
+
+def hears_waves(facts: dict[str, Any]) -> bool:
+    """Whether the encoder hears the waveform itself (Moonshine), and not its spectrum."""
+    return facts["backbone"]["class"] == moonshine.CLASS
 
 
 def whisper(settings: Whisper, *, facts: dict[str, Any]) -> keras.Model:
@@ -104,16 +117,31 @@ class Joined(keras.layers.Layer):
 
 
 class SpeechMean(keras.layers.Layer):
-    """The mean of [batch, steps, width] over the steps in which the sound is loud. Call with [vectors, log-mel [batch, frames, mels]]."""
+    """The mean of [batch, steps, width] over the steps in which the sound is loud.
+
+    Call with [vectors, sound]; `waves`: the sound is Moonshine's windows of the waveform, else Whisper's log-mel [batch, frames, mels].
+    """
+
+    def __init__(self, waves: bool = False, **options: Any):
+        super().__init__(**options)
+        self.waves = waves
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return (input_shape[0][0], input_shape[0][2])
 
     def call(self, inputs: Any) -> tf.Tensor:
-        vectors, log_mel = inputs
-        steps = tf.shape(vectors)[1]
-        loudness = tf.reduce_mean(tf.cast(log_mel, tf.float32), 2)
-        loudness = tf.pad(loudness, [[0, 0], [0, 2 * steps - tf.shape(loudness)[1]]], constant_values=-1e9)
-        loudness = tf.reduce_max(tf.reshape(loudness, [-1, steps, 2]), 2)
+        vectors, sound = inputs
+        loudness = (self._of_waves if self.waves else self._of_log_mel)(tf.cast(sound, tf.float32), tf.shape(vectors)[1])
         loud = tf.cast(loudness >= tf.reduce_max(loudness, 1, keepdims=True) - LOUD, tf.float32)[..., None]
         return tf.reduce_sum(tf.cast(vectors, tf.float32) * loud, 1) / tf.reduce_sum(loud, 1)
+
+    def _of_log_mel(self, log_mel: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
+        """Loudness of each step, [batch, steps] dB: a mean over bands."""
+        loudness = WHISPER_UNIT * tf.reduce_mean(log_mel, 2)
+        loudness = tf.pad(loudness, [[0, 0], [0, STRIDE * steps - tf.shape(loudness)[1]]], constant_values=-1e9)
+        return tf.reduce_max(tf.reshape(loudness, [-1, steps, STRIDE]), 2)
+
+    def _of_waves(self, windows: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
+        """Loudness of each step, [batch, steps] dB: the power of all windows that it hears."""
+        power = tf.nn.avg_pool1d(tf.reduce_mean(tf.square(windows), 2, keepdims=True), moonshine.REACH, moonshine.STRIDE, "VALID")[..., 0]
+        return 10.0 / math.log(10.0) * tf.math.log(tf.maximum(power, SILENT))

@@ -51,8 +51,15 @@ class SpeechTask(Task):
             return FrontEnd(self.experiment.frontend, rate)
         if self.facts and (missing := next((name for name in ENCODER if self.facts.get(name) is None), None)):
             raise ConfigError(f"facts of the run: {missing}: field required; the file is damaged, or belongs to another experiment")
-        self.encoder_facts = {name: self.facts[name] for name in ENCODER} if self.facts else pretrained.learn(self.experiment.model.preset)
-        return pretrained.front_end(self.encoder_facts, rate)
+        model, augment = self.experiment.model, self.experiment.augment
+        self.encoder_facts = ({name: self.facts[name] for name in ENCODER} if self.facts
+                              else pretrained.learn(model.preset, whole=getattr(model, "own_decoder", False)))
+        front_end = pretrained.front_end(self.encoder_facts, rate)
+        banded = next((name for name in ("warp", "frequency_masks") if getattr(augment, name)), None)
+        if banded and not len(front_end.centres):
+            raise ConfigError(f"augment.{banded}: changes bands of frequency, and the encoder of model.preset hears the waveform itself; "
+                              "leave it out (speed and noise are for such encoders, too)")
+        return front_end
 
     @property
     def meanings(self) -> dict[str, str]:  # type: ignore[override]

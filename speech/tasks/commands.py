@@ -50,7 +50,8 @@ class CommandTask(SpeechTask, SingleLabel):
     def __init__(self, experiment: Commands, facts: dict[str, Any] | None = None):
         super().__init__(experiment, facts)
         self.window = max(self.front_end.hop, round(experiment.data.seconds * experiment.data.rate))
-        self.silence = round(getattr(experiment.model, "silence", 0.0) * experiment.data.rate)  # behind the window
+        silence = getattr(experiment.model, "silence", None)
+        self.silence = round((self.front_end.silence if silence is None else silence) * experiment.data.rate)  # behind the window
         self.frames = int(self.front_end.frames(tf.constant(self.window + self.silence)))
         if self.encoder_facts:
             pretrained.check_frames(self.encoder_facts, self.frames)
@@ -107,7 +108,8 @@ class CommandTask(SpeechTask, SingleLabel):
 
     def baseline(self, train: Source, features: Features) -> Baseline:
         mfcc = self.experiment.frontend.kind == "mfcc"
-        return baseline.fit_classifier(train, lambda source: features(source, lambda seen: baseline.statistics(seen, mfcc)))
+        return baseline.fit_classifier(
+            train, lambda source: features(source, lambda seen: baseline.statistics(self.front_end.bands(seen), mfcc)))
 
     def condense(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> Condensed:
         return classification.condensed(answers["probabilities"], targets["label"], self._columns), targets
@@ -127,7 +129,7 @@ class CommandTask(SpeechTask, SingleLabel):
         worst = classification.worst_mistakes(answered, min(settings.worst, PICTURES))
         if worst:
             waves = tf.stack([to_window(*_batch(waveform(source, mistake.number)), self.window)[0] for mistake in worst])
-            seen = self.features(tf.cast(waves, tf.float32) / 32768.0).numpy()
+            seen = self.front_end.bands(self.features(tf.cast(waves, tf.float32) / 32768.0)).numpy()
             captions = [f"{self.classes[m.predicted]} {m.confidence:.0%}, is {self.classes[m.true]}: {Path(source.name(m.number)).name}"
                         for m in worst]
             judgement.figures["worst_mistakes"] = sound_figures.spectrograms(
@@ -184,7 +186,7 @@ class CommandTask(SpeechTask, SingleLabel):
         before = self.features(tf.constant(waves))
         shares = self.answer(lambda batch: model(batch, training=False), before)["probabilities"].numpy()
         captions = [f"{name}; answered {self.classes[int(share.argmax())]} {share.max():.0%}" for name, share in zip(names, shares)]
-        pairs = [[first, second] for first, second in zip(before.numpy(), inputs.numpy())]
+        pairs = [[first, second] for first, second in zip(*(self.front_end.bands(batch).numpy() for batch in (before, inputs)))]
         hop = self.front_end.seconds
         with self.drawing:
             writer.audio("recordings", waves, self.experiment.data.rate, step, captions=captions)

@@ -90,7 +90,10 @@ class TranscriptionTask(SpeechTask):
 
     def steps(self, frames: tf.Tensor) -> tf.Tensor:
         """Steps of the model's output for so many frames."""
-        return steps_of(self.experiment.model, frames)
+        return steps_of(self.experiment.model, frames, self.front_end)
+
+    def moments(self, inputs: Any) -> tf.Tensor:
+        return self.steps(inputs["frames"])
 
     def loss(self, outputs: tf.Tensor, targets: Any, training: bool) -> tf.Tensor:
         """CTC loss in nats, [batch] float32; 0 for a recording with too few steps for its transcript."""
@@ -124,7 +127,8 @@ class TranscriptionTask(SpeechTask):
         mfcc = self.experiment.frontend.kind == "mfcc"
 
         def seen(source: Source) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-            return features(source, lambda inputs: baseline.statistics_by_part(inputs["features"], inputs["frames"], mfcc))
+            return features(source, lambda inputs: baseline.statistics_by_part(
+                self.front_end.bands(inputs["features"]), inputs["frames"], mfcc))
 
         return baseline.nearest(train, seen, self._transcripts)
 
@@ -200,7 +204,8 @@ class TranscriptionTask(SpeechTask):
         writer.text("predictions on train (said, written)", "```\n" + "\n\n".join(blocks) + "\n```", step)
         if not self.drawing.due():
             return
-        pictures = [[batch["features"][row].numpy()[:int(batch["frames"][row])] for batch in (before, inputs)] for row in range(count)]
+        pictures = [[self.front_end.bands(batch["features"][row]).numpy()[:int(batch["frames"][row])] for batch in (before, inputs)]
+                    for row in range(count)]
         clips = [examples["samples"][row].numpy()[:lengths[row]] / np.float32(32768.0) for row in range(count)]
         with self.drawing:
             writer.audio("recordings", clips, self.experiment.data.rate, step, captions=said)
@@ -276,7 +281,7 @@ class TranscriptionTask(SpeechTask):
         most = tf.maximum(tf.reduce_max(number), 1)
         batch = tf.shape(tokens)[0]
         rows = tf.range(batch)[:, None] * (most + 1) + tf.where(is_blank, 0, number)
-        second = stride_of(self.experiment.model) * self.front_end.seconds
+        second = stride_of(self.experiment.model, self.front_end) * self.front_end.seconds
         at = tf.cast(answers["at"], tf.float32) * second
 
         def by_word(reduce: Any, values: tf.Tensor) -> tf.Tensor:

@@ -43,6 +43,23 @@ def whisper(folder: Path, *, seconds: int = 4, languages: tuple[str, ...] = (), 
     return folder
 
 
+def moonshine(folder: Path) -> Path:
+    """Moonshine of 2 + 2 layers of 16 columns, its norms unlike new ones."""
+    import keras
+    import keras_hub
+    import numpy as np
+
+    keras.utils.set_random_seed(2)
+    backbone = keras_hub.models.MoonshineBackbone(
+        vocabulary_size=32, filter_dim=16, encoder_num_layers=2, decoder_num_layers=2, hidden_dim=16, intermediate_dim=32,
+        encoder_num_heads=2, decoder_num_heads=2, initializer_range=0.3)
+    for weight in backbone.group_norm.weights:
+        weight.assign(np.random.default_rng(0).uniform(0.5, 1.5, weight.shape))
+    backbone.save_to_preset(str(folder))
+    keras_hub.layers.MoonshineAudioConverter(do_normalize=True).save_to_preset(str(folder))
+    return folder
+
+
 def efficientnet(folder: Path) -> Path:
     """An image encoder for 64 px, whose statistics of batches and treatment of pixels are unlike the usual."""
     import keras
@@ -66,5 +83,5 @@ def efficientnet(folder: Path) -> Path:
 
 
 if __name__ == "__main__":
-    for encoder in (bert, efficientnet, whisper):
+    for encoder in (bert, efficientnet, moonshine, whisper):
         encoder(Path(sys.argv[1]) / encoder.__name__)

@@ -1,0 +1,141 @@
+"""Vectors of moments of a frozen encoder, under a CTC head, are computed once: training is as where every step computes them."""
+
+import importlib.util
+import os
+from contextlib import nullcontext
+from unittest import mock
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipelines.base.background import Background
+from pipelines.config.load import from_text
+from pipelines.data.lengths import FlatSource
+from pipelines.data.results import Shapes
+from pipelines.encoders import features
+from pipelines.encoders.features import FEATURES, MOMENTS
+from pipelines.runs import judging
+from pipelines.runs.folder import RunFolder
+from pipelines.runs.launch import task_class
+from pipelines.runs.run import Call, train
+from pipelines.training.loop import Hook, Loop
+from pipelines.training.meter import Meter
+from pipelines.training.session import assemble
+from tests.encoders import tiny
+from tests.training.runs import At, Killed, checkpoint, kill
+
+HERE = all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text"))
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(
+    not HERE and not os.environ.get("QUARTET_REQUIRE_EXTRAS"),
+    reason="needs the extra `pretrained` (keras-hub, tensorflow-text): what it tests is not tested here")]
+SETTINGS = """
+task: speech.transcription
+data: {{source: synthetic, validation: 0.2, test: 0, limit: 30, cache: {cache}, cache_folder: {folder}}}
+model: {{name: pretrained, preset: {preset}, dropout: 0.0, finetune: {{name: frozen, head: trained, views: {views}}}}}
+tokens: {{unit: words}}
+augment: {{speed: {speed}}}
+train: {{epochs: 2, batch_size: 8, precision: float32, devices: cpu, deterministic: true}}
+"""
+
+
+@pytest.fixture(scope="module")
+def preset(tmp_path_factory):
+    return tiny.whisper(tmp_path_factory.mktemp("whisper") / "tiny", seconds=1)
+
+
+def session(preset, folder, *, cache="disk", views=1, speed=0.0):
+    """(the session, its experiment, what it said)."""
+    said = []
+    text = SETTINGS.format(preset=preset, cache=cache, views=views, speed=speed, folder=folder)
+    experiment = from_text(text, check_paths=False).experiment
+    return assemble(experiment, task_class(experiment.task), say=said.append), experiment, said
+
+
+@pytest.fixture(scope="module")
+def kept(preset, tmp_path_factory):
+    """A session whose vectors are on disk, and in memory; and its folder."""
+    folder = tmp_path_factory.mktemp("cache")
+    return *session(preset, folder), folder
+
+
+class Weights(Hook):
+    """Those of a session after each epoch."""
+
+    def __init__(self, made):
+        self.made, self.found = made, []
+
+    def on_epoch(self, loop):
+        self.found.append([weight.numpy() for weight in self.made.weights])
+
+
+def trained(made, experiment):
+    """(weights after each epoch, scores on validation)."""
+    for weight in made.weights:
+        weight.assign(tf.random.stateless_normal(weight.shape, [1, 2], stddev=0.1))
+    made.initialise()
+    weights = Weights(made)
+    Loop(made.step, plan=made.plan, steps=made.steps, hooks=[weights], meter=Meter()).train()
+    return weights.found, judging.validation(made, experiment).scores()
+
+
+def test_a_head_on_kept_vectors_trains_as_on_those_of_every_step(preset, kept):
+    one, experiment, said, folder = kept
+    other, theirs, _ = session(preset, folder, views=0)
+    assert isinstance(one.learner.train, FlatSource) and one.learner.model is not one.model and other.learner.model is other.model
+    assert sum("computing the features" in text for text in said) == 2  # of train and validation
+    weights, scores = trained(one, experiment)
+    expected, their_scores = trained(other, theirs)
+    assert not np.allclose(weights[0][0], weights[1][0])
+    for own, each in zip(weights, expected):
+        for array, computed in zip(own, each):
+            np.testing.assert_allclose(array, computed, atol=2e-5)
+    assert scores == pytest.approx(their_scores, abs=1e-4)
+
+
+def test_they_are_found_on_disk_and_read_as_from_memory(preset, kept, monkeypatch):
+    held, _, _, folder = kept
+    monkeypatch.setattr(features.Computing, "_computed", None)  # they are there, and nothing is computed
+    monkeypatch.setattr("pipelines.machine.memory.room", lambda: 0)
+    again, _, said = session(preset, folder)
+    assert again.learner.train.mapped and not held.learner.train.mapped and not said
+    numbers = tf.constant([3, 0, 11], tf.int64)
+    one, other = (made.learner.train.gather(numbers) for made in (held, again))
+    counts = one[MOMENTS].numpy()
+    assert len(set(counts)) > 1 and one[FEATURES].shape[1] % 16 == 0 and not one[FEATURES][np.argmin(counts), counts.min():].numpy().any()
+    for name, value in one.items():
+        np.testing.assert_array_equal(value, other[name], err_msg=name)
+
+
+def test_killed_and_resumed_it_ends_bit_identical(preset, tmp_path):
+    """Vectors are computed anew by the second process."""
+    more = "monitor: {tensorboard: false}\nevaluate: {baseline: false, bootstrap: 100}\n"
+    text = SETTINGS.format(preset=preset, cache="memory", views=1, speed=0.0, folder=tmp_path) + more
+    experiment = from_text(text, ["train.keep_state=true", "train.checkpoint_seconds=1e-9"], check_paths=False).experiment
+    for name, kills in (("whole", ({},)), ("parts", ({4: kill}, {}))):
+        for actions in kills:
+            call = Call(name, task_class(experiment.task), quiet=True, callbacks=(At(actions),))
+            with mock.patch.object(Background, "busy", False), nullcontext() if not actions else pytest.raises(Killed):
+                train(experiment, RunFolder(tmp_path / name), call)
+    (one, about), (other, theirs) = checkpoint(tmp_path / "whole"), checkpoint(tmp_path / "parts")
+    assert about == theirs and one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_where_they_change_every_step_computes_them(preset, tmp_path):
+    made, _, said = session(preset, tmp_path, speed=0.1)
+    assert made.learner.model is made.model and not said
+
+
+def test_where_they_are_too_large_every_step_computes_them(preset, kept, monkeypatch):
+    monkeypatch.setattr(features, "MOST", 1000)
+    made, _, said = session(preset, kept[-1])
+    assert made.learner.model is made.model
+    assert any(text.startswith("features of ") and text.endswith("room for 1.0 kB: every step computes its own") for text in said), said
+
+
+def test_rows_of_examples_stand_one_after_the_other():
+    shapes = Shapes(3, {"a": ((None, 2), np.float32), "b": ((), np.int32)}, np.array([2, 0, 1]))
+    assert shapes.of("a") == (3, 2) and shapes.of("b") == (3,) and shapes.nbytes == 36
+    batch = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
+    assert [(first, rows.tolist()) for first, rows in shapes.placed("a", np.array([2, 0]), batch)] == [
+        (2, [[0.0, 1.0]]), (0, [[6.0, 7.0], [8.0, 9.0]])]
