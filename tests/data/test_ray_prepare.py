@@ -9,25 +9,31 @@ from tests.processes import run
 from tests.ray_cluster import extra
 
 PREPARE = """
-import os, sys
+import os
 from pathlib import Path
 from pipelines.commands.main import app
 from pipelines.data import shard_writing
 from pipelines.task import ray_prepare
+from tests.waiting import until
 
-class Dying(ray_prepare.Writer):
-    "A worker that dies over its first piece, and one that finds a file of test gone."
+class Disturbed(ray_prepare.Writer):
+    "The first worker dies over a piece. A file goes once both have found the data, before any writes."
     def write(self, piece):
+        folder = Path(FOLDER)
         self._work = self._work or self._found()
-        died = Path(FOLDER) / "died"
-        if piece.split == "train" and not died.exists():
-            died.touch()
+        if not (folder / "died").exists():
+            (folder / "died").touch()
             os._exit(1)
-        if piece.split == "test" and (Path(FOLDER) / "remove").exists():
-            Path(self._work.sources["test"].name(1)).unlink(missing_ok=True)
+        if (folder / "remove").exists():
+            (folder / f"found-{os.getpid()}").touch()
+            if (piece.split, piece.first) == ("train", 0):
+                until(lambda: len(list(folder.glob("found-*"))) == 2, seconds=300)
+                Path(self._work.sources["test"].name(1)).unlink()
+                (folder / "removed").touch()
+            until((folder / "removed").exists, seconds=300)
         return super().write(piece)
 
-ray_prepare.Writer = Dying
+ray_prepare.Writer = Disturbed
 shard_writing.EXAMPLES = 5
 os.chdir(FOLDER)
 app(["prepare", "photos.yaml", OUT, "--ray", "--workers", "2"])
