@@ -215,6 +215,9 @@ class Pretrained(PretrainedModel):
     limit: int = setting(128, "tokens of a text that are used, with the encoder's own marks", unit="tokens", ge=4)
     pool: Literal["auto", "mean", "first", "max"] = setting(
         "auto", "how one vector is made of the tokens' vectors; auto: as the preset states that it was trained, else mean")
+    layers: int | None = setting(
+        None, "the encoder's last so many layers, whose vectors stand beside one another; default: 3 where the encoder is frozen and its "
+        "vectors are means, else 1", ge=1)
 
 
 class Reject(Section):

@@ -21,5 +21,6 @@ class TextFacts(ClassFacts):
     encoder: EncoderRecord | None = None
     backbone: KerasObject | None = None
     pool: Literal["mean", "first", "max"] | None = None
+    layers: Annotated[int, Field(ge=1, le=1000)] | None = None  # of the encoder, whose vectors stand beside one another; null: 1
     tokenizer: KerasTokenizer | None = None
     threshold: Annotated[float, Field(ge=-1.0, le=2.0)] | None = None

@@ -16,12 +16,15 @@ from nlp.tokens import preset as preset_tokens
 from nlp.tokens.base import Tokenizer
 from pipelines.base.errors import ConfigError
 from pipelines.data.divide import Warned
+from pipelines.encoders.finetune import by_examples
 from pipelines.encoders.headers import read_json
 from pipelines.encoders.presets import Preset, description, find, hub, load, rebuilt, record, subclasses
 from pipelines.encoders.transformer_layers import simplify
 from pipelines.training.weight_limits import bounded
 
 _TANH_GELU = ("AlbertBackbone", "BertBackbone")  # of keras-hub, whatever config.json states
+_BY_LAYER = ("BertBackbone", "DistilBertBackbone", "RobertaBackbone", "XLMRobertaBackbone")  # each layer's vectors can be had
+LAYERS = 3  # of a frozen encoder: docs/pretrained.md has what was compared
 
 
 def learn(settings: Pretrained) -> tuple[dict[str, Any], list[str]]:
@@ -44,7 +47,22 @@ def learn(settings: Pretrained) -> tuple[dict[str, Any], list[str]]:
         raise ConfigError(f"model.limit: {settings.limit} tokens, and {settings.preset} takes {longest} at most")
     facts = {"encoder": record(preset), "backbone": description(backbone), "tokenizer": preset_tokens.kept(own_tokens),
              "pool": settings.pool if settings.pool != "auto" else trained_pool(preset)}
+    if settings.layers is not None and settings.layers > _layers_there(facts):
+        raise ConfigError(f"model.layers: {settings.layers}, and {settings.preset} ({preset.backbone}) has {_layers_there(facts)} whose "
+                          "vectors can be used")
     return facts, [Warned(note) for note in (*_differences(preset), *_accents(preset, own_tokens))]
+
+
+def _layers_there(facts: dict[str, Any]) -> int:
+    return int(facts["backbone"]["config"]["num_layers"]) if facts["backbone"]["class"] in _BY_LAYER else 1
+
+
+def used_layers(settings: Pretrained, facts: dict[str, Any], examples: int) -> int:
+    """The number of layers whose vectors stand beside one another, of an encoder that is trained on so many examples."""
+    if settings.layers is not None:
+        return settings.layers
+    way = settings.finetune or by_examples(examples)
+    return min(LAYERS, _layers_there(facts)) if way.name == "frozen" and facts["pool"] == "mean" else 1
 
 
 def _require_encoder(preset: Preset) -> None:
@@ -104,27 +122,37 @@ def build(settings: Pretrained, *, facts: dict[str, Any], classes: int) -> keras
         backbone = rebuilt(hub().models, facts["backbone"])
     simplify(backbone)
     ids = keras.Input((None,), dtype="int32", name="tokens")
-    features = _features(backbone, facts["pool"])
+    features = _features(backbone, facts["pool"], facts.get("layers") or 1)
     inputs = keras.Input((features.output_shape[-1],), dtype="float32", name="features")
     head = keras.Model(inputs, logits(inputs, classes, settings.dropout), name="head")
     return keras.Model(ids, head(features(ids)), name="pretrained")
 
 
-def _features(backbone: Any, pool: str) -> keras.Model:
+def _features(backbone: Any, pool: str, layers: int) -> keras.Model:
     ids = keras.Input((None,), dtype="int32", name="tokens")
     inputs = {"token_ids": Shifted(name="token_ids")(ids), "padding_mask": Mask(name="padding_mask")(ids)}
     wanted = {tensor.name.split(":")[0] for tensor in keras.tree.flatten(backbone.input)}
     if "segment_ids" in wanted:
         inputs["segment_ids"] = keras.ops.zeros_like(inputs["token_ids"])
+    if layers > 1:
+        last = [layer.output for layer in backbone.transformer_layers[-layers:]]
+        backbone = keras.Model(backbone.input, last, name="backbone")
     outputs = backbone({name: value for name, value in inputs.items() if name in wanted})
-    sequence = outputs["sequence_output"] if isinstance(outputs, dict) else outputs
+    outputs = outputs["sequence_output"] if isinstance(outputs, dict) else outputs
+    vectors = [_pooled(sequence, ids, pool, f"_{place}" if place else "")
+               for place, sequence in enumerate(outputs if layers > 1 else [outputs])]
+    return keras.Model(ids, keras.layers.Concatenate(dtype="float32")(vectors) if layers > 1 else vectors[0], name="features")
+
+
+def _pooled(sequence: keras.KerasTensor, ids: keras.KerasTensor, pool: str, suffix: str) -> keras.KerasTensor:
+    """One vector of the tokens' vectors of a layer."""
     if pool == "first":
-        pooled = First(name="first")(sequence)
+        pooled = First(name=f"first{suffix}")(sequence)
     elif pool == "max":
-        pooled = MaxPool(name="max", dtype="float32")([sequence, ids])
+        pooled = MaxPool(name=f"max{suffix}", dtype="float32")([sequence, ids])
     else:
-        pooled = MeanPool(name="mean")([sequence, ids])
-    return keras.Model(ids, Directed(name="directed")(pooled), name="features")
+        pooled = MeanPool(name=f"mean{suffix}")([sequence, ids])
+    return Directed(name=f"directed{suffix}")(pooled)
 
 
 class Shifted(keras.layers.Layer):

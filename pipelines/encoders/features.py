@@ -28,6 +28,7 @@ from pipelines.data.lengths import FlatSource, Lengths
 from pipelines.data.results import Shapes, kept
 from pipelines.data.source import ArraySource, Source, Tensors
 from pipelines.data.stream import StreamSource
+from pipelines.machine.constant_weights import constant
 from pipelines.machine.devices import Machine
 from pipelines.task.contract import Task
 
@@ -163,7 +164,7 @@ class Computing:
     """Computes the features of sources, on all devices of the machine."""
 
     task: Task
-    features: keras.Model
+    encoder: Callable[[Any], tf.Tensor]  # with its weights of now
     machine: Machine
     data: Data
     seed: int
@@ -184,7 +185,9 @@ class Computing:
             return None
         features, _ = parts(model)
         prepared = Prepared.of(task, features, train)
-        return cls(task, features, machine, data, seed, prepared, weights_hash(features), say) if prepared.fixed else None
+        if not prepared.fixed:
+            return None
+        return cls(task, constant(features, machine.devices), machine, data, seed, prepared, weights_hash(features), say)
 
     def adapted(self, views: int) -> Task:
         """The task on features."""
@@ -279,7 +282,7 @@ class Computing:
 
     def _values(self, examples: Tensors, inputs: Any, targets: Any) -> Tensors:
         """What is kept of a batch."""
-        values = {FEATURES: self.features(inputs, training=False)}
+        values = {FEATURES: self.encoder(inputs)}
         values |= {f"{TARGET}{place}": value for place, value in enumerate(tf.nest.flatten(targets))}
         return values | {f"{JUDGED}{name}": value for name, value in self.task.targets(examples).items()}
 

@@ -16,6 +16,7 @@ from pipelines.encoders.presets import hub
 from pipelines.machine.compiling import part
 
 LEVELS = 1 << 16  # of a draw for dropout: half as many numbers are drawn as there are elements
+FUSED_EPSILON = 1e-3  # of TensorFlow's fused norm
 ROOT, CUBIC = 0.7978845608028654, 0.044715  # of GELU's tanh form
 
 
@@ -78,7 +79,17 @@ def _added(x: tf.Tensor, bias: Any, residual: tf.Tensor, norm: Any, dropout: Any
     scale, offset = tf.convert_to_tensor(norm.gamma), tf.convert_to_tensor(norm.beta)
     if training:
         return _trained_sum(dropout.rate, norm.epsilon)(x, tf.convert_to_tensor(bias), residual, scale, offset, *_draws(dropout, x))
-    return tf.cast(_normed(tf.cast(tf.nn.bias_add(x, _value(bias, x.dtype)) + residual, tf.float32), scale, offset, norm.epsilon), x.dtype)
+    added = tf.cast(tf.nn.bias_add(x, _value(bias, x.dtype)) + residual, tf.float32)
+    return tf.cast(_normed_at_once(added, scale, offset, norm.epsilon), x.dtype)
+
+
+def _normed_at_once(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, epsilon: float) -> tf.Tensor:
+    """The norm of rows, of operations from which TensorFlow makes one where scale and offset are constants. That one takes 0.001 for
+    epsilon whatever the graph says, so x is enlarged until this is right: norm(x, epsilon) = norm(c x, c^2 epsilon)."""
+    x *= (FUSED_EPSILON / epsilon) ** 0.5
+    mean = tf.reduce_mean(x, 1, keepdims=True)
+    factor = tf.math.rsqrt(tf.reduce_mean(tf.math.squared_difference(x, mean), 1, keepdims=True) + FUSED_EPSILON) * scale
+    return x * factor + (offset - mean * factor)
 
 
 def _activated(x: tf.Tensor, bias: Any, tanh: bool, training: bool | None) -> tf.Tensor:

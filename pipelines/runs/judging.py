@@ -18,7 +18,7 @@ from pipelines.training.session import Session
 
 
 def evaluator(session: Session, experiment: Experiment, source: Source, *, alone: bool = False) -> Evaluator:
-    """What answers a source with the session's model; `alone`: on this host, without the others."""
+    """What answers a source with the session's model as it is now; `alone`: on this host, without the others."""
     return Evaluator(
         session.task,
         session.model,
@@ -27,6 +27,7 @@ def evaluator(session: Session, experiment: Experiment, source: Source, *, alone
         data=experiment.data,
         averages=zip(session.averaged, session.averages),
         batch=batch_size(experiment.evaluate, experiment.train.batch_size),
+        trained=True,
     )
 
 

@@ -76,7 +76,7 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
         raise ConfigError(f"{'--split' if data is None else '--data'}: {reason}")
     setup = time.perf_counter() - began
     evaluator = Evaluator(run.task, run.model, source, machine=run.machine, data=experiment.data,  # type: ignore[attr-defined]
-                          batch=batch_size(experiment.evaluate, experiment.train.batch_size))
+                          batch=batch_size(experiment.evaluate, experiment.train.batch_size), trained=True)
     began = time.perf_counter()
     answers, targets = evaluator.judged()
     seconds = time.perf_counter() - began

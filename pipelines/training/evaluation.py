@@ -3,6 +3,7 @@
 Results come to the host batch by batch, so that the device holds those of two batches at most.
 """
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -16,6 +17,7 @@ from pipelines.data.input import Feed, make_feed
 from pipelines.data.lengths import Lengths, joined
 from pipelines.data.source import Source
 from pipelines.machine.arrays import packed, unpacked
+from pipelines.machine.constant_weights import constant
 from pipelines.machine.devices import Machine
 from pipelines.task.contract import Condensed, Task
 
@@ -31,10 +33,11 @@ class Evaluator:
         source: what is judged.
         batch: examples a step over all devices; rounded up to a multiple of them.
         averages: (variable of the model, its replacement in `scores`), such as weights and statistics with their moving averages.
+        trained: the weights stay as they are now, which makes the answers of a pretrained encoder faster.
     """
 
     def __init__(self, task: Task, model: keras.Model, source: Source, *, machine: Machine, batch: int, data: Data,
-                 averages: Iterable[tuple[keras.Variable, keras.Variable]] = ()):
+                 averages: Iterable[tuple[keras.Variable, keras.Variable]] = (), trained: bool = False):
         self.averages = {id(variable): average for variable, average in averages}
         self.task, self.model, self.source, self.machine = task, model, source, machine
         batch = min(batch, len(source))
@@ -47,6 +50,8 @@ class Evaluator:
         self.own: Arrays = {}  # name -> [examples], of the metrics in evaluate.metrics
         self._scores = tf.function(self._score_step, autograph=False)
         self._answers = tf.function(self._answer_step, autograph=False)
+        fixed = trained and {"features", "head"} <= {layer.name for layer in model.layers}
+        self._outputs = constant(model, machine.devices) if fixed else functools.partial(model, training=False)
 
     def scores(self, stop: Callable[[], bool] = lambda: False) -> dict[str, float] | None:
         """Mean of the loss and of each score over all examples; quick, for the end of an epoch. With the averages, if any.
@@ -146,7 +151,7 @@ class Evaluator:
             outputs: list[Any] = []  # of each call of the model: the first sees the inputs as they are, others test-time views
 
             def model(x: Any) -> Any:
-                outputs.append(self.model(x, training=False))
+                outputs.append(self._outputs(x))
                 return outputs[-1]
 
             answers, targets = self.task.answer(model, inputs), self.task.targets(examples)

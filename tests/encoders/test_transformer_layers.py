@@ -105,3 +105,26 @@ def test_changes_of_lora_count():
     before = vectors(backbone()).numpy()
     assert abs(vectors(plain).numpy() - before).max() > 1e-3
     np.testing.assert_allclose(vectors(ours).numpy()[MASK > 0], vectors(plain).numpy()[MASK > 0], atol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+def test_constant_weights_give_the_same_numbers_and_stay_as_they_were(dtype):
+    from pipelines.machine.constant_weights import constant
+
+    before = keras.config.dtype_policy().name
+    keras.config.set_dtype_policy(dtype)
+    try:
+        model = simplified(backbone(dropout=0.1))
+    finally:
+        keras.config.set_dtype_policy(before)
+    given = inputs(model)
+    expected = model(given, training=False)["sequence_output"].numpy()
+    outputs = tf.function(constant(model, ("CPU:0",)), autograph=False)
+    fixed = outputs(given)["sequence_output"].numpy()
+    # a number may round to its neighbour in bfloat16, of 1 in 256
+    within = 2e-5 if dtype == "float32" else 0.06
+    np.testing.assert_allclose(fixed.astype(np.float32)[MASK > 0], expected.astype(np.float32)[MASK > 0], atol=within)
+    for weight in model.trainable_variables:
+        weight.assign(weight + 1.0)
+    assert (outputs(given)["sequence_output"].numpy() == fixed).all()
+    assert abs(constant(model, ("CPU:0",))(given)["sequence_output"].numpy() - fixed)[MASK > 0].max() > 0.1

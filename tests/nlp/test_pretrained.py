@@ -16,6 +16,7 @@ from nlp.tasks.classification import Classification
 from nlp.tokens import preset as preset_tokens
 from pipelines.base.errors import ConfigError
 from pipelines.data.divide import Warned
+from pipelines.encoders.blocks import blocks
 from pipelines.encoders.presets import find
 from pipelines.task.results import Judgement
 from tests import processes
@@ -100,6 +101,34 @@ def test_a_folder_of_hugging_face_is_read_with_its_vocabulary_accents_and_poolin
     assert padded.shape == (2, 6)
     vectors, longer = (model.get_layer("features")(tf.pad(padded, [[0, 0], [0, more]])).numpy() for more in (0, 3))
     assert vectors.shape == (2, 8) and abs(vectors - longer).max() < 1e-5 and model(padded).shape == (2, 3)
+
+
+@extra
+def test_the_last_layers_of_a_frozen_encoder_stand_beside_one_another(tmp_path):
+    import keras_hub
+    import numpy as np
+
+    folder = tiny.bert(tmp_path / "p")
+    keras_hub.models.BertBackbone(vocabulary_size=len(PIECES), num_layers=4, num_heads=2, hidden_dim=8, intermediate_dim=16,
+                                  max_sequence_length=32).save_to_preset(str(folder))
+
+    def layers(examples=1000, **options):
+        settings = Pretrained.model_validate({"name": "pretrained", "preset": str(folder), "limit": 16, **options})
+        facts = pretrained.learn(settings)[0]
+        return settings, {**facts, "layers": pretrained.used_layers(settings, facts, examples)}
+
+    assert [layers(**options)[1]["layers"] for options in (
+        {}, {"examples": 100}, {"finetune": {"name": "frozen"}}, {"finetune": {"name": "frozen"}, "pool": "first"}, {"layers": 2},
+        {"finetune": {"name": "whole"}, "examples": 100})] == [1, 3, 3, 1, 2, 1]
+    with pytest.raises(ConfigError, match=r"model.layers: 5, and .* \(BertBackbone\) has 4 whose vectors can be used"):
+        layers(layers=5)
+    several, one = (pretrained.build(*layers(**options)[:1], facts=layers(**options)[1], classes=2) for options in ({"layers": 3}, {}))
+    ids = tf.constant([[3, 7, 8, 4, 0], [3, 9, 4, 0, 0]])
+    beside = several.get_layer("features")(ids).numpy()
+    assert beside.shape == (2, 24) and several(ids).shape == (2, 2)
+    np.testing.assert_allclose(beside[:, 16:], one.get_layer("features")(ids).numpy(), atol=1e-5)
+    assert abs(beside[:, 8:16] - beside[:, 16:]).max() > 1e-4  # weights begin small
+    assert len(blocks(several)) == len(blocks(one)) == 5
 
 
 @extra
