@@ -21,7 +21,8 @@ def task(preset: str, limit: int = 256) -> Classification:
 def settings(preset: str, limit: int = 128) -> dict[str, Any]:
     """Dotted settings under which an encoder reads the texts of an experiment. Raises ConfigError as `task`."""
     # it brings its own tokens; how alike texts are is known of the last layer, which was trained for it
-    return {"tokens": None, "model.limit": _learned(preset, limit)[1], "model.layers": 1}
+    return {"tokens": None, "model.limit": _learned(preset, limit)[1], "model.layers": 1,
+            "model.window": None}
 
 
 def _learned(preset: str, limit: int) -> tuple[dict[str, Any], int]:

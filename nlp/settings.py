@@ -213,6 +213,10 @@ class Pretrained(PretrainedModel):
     name: Literal["pretrained"]
     own_tokens: ClassVar[bool] = True  # cut by its own tokenizer, `limit` at most
     limit: int = setting(128, "tokens of a text that are used, with the encoder's own marks", unit="tokens", ge=4)
+    window: int | None = setting(
+        None, "tokens that the encoder sees at a time: a longer text is cut into windows of equal length, and its vector is the mean over "
+        "the tokens of all; default: 128 where the encoder is frozen and its vectors are means, else the limit", unit="tokens", ge=4)
+    html: bool = setting(False, "leave out tags such as <br />")
     pool: Literal["auto", "mean", "first", "max"] = setting(
         "auto", "how one vector is made of the tokens' vectors; auto: as the preset states that it was trained, else mean")
     layers: int | None = setting(

@@ -22,5 +22,6 @@ class TextFacts(ClassFacts):
     backbone: KerasObject | None = None
     pool: Literal["mean", "first", "max"] | None = None
     layers: Annotated[int, Field(ge=1, le=1000)] | None = None  # of the encoder, whose vectors stand beside one another; null: 1
+    window: Annotated[int, Field(ge=4, le=1_000_000)] | None = None  # tokens that the encoder sees at a time; null: the limit
     tokenizer: KerasTokenizer | None = None
     threshold: Annotated[float, Field(ge=-1.0, le=2.0)] | None = None

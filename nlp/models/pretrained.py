@@ -16,7 +16,7 @@ from nlp.tokens import preset as preset_tokens
 from nlp.tokens.base import Tokenizer
 from pipelines.base.errors import ConfigError
 from pipelines.data.divide import Warned
-from pipelines.encoders.finetune import by_examples
+from pipelines.encoders.finetune import FROZEN_BELOW, by_examples
 from pipelines.encoders.headers import read_json
 from pipelines.encoders.presets import Preset, description, find, hub, load, rebuilt, record, subclasses
 from pipelines.encoders.transformer_layers import simplify
@@ -24,7 +24,7 @@ from pipelines.training.weight_limits import bounded
 
 _TANH_GELU = ("AlbertBackbone", "BertBackbone")  # of keras-hub, whatever config.json states
 _BY_LAYER = ("BertBackbone", "DistilBertBackbone", "RobertaBackbone", "XLMRobertaBackbone")  # each layer's vectors can be had
-LAYERS = 3  # of a frozen encoder: docs/pretrained.md has what was compared
+LAYERS, WINDOW = 3, 128  # of a frozen encoder: docs/pretrained.md has what was compared
 
 
 def learn(settings: Pretrained) -> tuple[dict[str, Any], list[str]]:
@@ -42,14 +42,18 @@ def learn(settings: Pretrained) -> tuple[dict[str, Any], list[str]]:
     own_tokens = preset_tokens.read(preset)
     with bounded(f"{preset.key}: {preset.handle}"):
         backbone = load(preset, weights=False)
-    longest = getattr(backbone, "max_sequence_length", None)
-    if longest is not None and settings.limit > longest:
-        raise ConfigError(f"model.limit: {settings.limit} tokens, and {settings.preset} takes {longest} at most")
     facts = {"encoder": record(preset), "backbone": description(backbone), "tokenizer": preset_tokens.kept(own_tokens),
              "pool": settings.pool if settings.pool != "auto" else trained_pool(preset)}
     if settings.layers is not None and settings.layers > _layers_there(facts):
         raise ConfigError(f"model.layers: {settings.layers}, and {settings.preset} ({preset.backbone}) has {_layers_there(facts)} whose "
                           "vectors can be used")
+    if settings.window is not None and not _has_windows(facts):
+        raise ConfigError(f"model.window: {settings.preset} ({preset.backbone}) makes a text's vector by {facts['pool']}; windows are for "
+                          "the mean of BERT, DistilBERT, RoBERTa and XLM-RoBERTa")
+    longest, name = getattr(backbone, "max_sequence_length", None), "limit" if settings.window is None else "window"
+    seen = min(settings.limit, pooling(settings, facts, FROZEN_BELOW)["window"] or settings.limit)
+    if longest is not None and seen > longest:
+        raise ConfigError(f"model.{name}: {seen} tokens, and {settings.preset} takes {longest} at most")
     return facts, [Warned(note) for note in (*_differences(preset), *_accents(preset, own_tokens))]
 
 
@@ -57,12 +61,18 @@ def _layers_there(facts: dict[str, Any]) -> int:
     return int(facts["backbone"]["config"]["num_layers"]) if facts["backbone"]["class"] in _BY_LAYER else 1
 
 
-def used_layers(settings: Pretrained, facts: dict[str, Any], examples: int) -> int:
-    """The number of layers whose vectors stand beside one another, of an encoder that is trained on so many examples."""
-    if settings.layers is not None:
-        return settings.layers
-    way = settings.finetune or by_examples(examples)
-    return min(LAYERS, _layers_there(facts)) if way.name == "frozen" and facts["pool"] == "mean" else 1
+def _has_windows(facts: dict[str, Any]) -> bool:
+    return facts["pool"] == "mean" and facts["backbone"]["class"] in _BY_LAYER
+
+
+def pooling(settings: Pretrained, facts: dict[str, Any], examples: int) -> dict[str, Any]:
+    """The facts `layers`, how many stand beside one another, and `window`, None where the encoder sees a text at once; of an encoder that
+    is trained on so many examples."""
+    frozen = (settings.finetune or by_examples(examples)).name == "frozen" and _has_windows(facts)
+    layers = settings.layers or (min(LAYERS, _layers_there(facts)) if frozen else 1)
+    longest = facts["backbone"]["config"].get("max_sequence_length") or WINDOW
+    window = settings.window or (min(WINDOW, longest) if frozen else settings.limit)
+    return {"layers": layers, "window": window if window < settings.limit else None}
 
 
 def _require_encoder(preset: Preset) -> None:
@@ -111,7 +121,7 @@ def _accents(preset: Preset, tokenizer: Any) -> list[str]:
 
 def tokenizer(settings: Pretrained, facts: dict[str, Any]) -> Tokenizer:
     """The preset's tokenizer, from the facts."""
-    return preset_tokens.make(facts["tokenizer"], settings.limit)
+    return preset_tokens.make(facts["tokenizer"], settings.limit, html=settings.html)
 
 
 def build(settings: Pretrained, *, facts: dict[str, Any], classes: int) -> keras.Model:
@@ -122,15 +132,16 @@ def build(settings: Pretrained, *, facts: dict[str, Any], classes: int) -> keras
         backbone = rebuilt(hub().models, facts["backbone"])
     simplify(backbone)
     ids = keras.Input((None,), dtype="int32", name="tokens")
-    features = _features(backbone, facts["pool"], facts.get("layers") or 1)
+    features = _features(backbone, facts["pool"], facts.get("layers") or 1, facts.get("window"))
     inputs = keras.Input((features.output_shape[-1],), dtype="float32", name="features")
     head = keras.Model(inputs, logits(inputs, classes, settings.dropout), name="head")
     return keras.Model(ids, head(features(ids)), name="pretrained")
 
 
-def _features(backbone: Any, pool: str, layers: int) -> keras.Model:
+def _features(backbone: Any, pool: str, layers: int, window: int | None) -> keras.Model:
     ids = keras.Input((None,), dtype="int32", name="tokens")
-    inputs = {"token_ids": Shifted(name="token_ids")(ids), "padding_mask": Mask(name="padding_mask")(ids)}
+    rows = Windows(window, name="windows")(ids) if window else ids
+    inputs = {"token_ids": Shifted(name="token_ids")(rows), "padding_mask": Mask(name="padding_mask")(rows)}
     wanted = {tensor.name.split(":")[0] for tensor in keras.tree.flatten(backbone.input)}
     if "segment_ids" in wanted:
         inputs["segment_ids"] = keras.ops.zeros_like(inputs["token_ids"])
@@ -139,20 +150,70 @@ def _features(backbone: Any, pool: str, layers: int) -> keras.Model:
         backbone = keras.Model(backbone.input, last, name="backbone")
     outputs = backbone({name: value for name, value in inputs.items() if name in wanted})
     outputs = outputs["sequence_output"] if isinstance(outputs, dict) else outputs
-    vectors = [_pooled(sequence, ids, pool, f"_{place}" if place else "")
+    vectors = [_pooled([sequence, rows, ids], pool, f"_{place}" if place else "")
                for place, sequence in enumerate(outputs if layers > 1 else [outputs])]
     return keras.Model(ids, keras.layers.Concatenate(dtype="float32")(vectors) if layers > 1 else vectors[0], name="features")
 
 
-def _pooled(sequence: keras.KerasTensor, ids: keras.KerasTensor, pool: str, suffix: str) -> keras.KerasTensor:
-    """One vector of the tokens' vectors of a layer."""
+def _pooled(given: list[keras.KerasTensor], pool: str, suffix: str) -> keras.KerasTensor:
+    """One vector of the tokens' vectors of a layer; `given` are these, the tokens of windows, and those of whole texts."""
+    sequence, rows, ids = given
     if pool == "first":
         pooled = First(name=f"first{suffix}")(sequence)
     elif pool == "max":
         pooled = MaxPool(name=f"max{suffix}", dtype="float32")([sequence, ids])
-    else:
+    elif rows is ids:
         pooled = MeanPool(name=f"mean{suffix}")([sequence, ids])
+    else:
+        pooled = WindowMean(name=f"mean{suffix}")(given)
     return Directed(name=f"directed{suffix}")(pooled)
+
+
+class Windows(keras.layers.Layer):
+    """Texts between a first and a last mark, [batch, time] int32, as windows of `size` tokens at most, each between marks of its own:
+    [batch * windows, time of one]. A text's windows are as few as can be and of one length, but for the last; a text that has fewer
+    than others of its batch has empty ones behind its own."""
+
+    def __init__(self, size: int, **options):
+        super().__init__(**options)
+        self.size = size
+
+    def call(self, ids):
+        lengths = tf.reduce_sum(tf.cast(ids != PAD, tf.int32), 1)
+        inner = tf.maximum(lengths - 2, 0)  # between the marks
+        count = tf.maximum(-(-inner // (self.size - 2)), 1)
+        each = tf.maximum(-(-inner // count), 1)
+        window, place = tf.range(tf.reduce_max(count))[None, :, None], tf.range(tf.reduce_max(each))
+        within = window * each[:, None, None] + place
+        there = (place < each[:, None, None]) & (within < inner[:, None, None])
+        tokens = tf.gather(ids, tf.where(there, within + 1, 0), batch_dims=1) * tf.cast(there, tf.int32)
+        begun = tf.cast(tf.reduce_any(there, 2, keepdims=True) | (window == 0), tf.int32)
+        own = tf.concat([ids[:, :1, None] * begun, tokens, tf.zeros_like(begun)], 2)
+        last = tf.gather(ids, tf.maximum(lengths - 1, 0), batch_dims=1)[:, None, None] * begun
+        behind = tf.range(tf.shape(own)[2]) == tf.reduce_sum(tf.cast(there, tf.int32), 2, keepdims=True) + 1
+        return tf.reshape(tf.where(behind, last, own), [-1, tf.shape(own)[2]])
+
+    def compute_output_spec(self, ids):
+        return keras.KerasTensor((None, None), "int32")
+
+
+class WindowMean(keras.layers.Layer):
+    """[vectors of windows, tokens of windows, tokens of texts] -> the mean over all of a text's tokens, [batch, width] float32."""
+
+    def __init__(self, **options):
+        super().__init__(**{"dtype": "float32", **options})
+        self.supports_masking = True
+
+    def call(self, inputs):
+        vectors, rows, ids = inputs
+        mask = tf.cast(rows != PAD, vectors.dtype)
+        sums = tf.linalg.matmul(tf.expand_dims(mask, 1), vectors)[:, 0]
+        parts = tf.stack([tf.shape(ids)[0], -1])
+        total = tf.reduce_sum(tf.reshape(sums, tf.concat([parts, [vectors.shape[2]]], 0)), 1)
+        return total / tf.maximum(tf.reduce_sum(tf.reshape(mask, parts), 1, keepdims=True), 1.0)
+
+    def compute_output_spec(self, inputs):
+        return keras.KerasTensor((inputs[2].shape[0], inputs[0].shape[2]), "float32")
 
 
 class Shifted(keras.layers.Layer):

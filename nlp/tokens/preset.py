@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from nlp.tokens.base import Cut, Tokenizer
+from nlp.tokens.normalise import TAG
 from nlp.tokens.ragged import joined
 from pipelines.base.errors import ConfigError
 from pipelines.encoders.headers import read_json
@@ -80,8 +81,9 @@ def knows(tokenizer: Any, word: str) -> bool:
     return unknown.isdisjoint(tokenizer.id_to_token(int(number)) for number in tokenizer([word])[0])
 
 
-def make(kept_facts: dict[str, Any], limit: int) -> Tokenizer:
-    """The tokenizer of these facts, with its marks at both ends. Numbers are the preset's plus 1, so that 0 is always padding."""
+def make(kept_facts: dict[str, Any], limit: int, *, html: bool = False) -> Tokenizer:
+    """The tokenizer of these facts, with its marks at both ends; `html`: tags are left out. Numbers are the preset's plus 1, so that 0 is
+    always padding."""
     with tf.init_scope(), tempfile.TemporaryDirectory() as folder:  # its tables must not belong to the current graph
         preset = rebuilt(hub().tokenizers, kept_facts)
         for name, content in kept_facts["files"].items():
@@ -96,6 +98,7 @@ def make(kept_facts: dict[str, Any], limit: int) -> Tokenizer:
         return tf.strings.split(texts)
 
     def cut(texts: tf.Tensor) -> Cut:
+        texts = tf.strings.regex_replace(texts, TAG, " ") if html else texts
         ids = preset(tf.strings.lower(texts, "utf-8") if kept_facts.get("lower") else texts)
         if not isinstance(ids, tf.RaggedTensor):  # outside of a graph it gives lists
             ids = tf.ragged.constant(ids, dtype=tf.int32, ragged_rank=1)

@@ -115,7 +115,7 @@ def test_the_last_layers_of_a_frozen_encoder_stand_beside_one_another(tmp_path):
     def layers(examples=1000, **options):
         settings = Pretrained.model_validate({"name": "pretrained", "preset": str(folder), "limit": 16, **options})
         facts = pretrained.learn(settings)[0]
-        return settings, {**facts, "layers": pretrained.used_layers(settings, facts, examples)}
+        return settings, {**facts, **pretrained.pooling(settings, facts, examples)}
 
     assert [layers(**options)[1]["layers"] for options in (
         {}, {"examples": 100}, {"finetune": {"name": "frozen"}}, {"finetune": {"name": "frozen"}, "pool": "first"}, {"layers": 2},
@@ -129,6 +129,50 @@ def test_the_last_layers_of_a_frozen_encoder_stand_beside_one_another(tmp_path):
     np.testing.assert_allclose(beside[:, 16:], one.get_layer("features")(ids).numpy(), atol=1e-5)
     assert abs(beside[:, 8:16] - beside[:, 16:]).max() > 1e-4  # weights begin small
     assert len(blocks(several)) == len(blocks(one)) == 5
+
+    assert [layers(**options)[1]["window"] for options in (
+        {"limit": 500, "finetune": {"name": "frozen"}, "window": 20}, {"finetune": {"name": "frozen"}}, {"window": 8}, {"window": 16})
+        ] == [20, None, 8, None]
+    for options, message in (({"limit": 33}, "limit: 33 tokens"), ({"limit": 40, "window": 33}, "window: 33 tokens"),
+                             ({"window": 8, "pool": "max"}, "makes a text's vector by max")):
+        with pytest.raises(ConfigError, match=message):
+            layers(**options)
+
+
+@extra
+def test_a_long_text_is_the_mean_over_its_windows_whatever_stands_beside_it(tmp_path):
+    import numpy as np
+
+    settings = Pretrained.model_validate({
+        "name": "pretrained", "preset": str(tiny.bert(tmp_path / "p")), "limit": 40, "window": 8, "html": True})
+    facts = pretrained.learn(settings)[0]
+    facts |= pretrained.pooling(settings, facts, 1000)
+    assert (facts["window"], facts["layers"]) == (8, 1)
+    texts = ["the taxi <br /> please " + "abcdef the room " * 3, "the room", "", "abcdefg"]
+    ids = pretrained.tokenizer(settings, facts).ids(tf.constant(texts)).to_tensor()
+    first, last = ids[1, 0], ids[1, 3]
+    assert ids.shape == (4, 29) and int(ids[0, 4]) == PIECES.index("a") + 1  # 27 pieces between the marks, none of them of the tag
+    rows = pretrained.Windows(8)(ids).numpy().reshape(4, 5, 8)
+    body = ids[0, 1:28].numpy()
+    np.testing.assert_array_equal(rows[0, :4], [[first, *body[start:start + 6], last] for start in range(0, 24, 6)])
+    np.testing.assert_array_equal(rows[0, 4], [first, *body[24:], last, 0, 0, 0])
+    np.testing.assert_array_equal(rows[1:3, 0, :5], [[first, *ids[1, 1:3], last, 0], [first, last, 0, 0, 0]])
+    assert not rows[1:3, 1:].any() and (rows[3] > 0).sum(1).tolist() == [6, 5, 0, 0, 0]  # seven letters: four and three
+
+    model = pretrained.build(settings, facts=facts, classes=2).get_layer("features")
+    whole = pretrained.build(settings, facts={**facts, "window": None}, classes=2).get_layer("features")
+    together = model(ids).numpy()
+    np.testing.assert_allclose(together[1:3], whole(ids[1:3]).numpy(), atol=1e-5)  # short texts have one window
+    backbone, vectors = whole.get_layer("backbone"), []
+    for row in rows[0]:
+        own = row[row > 0][None] - 1
+        given = {"token_ids": own, "padding_mask": np.ones_like(own), "segment_ids": np.zeros_like(own)}
+        vectors.append(backbone(given)["sequence_output"][0])
+    mean = np.concatenate(vectors).mean(0)
+    np.testing.assert_allclose(together[0], mean / np.sqrt(np.mean(mean**2)), atol=1e-5)
+    for place in range(4):
+        alone = ids[place:place + 1, :int(np.count_nonzero(ids[place]))]
+        np.testing.assert_allclose(model(alone).numpy()[0], together[place], atol=1e-5)
 
 
 @extra
