@@ -33,11 +33,14 @@ def stacked(task: Task, rows: Sequence[dict[str, Any]]) -> Tensors:
 def bounded_parts(specs: Mapping[str, tf.TensorSpec], rows: Sequence[dict[str, Any]]) -> Iterator[slice]:
     """The rows in parts, in order, so that padding to the longest of its part fills no more than PADDED: one long input then costs
     nothing to those it came with. A text or a file is taken apart into many bytes, and each string of a list is an object."""
-    weights = {name: (16 if spec.shape.rank == 1 else 256) if spec.dtype == tf.string else spec.dtype.size for name, spec in specs.items()}
-    texts = {name for name, spec in specs.items() if spec.dtype == tf.string}
+    columns = []
+    for name, spec in specs.items():
+        text = spec.dtype == tf.string
+        count, weight = len if text else np.size, (16 if spec.shape.rank == 1 else 256) if text else spec.dtype.size
+        columns.append([weight * count(row[name]) for row in rows])
+    sizes = columns[0] if len(columns) == 1 else [max(each) for each in zip(*columns)]
     start, longest = 0, 0
-    for place, row in enumerate(rows):
-        size = max([(len(row[name]) if name in texts else np.size(row[name])) * weight for name, weight in weights.items()], default=0)
+    for place, size in enumerate(sizes):
         if place > start and (place - start + 1) * max(longest, size) > PADDED:
             yield slice(start, place)
             start, longest = place, 0

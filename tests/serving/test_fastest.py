@@ -5,9 +5,11 @@ import importlib.util
 import json
 import os
 import urllib.request
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from pipelines.base.errors import ConfigError
 from pipelines.serving.converted import fastest, runtimes
@@ -57,6 +59,20 @@ def test_a_form_that_answers_otherwise_or_fails_is_left(loaded, forms, monkeypat
         assert type(predictor(loaded, say=said.append)) is Predictor and "tensorflow: TensorFlow " in said[0] and part in said[0]
         with pytest.raises(ConfigError, match=f"--form litert: .*{part}"):
             predictor(loaded, wanted="litert")
+
+
+def test_a_run_in_halves_has_other_forms_where_its_network_computes_in_float32(loaded, forms, monkeypatch):
+    in_halves = replace(loaded, machine=replace(loaded.machine, precision="bfloat16"))
+    assert isinstance(predictor(in_halves), QuickPredictor)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 8, 8, 1])])
+    def rounded(images):
+        return tf.map_fn(lambda image: tf.cast(tf.cast(image, tf.bfloat16), tf.float32), images)
+
+    core = fastest.core_of(loaded)
+    monkeypatch.setattr(fastest, "core_of", lambda run: replace(core, function=rounded.get_concrete_function()))
+    with pytest.raises(ConfigError, match="judged in bfloat16, in which no other form answers alike"):
+        predictor(in_halves, wanted="litert")
 
 
 def test_a_slower_form_is_left_unless_it_is_asked_for(loaded, forms, monkeypatch):

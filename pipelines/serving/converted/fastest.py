@@ -19,6 +19,7 @@ from shutil import copyfile
 from typing import Any, Literal
 
 import numpy as np
+import tensorflow as tf
 
 from pipelines.base import stored
 from pipelines.base.errors import ConfigError, QuartetError
@@ -27,7 +28,7 @@ from pipelines.data.reasons import reason
 from pipelines.machine.hardware import processor_name
 from pipelines.serving.converted import runtimes
 from pipelines.serving.converted.conversion import LITERT, ONNX, OPENVINO, Form, convert, silenced
-from pipelines.serving.converted.core import core_of
+from pipelines.serving.converted.core import Core, core_of
 from pipelines.serving.converted.loading import Tensor, checksum
 from pipelines.serving.converted.quick import QuickPredictor
 from pipelines.serving.load import LoadedRun
@@ -160,8 +161,6 @@ def _chosen(run: LoadedRun, wanted: Wanted, batch: int | None, place: Path | Non
 
 def _try_all(run: LoadedRun, wanted: Wanted, usual: Predictor, folder: Path, tried: list[_Tried]) -> list[str]:
     """Fills `tried`; the reasons why others are none. Raises ConfigError where there can be no other form."""
-    if run.machine.precision != "float32":
-        raise ConfigError(f"judged in {run.machine.precision}, in which no other form answers alike")
     if any("GPU" in device for device in run.machine.devices):
         raise ConfigError("other forms compute on the processor, and there is a GPU")
     forms = [form for form in FORMS if wanted in ("auto", form.runtime) and _installed(form)]
@@ -169,6 +168,8 @@ def _try_all(run: LoadedRun, wanted: Wanted, usual: Predictor, folder: Path, tri
         raise ConfigError("no other form is installed (extras mobile, onnx, openvino)")
     began, refused = time.monotonic(), []
     core = core_of(run)
+    if _computes_in_halves(core):
+        raise ConfigError(f"judged in {run.machine.precision}, in which no other form answers alike")
     answers = [Tensor(name=name, dtype=spec.dtype.name, shape=spec.shape.as_list()) for name, spec in core.answers.items()]
     samples = [("sample", row) for row in run.task.typical()]
     expected = [usual.together([one])[0] for one in samples]
@@ -192,6 +193,13 @@ def _try_all(run: LoadedRun, wanted: Wanted, usual: Predictor, folder: Path, tri
         except Exception as error:  # whatever a runtime fails with
             refused.append(str(error) if isinstance(error, ConfigError) else f"{form.name}: {reason(error)}")
     return refused
+
+
+def _computes_in_halves(core: Core) -> bool:
+    """Whether any of it is in 16 bits: some networks are in float32 whatever the run's precision."""
+    graph, halves = core.function.graph.as_graph_def(), {tf.bfloat16.as_datatype_enum, tf.float16.as_datatype_enum}
+    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+    return any(value.type in halves for node in nodes for value in node.attr.values())
 
 
 def _installed(form: Form) -> bool:
