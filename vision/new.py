@@ -10,6 +10,7 @@ from statistics import median
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, section
 from pipelines.data.frame import COMMENTS
+from pipelines.encoders.finetune import Frozen, by_examples
 from pipelines.encoders.presets import Preset
 from pipelines.encoders.proposal import propose
 from vision.data.inspection import ROLES as ROLES
@@ -26,9 +27,11 @@ _PIXELS = 4.5e8  # pixels of all epochs that `fast` trains on in about five minu
 _STEPS = 500  # the fewest, however long they take
 # of a pretrained encoder, chosen on validation: docs/pretrained.md
 _GAINING = 10_000  # training images up to which one is proposed; with more, training from scratch learns as much in its time
+_GREY_GAINING, _GREY_FINEST = 3000, 24  # the same of grey images, and px of the shorter side below which none is: digits of 8 px need none
 _ENCODED = 160  # px that it sees
 _ENCODED_MANY, _MANY = 96, 5000  # px for small images, where there are more than so many
-_ENCODED_PASSES, _ENCODED_PIXELS = 360.0, 5e8  # as _PASSES and _PIXELS
+_ENCODED_OFTEN, _ENCODED_PIXELS = 12, 8e8  # epochs at most, and as _PIXELS
+_FLOATS = ("float32", "on CPUs bfloat16 is slower for such networks; auto on a GPU")
 
 
 def draft(path: Path, asked: Asked) -> Draft:
@@ -40,14 +43,15 @@ def draft(path: Path, asked: Asked) -> Draft:
         raise DataError(f"{path}: {images} images are too few to train on and to judge by; give {_FEWEST} or more")
     grey = all(header.channels == 1 for header in seen.headers)
     train = round(images * _left(seen))
-    proposal = propose(asked, "vision", reason=_reason(train, grey), gain="few photos are learned better, and in fewer epochs")
+    proposal = propose(asked, "vision", reason=_reason(seen, train, grey), gain="few photos are learned better, and in fewer epochs")
     size = _size(seen, encoded=proposal.preset is not None)
     sections = [
         "task: vision.classification",
         section("data", _data(seen, path, size, channels=1 if grey else 3)),
         *(_encoded(proposal.preset, train, size) if proposal.preset else
           (section("model", _model(size)), section("train", training_settings(train, size)))),
-        section("augment", _augment(seen, size, photos=max(_size(seen)) > _SMALL)),
+        *_shown(_augment(seen, size, photos=max(_size(seen)) > _SMALL),
+                trained=proposal.preset is not None and not _stands_still(train)),
         section("loss", _loss(seen)),
     ]
     return Draft(f"Images of {path.name}: {len(seen.counts)} classes.", (*_found(seen, images), *proposal.notes), "\n".join(sections),
@@ -88,33 +92,52 @@ def _left(seen: Seen) -> float:
     return (1.0 if seen.test else 0.8) * (1.0 if seen.validation else 0.9)
 
 
-def _reason(train: int, grey: bool) -> str:
+def _reason(seen: Seen, train: int, grey: bool) -> str:
     """Why these images gain by a pretrained encoder; empty where they do not, or validation has not shown it."""
-    if grey or train > _GAINING:
+    short = median(min(header.height, header.width) for header in seen.headers)
+    if train > (_GREY_GAINING if grey else _GAINING) or (grey and short < _GREY_FINEST):
         return ""
-    return f"since {train:,} colour images are few: what it learned from a million photos helps"
+    return f"since {train:,} {'grey' if grey else 'colour'} images are few: what it learned from a million photos helps"
 
 
 def _encoded(preset: Preset, images: int, size: tuple[int, int]) -> tuple[str, str]:
-    """The sections model and train of a pretrained encoder that trains as a whole, within some minutes on two cores."""
+    """The sections model and train of a pretrained encoder whose later blocks train, within some minutes on two cores."""
     edge = _ENCODED_MANY if images > _MANY else _ENCODED
     model: list[Entry] = [("name", "pretrained", "or fast, which trains from scratch"),
                           ("preset", preset.handle, "quartet encoders lists others")]
     if min(size) < edge:
         model.append(("image_size", edge, "px that the encoder sees; more is better, and takes longer"))
-    model.append(("finetune", {"name": "whole", "learning_rate": 0.002, "decay": 0.95}, "or frozen, which takes one pass over the images"))
-    pixels = max(min(size), edge) ** 2
-    batch = 16 if images < 500 else 32 if images < 5000 else 64
-    epochs = round(min(20.0, max(3.0, min(_ENCODED_PASSES / math.sqrt(images), _ENCODED_PIXELS / (pixels * images)))))
+    if _stands_still(images):
+        model.append(("finetune", {"name": "frozen"}, "the last layer is fitted at once; {name: last, blocks: 0.7} trains more"))
+        return section("model", model), section("train", [("precision", *_FLOATS)])
+    model.append(("finetune", {"name": "last", "blocks": 0.7}, "share of the blocks that train; {name: frozen} takes one pass"))
+    pixels, batch = max(min(size), edge) ** 2, 16 if images < 500 else 32
+    epochs = round(min(_ENCODED_OFTEN, max(3.0, _ENCODED_PIXELS / (pixels * images))))
     train: list[Entry] = [
         ("epochs", epochs, f"{epochs * -(-images // batch):,} steps; more is better, and takes longer"),
         ("batch_size", batch, "examples per update, over all devices"),
         ("optimizer", {"name": "adamw", "weight_decay": 0.05}, ""),
-        ("learning_rate", {"peak": 0.002, "schedule": "cosine", "warmup": 0.1}, "its shape; finetune has the peak"),
+        ("learning_rate", {"schedule": "cosine", "warmup": 0.1}, "its shape; finetune.learning_rate has the peak"),
         ("ema", 0.98, "the average of the weights is judged and saved"),
-        ("precision", "float32", "on CPUs bfloat16 is slower for such networks; auto on a GPU"),
+        ("precision", *_FLOATS),
     ]
     return section("model", model), section("train", train)
+
+
+def _stands_still(images: int) -> bool:
+    """Whether an encoder is not trained: there are too few images for it."""
+    return isinstance(by_examples(images, convolutional=True), Frozen)
+
+
+def _shown(augment: list[Entry], *, trained: bool) -> list[str]:
+    """The section augment, and how images are judged: an encoder that trains on few sees each in many forms."""
+    if not trained:
+        return [section("augment", augment)]
+    mixed: list[Entry] = [("cutmix", 1.0, "each batch: a part of another image,"), ("mixup", 0.2, "or another one shining through")]
+    sections = [section("augment", [*augment, *mixed])]
+    if ("flip", True) in [entry[:2] for entry in augment]:
+        sections.append(section("evaluate", [("flip", True, "the mean with the answer to the mirror image; false is twice as fast")]))
+    return sections
 
 
 def _size(seen: Seen, *, encoded: bool = False) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from pipelines.data.source import ArraySource
 from pipelines.task.contract import Task
 
 STRENGTHS = (1.0, 3e-1, 1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6)  # of half the squared weights beside a mean loss
-BEFORE_TRAINING = 1e-2  # leaves a loss of which the encoder learns; at weaker ones a few examples are answered without a mistake
+BEFORE_TRAINING = 1e-2  # at least: leaves a loss of which the encoder learns; at weaker ones a few examples are answered without mistake
 FIRST = STRENGTHS.index(3e-3)  # then weaker ones while they gain, then stronger ones
 FIRST_OF_GROUPS = STRENGTHS.index(1e-1)  # then stronger ones, then weaker ones
 FOLDS = 5  # at most
@@ -73,7 +73,8 @@ class _Fold:
     counted: list[np.ndarray]
 
 
-def fit(task: Task, head: keras.Model, train: ArraySource, validation: ArraySource | None, views: int, seed: int) -> Fitted:
+def fit(task: Task, head: keras.Model, train: ArraySource, validation: ArraySource | None, views: int, seed: int, least: float = 0.0,
+        ) -> Fitted:
     """Sets the weights of `head`, of which `dense_of` knows the layer, with the best regularisation.
 
     Args:
@@ -81,19 +82,14 @@ def fit(task: Task, head: keras.Model, train: ArraySource, validation: ArraySour
         train, validation: their features.
         views: of each training example.
         seed: of the folds of train, where these choose.
+        least: strength of the regularisation; `BEFORE_TRAINING` for a head with which the training of all that follows begins.
     """
     fitting = _Objective(task, head, _chunks(task, train, views))
     grouped = train.groups is not None and len(set(train.groups)) > 1 and (validation is None or len(train) <= FOLDED)
     folds, judged_on = _folds(task, fitting, train, None if grouped else validation, views, seed, grouped)
-    chosen, weights = _chosen(fitting, folds, judged_on, grouped)
+    chosen, weights = _chosen(fitting, folds, judged_on, grouped, [one for one in STRENGTHS if one >= least])
     fitting.put(fitting.minimised(weights, chosen.strength, FINAL))
     return chosen
-
-
-def fit_before_training(task: Task, head: keras.Model, train: ArraySource) -> None:
-    """Sets the weights of `head`, so regularised that its training loss is far from 0: the training of all that follows needs it."""
-    fitting = _Objective(task, head, _chunks(task, train, 1))
-    fitting.put(fitting.minimised(np.zeros(fitting.size), BEFORE_TRAINING, CHOOSING))
 
 
 def _folds(task: Task, fitting: "_Objective", train: ArraySource, validation: ArraySource | None, views: int, seed: int, grouped: bool,
@@ -132,26 +128,27 @@ def _by_chance(train: ArraySource, seed: int) -> np.ndarray:
     return fold
 
 
-def _chosen(objective: "_Objective", folds: list[_Fold], judged_on: str, grouped: bool) -> tuple[Fitted, np.ndarray]:
+def _chosen(objective: "_Objective", folds: list[_Fold], judged_on: str, grouped: bool, strengths: Sequence[float],
+            ) -> tuple[Fitted, np.ndarray]:
     """The best strength and weights that it gave; a climb from the middle, since a good one takes less time than the extremes.
 
     Of strengths that are equally good, the one with the smallest loss; with groups, where a small loss is often that of a head which does
     worse on new ones (docs/pretrained.md), the strongest.
     """
-    first = FIRST_OF_GROUPS if grouped else FIRST
+    first = min(FIRST_OF_GROUPS if grouped else FIRST, len(strengths) - 1)
     tried: dict[int, tuple[tuple[float, float], Fitted, list[np.ndarray]]] = {}
 
     def attempt(place: int, begins: list[np.ndarray]) -> None:
-        weights = [objective.minimised(begin, STRENGTHS[place], CHOOSING, fold.learned) for begin, fold in zip(begins, folds)]
+        weights = [objective.minimised(begin, strengths[place], CHOOSING, fold.learned) for begin, fold in zip(begins, folds)]
         (quality, loss), metric, value = _judged(objective, folds, weights)
-        tried[place] = (quality, STRENGTHS[place] if grouped else loss), Fitted(STRENGTHS[place], metric, value, judged_on), weights
+        tried[place] = (quality, strengths[place] if grouped else loss), Fitted(strengths[place], metric, value, judged_on), weights
 
     attempt(first, [np.zeros(objective.size)] * len(folds))
     for way in (-1, 1) if grouped else (1, -1):
         best, place, since = max(one[0] for one in tried.values()), first, 0
         if best > tried[first][0]:
             break
-        while since < PATIENCE and 0 <= place + way < len(STRENGTHS):
+        while since < PATIENCE and 0 <= place + way < len(strengths):
             attempt(place + way, tried[place][2])
             place += way
             best, since = (tried[place][0], 0) if tried[place][0] > best else (best, since + 1)

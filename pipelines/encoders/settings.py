@@ -17,4 +17,4 @@ class PretrainedModel(Section):
     dropout: Share = setting(0.1, "dropout before the last layer", unit="share")
     finetune: Finetune | None = setting(
         None, "how the network is trained: frozen, last, gradual, whole or lora; default: by the number of training examples, frozen below "
-        f"{FROZEN_BELOW:,}, else whole")
+        f"{FROZEN_BELOW:,}, else whole, of networks with batch normalisation the last 0.7 of the blocks")

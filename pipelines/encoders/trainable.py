@@ -11,7 +11,7 @@ from pipelines.encoders.finetune import Finetune, Frozen, Gradual, Last, Lora, W
 from pipelines.encoders.linear_head import dense_of
 from pipelines.encoders.settings import PretrainedModel
 
-RATES = {"batch norm": 2e-3, "others": 1e-4}  # of an encoder, where the experiment states none
+RATES = {"batch norm": 1e-3, "others": 1e-4}  # of an encoder, where the experiment states none
 LORA = 5.0  # times as much for its changes, which begin at 0
 
 
@@ -29,7 +29,7 @@ def way_of(experiment: Experiment, model: keras.Model, examples: int) -> Finetun
             raise ConfigError("model.finetune: is for an encoder under a new head, which this network is not; leave it out")
         return None
     if experiment.train.freeze is None:
-        return settings.finetune or by_examples(examples)
+        return settings.finetune or by_examples(examples, convolutional=_convolutional(parts(model)[0]))
     if settings.finetune is not None:
         raise ConfigError("train.freeze: model.finetune says which layers train; leave one of the two out")
     return Whole(name="whole", decay=1.0)
@@ -51,9 +51,10 @@ def settle(way: Finetune, model: keras.Model) -> None:
     features, _ = parts(model)
     if isinstance(way, Last):
         found = blocks(model)
-        if way.blocks >= len(found):
+        count = way.blocks if isinstance(way.blocks, int) else max(1, round(way.blocks * (len(found) - 1)))
+        if count >= len(found):
             raise ConfigError(f"model.finetune.blocks: {way.blocks} of {len(found) - 1} blocks; take fewer, or finetune: {{name: whole}}")
-        freeze([layer for block in found[:-way.blocks] for layer in block])
+        freeze([layer for block in found[:-count] for layer in block])
     elif isinstance(way, (Frozen, Lora)):
         freeze([features])
         if isinstance(way, Lora):
@@ -80,5 +81,9 @@ def _rate(way: Last | Gradual | Whole | Lora, features: keras.Model) -> float:
     """The encoder's peak learning rate."""
     if way.learning_rate is not None:
         return way.learning_rate
-    norms = any(isinstance(layer, keras.layers.BatchNormalization) for layer in features._flatten_layers())
-    return RATES["batch norm" if norms else "others"] * (LORA if isinstance(way, Lora) else 1.0)
+    return RATES["batch norm" if _convolutional(features) else "others"] * (LORA if isinstance(way, Lora) else 1.0)
+
+
+def _convolutional(features: keras.Model) -> bool:
+    """Whether an encoder has batch normalisation, as convolutional networks of images do."""
+    return any(isinstance(layer, keras.layers.BatchNormalization) for layer in features._flatten_layers())

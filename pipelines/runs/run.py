@@ -36,6 +36,7 @@ from pipelines.task.contract import Condensed, Task
 from pipelines.task.results import Judgement
 from pipelines.training import other_run, state
 from pipelines.training.evaluation import Evaluator
+from pipelines.training.hooks.beginning import Beginning
 from pipelines.training.hooks.best_weights import KeepBest
 from pipelines.training.hooks.checkpoint import Checkpoint
 from pipelines.training.hooks.diagnosis import Diagnosis
@@ -233,6 +234,7 @@ class _Run:
             *([PrivacySpent(session.accountant)] if session.accountant else []),
             self.best,
             *([self.log] if self.hosts.chief else []),
+            *([Beginning(validation, self.best, self.log if self.hosts.chief else None)] if validation and session.fits_first else []),
             WarnOfWaiting(monitor.input_wait_warning, self._warn, run_display.waiting_remedy(session)),
             *([Remarks(session.task.remark, self._warn), *self._guidance(session)] if self.hosts.chief else []),
         ]
@@ -310,9 +312,10 @@ class _Run:
         if loop.stopping:
             self.notes.append(f"Training ended after epoch {loop.epoch}: {loop.stopping}.")
         self.best_epoch = self.best.restore_best()
-        if self.best_epoch:
+        if self.best_epoch is not None and session.steps:
             done = "Judged and saved" if self.policy.model else "Judged"
-            self.notes.append(f"{done}: the weights of epoch {self.best_epoch}, best on {self.best.watch}.")
+            which = f"the weights of epoch {self.best_epoch}" if self.best_epoch else "the encoder as it was under its fitted head"
+            self.notes.append(f"{done}: {which}, best on {self.best.watch}.")
         for variable, average in zip(session.averaged, session.averages):
             variable.assign(average.value)
 

@@ -54,7 +54,7 @@ def learner_of(task: Task, splits: Splits, model: keras.Model, way: Finetune | N
 
     if not isinstance(way, Frozen):
         if way.head == "fitted":
-            whole.fit = lambda: _fit_first(whole, computing())
+            whole.fit = lambda: _fit_first(whole, computing(), experiment.train.seed)
         return whole
     linear = linear_head.dense_of(parts(model)[1]) is not None
     learner = _of_head(whole, way, computing(), experiment.train.seed, linear, machine.group) if way.views else None
@@ -97,13 +97,15 @@ def _of_head(whole: Learner, way: Frozen, computing: Computing | None, seed: int
     return learner
 
 
-def _fit_first(whole: Learner, computing: Computing | None) -> None:
+def _fit_first(whole: Learner, computing: Computing | None, seed: int) -> None:
     """Fits the head to the features of the encoder as it is, where that can be done; training goes on from there."""
     _, head = parts(whole.model)
     train = computing.source(whole.train) if computing is not None and linear_head.dense_of(head) is not None else None
     if computing is not None and train is not None:
-        linear_head.fit_before_training(computing.adapted(1), head, train)
-        whole.notes.append("Training began with a last layer fitted to the encoder's features by L-BFGS.")
+        chosen = linear_head.fit(computing.adapted(1), head, train, _features(computing, whole.validation), 1, seed,
+                                 linear_head.BEFORE_TRAINING)
+        whole.notes.append(f"Training began with a last layer fitted to the encoder's features by L-BFGS: {chosen.metric} "
+                           f"{chosen.value:.4g} on {chosen.judged_on}.")
 
 
 def _unread(task: Task) -> list[str]:

@@ -81,6 +81,11 @@ class Session:
         optimizer = [*self.optimizer.variables, *self.tables.variables]
         return {"weights": self.all_weights, "optimizer": optimizer, "averages": self.averages}
 
+    @property
+    def fits_first(self) -> bool:
+        """Whether training by steps begins with a head that was fitted."""
+        return self.learner.fit is not None and self.steps > 0
+
     def __post_init__(self) -> None:
         self.all_weights = all_variables(self.learner.model)
 

@@ -12,6 +12,7 @@ from pipelines.data.source import ArraySource
 from pipelines.encoders import finetune, linear_head
 from pipelines.encoders.blocks import blocks
 from pipelines.encoders.features import OnFeatures
+from pipelines.monitoring.metrics_log import read_rows
 from pipelines.training.loop import Hook, Loop
 from pipelines.training.meter import Meter
 from pipelines.training.session import assemble
@@ -112,6 +113,7 @@ def test_training_of_the_whole_begins_with_a_fitted_head_that_leaves_something_t
 
 @pytest.mark.parametrize(("finetune", "still"), [
     ({"name": "last", "blocks": 1}, {"embedding", "transformer_layer_0"}),
+    ({"name": "last", "blocks": 0.6}, {"embedding", "transformer_layer_0"}),
     ({"name": "lora", "rank": 2, "layers": ["query"]}, {"embedding", "norm", "out"}),
     ({"name": "whole"}, set()),
 ])
@@ -172,6 +174,23 @@ def test_killed_and_resumed_it_ends_bit_identical(tmp_path, finetune):
     with np.load(tmp_path / "whole/checkpoints/resume.npz") as one, np.load(tmp_path / "parts/checkpoints/resume.npz") as other:
         names = [name for name in one.files if name.startswith(("weights/", "optimizer/"))]
         assert names and all(np.array_equal(one[name], other[name]) for name in names)
+
+
+def test_training_that_spoils_the_encoder_ends_with_its_fitted_head(tmp_path):
+    report = runs.run(tmp_path / "run", task=EncoderToyTask, model=encoder(name="whole", learning_rate=1.0), data=MEMORY,
+                      train={"epochs": 3, "devices": "cpu"})
+    begun, *trained = [row["validation/accuracy"] for row in read_rows(tmp_path / "run" / "metrics.jsonl") if "validation/accuracy" in row]
+    assert len(trained) == 3 and max(trained) < begun
+    assert report["metrics"]["validation/accuracy"]["value"] == pytest.approx(begun, abs=1e-6)
+    assert report["timing"]["best_epoch"] == 0
+    assert any("the encoder as it was under its fitted head" in note for note in report["notes"])
+
+
+def test_the_last_weights_stay_where_nothing_chooses(tmp_path):
+    report = runs.run(tmp_path / "run", task=EncoderToyTask, model=encoder(name="whole", learning_rate=1.0), data=MEMORY,
+                      train={"epochs": 1, "devices": "cpu", "keep": "last"})
+    rows = [row for row in read_rows(tmp_path / "run" / "metrics.jsonl") if "validation/accuracy" in row]
+    assert len(rows) == 1 and report["timing"]["best_epoch"] is None
 
 
 @pytest.mark.parametrize(("finetune", "message"), [

@@ -33,8 +33,8 @@ def there(monkeypatch, tmp_path):
     return folder
 
 
-def photos(folder: Path, count: int = 12, mode: str = "RGB", edge: int = 200) -> Path:
-    for name in ("cat", "dog"):
+def photos(folder: Path, count: int = 12, mode: str = "RGB", edge: int = 200, names: tuple[str, ...] = ("cat", "dog")) -> Path:
+    for name in names:
         (folder / name).mkdir(parents=True)
         for number in range(count):
             Image.new(mode, (edge, edge), number).save(folder / name / f"{number}.png")
@@ -67,9 +67,22 @@ def test_photos_get_the_encoder_that_is_at_hand(there, tmp_path):
     assert "Encoder" not in (none := new("vision", data, encoder="none")) and from_text(none).experiment.model.name == "fast"
 
 
-def test_grey_images_get_one_only_by_its_name(there, tmp_path):
-    data = photos(tmp_path / "scans", mode="L", edge=28)
+def test_how_an_encoder_of_images_trains_by_their_number(there, tmp_path):
     keras_preset(there / "lite", "EfficientNetBackbone")
+    few = from_text(new("vision", photos(tmp_path / "few"))).experiment
+    assert few.model.finetune.name == "frozen" and not few.augment.cutmix and not few.evaluate.flip
+    more = from_text(new("vision", photos(tmp_path / "more", count=250, edge=32))).experiment
+    way = more.model.finetune
+    assert (way.name, way.blocks, way.learning_rate) == ("last", 0.7, None), "the rate is the encoder's kind's own"
+    assert more.augment.cutmix and more.augment.mixup and more.evaluate.flip and more.train.keep == "best"
+    sided = from_text(new("vision", photos(tmp_path / "sided", count=250, edge=32, names=("left", "right")))).experiment
+    assert sided.augment.cutmix and not (sided.augment.flip or sided.evaluate.flip), "a mirrored left is a right"
+
+
+def test_small_grey_images_get_one_only_by_its_name(there, tmp_path):
+    keras_preset(there / "lite", "EfficientNetBackbone")
+    assert "since 17 grey images are few" in header(new("vision", photos(tmp_path / "scans", mode="L", edge=28)))
+    data = photos(tmp_path / "digits", mode="L", edge=8)
     assert "ncoder" not in new("vision", data)
     text = new("vision", data, encoder="lite")
     experiment = from_text(text).experiment

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import shutil
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 import tensorflow as tf
 
 from pipelines.base.errors import ConfigError
+from pipelines.encoders import trainable
+from pipelines.encoders.blocks import blocks
 from tests.encoders import tiny
 from vision import models
 from vision.models import pretrained
@@ -129,3 +132,15 @@ def test_facts_without_the_encoder_are_named(preset):
         "task": "vision.classification", "data": {"source": "digits"}, "model": {"name": "pretrained", "preset": str(preset)}})
     task = Classification(experiment, {"classes": []})
     assert task.unfit() == "backbone: field required"
+
+
+@pytest.mark.parametrize(("examples", "name"), [(299, "frozen"), (300, "last")])
+def test_where_nothing_is_said_the_later_blocks_train_on_enough_images(preset, examples, name):
+    model = built(preset)
+    said = SimpleNamespace(model=Pretrained(name="pretrained", preset=str(preset)), train=SimpleNamespace(freeze=None))
+    way = trainable.way_of(said, model, examples)
+    assert way.name == name
+    trainable.settle(way, model)
+    training = [any(layer.trainable_weights for layer in block) for block in blocks(model)]
+    assert training == ([False, False, True] if name == "last" else [False] * 3)  # stem, two blocks of which 0.7 is one
+    assert set(trainable.shares(way, model, peak=0.01).values()) == ({0.1} if name == "last" else set())  # 0.001 of a peak of 0.01

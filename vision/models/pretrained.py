@@ -14,6 +14,7 @@ import tensorflow as tf
 from pipelines.base.errors import ConfigError
 from pipelines.encoders import presets
 from pipelines.training.batch_norm import FusedBatchNormalization
+from pipelines.training.depthwise import DepthwiseConvolution
 from vision.models.layers import logits
 from vision.settings import Pretrained
 
@@ -120,11 +121,14 @@ def _features(backbone: Any, settings: Pretrained, facts: dict[str, Any], image_
 
 
 def _fuse(backbone: keras.Model) -> None:
-    """Lets batch normalisation over images be computed by one fused operation: same weights, two thirds of an EfficientNet's time."""
+    """Lets batch normalisation over images be computed by one fused operation, and depthwise convolutions have a faster gradient: same
+    weights, less than two thirds of an EfficientNet's time."""
     for layer in backbone._flatten_layers():
         # layers inside of a block are attributes of it, which only their class can change
         if type(layer) is keras.layers.BatchNormalization and layer.input_spec.ndim == 4 and layer.axis in (-1, 3):
             layer.__class__ = FusedBatchNormalization
+        elif type(layer) is keras.layers.DepthwiseConv2D:
+            layer.__class__ = DepthwiseConvolution
 
 
 @keras.saving.register_keras_serializable(package="vision")

@@ -82,6 +82,11 @@ class KeepBest(Hook):
     def on_leave(self, loop: Loop) -> None:
         self._writing.collect(wait=True)
 
+    def begin_with(self, loop: Loop, value: float) -> None:
+        """Takes what training begins with for the best so far; early stopping does not count it."""
+        if np.isfinite(value):
+            self._keep(loop, value * self.sign)
+
     def on_epoch(self, loop: Loop) -> None:
         with loop.meter.part("checkpoint"):
             self._writing.collect(wait=True)
@@ -101,7 +106,7 @@ class KeepBest(Hook):
             loop.stopping = f"no gain in {self.watch} for {self.early.patience} epochs"
 
     def restore_best(self) -> int | None:
-        """Puts the best epoch's weights back; returns that epoch, None where the last weights stay."""
+        """Puts the best epoch's weights back; returns that epoch (0: what training began with), None where the last weights stay."""
         self.restore(self.hosts.of_chief(self.state()))  # its disk may have refused some
         if self.keep != "best" or self.best is None:
             return None
