@@ -16,11 +16,11 @@ NARROW = 3  # px; kernels up to it are as fast as they are
 class DepthwiseConvolution(keras.layers.DepthwiseConv2D):
     """keras.layers.DepthwiseConv2D over [batch, height, width, channels]; same weights and arguments."""
 
-    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+    def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         known = None not in inputs.shape[1:3] and inputs.dtype == tf.float32 and max(self.kernel_size) > NARROW
         usual = self.data_format == "channels_last" and self.padding == "same" and self.strides[0] == self.strides[1] and (
             max(self.dilation_rate) == 1 and not self.use_bias and self.activation is keras.activations.linear)
-        if not known or not usual or for_xla():
+        if not (training and self.trainable and known and usual) or for_xla():
             return super().call(inputs)
         return _convolved(inputs, tf.convert_to_tensor(self.kernel), self.strides[0])
 

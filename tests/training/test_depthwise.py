@@ -23,7 +23,7 @@ def test_convolution_and_gradients_are_keras_own(kernel, stride, size):
         def step(images, layer=layer):
             with tf.GradientTape() as tape:
                 tape.watch(images)
-                outputs = layer(images)
+                outputs = layer(images, training=True)
                 total = tf.reduce_sum(outputs**3)
             return outputs, *tape.gradient(total, [images, layer.kernel.value])
 
@@ -41,4 +41,18 @@ def test_what_it_does_not_know_is_left_to_keras(options):
     for one in (layer, own):
         one.build(images.shape)
     own.set_weights(layer.get_weights())
-    np.testing.assert_array_equal(layer(images), own(images))
+    np.testing.assert_array_equal(layer(images, training=True), own(images))
+
+
+def operations(layer, images, training: bool) -> set[str]:
+    graph = tf.function(lambda images: layer(images, training=training)).get_concrete_function(images).graph
+    return {operation.type for operation in graph.get_operations()}
+
+
+def test_a_layer_that_stands_still_or_answers_is_keras_own():
+    images = tf.zeros([2, 12, 12, 4])
+    layer = DepthwiseConvolution(5, padding="same", use_bias=False)
+    assert "IdentityN" in operations(layer, images, training=True)
+    assert "IdentityN" not in operations(layer, images, training=False)
+    layer.trainable = False
+    assert "IdentityN" not in operations(layer, images, training=True)
