@@ -108,7 +108,7 @@ def _encoded(preset: Preset, images: int, size: tuple[int, int]) -> tuple[str, s
     if min(size) < edge:
         model.append(("image_size", edge, "px that the encoder sees; more is better, and takes longer"))
     if _stands_still(images):
-        model.append(("finetune", {"name": "frozen"}, "the last layer is fitted at once; {name: last, blocks: 0.7} trains more"))
+        model.append(("finetune", {"name": "frozen"}, "fitted at once; {name: last, blocks: 0.7} for what is unlike photos"))
         return section("model", model), section("train", [("precision", *_FLOATS)])
     model.append(("finetune", {"name": "last", "blocks": 0.7}, "share of the blocks that train; {name: frozen} takes one pass"))
     pixels, batch = max(min(size), edge) ** 2, 16 if images < 500 else 32
