@@ -14,6 +14,9 @@ from typer.testing import CliRunner
 
 from pipelines.commands import main
 from pipelines.runs.folder import RunFolder
+from pipelines.serving.converted.core import core_of
+from pipelines.serving.converted.fastest import difference
+from pipelines.serving.converted.quick import QuickPredictor
 from pipelines.serving.evaluate import evaluate, own_split
 from pipelines.serving.export import export
 from pipelines.serving.load import load_run
@@ -178,6 +181,18 @@ def test_answers_are_those_of_the_evaluation(loaded, judged):
         texts, expected = judged[name]
         answers = list(Predictor(run, batch=50).predict([text.decode() for text in texts]))
         np.testing.assert_allclose([one.values["probabilities"] for one in answers], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["bag", "many", "cnn", "tf_idf"])
+def test_a_server_takes_short_ways_to_the_same_answers(loaded, name):
+    run = loaded[name]
+    usual, core = Predictor(run), core_of(run)
+    texts = ["a room for two, please!", "When is breakfast?", "zebra quantum 7", "été à la mer", "", "zzzz qqqq"]
+    rows = [(text, run.task.take(text)) for text in texts]
+    together = usual.together(rows)  # not all are plain
+    for quick in (QuickPredictor(run, core, core.answers, by_numpy=by_numpy) for by_numpy in (True, False)):
+        assert max(difference(*quick.together([row]), one) for row, one in zip(rows, together)) <= 1e-5
+    assert max(map(difference, usual.together(rows[:3]), together)) <= 1e-5
 
 
 def call(run, *arguments, **options):

@@ -3,9 +3,9 @@
 The graph that decodes a batch takes several times as long for one small input as LiteRT takes to answer it.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from pipelines.serving.answers import WARNING, stacked
@@ -13,6 +13,8 @@ from pipelines.serving.converted.core import prepared
 from pipelines.serving.load import LoadedRun
 from pipelines.serving.output import Prediction
 from pipelines.serving.predict import UNREADABLE, Predictor
+
+NOTHING = np.array([b""], object)  # no warning
 
 
 class QuickPredictor(Predictor):
@@ -44,12 +46,12 @@ class QuickPredictor(Predictor):
     def _input(self, row: dict[str, Any]) -> tuple[Any, Any]:
         """(the core's input [1, ...], or None where a batch's way has to be gone; its warning [1])."""
         if self._by_numpy:
-            return self.run.task.quickly(row), [b""]
+            return self.run.task.quickly(row), NOTHING
         values, more = self._prepare(stacked(self.run.task, [row]))
         (values,) = tf.nest.flatten(values)
-        return values.numpy(), more[WARNING].numpy() if WARNING in more else [b""]
+        return values.numpy(), more[WARNING].numpy() if WARNING in more else NOTHING
 
-    def _worded(self, answers: list[Any], warning: Sequence[bytes]) -> dict[str, Any]:
+    def _worded(self, answers: list[Any], warning: np.ndarray) -> dict[str, Any]:
         named = dict(zip(self._names, answers))
         worded = self.run.task.worded(named)
         if worded is None:
