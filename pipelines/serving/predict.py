@@ -74,7 +74,8 @@ class Predictor:
         self._respond = tf.function(lambda examples: answer(run, examples), autograph=False, input_signature=[
             {name: tf.TensorSpec([None, *value.shape[1:]], value.dtype) for name, value in received.items()}])
         self._whole = tf.function(lambda raw: answer(run, run.task.receive(raw)), autograph=False, input_signature=[spec])
-        self._plain = straight(tf.function(lambda raw: answer(run, run.task.receive_plain(raw)), autograph=False, input_signature=[spec]))
+        self._plain = straight(tf.function(lambda raw: answer(run, run.task.receive_plain(raw)), autograph=False, input_signature=[spec]),
+                               processor=not any("GPU" in device for device in run.machine.devices))
         outputs = self._respond.get_concrete_function().structured_outputs
         self.inputs: dict[str, tf.TensorSpec] = spec
         self.outputs: dict[str, tf.TensorSpec] = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in outputs.items()}
@@ -217,16 +218,16 @@ class Predictor:
         return {name: joined(values)[back] for name, values in parts.items()}
 
 
-def straight(function: Any) -> Callable[[Tensors], Tensors]:
-    """A tf.function of one signature, traced at its first call; where its graph has neither branches nor loops nor calls, one thread
-    computes it: to hand operations of a few microseconds to other threads takes longer than they do. What an operation does by itself on
-    several processors, it still does."""
+def straight(function: Any, *, processor: bool) -> Callable[[Tensors], Tensors]:
+    """A tf.function of one signature, traced at its first call. On the processor, where its graph has neither branches nor loops nor
+    calls, one thread computes it: to hand operations of a few microseconds to other threads takes longer than they do. What an operation
+    does by itself on several processors, it still does."""
     @cache
     def traced() -> tuple[Any, Any]:
         concrete = function.get_concrete_function()
         nodes = concrete.graph.as_graph_def().node
         nested = any(value.HasField("func") or value.list.func for node in nodes for value in node.attr.values())
-        return concrete, nullcontext if nested or any("PyFunc" in node.op for node in nodes) else partial(
+        return concrete, nullcontext if nested or not processor or any("PyFunc" in node.op for node in nodes) else partial(
             tf.experimental.function_executor_type, "SINGLE_THREADED_EXECUTOR")
 
     def call(batch: Tensors) -> Tensors:
