@@ -3,7 +3,6 @@
 Results come to the host batch by batch, so that the device holds those of two batches at most.
 """
 
-import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -50,8 +49,8 @@ class Evaluator:
         self.own: Arrays = {}  # name -> [examples], of the metrics in evaluate.metrics
         self._scores = tf.function(self._score_step, autograph=False)
         self._answers = tf.function(self._answer_step, autograph=False)
-        fixed = trained and {"features", "head"} <= {layer.name for layer in model.layers}
-        self._outputs = constant(model, machine.devices) if fixed else functools.partial(model, training=False)
+        fixed = trained and model is not None and {"features", "head"} <= {layer.name for layer in model.layers}  # None: a converted run
+        self._outputs = constant(model, machine.devices) if fixed else lambda inputs: model(inputs, training=False)
 
     def scores(self, stop: Callable[[], bool] = lambda: False) -> dict[str, float] | None:
         """Mean of the loss and of each score over all examples; quick, for the end of an epoch. With the averages, if any.
