@@ -96,7 +96,8 @@ def counting(task):
 
 def run_of(task, model):
     """What a Predictor asks of a run."""
-    return SimpleNamespace(task=task, model=model, name="speech/test", folder=SimpleNamespace(path=Path("default")))
+    machine, folder = SimpleNamespace(devices=("CPU:0",)), SimpleNamespace(path=Path("default"))
+    return SimpleNamespace(task=task, model=model, name="speech/test", machine=machine, folder=folder)
 
 
 def test_words_are_cut_to_each_recording_s_own_whatever_is_answered_beside_it(tmp_path, monkeypatch):
