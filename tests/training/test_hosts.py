@@ -87,10 +87,11 @@ def test_hosts_train_and_answer_as_one_process_does(number, weights):
 CHANGES = {"model": "norm dropout", "train": {"deterministic": True, "ema": 0.9, "micro_batch_size": 12}}
 
 
-def train(folder: Path, host: int = -1, step: int = 0, number: int = 0) -> list[tuple[int, str]]:
-    """Two hosts of which one is sent a signal after a step."""
+def train(folder: Path, host: int = -1, step: int = 0, number: int = 0, *, hosts: int = 2, changes: dict = CHANGES,
+          ) -> list[tuple[int, str]]:
+    """Hosts of which one is sent a signal after a step."""
     fault = json.dumps({"host": host, "step": step, "signal": number})
-    return ended(start(["-m", "tests.training.host", str(folder), json.dumps(CHANGES), fault], 2))
+    return ended(start(["-m", "tests.training.host", str(folder), json.dumps(changes), fault], hosts))
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +123,22 @@ def test_a_killed_chief_and_fewer_hosts_afterwards_change_nothing_but_rounding(t
     for one, other in zip(model_weights(undisturbed), model_weights(folder), strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
     assert checkpoint(folder)[1]["step"] == checkpoint(undisturbed)[1]["step"] == 15
+
+
+def test_four_hosts_then_two_then_three_train_as_one_process_does(tmp_path):
+    changes = copy.deepcopy(CHANGES)
+    changes["train"]["micro_batch_size"] = 4
+    many, one = tmp_path / "many", tmp_path / "one"
+    for hosts, step in ((4, 4), (2, 9)):
+        ends = train(many, 1, step, signal.SIGTERM, hosts=hosts, changes=changes)
+        assert [status for status, _ in ends] == [143] * hosts, ends
+        assert checkpoint(many)[1]["step"] == step
+    ends = train(many, hosts=3, changes=changes)
+    assert [status for status, _ in ends] == [0] * 3, ends
+    run(one, callbacks=[At()], **changes)
+    assert checkpoint(many)[1]["step"] == checkpoint(one)[1]["step"] == 15
+    for ours, theirs in zip(model_weights(many), model_weights(one), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
 
 
 def test_results_of_hosts_stand_in_the_order_of_steps_also_where_there_is_nothing_of_an_example():
