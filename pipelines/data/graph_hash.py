@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-_NAMES_ONLY = ("_class", "shared_name", "_gradient_op_type")  # attributes that hold names alone
+_NAMES_ONLY = ("_class", "shared_name", "_gradient_op_type", "_user_specified_name")  # attributes that hold names alone
 
 
 def graph_hash(traced: Any) -> str:
