@@ -3,6 +3,8 @@
 import resource
 import sys
 import time
+from collections.abc import Sequence
+from typing import Any
 
 from pipelines.config.schema import Experiment
 
@@ -18,6 +20,7 @@ def estimate(experiment: Experiment) -> list[tuple[str, str]]:
     """
     from pipelines.base.formatting import duration, size
     from pipelines.runs.launch import task_class
+    from pipelines.training.embedding_tables import all_variables
     from pipelines.training.loop import Hook, Loop
     from pipelines.training.meter import Meter
     from pipelines.training.session import assemble
@@ -46,9 +49,8 @@ def estimate(experiment: Experiment) -> list[tuple[str, str]]:
     validation, test = (0 if source is None else len(source) for source in (session.splits.validation, session.splits.test))
     judged = validation * (experiment.train.epochs + 1) + test
     seconds = setup + hook.pace * (session.steps + JUDGED * judged / experiment.train.batch_size)
-    groups = {name: sum(int(variable.value.nbytes) if hasattr(variable.value, "nbytes") else _bytes(variable) for variable in variables)
-              for name, variables in session.state_groups.items()}
-    weights = groups["weights"]
+    state = sum(map(_bytes, session.state_groups.values()))  # of a checkpoint; what stands still is not in it
+    best, saved = _bytes(session.all_weights), _bytes(all_variables(session.model))
     unit = 1 if sys.platform == "darwin" else 1024
     most = "at most " if experiment.train.early_stopping else ""
     work = f"{session.steps:,} steps of {1000 * hook.pace:.0f} ms, measured; {setup:.0f} s to begin" if session.steps else (
@@ -57,11 +59,11 @@ def estimate(experiment: Experiment) -> list[tuple[str, str]]:
         ("time", f"{most}{duration(seconds)} on this machine ({work})"),
         ("memory", f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30:.1f} GiB so far, with "
                    f"{len(session.splits.train):,} training examples"),
-        ("disk", f"{size(sum(groups.values()) + 2 * weights)} for the run: {weights // 4 / 1e6:,.2f} M weights"),
+        ("disk", f"{size(state + best + saved)} for the run: {saved // 4 / 1e6:,.2f} M weights"),
     ]
 
 
-def _bytes(variable: object) -> int:
+def _bytes(variables: Sequence[Any]) -> int:
     import numpy as np
 
-    return int(np.asarray(variable).nbytes)
+    return sum(int(one.value.nbytes if hasattr(one.value, "nbytes") else np.asarray(one).nbytes) for one in variables)

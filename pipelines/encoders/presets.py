@@ -19,6 +19,7 @@ from pipelines.base.regular import check_regular
 from pipelines.encoders.headers import parameters, read_json, weight_files
 from pipelines.encoders.locate import WEIGHTS, locate
 from pipelines.machine import memory
+from pipelines.machine.startup import start_tensorflow
 
 Form = Literal["keras", "huggingface", "timm"]
 _PICKLES = (".bin", ".ckpt", ".joblib", ".pickle", ".pkl", ".pt", ".pth")
@@ -32,6 +33,7 @@ MOST = 64 << 20  # bytes of a text file beside the weights that is looked into
 
 def hub(key: str = "model") -> Any:
     """The module keras_hub. Raises ConfigError where it is not installed."""
+    start_tensorflow()  # which it imports
     try:
         import keras_hub
     except ImportError as error:

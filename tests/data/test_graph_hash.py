@@ -1,6 +1,7 @@
 """What is computed has one hash, whatever was computed before and however its parts are numbered."""
 
 import tensorflow as tf
+
 from pipelines.data.graph_hash import graph_hash
 
 

@@ -4,6 +4,7 @@ import csv
 import importlib.util
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,12 @@ from typer.testing import CliRunner
 
 from pipelines.base.errors import ConfigError
 from pipelines.commands import main
+from pipelines.commands.estimate import estimate
 from pipelines.config.draft import new
 from pipelines.config.load import from_text
 from pipelines.encoders import listing
+from tests import processes
+from tests.encoders import tiny
 from tests.encoders.test_presets import BERT, keras_preset
 from tests.speech.synthetic_recordings import tone, write
 
@@ -156,3 +160,24 @@ def test_where_speakers_are_known_they_choose_in_place_of_validation(there, tmp_
     for encoder, validation in (("whisper", 0), ("none", 0.1)):
         data = from_text(new("speech", tmp_path / "digits", encoder=encoder)).experiment.data
         assert (data.group_by, data.validation, data.test) == ("speaker", validation, 0.2)
+
+
+def test_what_is_kept_of_a_run_is_the_whole_network(there, tmp_path):
+    tiny.bert(there / "bert", width=128)
+    texts = questions(tmp_path / "questions.csv")
+    experiment = from_text(new("nlp", texts, encoder="bert")).experiment
+    assert experiment.model.finetune.name == "frozen"
+    weights = listing.at_hand("nlp")[0].weights
+    said = dict(estimate(experiment))["disk"]
+    told = re.search(r"([\d.]+) M weights", said)
+    assert weights > 90_000 and float(told[1]) == pytest.approx(weights / 1e6, abs=0.02)
+
+
+@pytest.mark.slow(seconds=8)
+def test_the_libraries_of_an_encoder_start_in_silence(there, tmp_path):
+    keras_preset(there / "small", **BERT)
+    texts = questions(tmp_path / "questions.csv")
+    done = processes.run("-m", "quartet", "new", "nlp", "--data", texts, "-o", tmp_path / "one.yaml", "--no-estimate", anew=True,
+                         check=True)
+    assert "written" in done.stdout and "small" in (tmp_path / "one.yaml").read_text()
+    assert done.stderr == ""

@@ -10,12 +10,12 @@ PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *("##" + lette
 SCALE, OFFSET = [0.01, 0.02, 0.03], [-1.0, -0.5, 0.25]  # of pixels, red, green and blue
 
 
-def bert(folder: Path) -> Path:
-    """A text encoder of 16 columns with its tokenizer."""
+def bert(folder: Path, width: int = 16) -> Path:
+    """A text encoder of `width` columns with its tokenizer."""
     import keras_hub
 
-    backbone = keras_hub.models.BertBackbone(vocabulary_size=len(PIECES), num_layers=1, num_heads=2, hidden_dim=16, intermediate_dim=32,
-                                             max_sequence_length=32)
+    backbone = keras_hub.models.BertBackbone(vocabulary_size=len(PIECES), num_layers=1, num_heads=2, hidden_dim=width,
+                                             intermediate_dim=32, max_sequence_length=32)
     backbone.save_to_preset(str(folder))
     keras_hub.models.BertTokenizer(vocabulary=PIECES, lowercase=True, strip_accents=True).save_to_preset(str(folder))
     return folder
