@@ -17,6 +17,8 @@ class DepthwiseConvolution(keras.layers.DepthwiseConv2D):
     """keras.layers.DepthwiseConv2D over [batch, height, width, channels]; same weights and arguments."""
 
     def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+        if training is None:  # Keras notes at a layer's construction whether it takes `training`: where its class was changed, not
+            training = self._get_call_context().get_value("training")
         known = None not in inputs.shape[1:3] and inputs.dtype == tf.float32 and max(self.kernel_size) > NARROW
         usual = self.data_format == "channels_last" and self.padding == "same" and self.strides[0] == self.strides[1] and (
             max(self.dilation_rate) == 1 and not self.use_bias and self.activation is keras.activations.linear)

@@ -56,3 +56,11 @@ def test_a_layer_that_stands_still_or_answers_is_keras_own():
     assert "IdentityN" not in operations(layer, images, training=False)
     layer.trainable = False
     assert "IdentityN" not in operations(layer, images, training=True)
+
+
+def test_a_layer_of_a_network_whose_class_was_changed_knows_that_it_trains():
+    network = keras.Sequential([keras.Input((12, 12, 4)), keras.layers.DepthwiseConv2D(5, padding="same", use_bias=False)])
+    network.layers[0].__class__ = DepthwiseConvolution
+    images = tf.zeros([2, 12, 12, 4])
+    assert "IdentityN" in operations(network, images, training=True)
+    assert "IdentityN" not in operations(network, images, training=False)
