@@ -5,6 +5,7 @@ The model is two: `features`, from token numbers to pooled vectors [batch, width
 without the preset.
 """
 
+import re
 from typing import Any
 
 import keras
@@ -23,7 +24,9 @@ from pipelines.encoders.transformer_layers import simplify
 from pipelines.training.weight_limits import bounded
 
 _TANH_GELU = ("AlbertBackbone", "BertBackbone")  # of keras-hub, whatever config.json states
+_HUGGING_FACE = re.compile(r"(?:https?://)?huggingface\.co/|hf://")
 _BY_LAYER = ("BertBackbone", "DistilBertBackbone", "RobertaBackbone", "XLMRobertaBackbone")  # each layer's vectors can be had
+_SPARE = 0.05  # of an encoder's rows that a whole tokenizer may leave unused
 LAYERS, WINDOW = 3, 128  # of a frozen encoder: docs/pretrained.md has what was compared
 
 
@@ -54,7 +57,8 @@ def learn(settings: Pretrained) -> tuple[dict[str, Any], list[str]]:
     seen = min(settings.limit, pooling(settings, facts, FROZEN_BELOW)["window"] or settings.limit)
     if longest is not None and seen > longest:
         raise ConfigError(f"model.{name}: {seen} tokens, and {settings.preset} takes {longest} at most")
-    return facts, [Warned(note) for note in (*_differences(preset), *_accents(preset, own_tokens))]
+    missing = _vocabulary(preset, own_tokens, backbone)
+    return facts, [Warned(note) for note in (*missing, *_differences(preset), *_accents(preset, own_tokens))]
 
 
 def _layers_there(facts: dict[str, Any]) -> int:
@@ -95,18 +99,36 @@ def trained_pool(preset: Preset) -> str:
     return {"cls": "first", "max": "max"}.get(str(mode), "mean")
 
 
+def _vocabulary(preset: Preset, tokenizer: Any, backbone: Any) -> list[str]:
+    """Whether the tokenizer lacks pieces that the encoder knows; some encoders have rows to spare.
+
+    Raises:
+        ConfigError: it has pieces that the encoder has no vectors for.
+    """
+    pieces, rows = int(tokenizer.vocabulary_size()), getattr(backbone, "vocabulary_size", None)
+    if rows is None or rows * (1 - _SPARE) <= pieces <= rows:
+        return []
+    said = f"{preset.key}: {preset.handle}: its tokenizer has {pieces:,} pieces and the encoder vectors for {rows:,}"
+    if pieces > rows:
+        raise ConfigError(f"{said}; they do not belong together, or a file is damaged: copy the preset again")
+    return [f"{said}: a part of the tokenizer's file may be missing, and what it does not know is lost"]
+
+
 def _differences(preset: Preset) -> list[str]:
     """What keras-hub is known to compute differently from the network that the weights come from."""
-    if preset.form != "huggingface":
-        return []
-    stated = preset.config.get("hidden_act", preset.config.get("activation", "gelu"))
     tanh = preset.backbone in _TANH_GELU
+    if preset.form == "huggingface":
+        stated = preset.config.get("hidden_act", preset.config.get("activation", "gelu"))
+        where = f"its config.json states {stated}"
+    elif preset.form == "keras" and preset.backbone == "BertBackbone" and _HUGGING_FACE.match(preset.source or ""):
+        stated, where = "gelu", f"at {preset.source}, where it comes from, such networks have the exact one as a rule"
+    else:
+        return []
     if stated in (("gelu_new", "gelu_pytorch_tanh", "gelu_fast") if tanh else ("gelu",)):
         return []
     how = "its vectors differ by some 3e-3 from the original's, which changes next to no answer" if stated == "gelu" else (
         "its vectors differ from the original's; fine-tune it, or take another encoder")
-    return [f"{preset.name}: keras-hub computes {preset.backbone} with {'the tanh form of GELU' if tanh else 'GELU'}, and its "
-            f"config.json states {stated}: {how}"]
+    return [f"{preset.name}: keras-hub computes {preset.backbone} with {'the tanh form of GELU' if tanh else 'GELU'}, and {where}: {how}"]
 
 
 def _accents(preset: Preset, tokenizer: Any) -> list[str]:

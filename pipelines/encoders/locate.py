@@ -61,7 +61,7 @@ def _from_hugging_face(repository: str, key: str) -> Path:
         return Path(huggingface_hub.snapshot_download(repository, allow_patterns=list(_READ)))
     except Exception as error:  # no network, offline mode, no such repository, no access: each library has errors of its own
         name = repository.rpartition("/")[2]
-        raise _absent(f"hf://{repository}", key, error, f"hf download {repository} --exclude '*.bin' '*.pt' --local-dir {name}",
+        raise _absent(f"hf://{repository}", key, error, f"hf download {repository} --exclude '*.bin' --exclude '*.pt' --local-dir {name}",
                       f"the folder {name}", name) from error
 
 

@@ -180,7 +180,8 @@ def test_what_cannot_be_had_offline_is_an_error_that_says_where_to_get_it(tmp_pa
     monkeypatch.setenv("KAGGLEHUB_CACHE", str(tmp_path))
     monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
     monkeypatch.setattr(kagglehub, "model_download", offline)
-    for handle, command, folder in (("hf://somebody/tiny", "hf download somebody/tiny", "tiny"),
+    hub = "hf download somebody/tiny --exclude '*.bin' --exclude '*.pt' --local-dir tiny"
+    for handle, command, folder in (("hf://somebody/tiny", hub, "tiny"),
                                     ("bert_tiny_en_uncased", "kagglehub.model_download('keras/bert", "bert_tiny_en_uncased")):
         with pytest.raises(ConfigError) as caught:
             presets.find(handle)

@@ -226,6 +226,27 @@ def test_pieces_of_bytes_are_read_from_tokenizer_json(tmp_path):
 
 
 @extra
+def test_a_keras_preset_whose_source_has_another_gelu_says_so(tmp_path):
+    tiny.bert(tmp_path / "bert")
+    assert learned(tmp_path / "bert")[1] == []
+    (tmp_path / "bert" / "SOURCE.md").write_text("- Upstream: huggingface.co/somebody/bert, revision 1\n")
+    (note,) = learned(tmp_path / "bert")[1]
+    assert isinstance(note, Warned) and "the tanh form of GELU, and at huggingface.co/somebody/bert" in note
+
+
+@extra
+def test_a_vocabulary_that_does_not_fit_the_encoder_is_named(tmp_path):
+    tiny.bert(tmp_path / "bert")
+    path = next((tmp_path / "bert" / "assets").rglob("vocabulary.txt"))
+    path.write_text("".join(f"{piece}\n" for piece in PIECES[:-9]))
+    _, (note,) = learned(tmp_path / "bert")
+    assert isinstance(note, Warned) and f"has {len(PIECES) - 9} pieces and the encoder vectors for {len(PIECES)}" in note
+    path.write_text("".join(f"{piece}\n" for piece in [*PIECES, "more"]))
+    with pytest.raises(ConfigError, match=f"has {len(PIECES) + 1} pieces and the encoder vectors for {len(PIECES)}; they do not belong"):
+        learned(tmp_path / "bert")
+
+
+@extra
 def test_a_network_that_generates_text_and_a_limit_beyond_its_places_are_refused(tmp_path):
     import keras_hub
 
