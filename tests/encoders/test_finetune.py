@@ -1,6 +1,7 @@
 """Ways to fine-tune on a toy encoder: what trains, how fast, and that features computed once train as features of every step."""
 
 import json
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -13,6 +14,7 @@ from pipelines.encoders import finetune, linear_head
 from pipelines.encoders.blocks import blocks
 from pipelines.encoders.features import OnFeatures
 from pipelines.monitoring.metrics_log import read_rows
+from pipelines.training.hooks.freezing import GradualUnfreeze
 from pipelines.training.loop import Hook, Loop
 from pipelines.training.meter import Meter
 from pipelines.training.session import assemble
@@ -146,6 +148,25 @@ def test_gradual_unfreezing_trains_one_more_block_each_time():
 
     Loop(made.step, plan=made.plan, steps=made.steps, hooks=[Trained(), *made.freezing], meter=Meter()).train()
     assert Trained.seen == [[False, False, False], [False, False, True], [False, True, True], [True, True, True]]
+
+
+def test_gradual_unfreezing_leaves_batch_norms_as_they_were_trained():
+    inputs = keras.Input((8, 8, 3))
+    x = inputs
+    for name in ("block1a", "block2a"):
+        x = keras.layers.Conv2D(4, 3, name=f"{name}_conv")(x)
+        x = keras.layers.BatchNormalization(name=f"{name}_bn")(x)
+    backbone = keras.Model(inputs, keras.layers.GlobalAveragePooling2D()(x), name="backbone")
+    features = keras.Model(inputs, backbone(inputs), name="features")
+    head = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)], name="head")
+    model = keras.Model(inputs, head(features(inputs)))
+    hook = GradualUnfreeze(finetune.Gradual(name="gradual"), model)
+    images = 3.0 + np.random.default_rng(0).normal(size=(16, 8, 8, 3)).astype(np.float32)
+    for epoch in range(3):
+        hook.on_epoch(SimpleNamespace(epoch=epoch, run_steps=SimpleNamespace(retrace=lambda: None)))
+        convolutions = [layer.trainable for layer in backbone.layers if isinstance(layer, keras.layers.Conv2D)]
+        assert convolutions == [epoch >= 2, epoch >= 1]
+        np.testing.assert_allclose(model(images, training=True), model(images, training=False), rtol=1e-5)
 
 
 @pytest.mark.parametrize("finetune", [{"name": "frozen"}, {"name": "frozen", "head": "trained"}, {"name": "lora", "rank": 2,

@@ -10,6 +10,7 @@ from pipelines.encoders.blocks import Block, blocks, freeze, unfreeze
 from pipelines.encoders.finetune import Gradual
 from pipelines.training.embedding_tables import Table
 from pipelines.training.loop import Hook, Loop
+from pipelines.training.model_state import norms
 
 
 class Unfreeze(Hook):
@@ -42,10 +43,12 @@ class Unfreeze(Hook):
 
 
 class GradualUnfreeze(Hook):
-    """Frees an encoder's blocks one after the other, from its output to its input."""
+    """Frees an encoder's blocks one after the other, from its output to its input. Batch norms stay as they are: with the statistics of a
+    batch the features would no longer be those that the head and the blocks behind were trained on (EfficientNet-Lite0, 320 photos of hands
+    at 64 px, validation after the first block: 69.9 for 42.3 %)."""
 
     def __init__(self, way: Gradual, model: keras.Model):
-        self.epochs, self.blocks = way.epochs, blocks(model)
+        self.epochs, self.blocks, self.model = way.epochs, blocks(model), model
 
     def on_start(self, loop: Loop) -> None:
         self._set(loop)
@@ -59,6 +62,7 @@ class GradualUnfreeze(Hook):
         place = max(0, len(self.blocks) - loop.epoch // self.epochs)
         freeze(_layers(self.blocks[:place]))
         unfreeze(_layers(self.blocks[place:]))
+        freeze(norms(self.model))
         loop.run_steps.retrace()
 
 
