@@ -12,13 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.base.errors import DataError
+from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.dump import inline
 from pipelines.data.check import LEVELS, Check, Finding, Read, check, shared_groups
 from pipelines.data.divide import divide
 from pipelines.data.source import Source
+from speech.data import pretrained
 from speech.data.connected_digits import open_connected
 from speech.data.enough import too_little
+from speech.data.features import FrontEnd
 from speech.data.recordings import Recordings
 from speech.data.sources import open_data
 from speech.data.splits import class_labels, unknown_parts
@@ -161,6 +163,17 @@ def _speakers(heard: dict[str, ReadSplit], data: SpeechData) -> list[Finding]:
         for name, speakers in known.items() if name != "train" and train & speakers]
 
 
+def _front_end(experiment: Transcription) -> FrontEnd | None:
+    """As training hears; None where a preset says it that cannot be used, as `training would stop` says."""
+    rate = experiment.data.rate
+    if not experiment.own_front_end:
+        return FrontEnd(experiment.frontend, rate)
+    try:
+        return pretrained.front_end(pretrained.learn(experiment.model.preset), rate)
+    except ConfigError:
+        return None
+
+
 def _texts(heard: dict[str, ReadSplit], experiment: Transcription) -> list[Finding]:
     """Empty transcripts, characters that train lacks, and transcripts that need more steps than their recordings have."""
     settings, findings = experiment.tokens, list[Finding]()
@@ -173,7 +186,7 @@ def _texts(heard: dict[str, ReadSplit], experiment: Transcription) -> list[Findi
         findings.append(Finding("warning", f"train: {few}"))
     encoder = learn(train, settings)
     known = {part for text in train for part in (text.split() if settings.unit == "words" else text)}
-    hop = round(experiment.frontend.hop * experiment.data.rate)
+    front_end = None if experiment.own_decoder else _front_end(experiment)  # a decoder needs no step for each token
     for name, one in heard.items():
         source, texts = one.source, one.source.facts.texts or []
         empty = [source.name(number) for number, text in enumerate(texts) if not text]
@@ -186,7 +199,7 @@ def _texts(heard: dict[str, ReadSplit], experiment: Transcription) -> list[Findi
             findings.append(Finding("warning", (
                 f"{name}: {len(odd)} {kind} are not in train, so they cannot be written: {' '.join(map(repr, odd[:10]))}"), tuple(where)))
         needed = np.array([steps_needed(encoder.encode(text)) for text in texts])
-        steps = np.array([steps_of(experiment.model, int(length) // hop + 1) for length in one.lengths])
+        steps = needed if front_end is None else np.asarray(steps_of(experiment.model, front_end.frames(one.lengths), front_end))
         short = one.good & (needed > steps)
         if short.any():
             details = tuple(f"{source.name(int(number))}: {needed[number]} steps needed, {steps[number]} there: {texts[int(number)]}"

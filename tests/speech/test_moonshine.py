@@ -1,6 +1,7 @@
 """Moonshine's encoder: its vectors are KerasHub's, of a recording alone in any batch, and a run needs no preset. Random weights alone."""
 
 import importlib.util
+import json
 import os
 import shutil
 
@@ -13,10 +14,11 @@ from pipelines.config.load import from_text
 from pipelines.encoders import listing
 from pipelines.encoders.blocks import blocks
 from pipelines.runs.launch import task_class
+from speech.check import check_transcripts
 from speech.data.moonshine_features import MoonshineFrontEnd
 from speech.models import moonshine, pretrained
 from tests.encoders import tiny
-from tests.speech.synthetic_recordings import tone
+from tests.speech.synthetic_recordings import tone, write
 
 HERE = all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text"))
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(
@@ -129,6 +131,23 @@ def test_a_command_is_the_mean_over_its_loud_part_and_facts_rebuild_the_network(
 def test_settings_that_do_not_suit_the_encoder(presets, text, model, message):
     with pytest.raises(ConfigError, match=message):
         task_of(text, presets / "shine", model=model)
+
+
+def test_check_counts_the_encoder_s_own_steps(presets, tmp_path):
+    rows = []
+    for number in range(4):
+        write(tmp_path / f"{number}.wav", tone(1.0, 16_000, seed=number), 16_000)
+        rows.append({"path": f"{number}.wav", "text": "ab" * 22 if number else "ab", "split": "test" if number == 3 else "train"})
+    (tmp_path / "m.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def aligned(model: str, preset: str) -> bool:
+        experiment = from_text(f"task: speech.transcription\nmodel: {{name: {model}, preset: {presets / preset}}}\n"
+                               f"data: {{source: table, path: {tmp_path / 'm.jsonl'}, split_key: split, test: test, validation: 0}}\n"
+                               "tokens: {unit: characters}").experiment
+        return not any("longer than CTC can align" in one.text for one in check_transcripts(experiment).findings)
+
+    assert aligned("pretrained", "whisper") and aligned("whisper", "whisper")  # 44 letters in 50 steps
+    assert not aligned("pretrained", "shine")  # 40 steps of 24 ms
 
 
 def test_facts_are_checked_before_they_are_used(presets):
