@@ -27,7 +27,10 @@ class EncoderFacts(Facts):
 
 
 class CommandFacts(FeatureFacts, EncoderFacts, ClassFacts):
-    pass
+    """`pool`: how one vector is made of a pretrained encoder's: of the loud steps, quieter ones count less; null: they count alike, as in
+    runs before there was another way."""
+
+    pool: Literal["loudness"] | None = None
 
 
 Numbers = Annotated[list[Annotated[int, Field(ge=-1, lt=10_000_000)]], Field(max_length=10_000_000)]

@@ -19,6 +19,7 @@ from speech.models.whisper_writer import WhisperWriter
 from speech.settings import PretrainedCommands, PretrainedTranscripts, Whisper
 
 LOUD = 24.0  # dB below the loudest step; what is quieter is no speech
+HALVED = 40.0 * math.log10(2.0)  # dB, 12: a step that is so much quieter counts half; docs/benchmarks.md has what was compared
 WHISPER_UNIT = 40.0  # dB
 SILENT = 1e-10  # smallest power
 
@@ -32,11 +33,11 @@ def backbone(settings: PretrainedModel | Whisper, facts: dict[str, Any]) -> Any:
 
 def commands(settings: PretrainedCommands, *, frames: int, classes: int, facts: dict[str, Any]) -> keras.Model:
     """Features of the encoder's front end [batch, frames, width] float32 to logits [batch, classes]: `features`, the mean of the encoder's
-    vectors over speech, and `head`, a linear layer."""
+    vectors over speech, weighted as the fact `pool` says, and `head`, a linear layer."""
     layers, waves = keras.layers, hears_waves(facts)
     vectors = (moonshine.encoder if waves else encoder)(backbone(settings, facts), frames=frames)
     sound = keras.Input(vectors.input_shape[1:], name="sound")
-    pooled = SpeechMean(waves, name="mean", dtype="float32")([vectors(sound), sound])
+    pooled = SpeechMean(waves, by_loudness=facts.get("pool") == "loudness", name="mean", dtype="float32")([vectors(sound), sound])
     features = keras.Model(sound, pooled, name="features")
     given = keras.Input(features.output_shape[1:], name="pooled")
     logits = layers.Dense(classes, dtype="float32", name="classes")(layers.Dropout(settings.dropout)(given))
@@ -117,14 +118,16 @@ class Joined(keras.layers.Layer):
 
 
 class SpeechMean(keras.layers.Layer):
-    """The mean of [batch, steps, width] over the steps in which the sound is loud.
+    """The mean of [batch, steps, width] over the steps in which the sound is loud. Call with [vectors, sound].
 
-    Call with [vectors, sound]; `waves`: the sound is Moonshine's windows of the waveform, else Whisper's log-mel [batch, frames, mels].
+    Args:
+        waves: the sound is Moonshine's windows of the waveform, else Whisper's log-mel [batch, frames, mels].
+        by_loudness: of these steps the quieter ones count less, half at `HALVED` below the loudest; else all count alike.
     """
 
-    def __init__(self, waves: bool = False, **options: Any):
+    def __init__(self, waves: bool = False, by_loudness: bool = False, **options: Any):
         super().__init__(**options)
-        self.waves = waves
+        self.waves, self.by_loudness = waves, by_loudness
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return (input_shape[0][0], input_shape[0][2])
@@ -132,8 +135,10 @@ class SpeechMean(keras.layers.Layer):
     def call(self, inputs: Any) -> tf.Tensor:
         vectors, sound = inputs
         loudness = (self._of_waves if self.waves else self._of_log_mel)(tf.cast(sound, tf.float32), tf.shape(vectors)[1])
-        loud = tf.cast(loudness >= tf.reduce_max(loudness, 1, keepdims=True) - LOUD, tf.float32)[..., None]
-        return tf.reduce_sum(tf.cast(vectors, tf.float32) * loud, 1) / tf.reduce_sum(loud, 1)
+        below = tf.reduce_max(loudness, 1, keepdims=True) - loudness  # dB
+        weights = tf.exp(-math.log(2.0) / HALVED * below) if self.by_loudness else tf.ones_like(below)
+        weights = tf.where(below <= LOUD, weights, 0.0)[..., None]
+        return tf.reduce_sum(tf.cast(vectors, tf.float32) * weights, 1) / tf.reduce_sum(weights, 1)
 
     def _of_log_mel(self, log_mel: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
         """Loudness of each step, [batch, steps] dB: a mean over bands."""

@@ -66,6 +66,11 @@ class CommandTask(SpeechTask, SingleLabel):
             splits = replace(splits, train=with_copies(splits.train, augment, self.experiment.data.rate, self.experiment.train.seed))
         return self.with_noise_note(self.with_encoder(splits))
 
+    def with_encoder(self, splits: Splits) -> Splits:
+        splits = super().with_encoder(splits)
+        pool = self.facts.get("pool") if self.facts else "loudness"  # a run stays as it was begun
+        return replace(splits, facts={**splits.facts, "pool": pool}) if self.encoder_facts and pool else splits
+
     @property
     def no_matter(self) -> tuple[str, ...]:  # type: ignore[override]
         copies = self.experiment.augment.copies  # which are drawn with train.seed

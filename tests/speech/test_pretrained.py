@@ -65,16 +65,36 @@ def test_a_command_gets_one_answer_in_any_batch_and_noise_behind_it_is_not_poole
     assert np.allclose(pretrained.SpeechMean()([vectors, log_mel]), tf.reduce_mean(vectors[:, 1:3], 1), atol=1e-6)
 
 
+def test_of_the_loud_steps_the_quieter_ones_count_less():
+    vectors = np.random.default_rng(1).normal(size=[2, 4, 3]).astype(np.float32)
+    decibels = np.array([[0.0, -20.0, -24.5, -90.0], [-30.0, -10.0, -10.0, -22.0]], np.float32)  # of each step
+    log_mel = np.repeat(decibels / 40.0, 2, 1)[:, :, None] * np.ones(8, np.float32)
+    weights = np.array([[1.0, 10**-0.5, 0.0, 0.0], [10**-0.5, 1.0, 1.0, 10**-0.3]])  # the square root of the amplitude, to 24 dB below
+    expected = np.sum(vectors * weights[..., None], 1) / np.sum(weights, 1)[:, None]
+    assert np.allclose(pretrained.SpeechMean(by_loudness=True)([vectors, log_mel]), expected, atol=1e-5)
+    moved = pretrained.SpeechMean(by_loudness=True)([vectors, log_mel - 0.5])  # the same recording, 20 dB quieter
+    assert np.allclose(moved, expected, atol=1e-5)
+
+
 def test_facts_rebuild_the_network_without_the_preset(tiny, tmp_path):
     folder = shutil.copytree(tiny, tmp_path / "moved")
     root = class_folders(tmp_path / "words", {"no": 6, "yes": 6}, rate=16_000)
     task = commands(folder, f"source: folder, path: {root}, validation: 0.2, test: 0.2")
     task.facts = task.splits().facts
     task.kept.model_validate(task.facts)
-    before = [weight.shape for weight in task.model().weights]
+    model = task.model()
     shutil.rmtree(folder)
     again = commands("x, weights: null", facts=task.facts).model()
-    assert [weight.shape for weight in again.weights] == before
+    assert [weight.shape for weight in again.weights] == [weight.shape for weight in model.weights]
+    sound = task.features(tf.constant(tone(1.0, 16_000, 300)[None]))
+    again.set_weights(model.get_weights())
+    assert np.array_equal(again(sound), model(sound))
+    of_before = {name: value for name, value in task.facts.items() if name != "pool"}  # a run that counts loud steps alike
+    old = commands("x, weights: null", f"source: folder, path: {root}, validation: 0.2, test: 0.2", facts=of_before)
+    assert "pool" not in old.splits().facts
+    alike = old.model()
+    alike.set_weights(model.get_weights())
+    assert not np.allclose(alike(sound), model(sound), atol=1e-6)
 
 
 @pytest.mark.parametrize(("text", "message"), [
