@@ -123,7 +123,7 @@ def _table(path: Path, data: TextData) -> Iterator[Read]:
         if isinstance(key, int) and key < len(names):
             places.append(key)
         elif isinstance(key, str) and names.count(key) > 1:
-            raise DataError(f"{path} has more than one column named {key!r}, which the run reads as its text; rename the others")
+            raise DataError(f"{path} has more than one column named {key!r}, which is read as the text; rename the others")
         elif key in names:
             places.append(names.index(key))
         elif len(keys) == 1 and "text" in names:
@@ -131,7 +131,7 @@ def _table(path: Path, data: TextData) -> Iterator[Read]:
         elif len(keys) == 1 and len(names) == 1:
             places.append(0)
         else:
-            raise DataError(f"{path} has no column {key!r}, which the run reads as its text; there are {listed(names, 'and')}. "
+            raise DataError(f"{path} has no column {key!r}, which is read as the text; there are {listed(names, 'and')}. "
                             "Rename the column that holds the text")
     columns = _unique(names)
     for line, record in records:

@@ -80,12 +80,21 @@ def connected(address: str, *, workers: int) -> Iterator[None]:
         own = {"num_cpus": max(workers, os.cpu_count() or 1), "include_dashboard": False, "object_store_memory": _OBJECTS}
     try:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)
+        _without_messages_on_stdout()
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         raise ConfigError(f"--ray: no Ray cluster answers at {address}: {str(error).splitlines()[0] if str(error) else error!r}") from None
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _without_messages_on_stdout() -> None:
+    """Ray prints the end of a worker on stdout, among answers, whatever log_to_driver says; each command reports it itself. Ray has
+    no setting for that; a version without this switch prints as before."""
+    import ray._private.worker
+
+    ray._private.worker._worker_logs_enabled = False
 
 
 def nodes() -> list[dict[str, float]]:
