@@ -11,7 +11,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, cast
 
@@ -172,6 +172,7 @@ class Computing:
     weights: str  # hash of them
     say: Callable[[str], None]
     seconds: float = 0.0  # that it took; 0 where all were there already
+    _functions: dict[str, Callable[..., Tensors]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, task: Task, model: keras.Model, train: Source, machine: Machine, data: Data, seed: int,
@@ -260,7 +261,7 @@ class Computing:
                   ) -> Iterator[tuple[Any, dict[str, np.ndarray]]]:
         """(places, values) of each batch: places are example numbers, with several views a pair of these and the view."""
         machine, plan = self.machine, feed.plan
-        step_function = tf.function(self._step(feed, values_of, views), autograph=False)
+        step_function = self._step(feed, values_of, views)
         whole, said = plan.steps_per_epoch * max(views, 1), time.perf_counter()
         if values_of == self._values:
             self.say(f"computing the features of {plan.examples:,} examples" + (f" in {views} views" if views > 1 else ""))
@@ -290,22 +291,52 @@ class Computing:
         return {MOMENTS: self.task.moments(inputs), LENGTH: examples[self.task.length or ""]}
 
     def _step(self, feed: Feed, values_of: Callable[[Tensors, Any, Any], Tensors], views: int) -> Any:
-        def replica_step(step: tf.Tensor, fetched: Any) -> tuple[tf.Tensor, Tensors]:
+        """(step, iterator) -> (numbers, values) of each replica."""
+        random = bool(views)
+
+        def read(step: tf.Tensor, fetched: Any) -> tuple[tf.Tensor, Tensors, Tensors]:
+            """(numbers, examples, what augmentation draws from)."""
             context = tf.distribute.get_replica_context()
             replica = int(tf.get_static_value(context.replica_id_in_sync_group)) % self.machine.replicas  # of several hosts, this one's
             numbers, _, examples = feed.batch(step, replica, fetched)
-            drawn: dict[str, Any] = {}
-            if views:
-                epoch = step // feed.plan.steps_per_epoch
-                drawn = {"keys": order.example_keys(self.seed, epoch, numbers), "epoch": epoch,
-                         "seed": order.micro_seed(self.seed, step * feed.plan.replicas + replica, 0)}
-            return numbers, values_of(examples, *self.task.prepare(examples, **drawn))
+            if not random:
+                return numbers, examples, {}
+            epoch = step // feed.plan.steps_per_epoch
+            return numbers, examples, {"keys": order.example_keys(self.seed, epoch, numbers), "epoch": epoch,
+                                       "seed": order.micro_seed(self.seed, step * feed.plan.replicas + replica, 0)}
 
-        def step_function(step: tf.Tensor, iterator: Any) -> Any:
-            fetched = None if feed.on_device else next(iterator)
-            return self.machine.strategy.run(replica_step, args=(step, fetched))
+        def made(examples: Tensors, drawn: Tensors) -> Tensors:
+            return values_of(examples, *self.task.prepare(examples, **drawn))
+
+        def whole(step: tf.Tensor, fetched: Any) -> tuple[tf.Tensor, Tensors]:
+            numbers, *given = read(step, fetched)
+            return numbers, made(*given)
+
+        def on_replicas(function: Callable[..., Any]) -> Callable[..., Any]:
+            return tf.function(lambda step, iterator: self.machine.strategy.run(
+                function, args=(step, None if feed.on_device else next(iterator))), autograph=False)
+
+        if self.machine.replicas > 1:
+            return on_replicas(whole)
+        batches, values = on_replicas(read), self._function(made, values_of.__name__, feed, random)
+
+        def step_function(step: tf.Tensor, iterator: Any) -> tuple[tf.Tensor, Tensors]:
+            numbers, *given = batches(step, iterator)
+            return numbers, values(*given)
 
         return step_function
+
+    def _function(self, made: Callable[[Tensors, Tensors], Tensors], name: str, feed: Feed, random: bool) -> Callable[..., Tensors]:
+        """`made` as one function for the batches of all splits: what an encoder's graph costs before its first batch is paid once."""
+        count = feed.plan.local if random else None  # augmentation is of train alone
+        examples = {entry: tf.TensorSpec([count, *value.shape], value.dtype) for entry, value in feed.spec.items()}
+        key = f"{name} {random} {examples}"
+        if key not in self._functions:
+            drawn = {"keys": tf.TensorSpec([count, 2], tf.int32), "epoch": tf.TensorSpec([], tf.int64),
+                     "seed": tf.TensorSpec([2], tf.int32)} if random else {}
+            self._functions[key] = tf.function(lambda *given: self.machine.strategy.run(made, args=given),
+                                               input_signature=[examples, drawn], autograph=False)
+        return self._functions[key]
 
 
 def weights_hash(model: keras.Model) -> str:

@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
 
 from pipelines.data.source import ArraySource
 from pipelines.task.contract import Task
@@ -87,8 +88,9 @@ def fit(task: Task, head: keras.Model, train: ArraySource, validation: ArraySour
     fitting = _Objective(task, head, _chunks(task, train, views))
     grouped = train.groups is not None and len(set(train.groups)) > 1 and (validation is None or len(train) <= FOLDED)
     folds, judged_on = _folds(task, fitting, train, None if grouped else validation, views, seed, grouped)
-    chosen, weights = _chosen(fitting, folds, judged_on, grouped, [one for one in STRENGTHS if one >= least])
-    fitting.put(fitting.minimised(weights, chosen.strength, FINAL))
+    with threadpool_limits(1, user_api="blas"):  # L-BFGS adds and multiplies vectors: several threads take six times the processor time
+        chosen, weights = _chosen(fitting, folds, judged_on, grouped, [one for one in STRENGTHS if one >= least])
+        fitting.put(fitting.minimised(weights, chosen.strength, FINAL))
     return chosen
 
 
@@ -183,6 +185,11 @@ def _chunks(task: Task, source: ArraySource, views: int) -> Chunks:
     return found
 
 
+def _squares(array: np.ndarray) -> np.ndarray:
+    """The sum of squares of each column, float64, without a copy of the array in float64."""
+    return np.einsum("ij,ij->j", array, array, dtype=np.float64)
+
+
 class _Objective:
     """The mean training loss of a dense layer with some regularisation, as a function of its weights on standardised features.
 
@@ -200,7 +207,7 @@ class _Objective:
         given = [self._given(features) for features, _ in chunks]
         count = sum(len(features) for features in given)
         mean = sum(np.sum(features, 0, np.float64) for features in given) / count
-        variance = sum(np.sum((np.asarray(features, np.float64) - mean) ** 2, 0) for features in given) / count
+        variance = sum(_squares(np.asarray(features) - mean.astype(np.float32)) for features in given) / count
         usual = float(np.sqrt(np.mean(variance)))
         self.mean, self.scale = mean, 1.0 / np.maximum(np.sqrt(variance), max(FLOOR * usual, TINY))
         self.chunks: Chunks = [(self._standard(features), targets) for features, (_, targets) in zip(given, chunks)]
@@ -221,12 +228,15 @@ class _Objective:
 
     def _summed(self, kernel: tf.Tensor, bias: tf.Tensor, features: tf.Tensor, targets: Any, counted: tf.Tensor) -> Sequence[tf.Tensor]:
         """The sum of the loss over the examples of a chunk that count, and its gradient."""
+        outputs = features @ kernel + bias
         with tf.GradientTape() as tape:
-            tape.watch([kernel, bias])
-            losses = tf.cast(self.task.loss(features @ kernel + bias, targets, training=True), tf.float32) * counted
+            tape.watch(outputs)
+            losses = tf.cast(self.task.loss(outputs, targets, training=True), tf.float32) * counted
             weights = self.task.example_weights(targets)
             total = tf.reduce_sum(losses if weights is None else losses * weights)
-        return [total, *tape.gradient(total, [kernel, bias], unconnected_gradients=tf.UnconnectedGradients.ZERO)]
+        slope = tape.gradient(total, outputs, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        # features, of which there are more than outputs, are not transposed
+        return [total, tf.transpose(tf.matmul(slope, features, transpose_a=True)), tf.reduce_sum(slope, 0)]
 
     def _value(self, flat: np.ndarray, strength: float, counted: list[np.ndarray]) -> tuple[float, np.ndarray]:
         kernel, bias = self._split(flat)

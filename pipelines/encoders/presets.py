@@ -4,6 +4,7 @@ Everything that can be wrong with a preset is one ConfigError before any weight 
 never read, and only classes of Keras and keras-hub are built from its settings.
 """
 
+import contextlib
 import hashlib
 import json
 import re
@@ -247,19 +248,38 @@ def subclasses(base: Any) -> Iterator[Any]:
 
 
 def load(preset: Preset, *, weights: bool = True) -> Any:
-    """The backbone, a model named `backbone`, in the current precision policy; without `weights` with fresh ones.
+    """The backbone, a model named `backbone`, in the current precision policy; without `weights` with meaningless ones.
 
     Raises:
         ConfigError: settings and weights do not fit each other.
     """
     try:
-        return hub().models.Backbone.from_preset(str(preset.folder), load_weights=weights, name="backbone")
+        with _undrawn():
+            return hub().models.Backbone.from_preset(str(preset.folder), load_weights=weights, name="backbone")
     except ConfigError:
         raise
     except Exception as error:  # keras-hub raises many kinds: a wrong shape, a missing array, a bad setting
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"{preset.key}: {preset.handle}: {preset.backbone} cannot be built from config.json and the weights beside it "
                           f"({reason}); they do not belong together, or a file is damaged: copy the preset again") from error
+
+
+@contextlib.contextmanager
+def _undrawn() -> Iterator[None]:
+    """Inside, a new weight is zeros where it would be drawn: drawing those of MiniLM takes longer than reading them."""
+    import keras
+
+    make, kinds = keras.Variable.__init__, keras.initializers
+    drawing = kinds.VarianceScaling, kinds.TruncatedNormal, kinds.RandomNormal, kinds.RandomUniform
+
+    def zeros(self: Any, initializer: Any, *further: Any, **options: Any) -> None:
+        make(self, "zeros" if isinstance(initializer, drawing) else initializer, *further, **options)
+
+    keras.Variable.__init__ = zeros
+    try:
+        yield
+    finally:
+        keras.Variable.__init__ = make
 
 
 def record(preset: Preset) -> dict[str, Any]:

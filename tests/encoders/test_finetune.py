@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from pipelines.base.errors import ConfigError
 from pipelines.data.source import ArraySource
-from pipelines.encoders import finetune, linear_head
+from pipelines.encoders import features, finetune, linear_head
 from pipelines.encoders.blocks import blocks
 from pipelines.encoders.features import OnFeatures
 from pipelines.monitoring.metrics_log import read_rows
@@ -231,6 +231,22 @@ def test_features_on_disk_are_used_again_and_depend_on_the_weights(tmp_path, mon
     np.testing.assert_array_equal(first.learner.train.arrays["features"], again.learner.train.arrays["features"])
     with pytest.raises(TypeError):
         session(name="frozen", data=data, train={"seed": 1})
+
+
+def test_one_graph_of_the_encoder_computes_the_features_of_all_splits(monkeypatch):
+    traces = []
+
+    def counted(model, devices):
+        outputs = constant(model, devices)
+        return lambda inputs: traces.append(inputs.shape) or outputs(inputs)
+
+    constant = features.constant
+    monkeypatch.setattr(features, "constant", counted)
+    made = session(name="frozen")
+    assert len(made.learner.train) != len(made.learner.validation) and len(traces) == 1
+    for source, whole in ((made.learner.train, made.splits.train), (made.learner.validation, made.splits.validation)):
+        images, _ = made.task.prepare(whole.gather(tf.range(len(whole), dtype=tf.int64)))
+        np.testing.assert_allclose(source.arrays["features"], made.model.get_layer("features")(images), atol=1e-5)
 
 
 def spoken(groups, seed):

@@ -128,3 +128,18 @@ def test_constant_weights_give_the_same_numbers_and_stay_as_they_were(dtype):
         weight.assign(weight + 1.0)
     assert (outputs(given)["sequence_output"].numpy() == fixed).all()
     assert abs(constant(model, ("CPU:0",))(given)["sequence_output"].numpy() - fixed)[MASK > 0].max() > 0.1
+
+
+def test_a_table_that_is_looked_up_is_no_constant_of_the_graph_and_stays_as_it_was_too():
+    from pipelines.machine.constant_weights import constant
+
+    model = simplified(backbone())
+    given, table = inputs(model), model.get_layer("token_embedding").embeddings
+    outputs = tf.function(constant(model, ("CPU:0",)), autograph=False).get_concrete_function(given)
+    held = {tuple(node.attr["value"].tensor.tensor_shape.dim[at].size for at in range(2)) for node in outputs.graph.as_graph_def().node
+            if node.op == "Const" and len(node.attr["value"].tensor.tensor_shape.dim) == 2}
+    dense = model.transformer_layers[0]._feedforward_intermediate_dense.kernel
+    assert tuple(dense.shape) in held and tuple(table.shape) not in held
+    before = outputs(given)["sequence_output"].numpy()
+    table.assign(table + 1.0)
+    assert (outputs(given)["sequence_output"].numpy() == before).all()
