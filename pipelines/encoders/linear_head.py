@@ -206,8 +206,8 @@ class _Objective:
         self._before = keras.Model(head.inputs, dense.input)
         given = [self._given(features) for features, _ in chunks]
         count = sum(len(features) for features in given)
-        mean = sum(np.sum(features, 0, np.float64) for features in given) / count
-        variance = sum(_squares(np.asarray(features) - mean.astype(np.float32)) for features in given) / count
+        mean: np.ndarray = np.sum([np.sum(features, 0, np.float64) for features in given], 0) / count
+        variance: np.ndarray = np.sum([_squares(np.asarray(features) - mean.astype(np.float32)) for features in given], 0) / count
         usual = float(np.sqrt(np.mean(variance)))
         self.mean, self.scale = mean, 1.0 / np.maximum(np.sqrt(variance), max(FLOOR * usual, TINY))
         self.chunks: Chunks = [(self._standard(features), targets) for features, (_, targets) in zip(given, chunks)]
