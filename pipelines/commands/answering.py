@@ -182,7 +182,7 @@ def predict(
 def embed(
     run: Annotated[str, typer.Argument(
         metavar="RUN|PRESET", show_default=False,
-        help="A run of a pretrained encoder; for texts also the folder, name or handle of a preset.")],
+        help="A run of a pretrained encoder; or the folder, name or handle of a preset.")],
     inputs: Annotated[list[str], typer.Argument(
         metavar="INPUT...", show_default=False, help="Files, folders or patterns; for texts also the text itself.")],
     output: Annotated[Path, typer.Option(

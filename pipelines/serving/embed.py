@@ -29,15 +29,15 @@ def vectors(run: LoadedRun, examples: Tensors) -> Tensors:
 
 
 def of_preset(handle: str) -> LoadedRun:
-    """An encoder by itself, as a run that was never trained.
+    """An encoder by itself, as a run that was never trained; a domain's `encode` module has `task`, from preset to task.
 
     Raises:
-        ConfigError: there is no such preset, it cannot be used, or its domain has no encoders by themselves.
+        ConfigError: there is no such preset, it cannot be used, or it is of no domain.
     """
     preset = find(handle, key="PRESET")
     encode = part(preset.domain, "encode")
     if encode is None:
-        raise ConfigError(f"{handle} ({preset.backbone}): only text encoders are used without a run; train a run with it, and name that")
+        raise ConfigError(f"{handle} ({preset.backbone}) is no encoder of images, texts or recordings")
     task: Task = encode.task(handle)
     machine = devices.prepare(task.experiment.train.model_copy(update={"devices": 1}), precision="float32")
     with machine.strategy.scope():
@@ -50,7 +50,7 @@ def require_encoder(run: LoadedRun) -> None:
     features = next((layer for layer in run.model.layers if layer.name == "features"), None)
     if features is None or len(features.output_shape) != 2:
         raise ConfigError(f"{run.folder.path}: its model has no pretrained encoder that makes one vector of an input; `quartet embed` "
-                          "takes runs with model.name: pretrained, and text presets")
+                          "takes runs with model.name: pretrained, and presets")
 
 
 def writable(path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.runs.folder import RunFolder
@@ -17,6 +18,7 @@ from pipelines.serving.predict import Predictor
 from pipelines.training.session import assemble
 from tests.data.prepared import require_preset
 from tests.encoders import tiny
+from tests.speech.synthetic_recordings import tone, write
 from tests.training.toy import EncoderToyTask, encoder, experiment
 
 HERE = all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text"))
@@ -38,6 +40,24 @@ def test_a_text_encoder_gives_vectors_without_a_run(tmp_path):
     with np.load(tmp_path / "v.npz") as stored:
         assert stored["input"].tolist() == TEXTS and stored["vector"].dtype == np.float32
         np.testing.assert_array_equal(stored["vector"], np.stack(pq.read_table(tmp_path / "v.parquet")["vector"].to_pylist()))
+
+
+@pytest.mark.slow(seconds=10)
+@pytest.mark.skipif(not HERE and not os.environ.get("QUARTET_REQUIRE_EXTRAS"),
+                    reason="needs the extra `pretrained` (keras-hub, tensorflow-text): what it tests is not tested here")
+def test_images_and_recordings_get_vectors_without_a_run_whatever_the_batch(tmp_path):
+    for number in range(3):
+        pixels = np.random.default_rng(number).integers(0, 256, (40 + 10 * number, 50, 3), np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{number}.png")
+        write(tmp_path / f"{number}.wav", tone(0.5 + 2.5 * number, 16_000, 300.0 * (number + 1)), 16_000)
+    presets = {"png": tiny.efficientnet(tmp_path / "images"), "wav": tiny.whisper(tmp_path / "sounds")}
+    for ending, preset in presets.items():
+        run, files = embed.of_preset(str(preset)), [str(tmp_path / f"{number}.{ending}") for number in range(3)]
+        embed.require_encoder(run)
+        whole = [one.values["vector"] for one in Predictor(run, answer=embed.vectors).predict(files)]
+        alone = [next(Predictor(run, answer=embed.vectors).predict([file])).values["vector"] for file in files[:2]]
+        np.testing.assert_allclose(whole[:2], alone, atol=1e-5)
+        assert whole[0].ndim == 1 and not np.allclose(whole[0], whole[1], atol=1e-4)
 
 
 def test_a_real_encoder_knows_what_is_alike_and_whose_it_is():
