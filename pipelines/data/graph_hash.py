@@ -35,7 +35,7 @@ def _lines(nodes: Any, arguments: Iterable[str], functions: set[str]) -> Iterato
         return ":".join([places.get(producer, producer), *output])
 
     def unnumbered(value: Any) -> str:
-        return re.sub(r'"(\w+)_\d+"', lambda match: f'"{match[1]}"' if match[0].strip('"') in functions else match[0], str(value))
+        return re.sub(r'"([^"]+)_\d+"', lambda match: f'"{match[1]}"' if match[0].strip('"') in functions else match[0], str(value))
 
     for node in nodes:
         values = [f"{name}={unnumbered(node.attr[name])}" for name in sorted(node.attr) if name not in _NAMES_ONLY]

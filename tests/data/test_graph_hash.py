@@ -11,8 +11,10 @@ def _traced(factor, name="x"):
     words = tf.constant(["a", "b"])
     table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(words, tf.constant([1, 2])), -1)
 
+    inner = tf.function(lambda x: x + 1.0, autograph=False)  # a function in the graph, `__inference_<lambda>_12`
+
     def compute(x):
-        return held * x, table.lookup(words), tf.strings.join([words, words])
+        return inner(held * x), table.lookup(words), tf.strings.join([words, words])
 
     return tf.function(compute, autograph=False).get_concrete_function(tf.TensorSpec([], tf.float32, name=name))
 
