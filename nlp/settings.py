@@ -222,6 +222,9 @@ class Pretrained(PretrainedModel):
     layers: int | None = setting(
         None, "the encoder's last so many layers, whose vectors stand beside one another; default: 3 where the encoder is frozen and its "
         "vectors are means, else 1", ge=1)
+    words: int = setting(
+        0, "longest run of tokens by which linear classifiers, fitted to train without a text's fold, score a text beside the encoder; "
+        "0: none", unit="tokens", ge=0, le=4)
 
 
 class Reject(Section):
@@ -279,6 +282,8 @@ class TextClassification(Experiment):
                 found.append(("model.naive_bayes", "naive_bayes is for labels: one"))
             if self.loss.class_weights != "none" or self.loss.label_smoothing:
                 found.append(("loss", "class_weights and label_smoothing are for labels: one"))
+        if getattr(model, "words", 0) and self.train.privacy:
+            found.append(("model.words", "its classifiers are fitted to the training texts without noise; set it to 0 with train.privacy"))
         if self.reject and not self.reject.label and not self.reject.splits and self.reject.accept is None:
             found.append(("reject", "needs label or splits (where the texts of no class stand in the data), or accept: 0.95"))
         if self.reject and self.reject.splits and "{split}" not in self.reject.splits:

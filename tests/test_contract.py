@@ -91,7 +91,7 @@ AT_ONCE = {"nlp.classification/frozen", "recsys.retrieval/ease", "speech.command
 CASES = {
     "nlp.classification": Case("nlp/quickstart", (), lambda folder, splits: ["a room for two nights", "", "breakfast? \U0001f600"]),
     "nlp.classification/pretrained": Case(
-        "nlp/quickstart", ("tokens=null", "model={name: pretrained, preset: '', limit: 16, finetune: {name: whole}}"),
+        "nlp/quickstart", ("tokens=null", "model={name: pretrained, preset: '', limit: 16, words: 2, finetune: {name: whole}}"),
         lambda folder, splits: ["a room for two nights", "", "Café? \U0001f600"], tiny.bert),
     "nlp.classification/frozen": Case(
         "nlp/quickstart", ("tokens=null", "model={name: pretrained, preset: '', limit: 16, finetune: {name: frozen}}", "data.cache=memory"),

@@ -77,8 +77,12 @@ def set_rarity(model: keras.Model, counts: np.ndarray, texts: int) -> None:
         counts: [size], texts of train that hold each token.
         texts: of train.
     """
-    weights = np.where(counts > 0, np.log((1.0 + texts) / (1.0 + counts)) + 1.0, 0.0)
-    model.get_layer("encoder").get_layer("pool").weight.assign(weights.astype(np.float32))
+    model.get_layer("encoder").get_layer("pool").weight.assign(rarity(counts, texts))
+
+
+def rarity(counts: np.ndarray, texts: int) -> np.ndarray:
+    """Weights of tokens that so many texts of `texts` hold, float32; 0 for those that none does."""
+    return np.where(counts > 0, np.log((1.0 + texts) / (1.0 + counts)) + 1.0, 0.0).astype(np.float32)
 
 
 class Ratios(keras.layers.Layer):

@@ -12,6 +12,7 @@ import keras
 import tensorflow as tf
 
 from nlp.models.parts import PAD, Mask, MaxPool, MeanPool, logits
+from nlp.models.word_scores import WordScores
 from nlp.settings import Pretrained
 from nlp.tokens import preset as preset_tokens
 from nlp.tokens.base import Tokenizer
@@ -154,13 +155,14 @@ def build(settings: Pretrained, *, facts: dict[str, Any], classes: int) -> keras
         backbone = rebuilt(hub().models, facts["backbone"])
     simplify(backbone)
     ids = keras.Input((None,), dtype="int32", name="tokens")
-    features = _features(backbone, facts["pool"], facts.get("layers") or 1, facts.get("window"))
+    scores = WordScores(settings.words, classes, facts["buckets"], name="words") if settings.words else None
+    features = _features(backbone, facts["pool"], facts.get("layers") or 1, facts.get("window"), scores)
     inputs = keras.Input((features.output_shape[-1],), dtype="float32", name="features")
     head = keras.Model(inputs, logits(inputs, classes, settings.dropout), name="head")
     return keras.Model(ids, head(features(ids)), name="pretrained")
 
 
-def _features(backbone: Any, pool: str, layers: int, window: int | None) -> keras.Model:
+def _features(backbone: Any, pool: str, layers: int, window: int | None, scores: WordScores | None) -> keras.Model:
     ids = keras.Input((None,), dtype="int32", name="tokens")
     rows = Windows(window, name="windows")(ids) if window else ids
     inputs = {"token_ids": Shifted(name="token_ids")(rows), "padding_mask": Mask(name="padding_mask")(rows)}
@@ -174,7 +176,8 @@ def _features(backbone: Any, pool: str, layers: int, window: int | None) -> kera
     outputs = outputs["sequence_output"] if isinstance(outputs, dict) else outputs
     vectors = [_pooled([sequence, rows, ids], pool, f"_{place}" if place else "")
                for place, sequence in enumerate(outputs if layers > 1 else [outputs])]
-    return keras.Model(ids, keras.layers.Concatenate(dtype="float32")(vectors) if layers > 1 else vectors[0], name="features")
+    vectors += [scores(ids)] if scores else []
+    return keras.Model(ids, keras.layers.Concatenate(dtype="float32")(vectors) if len(vectors) > 1 else vectors[0], name="features")
 
 
 def _pooled(given: list[keras.KerasTensor], pool: str, suffix: str) -> keras.KerasTensor:

@@ -33,6 +33,7 @@ COUNTED = 5000  # texts whose words are counted for it, where tokens have no nam
 SHOWN = 60  # words of a text in TensorBoard
 SENTENCES = ("yes", "Is there a table for two on Friday evening?",
              "I have waited for an hour, the soup was cold, and nobody could tell us when the main course would come; never again!")
+CUT = 1024  # texts at a time
 LONG = 1 << 14  # bytes of a text that is worth other threads
 LARGE = 1 << 20  # bytes of a text that takes long to cut into words
 BLANK = r"[\s\pZ\pC]*"  # only separators and invisible characters
@@ -136,6 +137,18 @@ class Classification(SingleLabel):
     def model(self) -> keras.Model:
         return models.build(self.experiment.model, size=self.tokenizer.size, classes=len(self.classes), facts=self.facts,
                             limit=self.experiment.cutting.limit, letters=self.tokenizer.letters)
+
+    def learn_fixed(self, model: keras.Model, train: Source) -> None:
+        if getattr(self.experiment.model, "words", 0):
+            from nlp.models import word_scores
+
+            word_scores.fit(model.get_layer("features").get_layer("words"), self._cut_texts(train))
+
+    def _cut_texts(self, source: Source) -> Iterator[tuple[tf.Tensor, np.ndarray]]:
+        """(token numbers, labels) of some texts after the other."""
+        for start in range(0, len(source), CUT):
+            rows = source.gather(tf.range(start, min(start + CUT, len(source)), dtype=tf.int64))
+            yield self._cut(rows)["tokens"], rows["label"].numpy()
 
     def initialise(self, model: keras.Model, batches: Iterator[tuple[Any, Any]]) -> None:
         settings = self.experiment.model

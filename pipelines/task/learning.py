@@ -140,6 +140,10 @@ class Learning(ABC):
     def model(self) -> "keras.Model":
         """A new model that takes `inputs` and gives raw outputs (logits); normalisation stands inside it."""
 
+    def learn_fixed(self, model: "keras.Model", train: Source) -> None:  # noqa: B027
+        """Sets weights that no step trains from all training examples as they are stored, before features or anything else is computed
+        with the model; the same weights each time, as a run that is resumed sets them again."""
+
     def initialise(self, model: "keras.Model", batches: Iterator[tuple[Any, Any]]) -> None:  # noqa: B027
         """Sets weights that are computed from training examples as judged (inputs, targets), before step 0."""
 

@@ -241,6 +241,7 @@ def assemble(experiment: Experiment, task_class: type[Task], *, precision: str |
     """Builds the whole training. Arguments and errors as those of `prepare`; `say` is called with what takes long."""
     train, begun = experiment.train, prepare(experiment, task_class, precision=precision, facts=facts, beside=beside, secret=secret)
     task, splits, machine, plan, model = begun.task, begun.splits, begun.machine, begun.plan, begun.model
+    task.learn_fixed(model, splits.train)
     learner = learner_of(task, splits, model, begun.way, experiment, machine, say)
     if begun.others and learner.model is not model:
         setting = next(iter(begun.others)).removesuffix(".run")
