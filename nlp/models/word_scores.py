@@ -16,9 +16,9 @@ from nlp.models.bag import rarity
 from nlp.tokens.base import PAD
 
 FOLDS = 5
-OF_A_TEXT = 256  # rows of a classifier for each text of train, of which other runs of tokens take the same
+OF_A_TEXT = 64  # rows of a classifier for each text of train, of which other runs of tokens take the same
 LEAST, MOST = 1 << 12, 1 << 20  # rows of a classifier
-NUMBERS = 1 << 25  # in all of them, with a column for each class
+NUMBERS = 1 << 24  # in all of them, with a column for each class
 PRIME, BASE = (1 << 31) - 1, 1_540_483_477  # a run's hash is a polynomial of its tokens (Karp and Rabin 1987)
 
 
