@@ -4,6 +4,8 @@ import importlib.util
 import json
 import os
 import shutil
+from contextlib import nullcontext
+from unittest import mock
 
 import keras
 import pytest
@@ -14,14 +16,20 @@ from nlp.models import pretrained
 from nlp.settings import Pretrained, TextClassification
 from nlp.tasks.classification import Classification
 from nlp.tokens import preset as preset_tokens
+from pipelines.base.background import Background
 from pipelines.base.errors import ConfigError
+from pipelines.config.load import load
 from pipelines.data.divide import Warned
 from pipelines.encoders.blocks import blocks
 from pipelines.encoders.presets import find
+from pipelines.runs.folder import RunFolder
+from pipelines.runs.run import Call, train
+from pipelines.serving.load import load_run
 from pipelines.task.results import Judgement
 from tests import processes
 from tests.encoders import tiny
 from tests.encoders.tiny import PIECES
+from tests.training.runs import At, Killed, checkpoint, kill
 
 pytestmark = pytest.mark.slow
 
@@ -269,6 +277,28 @@ def test_the_saved_model_needs_tensorflow_text_and_mistakes_have_their_text():
     model = keras.Model(inputs, keras.layers.Embedding(4, 2, name="token_embedding")(inputs))
     task.explain(model, judgement, {}, {}, source)
     assert judgement.tables["worst_mistakes"] == [{"example": "1", "true": "b", "predicted": "a", "text": "wrong text"}]
+
+
+@extra
+def test_word_scores_stand_beside_the_vectors_and_a_killed_run_computes_them_again(tmp_path):
+    tiny.bert(tmp_path / "bert")
+    experiment = load("nlp/quickstart", [
+        "tokens=null", f"model={{name: pretrained, preset: {tmp_path / 'bert'}, limit: 16, words: 2}}",
+        "model.finetune={name: frozen, head: trained}", "data.cache=memory", "train.epochs=2", "train.batch_size=64", "train.devices=cpu",
+        "train.keep_state=true", "train.checkpoint_seconds=1e-9", "train.deterministic=true", "monitor.tensorboard=false",
+        "evaluate.bootstrap=100"]).experiment
+    for name, kills in (("whole", ({},)), ("parts", ({3: kill}, {}))):
+        for actions in kills:
+            call = Call(name, Classification, quiet=True, callbacks=(At(actions),))
+            with mock.patch.object(Background, "busy", False), nullcontext() if not actions else pytest.raises(Killed):
+                train(experiment, RunFolder(tmp_path / name), call)
+    (one, about), (other, theirs) = checkpoint(tmp_path / "whole"), checkpoint(tmp_path / "parts")
+    assert about == theirs and one.keys() == other.keys() and all((one[name] == other[name]).all() for name in one)
+    run = load_run(RunFolder(tmp_path / "whole"), where="cpu")
+    features, classes = run.model.get_layer("features"), len(run.task.classes)
+    assert features.output_shape[-1] == 16 + classes and features.get_layer("words").table.numpy().any()
+    with pytest.raises(ConfigError, match=r"model\.words: its classifiers are fitted to the training texts without noise"):
+        load("nlp/quickstart", ["tokens=null", "model={name: pretrained, preset: x, words: 2}", "train.privacy={epsilon: 3}"])
 
 
 @extra
