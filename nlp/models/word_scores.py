@@ -40,6 +40,11 @@ class WordScores(keras.layers.Layer):
         self.table = self.add_weight(shape=(FOLDS * self.buckets, self.classes), initializer="zeros", trainable=False, name="table")
         self.border = self.add_weight(shape=(FOLDS, self.classes), initializer="zeros", trainable=False, name="border")
 
+    @property
+    def looked_up(self) -> list[keras.Variable]:
+        """Weights of which rows are taken as they are."""
+        return [self.rarity, self.table]
+
     def call(self, ids):
         runs, fold = self.runs(ids), folds(ids)
         weights = tf.gather(tf.convert_to_tensor(self.rarity), runs)

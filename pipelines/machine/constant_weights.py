@@ -31,10 +31,11 @@ def constant(model: keras.Model, devices: tuple[str, ...]) -> Callable[[Any], An
 
 
 def _tables(model: keras.Model) -> set[int]:
-    """ids of tables of which rows are looked up as they are stored. As constants they would gain nothing, and the graph's optimizer would
-    take longer over MiniLM's one table than over all of its layers."""
-    found = set()
+    """ids of tables of which rows are looked up as they are stored: an embedding's, and what a layer calls `looked_up`. As constants they
+    would gain nothing, and the graph's optimizer would take longer over MiniLM's one table than over all of its layers."""
+    found: set[int] = set()
     for layer in model._flatten_layers():
+        found.update(id(table) for table in getattr(layer, "looked_up", ()))
         table = layer.embeddings if isinstance(layer, keras.layers.Embedding) else None
         if isinstance(table, keras.Variable) and (layer.compute_dtype == layer.variable_dtype or not table._autocast):
             found.add(id(table))
