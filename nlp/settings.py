@@ -222,9 +222,9 @@ class Pretrained(PretrainedModel):
     layers: int | None = setting(
         None, "the encoder's last so many layers, whose vectors stand beside one another; default: 3 where the encoder is frozen and its "
         "vectors are means, else 1", ge=1)
-    words: int = setting(
-        0, "longest run of tokens by which linear classifiers, fitted to train without a text's fold, score a text beside the encoder; "
-        "0: none", unit="tokens", ge=0, le=4)
+    words: int | None = setting(
+        None, "longest run of tokens by which linear classifiers, fitted to train without a text's fold, score a text beside the encoder; "
+        "0: none. Default: 2 where the encoder is frozen, else 0; 0 with train.privacy", unit="tokens", ge=0, le=4)
 
 
 class Reject(Section):

@@ -23,6 +23,7 @@ class TextFacts(ClassFacts):
     pool: Literal["mean", "first", "max"] | None = None
     layers: Annotated[int, Field(ge=1, le=1000)] | None = None  # of the encoder, whose vectors stand beside one another; null: 1
     window: Annotated[int, Field(ge=4, le=1_000_000)] | None = None  # tokens that the encoder sees at a time; null: the limit
+    words: Annotated[int, Field(ge=0, le=4)] | None = None  # longest run of tokens that is scored beside an encoder; null: 0
     buckets: Annotated[int, Field(ge=2, le=1 << 20)] | None = None  # rows of each linear classifier beside an encoder
     tokenizer: KerasTokenizer | None = None
     threshold: Annotated[float, Field(ge=-1.0, le=2.0)] | None = None

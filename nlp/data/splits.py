@@ -18,7 +18,7 @@ from pipelines.task.contract import Splits
 
 BATCH = 1024  # texts cut at a time
 NO_VALIDATION = "reject: there is no validation split, on which the threshold is chosen; set data.validation: 0.1, or leave reject out"
-LEARNED = ("vocabulary", "encoder", "backbone", "tokenizer", "pool", "layers", "window", "buckets")  # facts of tokens and encoder
+LEARNED = ("vocabulary", "encoder", "backbone", "tokenizer", "pool", "layers", "window", "words", "buckets")  # facts of tokens and encoder
 
 
 def load_texts(experiment: TextClassification, known: dict[str, Any] | None = None) -> Splits:
@@ -59,11 +59,10 @@ def load_texts(experiment: TextClassification, known: dict[str, Any] | None = No
     facts: dict[str, Any] = {"classes": classes, "class_counts": _counts(kept, len(classes))}
     facts |= learned if known or learned else tokens.learn(experiment.cutting, batches(kept))
     if experiment.own_tokens and not known:
-        from nlp.models import pretrained, word_scores
+        from nlp.models.pretrained import pooling, scoring
 
-        facts |= pretrained.pooling(experiment.model, facts, len(kept))
-        if experiment.model.words:
-            facts["buckets"] = word_scores.buckets_for(len(kept), len(classes))
+        facts |= pooling(experiment.model, facts, len(kept))
+        facts |= scoring(experiment.model, len(kept), len(classes), experiment.train.privacy is not None)
     facts["splits"] = describe(dict(final), classes if data.labels == "one" else None)
     if reject is not None:
         outside = {name: int(np.sum(source.labels == len(classes))) for name, source in final.items()

@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 
 from nlp.models.parts import PAD, Mask, MaxPool, MeanPool, logits
-from nlp.models.word_scores import WordScores
+from nlp.models.word_scores import WordScores, buckets_for
 from nlp.settings import Pretrained
 from nlp.tokens import preset as preset_tokens
 from nlp.tokens.base import Tokenizer
@@ -28,7 +28,7 @@ _TANH_GELU = ("AlbertBackbone", "BertBackbone")  # of keras-hub, whatever config
 _HUGGING_FACE = re.compile(r"(?:https?://)?huggingface\.co/|hf://")
 _BY_LAYER = ("BertBackbone", "DistilBertBackbone", "RobertaBackbone", "XLMRobertaBackbone")  # each layer's vectors can be had
 _SPARE = 0.05  # of an encoder's rows that a whole tokenizer may leave unused
-LAYERS, WINDOW = 3, 128  # of a frozen encoder: docs/pretrained.md has what was compared
+LAYERS, WINDOW, WORDS = 3, 128, 2  # of a frozen encoder: docs/pretrained.md has what was compared
 
 
 def learn(settings: Pretrained) -> tuple[dict[str, Any], list[str]]:
@@ -78,6 +78,13 @@ def pooling(settings: Pretrained, facts: dict[str, Any], examples: int) -> dict[
     longest = facts["backbone"]["config"].get("max_sequence_length") or WINDOW
     window = settings.window or (min(WINDOW, longest) if frozen else settings.limit)
     return {"layers": layers, "window": window if window < settings.limit else None}
+
+
+def scoring(settings: Pretrained, examples: int, classes: int, private: bool) -> dict[str, Any]:
+    """The facts `words`, the longest run of tokens by which a text is scored beside the encoder, 0 for none, and `buckets`."""
+    frozen = (settings.finetune or by_examples(examples)).name == "frozen"
+    words = settings.words if settings.words is not None else WORDS if frozen and not private else 0
+    return {"words": words, "buckets": buckets_for(examples, classes) if words else None}
 
 
 def _require_encoder(preset: Preset) -> None:
@@ -155,7 +162,7 @@ def build(settings: Pretrained, *, facts: dict[str, Any], classes: int) -> keras
         backbone = rebuilt(hub().models, facts["backbone"])
     simplify(backbone)
     ids = keras.Input((None,), dtype="int32", name="tokens")
-    scores = WordScores(settings.words, classes, facts["buckets"], name="words") if settings.words else None
+    scores = WordScores(facts["words"], classes, facts["buckets"], name="words") if facts.get("words") else None
     features = _features(backbone, facts["pool"], facts.get("layers") or 1, facts.get("window"), scores)
     inputs = keras.Input((features.output_shape[-1],), dtype="float32", name="features")
     head = keras.Model(inputs, logits(inputs, classes, settings.dropout), name="head")

@@ -19,6 +19,7 @@ FOLDS = 5
 OF_A_TEXT = 64  # rows of a classifier for each text of train, of which other runs of tokens take the same
 LEAST, MOST = 1 << 12, 1 << 20  # rows of a classifier
 NUMBERS = 1 << 24  # in all of them, with a column for each class
+TOLERANCE = 1e-2  # of the machines' solver; 1e-4 takes longer and divides no better
 PRIME, BASE = (1 << 31) - 1, 1_540_483_477  # a run's hash is a polynomial of its tokens (Karp and Rabin 1987)
 
 
@@ -91,17 +92,12 @@ def fit(layer: WordScores, batches: Iterable[tuple[tf.Tensor, np.ndarray]]) -> N
     weights = rarity(np.bincount(held.indices, minlength=layer.buckets), len(fold))
     held.data = weights[held.indices].astype(np.float64)
     held = sparse.diags(1.0 / np.sqrt(np.maximum(held.multiply(held).sum(1).A1, 1e-6))) @ held
-    several = labels.ndim > 1
-    truth = labels > 0 if several else labels[:, None] == np.arange(layer.classes)
+    truth = labels > 0 if labels.ndim > 1 else labels[:, None] == np.arange(layer.classes)
+    learned = truth.any(1) | (labels.ndim > 1)
     table, border = np.zeros((FOLDS, layer.buckets, layer.classes), np.float32), np.zeros((FOLDS, layer.classes), np.float32)
     for number in range(FOLDS):
-        chosen = np.flatnonzero((fold != number) & (several | truth.any(1)))
-        texts = held[chosen]
-        for each in range(layer.classes):
-            if each == 1 and layer.classes == 2 and not several:
-                table[number, :, 1], border[number, 1] = -table[number, :, 0], -border[number, 0]
-            else:
-                table[number, :, each], border[number, each] = _divided(texts, truth[chosen, each])
+        others = np.flatnonzero((fold != number) & learned)
+        table[number], border[number] = _divided(held[others], truth[others])
     layer.rarity.assign(weights)
     layer.table.assign(table.reshape(layer.table.shape))
     layer.border.assign(border)
@@ -114,11 +110,20 @@ def _held(runs: np.ndarray, buckets: int) -> sparse.csr_matrix:
     return sparse.csr_matrix((np.ones(begins[-1], np.float32), runs[there], begins), shape=(len(runs), buckets))
 
 
-def _divided(rows: sparse.csr_matrix, known: np.ndarray) -> tuple[np.ndarray, float]:
-    """Weights [buckets] and border of the classifier of one class; where all texts are of it, or none is, the border alone."""
+def _divided(texts: sparse.csr_matrix, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weights [buckets, classes] and borders [classes] of the classifiers of texts whose classes are `truth` [texts, classes]; of a class
+    that no text has, or all have, the border alone."""
     from sklearn.svm import LinearSVC
 
-    if known.all() or not known.any():
-        return np.zeros(rows.shape[1]), 1.0 if known.any() else -1.0
-    machine = LinearSVC(random_state=0).fit(rows, known)
-    return machine.coef_[0], float(machine.intercept_[0])
+    weights, border = np.zeros((texts.shape[1], truth.shape[1])), np.where(truth.all(0) & truth.any(0), 1.0, -1.0)
+    divides = np.flatnonzero(truth.any(0) & ~truth.all(0))
+    if len(divides) > 1 and (truth.sum(1) == 1).all():
+        machine = LinearSVC(random_state=0, tol=TOLERANCE).fit(texts, truth.argmax(1))
+        both = len(divides) == 2  # then one classifier divides them, and is positive for the second
+        weights[:, divides] = np.concatenate([-machine.coef_, machine.coef_]).T if both else machine.coef_.T
+        border[divides] = np.concatenate([-machine.intercept_, machine.intercept_]) if both else machine.intercept_
+        return weights, border
+    for each in divides:
+        machine = LinearSVC(random_state=0, tol=TOLERANCE).fit(texts, truth[:, each])
+        weights[:, each], border[each] = machine.coef_[0], machine.intercept_[0]
+    return weights, border

@@ -139,7 +139,7 @@ class Classification(SingleLabel):
                             limit=self.experiment.cutting.limit, letters=self.tokenizer.letters)
 
     def learn_fixed(self, model: keras.Model, train: Source) -> None:
-        if getattr(self.experiment.model, "words", 0):
+        if self.facts.get("words"):
             from nlp.models import word_scores
 
             word_scores.fit(model.get_layer("features").get_layer("words"), self._cut_texts(train))

@@ -44,8 +44,8 @@ def test_a_text_is_scored_by_the_classifier_that_was_fitted_to_the_other_folds()
     words = [" ".join(f"w{number}" for number in row if number) for row in ids.tolist()]
     expected = TfidfVectorizer(ngram_range=(1, 2), binary=True).fit_transform(words)
     for number in range(FOLDS):
-        machine = LinearSVC(random_state=0).fit(expected[fold != number], labels[fold != number])
-        assert found[fold == number] == pytest.approx(machine.decision_function(expected[fold == number]), abs=2e-3)
+        machine = LinearSVC(random_state=0, tol=1e-2).fit(expected[fold != number], labels[fold != number])
+        assert found[fold == number] == pytest.approx(machine.decision_function(expected[fold == number]), abs=2e-2)
 
 
 def test_what_cannot_be_known_of_new_texts_is_not_known_of_training_texts():
