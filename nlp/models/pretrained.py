@@ -82,9 +82,12 @@ def pooling(settings: Pretrained, facts: dict[str, Any], examples: int) -> dict[
 
 def scoring(settings: Pretrained, examples: int, classes: int, private: bool) -> dict[str, Any]:
     """The facts `words`, the longest run of tokens by which a text is scored beside the encoder, 0 for none, and `buckets`."""
+    buckets = buckets_for(examples, classes)
+    if settings.words and buckets is None:
+        raise ConfigError(f"model.words: {classes:,} classes are too many to have classifiers of words; set it to 0")
     frozen = (settings.finetune or by_examples(examples)).name == "frozen"
-    words = settings.words if settings.words is not None else WORDS if frozen and not private else 0
-    return {"words": words, "buckets": buckets_for(examples, classes) if words else None}
+    words = settings.words if settings.words is not None else WORDS if frozen and buckets and not private else 0
+    return {"words": words, "buckets": buckets if words else None}
 
 
 def _require_encoder(preset: Preset) -> None:

@@ -68,9 +68,10 @@ class WordScores(keras.layers.Layer):
         return tf.where(rows != tf.pad(rows[:, :-1], [[0, 0], [1, 0]]), rows, 0)
 
 
-def buckets_for(texts: int, classes: int) -> int:
-    """Rows of each classifier that is fitted to so many texts."""
-    return min(max(LEAST, 1 << (texts * OF_A_TEXT - 1).bit_length()), MOST, max(2, NUMBERS // (FOLDS * classes)))
+def buckets_for(texts: int, classes: int) -> int | None:
+    """Rows of each classifier that is fitted to so many texts; None where there are too many classes for any."""
+    room = NUMBERS // (FOLDS * classes)
+    return min(max(LEAST, 1 << (texts * OF_A_TEXT - 1).bit_length()), MOST, room) if room >= LEAST else None
 
 
 def folds(ids: tf.Tensor) -> tf.Tensor:
