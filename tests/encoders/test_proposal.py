@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from nlp.models import word_scores
 from pipelines.base.errors import ConfigError
 from pipelines.commands import main
 from pipelines.commands.estimate import estimate
@@ -170,7 +171,8 @@ def test_what_is_kept_of_a_run_is_the_whole_network(there, tmp_path):
     weights = listing.at_hand("nlp")[0].weights
     said = dict(estimate(experiment))["disk"]
     told = re.search(r"([\d.]+) M weights", said)
-    assert weights > 90_000 and float(told[1]) == pytest.approx(weights / 1e6, abs=0.02)
+    words = word_scores.LEAST * (1 + word_scores.FOLDS * 4)  # of four classes
+    assert weights > 90_000 and float(told[1]) == pytest.approx((weights + words) / 1e6, abs=0.02)
 
 
 @pytest.mark.slow(seconds=8)
