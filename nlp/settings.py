@@ -224,7 +224,8 @@ class Pretrained(PretrainedModel):
         "vectors are means, else 1", ge=1)
     words: int | None = setting(
         None, "longest run of tokens by which linear classifiers, fitted to train without a text's fold, score a text beside the encoder; "
-        "0: none. Default: 2 where the encoder is frozen, else 0; 0 with train.privacy", unit="tokens", ge=0, le=4)
+        "0: none. Default: 2 where the encoder is frozen and a class has ten texts, else 0; 0 with train.privacy",
+        unit="tokens", ge=0, le=4)
 
 
 class Reject(Section):

@@ -29,6 +29,7 @@ _HUGGING_FACE = re.compile(r"(?:https?://)?huggingface\.co/|hf://")
 _BY_LAYER = ("BertBackbone", "DistilBertBackbone", "RobertaBackbone", "XLMRobertaBackbone")  # each layer's vectors can be had
 _SPARE = 0.05  # of an encoder's rows that a whole tokenizer may leave unused
 LAYERS, WINDOW, WORDS = 3, 128, 2  # of a frozen encoder: docs/pretrained.md has what was compared
+WORDS_FROM = 10  # texts of a class, on average, that classifiers of words need
 
 
 def learn(settings: Pretrained) -> tuple[dict[str, Any], list[str]]:
@@ -86,7 +87,8 @@ def scoring(settings: Pretrained, examples: int, classes: int, private: bool) ->
     if settings.words and buckets is None:
         raise ConfigError(f"model.words: {classes:,} classes are too many to have classifiers of words; set it to 0")
     frozen = (settings.finetune or by_examples(examples)).name == "frozen"
-    words = settings.words if settings.words is not None else WORDS if frozen and buckets and not private else 0
+    known = buckets is not None and examples >= WORDS_FROM * classes
+    words = settings.words if settings.words is not None else WORDS if frozen and known and not private else 0
     return {"words": words, "buckets": buckets if words else None}
 
 

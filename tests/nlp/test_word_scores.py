@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from nlp.models.pretrained import scoring
 from nlp.models.word_scores import FOLDS, NUMBERS, WordScores, buckets_for, fit, folds
+from nlp.settings import Pretrained
+from pipelines.base.errors import ConfigError
 
 
 def built(longest, classes, buckets=1 << 16):
@@ -73,3 +76,13 @@ def test_texts_of_several_labels_of_none_and_of_a_class_that_a_fold_lacks():
 def test_tables_are_as_large_as_the_texts_need():
     assert [buckets_for(count, 2) for count in (1, 60, 1000, 25_000, 10**9)] == [1 << 12, 1 << 12, 1 << 16, 1 << 20, 1 << 20]
     assert NUMBERS // 2 < buckets_for(10**6, 500) * FOLDS * 500 <= NUMBERS and buckets_for(10**6, 1000) is None
+
+
+def test_a_frozen_encoder_has_them_where_a_class_has_ten_texts():
+    frozen, whole = (Pretrained(name="pretrained", preset="x", finetune={"name": name}) for name in ("frozen", "whole"))
+    assert scoring(frozen, 60, 6, False) == {"words": 2, "buckets": 1 << 12}
+    for settings, *given in ((frozen, 59, 6, False), (frozen, 60, 6, True), (whole, 600, 6, False), (frozen, 10**6, 10**4, False)):
+        assert scoring(settings, *given) == {"words": 0, "buckets": None}
+    assert scoring(whole.model_copy(update={"words": 1}), 10, 6, False)["words"] == 1
+    with pytest.raises(ConfigError, match=r"model\.words: 10,000 classes are too many"):
+        scoring(frozen.model_copy(update={"words": 1}), 10**6, 10**4, False)
