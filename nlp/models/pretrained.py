@@ -225,7 +225,7 @@ class Windows(keras.layers.Layer):
         there = (place < each[:, None, None]) & (within < inner[:, None, None])
         tokens = tf.gather(ids, tf.where(there, within + 1, 0), batch_dims=1) * tf.cast(there, tf.int32)
         begun = tf.cast(tf.reduce_any(there, 2, keepdims=True) | (window == 0), tf.int32)
-        own = tf.concat([ids[:, :1, None] * begun, tokens, tf.zeros_like(begun)], 2)
+        own = tf.concat([tf.expand_dims(ids[:, :1], 2) * begun, tokens, tf.zeros_like(begun)], 2)
         last = tf.gather(ids, tf.maximum(lengths - 1, 0), batch_dims=1)[:, None, None] * begun
         behind = tf.range(tf.shape(own)[2]) == tf.reduce_sum(tf.cast(there, tf.int32), 2, keepdims=True) + 1
         return tf.reshape(tf.where(behind, last, own), [-1, tf.shape(own)[2]])

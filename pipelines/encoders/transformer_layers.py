@@ -71,7 +71,7 @@ def _kernel(dense: Any, dtype: tf.DType, rows: int) -> tf.Tensor:
 def _softmax(scores: tf.Tensor, own: tf.Tensor, dropout: Any, training: bool | None) -> tf.Tensor:
     if training:
         return _trained_softmax(dropout.rate)(scores, own, *_draws(dropout, scores))
-    return tf.nn.softmax(tf.where(own[:, None, None], scores, scores.dtype.min))
+    return tf.nn.softmax(tf.where(tf.expand_dims(tf.expand_dims(own, 1), 1), scores, scores.dtype.min))  # LiteRT indexes with no new axes
 
 
 def _added(x: tf.Tensor, bias: Any, residual: tf.Tensor, norm: Any, dropout: Any, training: bool | None) -> tf.Tensor:

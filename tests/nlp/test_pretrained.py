@@ -184,6 +184,15 @@ def test_a_long_text_is_the_mean_over_its_windows_whatever_stands_beside_it(tmp_
 
 
 @extra
+def test_windows_and_word_scores_can_be_converted_to_litert(tmp_path):
+    settings = Pretrained(name="pretrained", preset=str(tiny.bert(tmp_path / "bert")), limit=30, window=8)
+    facts = pretrained.learn(settings)[0] | {"layers": 1, "window": 8, "words": 2, "buckets": 1 << 12}
+    model = pretrained.build(settings, facts=facts, classes=3)
+    answer = tf.function(lambda ids: model(ids, training=False), input_signature=[tf.TensorSpec([None, None], tf.int32)])
+    assert tf.lite.TFLiteConverter.from_concrete_functions([answer.get_concrete_function()], model).convert()
+
+
+@extra
 def test_a_tokenizer_that_forgets_to_strip_accents_is_named(tmp_path):
     assert learned(tiny.bert(tmp_path / "p"))[1] == []
     stated = tmp_path / "p" / "tokenizer.json"
