@@ -33,7 +33,7 @@ COUNTED = 5000  # texts whose words are counted for it, where tokens have no nam
 SHOWN = 60  # words of a text in TensorBoard
 SENTENCES = ("yes", "Is there a table for two on Friday evening?",
              "I have waited for an hour, the soup was cold, and nobody could tell us when the main course would come; never again!")
-CUT = 1024  # texts at a time
+CUT, SCORED = 1024, 100_000  # texts at a time, and at most, to which classifiers of words are fitted in memory
 LONG = 1 << 14  # bytes of a text that is worth other threads
 LARGE = 1 << 20  # bytes of a text that takes long to cut into words
 BLANK = r"[\s\pZ\pC]*"  # only separators and invisible characters
@@ -145,9 +145,10 @@ class Classification(SingleLabel):
             word_scores.fit(model.get_layer("features").get_layer("words"), self._cut_texts(train))
 
     def _cut_texts(self, source: Source) -> Iterator[tuple[tf.Tensor, np.ndarray]]:
-        """(token numbers, labels) of some texts after the other."""
-        for start in range(0, len(source), CUT):
-            rows = source.gather(tf.range(start, min(start + CUT, len(source)), dtype=tf.int64))
+        """(token numbers, labels) of some texts after the other; of many, each second, third, ... alone."""
+        numbers = np.arange(0, len(source), -(-len(source) // SCORED))
+        for start in range(0, len(numbers), CUT):
+            rows = source.gather(tf.constant(numbers[start:start + CUT], tf.int64))
             yield self._cut(rows)["tokens"], rows["label"].numpy()
 
     def initialise(self, model: keras.Model, batches: Iterator[tuple[Any, Any]]) -> None:
