@@ -62,6 +62,11 @@ def for_xla() -> bool:
     return _FOR_XLA.get()
 
 
+def in_parts() -> bool:
+    """Whether the current trace is of a `function` with parts, where operations may be grouped at the price of other rounding."""
+    return _PARTS.get()
+
+
 def obstacles(model: keras.Model) -> list[str]:
     """Names of the model's layers that XLA cannot compile, as Keras marks them: on a GPU each LSTM and GRU that cuDNN can compute."""
     return [layer.name for layer in model._flatten_layers() if not layer.supports_jit]

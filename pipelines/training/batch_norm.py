@@ -30,7 +30,10 @@ class FusedBatchNormalization(keras.layers.BatchNormalization):
         if learning:
             # the kernel gives the unbiased variance; Keras' layer keeps the biased one
             count = tf.cast(tf.size(inputs) // channels, tf.float32)
-            batch_variance = batch_variance * ((count - 1.0) / count)
-            self.moving_mean.assign(mean * self.momentum + batch_mean * (1.0 - self.momentum))
-            self.moving_variance.assign(variance * self.momentum + batch_variance * (1.0 - self.momentum))
+            self.keep(batch_mean, batch_variance * ((count - 1.0) / count))
         return outputs
+
+    def keep(self, mean: tf.Tensor, variance: tf.Tensor) -> None:
+        """Moves the moving statistics towards a batch's, float32 [channels]."""
+        for moving, batch in ((self.moving_mean, mean), (self.moving_variance, variance)):
+            moving.assign(tf.convert_to_tensor(moving) * self.momentum + batch * (1.0 - self.momentum))

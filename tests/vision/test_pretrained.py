@@ -13,6 +13,7 @@ import tensorflow as tf
 from pipelines.base.errors import ConfigError
 from pipelines.encoders import trainable
 from pipelines.encoders.blocks import blocks
+from pipelines.machine import compiling
 from tests.encoders import tiny
 from vision import models
 from vision.models import pretrained
@@ -72,6 +73,35 @@ def test_a_frozen_encoder_answers_alike_in_training(preset):
     np.testing.assert_allclose(features(pixels, training=True), before, atol=1e-5)
     backbone.trainable = True
     assert not np.allclose(features(pixels, training=True), before, atol=1e-3), "batch statistics"
+
+
+@pytest.mark.parametrize(("activation", "norms"), [("relu6", 6), ("swish", 8)])
+def test_it_trains_as_keras_hubs_own_blocks_do(preset, monkeypatch, activation, norms):
+    """`norms`: how many of eight do not go into the convolutions before them."""
+    pixels, results, facts = tf.constant(images()), [], pretrained.learn(Pretrained(name="pretrained", preset=str(preset)))
+    facts["backbone"]["config"]["activation"] = activation
+    monkeypatch.setattr(pretrained, "learn", lambda settings: facts)
+    for ours in (True, False):
+        if not ours:
+            monkeypatch.setattr(pretrained, "_fuse", lambda backbone: None)
+        keras.utils.set_random_seed(0)  # the head's weights, and what dropout draws
+        model = built(preset)
+
+        def pure(weights, state, model=model):
+            with tf.GradientTape() as tape:
+                tape.watch(weights)
+                answers, after = model.stateless_call(weights, state, pixels, training=True)
+                total = tf.reduce_sum(answers**2)
+            return answers, tape.gradient(total, weights), after
+
+        values = [[tf.convert_to_tensor(variable) for variable in several] for several in (model.trainable_variables,
+                                                                                           model.non_trainable_variables)]
+        function = compiling.function(pure, xla=False, parts=True)
+        types = [operation.type for operation in function.get_concrete_function(*values).graph.get_operations()]
+        assert types.count("FusedBatchNormV3") == (norms if ours else 0)
+        results.append(tf.nest.flatten(function(*values)))
+    for first, second in zip(*results):
+        np.testing.assert_allclose(first, second, rtol=1e-3, atol=1e-4 * max(1.0, np.abs(second).max()))
 
 
 def test_half_precision_follows_the_policy(preset):

@@ -15,6 +15,7 @@ from pipelines.base.errors import ConfigError
 from pipelines.encoders import presets
 from pipelines.training.batch_norm import FusedBatchNormalization
 from pipelines.training.depthwise import DepthwiseConvolution
+from vision.models import mbconv
 from vision.models.layers import logits
 from vision.settings import Pretrained
 
@@ -129,6 +130,7 @@ def _fuse(backbone: keras.Model) -> None:
             layer.__class__ = FusedBatchNormalization
         elif type(layer) is keras.layers.DepthwiseConv2D:
             layer.__class__ = DepthwiseConvolution
+    mbconv.simplify(backbone)
 
 
 @keras.saving.register_keras_serializable(package="vision")
