@@ -236,6 +236,14 @@ class PretrainedCommands(PretrainedModel):
     silence: float | None = setting(
         None, "silence that the encoder hears behind data.seconds; default: 1 s for Whisper, which was trained on sounds with much of it, "
         "none for Moonshine", unit="s", ge=0.0, le=30.0)
+    names: str | None = setting(
+        None, "Whisper, frozen: the language of the classes' names, such as en, where these are the words said, or digits: then the "
+        "decoder's scores of the names stand beside the mean, for twice the weights (docs/pretrained.md)")
+
+    def problems(self) -> list[tuple[str, str]]:
+        frozen = self.finetune is not None and self.finetune.name == "frozen"
+        wrong = self.names is not None and not frozen
+        return super().problems() + ([("names", "is for a frozen encoder; set finetune: {name: frozen}")] if wrong else [])
 
 
 @TRANSCRIPT_MODELS.register("speech.models.quartz:build")

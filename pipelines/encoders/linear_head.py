@@ -6,7 +6,7 @@ in turn, since a head that knows the voices needs less of it than new voices do;
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import keras
@@ -30,6 +30,7 @@ FINAL = {"maxiter": 1000, "ftol": 1e-5}
 CHUNK = 16_384  # examples at a time
 FLOOR = 0.1  # of the features' usual deviation: one that hardly moves is not blown up
 TINY = 1e-6
+RIGHT = 0.5  # share of train
 
 Chunks = list[tuple[tf.Tensor, Any]]  # (features [n, width] float32, targets)
 
@@ -43,20 +44,47 @@ def dense_of(head: keras.Model) -> keras.layers.Dense | None:
     return dense
 
 
+class Emphasis(keras.layers.Layer):
+    """Says that the last columns before the last layer are answers by themselves, a score of each class; changes nothing.
+
+    They are standardised to a deviation of `factor` in place of 1, so that weights of theirs cost less, unless that is worse by a standard
+    error on examples that the head was not fitted to. Where they are right on less than `RIGHT` of train, the head does without them.
+    """
+
+    def __init__(self, factor: float, columns: int, **options: Any):
+        super().__init__(**options)
+        self.factor, self.columns = factor, columns
+
+    def call(self, inputs: Any) -> Any:
+        return inputs
+
+
+def _ways(task: Task, head: keras.Model, chunks: Chunks) -> list[tuple[int, float]]:
+    """(number of last columns, factor) of what is tried; the first is kept unless the other one is plainly better."""
+    found = next((layer for layer in head._flatten_layers(include_self=False) if isinstance(layer, Emphasis)), None)
+    if found is None:
+        return [(0, 1.0)]
+    right = np.concatenate([np.asarray(task.scores(features[:, -found.columns:], targets)["accuracy"]) for features, targets in chunks])
+    return [(found.columns, found.factor), (found.columns, 1.0)] if np.mean(right) >= RIGHT else [(found.columns, 0.0)]
+
+
 @dataclass(frozen=True)
 class Fitted:
     """What was chosen.
 
     Attributes:
         strength: of the regularisation.
-        metric, value: what it was chosen by, and its best.
+        metric, value, error: what it was chosen by, its best, and the standard error of that.
         judged_on: the examples that it was chosen on, in words.
+        factor: of the columns of an `Emphasis`; 0: the head does without them.
     """
 
     strength: float
     metric: str
     value: float
+    error: float
     judged_on: str
+    factor: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -85,11 +113,16 @@ def fit(task: Task, head: keras.Model, train: ArraySource, validation: ArraySour
         seed: of the folds of train, where these choose.
         least: strength of the regularisation; `BEFORE_TRAINING` for a head with which the training of all that follows begins.
     """
-    fitting = _Objective(task, head, _chunks(task, train, views))
     grouped = train.groups is not None and len(set(train.groups)) > 1 and (validation is None or len(train) <= FOLDED)
-    folds, judged_on = _folds(task, fitting, train, None if grouped else validation, views, seed, grouped)
+    strengths, tried, chunks = [one for one in STRENGTHS if one >= least], [], _chunks(task, train, views)
     with threadpool_limits(1, user_api="blas"):  # L-BFGS adds and multiplies vectors: several threads take six times the processor time
-        chosen, weights = _chosen(fitting, folds, judged_on, grouped, [one for one in STRENGTHS if one >= least])
+        for columns, factor in _ways(task, head, chunks):
+            fitting = _Objective(task, head, chunks, columns, factor)
+            folds, judged_on = _folds(task, fitting, train, None if grouped else validation, views, seed, grouped)
+            quality, chosen, weights = _chosen(fitting, folds, judged_on, grouped, strengths)
+            tried.append((quality, replace(chosen, factor=factor), weights, fitting))
+        best = max(tried, key=lambda one: one[0])
+        _, chosen, weights, fitting = next(one for one in tried if one[0] >= best[0] - best[1].error)
         fitting.put(fitting.minimised(weights, chosen.strength, FINAL))
     return chosen
 
@@ -131,8 +164,9 @@ def _by_chance(train: ArraySource, seed: int) -> np.ndarray:
 
 
 def _chosen(objective: "_Objective", folds: list[_Fold], judged_on: str, grouped: bool, strengths: Sequence[float],
-            ) -> tuple[Fitted, np.ndarray]:
-    """The best strength and weights that it gave; a climb from the middle, since a good one takes less time than the extremes.
+            ) -> tuple[float, Fitted, np.ndarray]:
+    """How good the best strength is, this strength, and weights that it gave; a climb from the middle, since a good one takes less time
+    than the extremes.
 
     Of strengths that are equally good, the one with the smallest loss; with groups, where a small loss is often that of a head which does
     worse on new ones (docs/pretrained.md), the strongest.
@@ -142,8 +176,8 @@ def _chosen(objective: "_Objective", folds: list[_Fold], judged_on: str, grouped
 
     def attempt(place: int, begins: list[np.ndarray]) -> None:
         weights = [objective.minimised(begin, strengths[place], CHOOSING, fold.learned) for begin, fold in zip(begins, folds)]
-        (quality, loss), metric, value = _judged(objective, folds, weights)
-        tried[place] = (quality, strengths[place] if grouped else loss), Fitted(strengths[place], metric, value, judged_on), weights
+        (quality, loss), metric, value, error = _judged(objective, folds, weights)
+        tried[place] = (quality, strengths[place] if grouped else loss), Fitted(strengths[place], metric, value, error, judged_on), weights
 
     attempt(first, [np.zeros(objective.size)] * len(folds))
     for way in (-1, 1) if grouped else (1, -1):
@@ -154,21 +188,23 @@ def _chosen(objective: "_Objective", folds: list[_Fold], judged_on: str, grouped
             attempt(place + way, tried[place][2])
             place += way
             best, since = (tried[place][0], 0) if tried[place][0] > best else (best, since + 1)
-    _, fitted, weights = max(tried.values(), key=lambda one: one[0])
-    return fitted, weights[0]
+    (quality, _), fitted, weights = max(tried.values(), key=lambda one: one[0])
+    return quality, fitted, weights[0]
 
 
-def _judged(objective: "_Objective", folds: list[_Fold], weights: list[np.ndarray]) -> tuple[tuple[float, float], str, float]:
-    """((what is better when larger, then by the loss), the metric's name, its value), over the examples that all folds judge."""
+def _judged(objective: "_Objective", folds: list[_Fold], weights: list[np.ndarray]) -> tuple[tuple[float, float], str, float, float]:
+    """((what is better when larger, then by the loss), the metric's name, its value and standard error), over what all folds judge."""
     task, totals = objective.task, {}  # type: Task, dict[str, list[np.ndarray]]
     for fold, flat in zip(folds, weights):
         for (features, targets), counted in zip(fold.judged, fold.counted):
             outputs = objective.outputs(features, flat)
             for name, value in {"loss": task.loss(outputs, targets, training=False), **task.scores(outputs, targets)}.items():
                 totals.setdefault(name, []).append(np.asarray(value, np.float64)[counted])
-    means = {name: float(np.mean(np.concatenate(parts))) for name, parts in totals.items()}
+    values = {name: np.concatenate(parts) for name, parts in totals.items()}
+    means = {name: float(np.mean(each)) for name, each in values.items()}
     name, direction = task.watch if task.watch[0] in means else ("loss", "min")
-    return (means[name] if direction == "max" else -means[name], -means["loss"]), name, means[name]
+    error = float(np.std(values[name])) / len(values[name]) ** 0.5
+    return (means[name] if direction == "max" else -means[name], -means["loss"]), name, means[name], error
 
 
 def _pieces(count: int, views: int) -> list[tuple[int, np.ndarray]]:
@@ -191,7 +227,8 @@ def _squares(array: np.ndarray) -> np.ndarray:
 
 
 class _Objective:
-    """The mean training loss of a dense layer with some regularisation, as a function of its weights on standardised features.
+    """The mean training loss of a dense layer with some regularisation, as a function of its weights on standardised features, of which the
+    last `columns` have the deviation `factor`.
 
     Attributes:
         chunks: standardised features and targets of train.
@@ -199,7 +236,7 @@ class _Objective:
         size: number of weights.
     """
 
-    def __init__(self, task: Task, head: keras.Model, chunks: Chunks):
+    def __init__(self, task: Task, head: keras.Model, chunks: Chunks, columns: int = 0, factor: float = 1.0):
         dense = dense_of(head)
         assert dense is not None
         self.task, self.dense = task, dense
@@ -208,8 +245,10 @@ class _Objective:
         count = sum(len(features) for features in given)
         mean: np.ndarray = np.sum([np.sum(features, 0, np.float64) for features in given], 0) / count
         variance: np.ndarray = np.sum([_squares(np.asarray(features) - mean.astype(np.float32)) for features in given], 0) / count
-        usual = float(np.sqrt(np.mean(variance)))
+        plain = len(variance) - columns
+        usual = float(np.sqrt(np.mean(variance[:plain])))
         self.mean, self.scale = mean, 1.0 / np.maximum(np.sqrt(variance), max(FLOOR * usual, TINY))
+        self.scale[plain:] *= factor
         self.chunks: Chunks = [(self._standard(features), targets) for features, (_, targets) in zip(given, chunks)]
         self.all = [np.ones(len(features), np.float32) for features in given]
         self.shape = tuple(dense.kernel.shape)

@@ -91,7 +91,8 @@ def _of_head(whole: Learner, way: Frozen, computing: Computing | None, seed: int
             chosen = linear_head.fit(learner.task, head, train, validation, views, seed)
             learner.notes.append(
                 f"The last layer was fitted by L-BFGS; L2 regularisation of {chosen.strength:g} was chosen by {chosen.metric} "
-                f"({chosen.value:.4g}) on {chosen.judged_on}.")
+                f"({chosen.value:.4g}) on {chosen.judged_on}."
+                + ("" if chosen.factor else " Its last columns, scores of the classes, are wrong on most of train, and left out."))
 
         learner.fit = fit
     return learner

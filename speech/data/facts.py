@@ -26,11 +26,22 @@ class EncoderFacts(Facts):
     encoder: EncoderRecord | None = None
 
 
+Token = Annotated[int, Field(ge=0, lt=10_000_000)]
+
+
+class Names(Record):
+    """Numbers of Whisper's tokens: those before the first word, and with which the name of each class begins."""
+
+    prompt: Annotated[list[Token], Field(min_length=1, max_length=1000)]
+    first: Annotated[list[Token], Field(min_length=1, max_length=1_000_000)]
+
+
 class CommandFacts(FeatureFacts, EncoderFacts, ClassFacts):
     """`pool`: how one vector is made of a pretrained encoder's: of the loud steps, quieter ones count less; null: they count alike, as in
-    runs before there was another way."""
+    runs before there was another way. `names`: of model.names; null without."""
 
     pool: Literal["loudness"] | None = None
+    names: Names | None = None
 
 
 Numbers = Annotated[list[Annotated[int, Field(ge=-1, lt=10_000_000)]], Field(max_length=10_000_000)]

@@ -16,16 +16,20 @@ SIGNS = [*'"#()*+/:;<=>@[\\]^_`{|}~「」『』', "<<", ">>", "<<<", ">>>", "--"
 MUSIC = "♩♪♫♬♭♮♯"
 NEVER = ("<|translate|>", "<|transcribe|>", "<|startoftranscript|>", "<|startofprev|>", "<|startoflm|>")
 NO_SPEECH = ("<|nospeech|>", "<|nocaptions|>")  # by version
+BEFORE = "<|startofprev|>"  # of what was said before
+MOST_BEFORE = 64  # tokens of it
+DIGITS = {"en": dict(zip("0123456789", ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]))}  # as said
 START, END, UNTIMED, TASK = "<|startoftranscript|>", "<|endoftext|>", "<|notimestamps|>", "<|transcribe|>"
 
 
-def learn(name: str, language: str | None, times: bool = False) -> dict[str, Any]:
+def learn(name: str, language: str | None, times: bool = False, *, key: str = "model.language") -> dict[str, Any]:
     """The facts `tokens`, `merges` and `marks` of a preset's tokenizer.
 
     Args:
         name: of the preset.
         language: such as "en"; None for a preset of English alone, or to have it recognised.
         times: time stamps are to be written.
+        key: the setting that named the language, for messages.
 
     Raises:
         ConfigError: the preset has no tokenizer of Whisper's, does not know the language, or has no time stamps.
@@ -36,7 +40,7 @@ def learn(name: str, language: str | None, times: bool = False) -> dict[str, Any
     special: dict[str, int] = {**tokenizer._special_token_dict, **(tokenizer.language_tokens or {})}
     several = {mark[2:-2]: number for mark, number in (tokenizer.language_tokens or {}).items()}
     if language is not None and language not in (several or {"en": 0}):
-        raise ConfigError(f"model.language: {name} knows no {language!r}; it knows {', '.join(sorted(several)) or 'English alone (en)'}")
+        raise ConfigError(f"{key}: {name} knows no {language!r}; it knows {', '.join(sorted(several)) or 'English alone (en)'}")
     numbers = {**tokenizer.vocabulary, **special}
     tokens = [f"<|{number}|>" for number in range(max(max(numbers.values()) + 1, preset.config["config"]["vocabulary_size"]))]
     for token, number in numbers.items():
@@ -52,6 +56,28 @@ def learn(name: str, language: str | None, times: bool = False) -> dict[str, Any
              "languages": sorted(several.values()) if not language else [], "suppressed": sorted(suppressed),
              "suppressed_first": [*_first(numbers, " "), special[END]]}
     return {"tokens": tokens, "merges": list(tokenizer.merges), "marks": marks}
+
+
+def names(name: str, language: str, classes: Sequence[str]) -> dict[str, Any]:
+    """The fact `names` of a preset, to score the classes' names as the first word.
+
+    Returns:
+        `prompt`: all names in words, as what was said before, where they are few, and the marks that decoding begins with; `first`: the
+        first token of each name as it stands.
+
+    Raises:
+        ConfigError: as `learn`, or the preset is no Whisper.
+    """
+    preset = presets.find(name, domain="speech")
+    if preset.backbone != "WhisperBackbone":
+        raise ConfigError(f"model.names: {name} is a {preset.backbone}; of Whisper's presets alone the decoder is used here; leave it out")
+    known = learn(name, language, key="model.names")
+    tokens = WhisperTokens(known)
+    plain = [one.replace("_", " ") for one in classes]
+    spoken = tokens.encode(" ".join(DIGITS.get(language, {}).get(one, one) for one in plain))
+    room = min(MOST_BEFORE, preset.config["config"]["max_decoder_sequence_length"] - len(known["marks"]["prompt"]) - 1)
+    before = [known["tokens"].index(BEFORE), *spoken] if BEFORE in known["tokens"] and len(spoken) <= room else []
+    return {"prompt": [*before, *known["marks"]["prompt"]], "first": [tokens.encode(one)[0] for one in plain]}
 
 
 def _suppressed(numbers: Mapping[str, int]) -> list[int]:

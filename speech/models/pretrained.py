@@ -11,9 +11,11 @@ import keras
 import tensorflow as tf
 
 from pipelines.encoders import presets
+from pipelines.encoders.linear_head import Emphasis
 from pipelines.encoders.presets import hub
 from pipelines.encoders.settings import PretrainedModel
 from speech.models import moonshine
+from speech.models.name_scores import NameScores
 from speech.models.whisper import STRIDE, encoder
 from speech.models.whisper_writer import WhisperWriter
 from speech.settings import PretrainedCommands, PretrainedTranscripts, Whisper
@@ -21,6 +23,7 @@ from speech.settings import PretrainedCommands, PretrainedTranscripts, Whisper
 LOUD = 24.0  # dB below the loudest step; what is quieter is no speech
 HALVED = 40.0 * math.log10(2.0)  # dB, 12: a step that is so much quieter counts half; docs/benchmarks.md has what was compared
 WHISPER_UNIT = 40.0  # dB
+NAMED = 6.0  # times a vector's deviation that a name's score has before the last layer; docs/benchmarks.md has what was compared
 SILENT = 1e-10  # smallest power
 
 
@@ -33,14 +36,22 @@ def backbone(settings: PretrainedModel | Whisper, facts: dict[str, Any]) -> Any:
 
 def commands(settings: PretrainedCommands, *, frames: int, classes: int, facts: dict[str, Any]) -> keras.Model:
     """Features of the encoder's front end [batch, frames, width] float32 to logits [batch, classes]: `features`, the mean of the encoder's
-    vectors over speech, weighted as the fact `pool` says, and `head`, a linear layer."""
+    vectors over speech, weighted as the fact `pool` says, with the fact `names` beside it the decoder's scores of the classes' names, and
+    `head`, a linear layer."""
     layers, waves = keras.layers, hears_waves(facts)
-    vectors = (moonshine.encoder if waves else encoder)(backbone(settings, facts), frames=frames)
+    whole = backbone(settings, facts)
+    vectors = (moonshine.encoder if waves else encoder)(whole, frames=frames)
     sound = keras.Input(vectors.input_shape[1:], name="sound")
-    pooled = SpeechMean(waves, by_loudness=facts.get("pool") == "loudness", name="mean", dtype="float32")([vectors(sound), sound])
+    heard = vectors(sound)
+    pooled = SpeechMean(waves, by_loudness=facts.get("pool") == "loudness", name="mean", dtype="float32")([heard, sound])
+    names = facts.get("names")
+    if names:
+        pooled = layers.Concatenate(name="mean_and_names", dtype="float32")([pooled, NameScores(whole, names, name="names")(heard)])
     features = keras.Model(sound, pooled, name="features")
     given = keras.Input(features.output_shape[1:], name="pooled")
-    logits = layers.Dense(classes, dtype="float32", name="classes")(layers.Dropout(settings.dropout)(given))
+    x = layers.Dropout(settings.dropout)(given)
+    x = Emphasis(NAMED, len(names["first"]), name="emphasis")(x) if names else x
+    logits = layers.Dense(classes, dtype="float32", name="classes")(x)
     head = keras.Model(given, logits, name="head")
     inputs = keras.Input(vectors.input_shape[1:], name="features_of_sound")
     return keras.Model(inputs, head(features(inputs)), name="pretrained")

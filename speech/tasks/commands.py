@@ -19,7 +19,7 @@ from pipelines.task.intervals import resampled_by_counts
 from pipelines.task.results import Baseline, Judgement
 from pipelines.task.single_label import SingleLabel
 from pipelines.task.units import Units
-from speech.data import audio, decode_alone, pretrained
+from speech.data import audio, decode_alone, pretrained, whisper_tokens
 from speech.data.facts import CommandFacts
 from speech.data.features import rounded, without_offset
 from speech.data.recordings import facts_of, waveform
@@ -69,7 +69,25 @@ class CommandTask(SpeechTask, SingleLabel):
     def with_encoder(self, splits: Splits) -> Splits:
         splits = super().with_encoder(splits)
         pool = self.facts.get("pool") if self.facts else "loudness"  # a run stays as it was begun
-        return replace(splits, facts={**splits.facts, "pool": pool}) if self.encoder_facts and pool else splits
+        splits = replace(splits, facts={**splits.facts, "pool": pool}) if self.encoder_facts and pool else splits
+        model = self.experiment.model
+        language = getattr(model, "names", None)
+        if language is None:
+            return splits
+        names = self.facts["names"] if self.facts else whisper_tokens.names(model.preset, language, splits.facts["classes"])
+        return replace(splits, facts={**splits.facts, "names": names})
+
+    def unfit(self) -> str | None:
+        names = self.facts.get("names")
+        if self.experiment.model.name == "pretrained" and (names is not None) != (self.experiment.model.names is not None):
+            return "names: field required" if names is None else "names: the experiment has no model.names"
+        if names is not None:
+            settings = self.encoder_facts["backbone"]["config"]
+            if len(names["first"]) != len(self.facts["classes"]) or len(names["prompt"]) > settings.get("max_decoder_sequence_length", 0):
+                return f"names: they do not belong to {len(self.facts['classes'])} classes, or to this encoder"
+            if max(*names["prompt"], *names["first"]) >= settings.get("vocabulary_size", 0):
+                return "names: the decoder has no such tokens"
+        return super().unfit()
 
     @property
     def no_matter(self) -> tuple[str, ...]:  # type: ignore[override]

@@ -270,3 +270,25 @@ def test_the_strength_is_chosen_on_groups_that_the_head_has_not_seen():
     assert fitted["chance"].value > 0.98  # of voices that it knows
     assert fitted["groups"].value < right["groups"] + 0.05 < 0.95  # one voice less to learn from
     assert fitted["groups"].strength >= 10 * fitted["chance"].strength and right["groups"] > right["chance"] + 0.03
+
+
+@pytest.mark.parametrize(("groups", "right", "factor"), [(2, 0.85, 6.0), (10, 0.6, 1.0), (2, 0.2, 0.0)])
+def test_answers_beside_the_features_count_more_than_these_where_that_is_better_for_groups_held_out(groups, right, factor):
+    def with_answers(source, seed):
+        rng = np.random.default_rng(seed)
+        said = np.where(rng.random(len(source)) < right, source.labels, rng.integers(0, 5, len(source)))
+        answers = np.log(0.8 * np.eye(5)[said] + 0.04).astype(np.float32)
+        arrays = {**source.arrays, "features": np.concatenate([source.arrays["features"], answers], 1)}
+        return ArraySource(arrays, groups=source.groups, labels=source.labels)
+
+    task = OnFeatures(EncoderToyTask(experiment()), tf.TensorSpec([]), 1)
+    train, strangers = with_answers(spoken(groups, 1), 3), with_answers(spoken(20, 2), 4)
+    accuracy, kernels = {}, {}
+    for offered in (1.0, 6.0):
+        dense = keras.layers.Dense(5)
+        head = keras.Sequential([keras.Input((85,)), linear_head.Emphasis(offered, 5), dense])
+        fitted = linear_head.fit(task, head, train, None, 1, 0)
+        accuracy[offered] = (head(strangers.arrays["features"]).numpy().argmax(1) == strangers.labels).mean()
+        kernels[offered] = dense.kernel.numpy()
+    assert fitted.factor == factor and kernels[6.0][80:].any() == bool(factor)
+    assert accuracy[6.0] > accuracy[1.0] + 0.1 if factor == 6.0 else accuracy[6.0] == pytest.approx(accuracy[1.0])

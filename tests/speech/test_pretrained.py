@@ -11,6 +11,7 @@ import tensorflow as tf
 from pipelines.base.errors import ConfigError
 from pipelines.config.load import from_text
 from pipelines.runs.launch import task_class
+from speech.data import whisper_tokens
 from speech.data.whisper_features import WhisperFrontEnd
 from speech.models import pretrained
 from tests.encoders.tiny import whisper
@@ -95,6 +96,58 @@ def test_facts_rebuild_the_network_without_the_preset(tiny, tmp_path):
     alike = old.model()
     alike.set_weights(model.get_weights())
     assert not np.allclose(alike(sound), model(sound), atol=1e-6)
+
+
+def named(preset, root, facts: dict | None = None, weights: str = "preset", language: str = "en"):
+    return task_of(f"""
+task: speech.commands
+model: {{name: pretrained, preset: {preset}, weights: {weights}, finetune: {{name: frozen}}, names: {language}}}
+data: {{source: folder, path: {root}, validation: 0.2, test: 0.2, seconds: 0.9}}
+""", facts)
+
+
+def test_the_decoder_scores_the_names_of_the_classes_beside_the_mean_and_a_run_needs_no_preset(tiny, tmp_path):
+    import keras_hub
+
+    root = class_folders(tmp_path / "digits", {"3": 6, "7": 6, "no": 6}, rate=16_000)
+    task = named(tiny, root)
+    task.facts = task.splits().facts
+    task.kept.model_validate(task.facts)
+    numbers = keras_hub.tokenizers.Tokenizer.from_preset(str(tiny)).vocabulary
+    marks = whisper_tokens.learn(str(tiny), "en")["marks"]["prompt"]
+    spelled = [numbers[letter if letter != " " else "Ġ"] for letter in "no"]
+    assert task.facts["names"]["prompt"][-len(marks):] == marks and task.facts["names"]["first"][2] == numbers["Ġn"]
+    before = task.facts["names"]["prompt"][:-len(marks)]
+    assert before[-1] == spelled[-1] and before[1] == numbers["Ġt"]  # three seven no
+    model = task.model()
+    sound = task.features(tf.constant(np.stack([tone(0.9, 16_000, hertz) for hertz in (300, 500)])))
+    vectors = model.get_layer("features")(sound).numpy()
+    assert vectors.shape == (2, 16 + 3) and np.allclose(np.exp(vectors[:, 16:]).sum(1), 1.0, atol=1e-5)
+    backbone = keras_hub.models.Backbone.from_preset(str(tiny))  # what KerasHub's own decoder says behind the same tokens
+    x = backbone.decoder_embeddings(np.tile([task.facts["names"]["prompt"]], [2, 1]))
+    heard = model.get_layer("features").get_layer("backbone")(sound)
+    for layer in backbone.decoder_transformer_layers:
+        x = layer(decoder_sequence=x, encoder_sequence=heard)
+    logits = backbone.decoder_embeddings.token_embedding(backbone.decoder_layer_norm(x), reverse=True)[:, -1]
+    expected = tf.nn.log_softmax(tf.gather(logits, task.facts["names"]["first"], axis=1))
+    assert np.allclose(vectors[:, 16:], expected, atol=1e-4)
+    assert not np.allclose(vectors[0, 16:], vectors[1, 16:], atol=1e-4)  # it depends on the sound
+    again = named("x", root, task.facts, weights="null").model()
+    again.set_weights(model.get_weights())
+    assert np.array_equal(again(sound), model(sound))
+
+
+def test_names_that_do_not_suit(tiny, tmp_path):
+    root = class_folders(tmp_path / "words", {"no": 6, "yes": 6}, rate=16_000)
+    with pytest.raises(ConfigError, match="names: is for a frozen encoder"):
+        commands(f"{tiny}, names: en")
+    with pytest.raises(ConfigError, match=r"model.names: .* knows no 'az'; it knows English alone"):
+        named(tiny, root, language="az").splits()
+    facts = named(tiny, root).splits().facts
+    for names, message in ((None, "field required"), ({**facts["names"], "first": [1]}, "2 classes"),
+                           ({**facts["names"], "first": [1, 9_999]}, "no such tokens")):
+        assert message in named(tiny, root, {**facts, "names": names}).unfit()
+    assert named(tiny, root, facts).unfit() is None
 
 
 @pytest.mark.parametrize(("text", "message"), [
