@@ -87,7 +87,7 @@ def known_users(folder: Path, splits: Any) -> list[str]:
 
 
 # fitted at once: no step trains them
-AT_ONCE = {"nlp.classification/frozen", "recsys.retrieval/ease", "speech.commands/pretrained"}
+AT_ONCE = {"nlp.classification/frozen", "recsys.retrieval/ease", "speech.commands/pretrained", "speech.commands/names"}
 CASES = {
     "nlp.classification": Case("nlp/quickstart", (), lambda folder, splits: ["a room for two nights", "", "breakfast? \U0001f600"]),
     "nlp.classification/pretrained": Case(
@@ -106,6 +106,8 @@ CASES = {
         "model.width=16", "model.kernels=[5]", "tokens.unit=subwords", "tokens.size=24", "train.batch_size=16",
         "train.validate_every=1"), sound_files),
     "speech.commands/pretrained": Case(COMMANDS, (), sound_files, tiny.moonshine),
+    "speech.commands/names": Case(
+        COMMANDS, ("model={name: pretrained, preset: '', silence: 0.1, finetune: {name: frozen}, names: en}",), sound_files, tiny.whisper),
     "speech.transcription/pretrained": Case(TRANSCRIPTS, ("model={name: pretrained, preset: ''}",), sound_files, tiny.whisper),
     "speech.transcription/whisper": Case(
         TRANSCRIPTS, ("model={name: whisper, preset: '', trains: whole, longest: 12}",), sound_files, tiny.whisper),

@@ -36,6 +36,9 @@ class NameScores(keras.layers.Layer):
     def _kept(self, values: tf.Tensor, name: str) -> Any:
         return self.add_weight(shape=tuple(values.shape), name=name, initializer=lambda shape, dtype=None: tf.cast(values, dtype))
 
+    def get_config(self) -> dict[str, Any]:
+        return {"name": self.name}  # a run is built again from its experiment
+
     def compute_output_shape(self, input_shape: Any) -> Any:
         return (input_shape[0], self.classes)
 
