@@ -72,7 +72,7 @@ def efficientnet(folder: Path) -> Path:
         "width_coefficients": 1.0, "depth_coefficients": 1.0, "force_input_filters": 0}.items()}
     backbone = keras_hub.models.EfficientNetBackbone(
         **{f"stackwise_{name}": value for name, value in stages.items()}, stackwise_strides=[2, 2], stackwise_input_filters=[8, 8],
-        stackwise_output_filters=[8, 16], depth_divisor=4, dropout=0.2)
+        stackwise_output_filters=[8, 16], depth_divisor=4, dropout=0.2, activation="relu6")
     for variable in backbone.non_trainable_variables:
         if "moving" in variable.path:
             variable.assign(np.random.default_rng(0).uniform(0.5, 1.5, variable.shape))
