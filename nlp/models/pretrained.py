@@ -22,6 +22,7 @@ from pipelines.encoders.finetune import FROZEN_BELOW, by_examples
 from pipelines.encoders.headers import read_json
 from pipelines.encoders.presets import Preset, description, find, hub, load, rebuilt, record, subclasses
 from pipelines.encoders.transformer_layers import simplify
+from pipelines.machine.compiling import for_xla
 from pipelines.training.weight_limits import bounded
 
 _TANH_GELU = ("AlbertBackbone", "BertBackbone")  # of keras-hub, whatever config.json states
@@ -176,7 +177,7 @@ def build(settings: Pretrained, *, facts: dict[str, Any], classes: int) -> keras
 
 def _features(backbone: Any, pool: str, layers: int, window: int | None, scores: WordScores | None) -> keras.Model:
     ids = keras.Input((None,), dtype="int32", name="tokens")
-    rows = Windows(window, name="windows")(ids) if window else ids
+    rows, texts = Windows(window, name="windows")(ids) if window else (ids, None)
     inputs = {"token_ids": Shifted(name="token_ids")(rows), "padding_mask": Mask(name="padding_mask")(rows)}
     wanted = {tensor.name.split(":")[0] for tensor in keras.tree.flatten(backbone.input)}
     if "segment_ids" in wanted:
@@ -186,15 +187,16 @@ def _features(backbone: Any, pool: str, layers: int, window: int | None, scores:
         backbone = keras.Model(backbone.input, last, name="backbone")
     outputs = backbone({name: value for name, value in inputs.items() if name in wanted})
     outputs = outputs["sequence_output"] if isinstance(outputs, dict) else outputs
-    vectors = [_pooled([sequence, rows, ids], pool, f"_{place}" if place else "")
+    vectors = [_pooled([sequence, rows, texts, ids], pool, f"_{place}" if place else "")
                for place, sequence in enumerate(outputs if layers > 1 else [outputs])]
     vectors += [scores(ids)] if scores else []
     return keras.Model(ids, keras.layers.Concatenate(dtype="float32")(vectors) if len(vectors) > 1 else vectors[0], name="features")
 
 
-def _pooled(given: list[keras.KerasTensor], pool: str, suffix: str) -> keras.KerasTensor:
-    """One vector of the tokens' vectors of a layer; `given` are these, the tokens of windows, and those of whole texts."""
-    sequence, rows, ids = given
+def _pooled(given: list[keras.KerasTensor | None], pool: str, suffix: str) -> keras.KerasTensor:
+    """One vector of the tokens' vectors of a layer; `given` are these, the tokens of windows, their texts, and the tokens of whole
+    texts."""
+    sequence, rows, _, ids = given
     if pool == "first":
         pooled = First(name=f"first{suffix}")(sequence)
     elif pool == "max":
@@ -207,50 +209,68 @@ def _pooled(given: list[keras.KerasTensor], pool: str, suffix: str) -> keras.Ker
 
 
 class Windows(keras.layers.Layer):
-    """Texts between a first and a last mark, [batch, time] int32, as windows of `size` tokens at most, each between marks of its own:
-    [batch * windows, time of one]. A text's windows are as few as can be and of one length, but for the last; a text that has fewer
-    than others of its batch has empty ones behind its own."""
+    """Texts between a first and a last mark, [batch, time] int32, as windows of `size` tokens at most, each between marks of its own.
+
+    A text's windows are as few as can be and of one length, but for the last. Gives the windows, [windows, time of one], and the place
+    in the batch of each one's text, [windows] int32. Where a whole model is compiled by XLA, which wants to know their number, and in
+    training up to a multiple of `MULTIPLES`, so that few shapes are compiled, empty windows stand among or behind them.
+    """
+
+    MULTIPLES = 4, 8  # windows, and tokens of each
 
     def __init__(self, size: int, **options):
         super().__init__(**options)
         self.size = size
 
-    def call(self, ids):
+    def call(self, ids, training=False):
         lengths = tf.reduce_sum(tf.cast(ids != PAD, tf.int32), 1)
         inner = tf.maximum(lengths - 2, 0)  # between the marks
         count = tf.maximum(-(-inner // (self.size - 2)), 1)
         each = tf.maximum(-(-inner // count), 1)
-        window, place = tf.range(tf.reduce_max(count))[None, :, None], tf.range(tf.reduce_max(each))
+        time = tf.reduce_max(each)
+        if training:
+            time = tf.minimum(-(-(time + 2) // self.MULTIPLES[1]) * self.MULTIPLES[1], self.size) - 2
+        window, place = tf.range(tf.reduce_max(count))[None, :, None], tf.range(time)
         within = window * each[:, None, None] + place
         there = (place < each[:, None, None]) & (within < inner[:, None, None])
         tokens = tf.gather(ids, tf.where(there, within + 1, 0), batch_dims=1) * tf.cast(there, tf.int32)
         begun = tf.cast(tf.reduce_any(there, 2, keepdims=True) | (window == 0), tf.int32)
         own = tf.concat([tf.expand_dims(ids[:, :1], 2) * begun, tokens, tf.zeros_like(begun)], 2)
         last = tf.gather(ids, tf.maximum(lengths - 1, 0), batch_dims=1)[:, None, None] * begun
-        behind = tf.range(tf.shape(own)[2]) == tf.reduce_sum(tf.cast(there, tf.int32), 2, keepdims=True) + 1
-        return tf.reshape(tf.where(behind, last, own), [-1, tf.shape(own)[2]])
+        behind = tf.range(time + 2) == tf.reduce_sum(tf.cast(there, tf.int32), 2, keepdims=True) + 1
+        rows = tf.reshape(tf.where(behind, last, own), [-1, time + 2])
+        texts = tf.reshape(tf.broadcast_to(tf.range(tf.shape(ids)[0])[:, None], tf.shape(begun)[:2]), [-1])
+        if for_xla():
+            return rows, texts
+        filled = tf.where(tf.reshape(begun, [-1]) > 0)[:, 0]
+        rows, texts = tf.gather(rows, filled), tf.gather(texts, filled)
+        if training:
+            more = -tf.shape(rows)[0] % self.MULTIPLES[0]
+            rows, texts = tf.pad(rows, [[0, more], [0, 0]]), tf.pad(texts, [[0, more]])
+        return rows, texts
 
-    def compute_output_spec(self, ids):
-        return keras.KerasTensor((None, None), "int32")
+    def compute_output_spec(self, ids, training=False):
+        return keras.KerasTensor((None, None), "int32"), keras.KerasTensor((None,), "int32")
 
 
 class WindowMean(keras.layers.Layer):
-    """[vectors of windows, tokens of windows, tokens of texts] -> the mean over all of a text's tokens, [batch, width] float32."""
+    """[vectors of windows, tokens of windows, place of their texts, tokens of texts] -> the mean over all of a text's tokens,
+    [batch, width] float32."""
 
     def __init__(self, **options):
         super().__init__(**{"dtype": "float32", **options})
         self.supports_masking = True
 
     def call(self, inputs):
-        vectors, rows, ids = inputs
+        vectors, rows, texts, ids = inputs
         mask = tf.cast(rows != PAD, vectors.dtype)
         sums = tf.linalg.matmul(tf.expand_dims(mask, 1), vectors)[:, 0]
-        parts = tf.stack([tf.shape(ids)[0], -1])
-        total = tf.reduce_sum(tf.reshape(sums, tf.concat([parts, [vectors.shape[2]]], 0)), 1)
-        return total / tf.maximum(tf.reduce_sum(tf.reshape(mask, parts), 1, keepdims=True), 1.0)
+        own = tf.one_hot(texts, tf.shape(ids)[0], dtype=vectors.dtype)
+        count = tf.linalg.matmul(own, tf.reduce_sum(mask, 1, keepdims=True), transpose_a=True)
+        return tf.linalg.matmul(own, sums, transpose_a=True) / tf.maximum(count, 1.0)
 
     def compute_output_spec(self, inputs):
-        return keras.KerasTensor((inputs[2].shape[0], inputs[0].shape[2]), "float32")
+        return keras.KerasTensor((inputs[3].shape[0], inputs[0].shape[2]), "float32")
 
 
 class Shifted(keras.layers.Layer):

@@ -13,9 +13,9 @@ import keras
 import tensorflow as tf
 
 from pipelines.encoders.presets import hub
-from pipelines.machine.compiling import part
+from pipelines.machine.compiling import by_parts, part
 
-LEVELS = 1 << 16  # of a draw for dropout: half as many numbers are drawn as there are elements
+LEVELS = 1 << 16  # of a draw for dropout outside of kernels: half as many numbers are drawn as there are elements
 FUSED_EPSILON = 1e-3  # of TensorFlow's fused norm
 ROOT, CUBIC = 0.7978845608028654, 0.044715  # of GELU's tanh form
 
@@ -99,18 +99,41 @@ def _activated(x: tf.Tensor, bias: Any, tanh: bool, training: bool | None) -> tf
 
 
 def _draws(dropout: Any, like: tf.Tensor) -> list[tf.Tensor]:
-    """Numbers of as many levels for each element, int16; none where nothing is dropped."""
+    """What says which elements are dropped: for a kernel the seed, [2] uint32, from which it draws; else a number of as many levels for
+    each element, int16; none where nothing is dropped."""
     if not dropout.rate:
         return []
+    seed = dropout.seed_generator.next()
+    if by_parts():
+        return [tf.cast(seed, tf.uint32)]
     count = tf.size(like)
-    drawn = tf.random.stateless_uniform([(count + 1) // 2], dropout.seed_generator.next(), None, None, tf.int32)
+    drawn = tf.random.stateless_uniform([(count + 1) // 2], seed, None, None, tf.int32)
     return [tf.reshape(tf.reshape(tf.bitcast(drawn, tf.int16), [-1])[:count], tf.shape(like))]
 
 
 def _kept(x: tf.Tensor, draws: tuple[tf.Tensor, ...], rate: float) -> tf.Tensor:
     if not draws:
         return x
-    return tf.where(tf.cast(draws[0], tf.int32) >= round(rate * LEVELS) - LEVELS // 2, x / (1.0 - rate), 0.0)
+    if draws[0].dtype == tf.uint32:
+        stays = _hashed(draws[0], tf.shape(x)) >= tf.constant(round(rate * 2**32), tf.uint32)
+    else:
+        stays = tf.cast(draws[0], tf.int32) >= round(rate * LEVELS) - LEVELS // 2
+    return tf.where(stays, x / (1.0 - rate), 0.0)
+
+
+def _hashed(seed: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
+    """A number for each element, uint32: its place, hashed with both words of the seed. In a kernel this costs less than to read what
+    was drawn before."""
+    places = tf.bitcast(tf.reshape(tf.range(tf.reduce_prod(shape)), shape), tf.uint32)
+    return _mixed(_mixed(tf.bitwise.bitwise_xor(places, seed[0])) + seed[1])
+
+
+def _mixed(x: tf.Tensor) -> tf.Tensor:
+    """A bijection of uint32 in which each bit of x changes each bit of the result about half of the time: lowbias32 of C. Wellons,
+    "Prospecting for Hash Functions" (2018)."""
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+        x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, tf.constant(shift, tf.uint32))) * tf.constant(factor, tf.uint32)
+    return tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, tf.constant(16, tf.uint32)))
 
 
 def _normed(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, epsilon: float) -> tf.Tensor:

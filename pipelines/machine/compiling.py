@@ -54,7 +54,12 @@ def part(body: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
 
         return forward(*inputs), gradient
 
-    return lambda *inputs: compiled(*inputs) if _PARTS.get() else body(*inputs)
+    return lambda *inputs: compiled(*inputs) if by_parts() else body(*inputs)
+
+
+def by_parts() -> bool:
+    """Whether each `part` of the current trace will be compiled by itself."""
+    return _PARTS.get()
 
 
 def for_xla() -> bool:

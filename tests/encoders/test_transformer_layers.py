@@ -81,15 +81,44 @@ def test_the_gradients_are_those_of_kerashub(parts, dtype):
         np.testing.assert_allclose(given, expected, **within)
 
 
-def test_dropout_leaves_out_the_stated_share_and_keeps_the_mean():
+@pytest.mark.parametrize("parts", [False, True])
+def test_dropout_leaves_out_the_stated_share_and_keeps_the_mean(parts):
     from pipelines.encoders.transformer_layers import _draws, _kept
 
     layer, ones = keras.layers.Dropout(0.1, seed=1), tf.ones([301, 333])
-    kept = _kept(ones, tuple(_draws(layer, ones)), layer.rate).numpy()
+    step = compiling.function(lambda: compiling.part(lambda x, *draws: _kept(x, draws, layer.rate))(ones, *_draws(layer, ones)),
+                              xla=False, parts=parts)
+    kept, again, third = (step().numpy() for _ in range(3))
     assert set(np.unique(kept)) == {0.0, np.float32(1 / 0.9)}
-    assert abs((kept == 0).mean() - 0.1) < 0.005 and abs((kept == 0).mean(0) - 0.1).max() < 0.1
-    again = _kept(ones, tuple(_draws(layer, ones)), layer.rate).numpy()
-    assert (kept != again).any() and _draws(keras.layers.Dropout(0.0), ones) == []
+    dropped = [(one == 0) - 0.1 for one in (kept, again, third)]
+    for one in dropped:
+        assert abs(one.mean()) < 0.005 and abs(one.mean(0)).max() < 0.1 and abs(one.mean(1)).max() < 0.1
+        for neighbour in (one[:, 1:] * one[:, :-1], one[1:] * one[:-1], one[:, 16:] * one[:, :-16]):  # none tells of another
+            assert abs(neighbour.mean()) < 0.002
+    assert all(abs((one * other).mean()) < 0.002 for one, other in ((dropped[0], dropped[1]), (dropped[1], dropped[2])))
+    assert _draws(keras.layers.Dropout(0.0), ones) == []
+
+
+def test_the_gradient_of_a_kernel_leaves_out_what_the_kernel_left_out():
+    from pipelines.encoders.transformer_layers import _draws, _trained_sum
+
+    layer, (rows, weights) = keras.layers.Dropout(0.5, seed=3), tf.random.stateless_normal([2, 40, 16], [1, 2])
+
+    def found():
+        with tf.GradientTape() as tape:
+            tape.watch(rows)
+            nothing = tf.zeros(16)
+            output = _trained_sum(layer.rate, 1e-6)(rows, nothing, tf.zeros_like(rows), tf.ones(16), nothing, *_draws(layer, rows))
+            loss = tf.reduce_sum(output * weights)
+        return output, tape.gradient(loss, rows)
+
+    output, slope = (one.numpy() for one in compiling.function(found, xla=False, parts=True)())
+    lowest = np.abs(output[:, :, None] - output[:, None]) < 1e-6  # what is dropped has one value within a row
+    dropped = lowest.sum(2) > 1
+    assert 0.4 < dropped.mean() < 0.6 and (slope[dropped] == 0).all() and (slope[~dropped] != 0).all()
+
+
+def test_dropout_is_on_in_training_alone():
     model = simplified(backbone(dropout=0.5))
     first, second, judged = (vectors(model, training=training).numpy() for training in (True, True, False))
     assert abs(first - second).max() > 1e-2 and (vectors(model).numpy() == judged).all()

@@ -22,6 +22,7 @@ from pipelines.config.load import load
 from pipelines.data.divide import Warned
 from pipelines.encoders.blocks import blocks
 from pipelines.encoders.presets import find
+from pipelines.machine import compiling
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.run import Call, train
 from pipelines.serving.load import load_run
@@ -160,19 +161,28 @@ def test_a_long_text_is_the_mean_over_its_windows_whatever_stands_beside_it(tmp_
     ids = pretrained.tokenizer(settings, facts).ids(tf.constant(texts)).to_tensor()
     first, last = ids[1, 0], ids[1, 3]
     assert ids.shape == (4, 29) and int(ids[0, 4]) == PIECES.index("a") + 1  # 27 pieces between the marks, none of them of the tag
-    rows = pretrained.Windows(8)(ids).numpy().reshape(4, 5, 8)
+    rows, owners = (one.numpy() for one in pretrained.Windows(8)(ids))
+    assert rows.shape == (9, 8) and owners.tolist() == [0, 0, 0, 0, 0, 1, 2, 3, 3]
     body = ids[0, 1:28].numpy()
-    np.testing.assert_array_equal(rows[0, :4], [[first, *body[start:start + 6], last] for start in range(0, 24, 6)])
-    np.testing.assert_array_equal(rows[0, 4], [first, *body[24:], last, 0, 0, 0])
-    np.testing.assert_array_equal(rows[1:3, 0, :5], [[first, *ids[1, 1:3], last, 0], [first, last, 0, 0, 0]])
-    assert not rows[1:3, 1:].any() and (rows[3] > 0).sum(1).tolist() == [6, 5, 0, 0, 0]  # seven letters: four and three
+    np.testing.assert_array_equal(rows[:4], [[first, *body[start:start + 6], last] for start in range(0, 24, 6)])
+    np.testing.assert_array_equal(rows[4], [first, *body[24:], last, 0, 0, 0])
+    np.testing.assert_array_equal(rows[5:7, :5], [[first, *ids[1, 1:3], last, 0], [first, last, 0, 0, 0]])
+    assert (rows[7:] > 0).sum(1).tolist() == [6, 5]  # seven letters: four and three
+    shape = compiling.function(lambda: pretrained.Windows(8)(ids)[0], xla=True)().shape
+    assert shape == (20, 8)  # with all windows that there could be
+    in_training = [one.numpy() for one in pretrained.Windows(30)(ids[1:], training=True)]
+    assert in_training[0].shape == (4, 16) and in_training[1].tolist() == [0, 1, 2, 0] and not in_training[0][3].any()
+    vectors = tf.cast(in_training[0], tf.float32)[..., None] * [1.0, 2.0]
+    mean = pretrained.WindowMean()([vectors, *in_training, ids[1:]])
+    np.testing.assert_allclose(mean, tf.reduce_sum(vectors, 1)[:3] / tf.constant([[4.0], [2.0], [9.0]]))
 
     model = pretrained.build(settings, facts=facts, classes=2).get_layer("features")
     whole = pretrained.build(settings, facts={**facts, "window": None}, classes=2).get_layer("features")
     together = model(ids).numpy()
+    np.testing.assert_allclose(compiling.function(lambda: model(ids), xla=True)().numpy(), together, atol=1e-5)
     np.testing.assert_allclose(together[1:3], whole(ids[1:3]).numpy(), atol=1e-5)  # short texts have one window
     backbone, vectors = whole.get_layer("backbone"), []
-    for row in rows[0]:
+    for row in rows[:5]:
         own = row[row > 0][None] - 1
         given = {"token_ids": own, "padding_mask": np.ones_like(own), "segment_ids": np.zeros_like(own)}
         vectors.append(backbone(given)["sequence_output"][0])
