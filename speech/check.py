@@ -199,7 +199,8 @@ def _texts(heard: dict[str, ReadSplit], experiment: Transcription) -> list[Findi
             findings.append(Finding("warning", (
                 f"{name}: {len(odd)} {kind} are not in train, so they cannot be written: {' '.join(map(repr, odd[:10]))}"), tuple(where)))
         needed = np.array([steps_needed(encoder.encode(text)) for text in texts])
-        steps = needed if front_end is None else np.asarray(steps_of(experiment.model, front_end.frames(one.lengths), front_end))
+        steps = needed if front_end is None else np.asarray(steps_of(
+            experiment.model, front_end.frames(one.lengths), front_end, getattr(experiment.model, "merge", None) or 1))
         short = one.good & (needed > steps)
         if short.any():
             details = tuple(f"{source.name(int(number))}: {needed[number]} steps needed, {steps[number]} there: {texts[int(number)]}"

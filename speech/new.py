@@ -8,8 +8,9 @@ from statistics import median
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, section
 from pipelines.data.frame import COMMENTS
+from pipelines.encoders.finetune import FROZEN_BELOW
 from pipelines.encoders.presets import Preset
-from pipelines.encoders.proposal import Proposal, propose
+from pipelines.encoders.proposal import propose
 from speech.data import audio
 from speech.data.enough import too_little
 from speech.data.inspection import ROLES as ROLES
@@ -23,6 +24,8 @@ COMMAND_STEPS, TEXT_STEPS = 3000, 1500  # updates, at least
 LISTENED = 100  # recordings whose loud part is measured
 RATES = (8000, 16_000)  # Hz, for the model: more tells little of speech
 ENCODED = 16_000  # Hz, of pretrained encoders
+MOST_WORDS = 30  # up to which words are what an output step represents
+ENCODED_STEPS = 300  # updates under a pretrained encoder that trains, at least
 WINDOW = "what the model gets: the loudest part of longer recordings"
 
 
@@ -43,19 +46,25 @@ def draft(path: Path, asked: Asked) -> Draft:
              *seen.notes)
     if seen.texts is not None and (note := too_little(seen.texts, sum(seconds) / len(seconds) * len(seen.files))):
         notes = (*notes, f"Warning: {note}.")
-    proposal = Proposal()
-    if seen.texts is None:
-        proposal = propose(asked, "speech", reason=_reason(len(seen.files)), gain="new voices are understood after few recordings")
-    body = _transcription(path, seen, rate, seconds) if seen.texts is not None else _commands(path, seen, rate, seconds, proposal.preset)
+    proposal = propose(asked, "speech", reason=_reason(seen), gain="new voices are understood after few recordings")
+    body = (_commands if seen.texts is None else _transcription)(path, seen, rate, seconds, proposal.preset)
     what = "Speech to text" if seen.texts is not None else f"Spoken commands: {len(seen.classes)} classes"
     compared = ("the transcript of the most similar training recording" if seen.texts is not None else
                 "a kernel classifier on statistics of cepstra, fitted in the run")
     return Draft(f"{what}, of {path.name}.", (*notes, *proposal.notes), body, compared)
 
 
-def _reason(count: int) -> str:
-    """Why these recordings gain by a pretrained encoder; empty where they do not, or validation has not shown it."""
-    return f"since {count:,} recordings are few: it has heard many voices" if count < LARGE else ""
+def _reason(seen: Seen) -> str:
+    """Why these recordings gain by a pretrained encoder; empty where they do not, or validation has not shown it: texts of many words."""
+    count = len(seen.files)
+    shown = seen.texts is None or _unit(seen) == "words"
+    return f"since {count:,} recordings are few: it has heard many voices" if shown and count < LARGE else ""
+
+
+def _unit(seen: Seen) -> str:
+    """What an output step of a transcription represents."""
+    words = {word for text in seen.texts or () for word in text.lower().split()}
+    return "words" if len(words) <= MOST_WORDS else "characters" if len(seen.files) < 20_000 else "subwords"
 
 
 def _contents(seen: Seen) -> str:
@@ -66,7 +75,8 @@ def _contents(seen: Seen) -> str:
 
 
 def _data(path: Path, seen: Seen, rate: int, task: list[Entry], *, folds: bool = False) -> list[Entry]:
-    """The section data; `folds`: groups held out of train choose what validation would, so that all of them are learned from."""
+    """The section data; `folds`: groups, or of transcripts any, held out of train choose what validation would, so that all are learned
+    from."""
     entries: list[Entry] = [("source", seen.source, ""), ("path", str(path), "" if path.is_absolute() else "from the current directory"),
                             ("rate", rate, "Hz; recordings of another are resampled"), *task]
     entries += [(key, name, COMMENTS.get(key, "")) for key, name in seen.columns.items()]
@@ -77,8 +87,8 @@ def _data(path: Path, seen: Seen, rate: int, task: list[Entry], *, folds: bool =
     elif seen.group and "test" not in seen.splits:
         entries.append(("group_by", seen.group, "all recordings of one stay in one split; null to divide one by one"))
     grouped = any(name == "group_by" for name, _, _ in entries)
-    none = (0, "none: groups held out of train in turn choose what there is to choose")
-    validation: tuple[float, str] = none if folds and grouped else (VALIDATION, "share of train")
+    none = (0, f"none: {'groups' if grouped else 'parts'} held out of train in turn choose what there is to choose")
+    validation: tuple[float, str] = none if folds and (grouped or seen.texts is not None) else (VALIDATION, "share of train")
     for name, share, meaning in (("validation", *validation), ("test", TEST, "share of all; judged once, at the end")):
         entries.append((name, seen.splits.get(name, share), "the data's own" if name in seen.splits else meaning))
     return entries
@@ -120,6 +130,28 @@ def _kept(seen: Seen) -> float:
     return len(seen.files) * (1.0 if "test" in seen.splits else 1 - TEST) * (1.0 if "validation" in seen.splits else 1 - VALIDATION)
 
 
+def _encoded(path: Path, seen: Seen, tokens: list[Entry], preset: Preset) -> str:
+    """A transcription by a pretrained encoder: frozen, or with its last blocks training (docs/pretrained.md)."""
+    kept = _kept(seen)
+    frozen = kept < FROZEN_BELOW
+    way: dict[str, object] = {"name": "frozen"} if frozen else {"name": "last", "blocks": 2, "learning_rate": 0.0002, "head": "new"}
+    sections = [
+        "task: speech.transcription",
+        section("data", _data(path, seen, ENCODED, [], folds=frozen)),
+        section("model", [("name", "pretrained", "or quartz, which trains from scratch"),
+                          ("preset", preset.handle, "quartet encoders lists others"),
+                          ("finetune", way, "the last layer is fitted at once" if frozen else "or whole; frozen with fewer recordings")]),
+        section("tokens", tokens),
+    ]
+    if not frozen:
+        batch = 8
+        epochs = max(4, round(ENCODED_STEPS * batch / kept))
+        sections += [section("augment", [("speed", 0.15, "share")]), section("train", [
+            ("epochs", epochs, ""), ("batch_size", batch, ""), ("learning_rate", {"peak": 0.005, "schedule": "cosine", "warmup": 0.1}, ""),
+            ("clip", {"global_norm": 5.0}, ""), ("keep", "last", "validation is too small to choose an epoch by")])]
+    return "\n".join(sections)
+
+
 def _train(count: float, batch: int, steps: int, *, most: int, peak: float, ema: float) -> list[Entry]:
     """Epochs by number of steps: the fewer the recordings, the more epochs. A small validation split chooses nothing."""
     each = max(1, round(count / batch))
@@ -150,9 +182,8 @@ def _window(files: list[Path], seconds: list[float]) -> float:
     return min(3.0, max(0.5, round(min(span, whole), 1)))
 
 
-def _transcription(path: Path, seen: Seen, rate: int, seconds: list[float]) -> str:
-    words = {word for text in seen.texts or () for word in text.lower().split()}
-    unit = "words" if len(words) <= 30 else "characters" if len(seen.files) < 20_000 else "subwords"
+def _transcription(path: Path, seen: Seen, rate: int, seconds: list[float], preset: Preset | None = None) -> str:
+    unit = _unit(seen)
     long = median(seconds) > 8
     count = len(seen.files)
     batch = 6 if count < 300 else 8 if count < 1000 else 16 if count < 20_000 else 32
@@ -162,6 +193,8 @@ def _transcription(path: Path, seen: Seen, rate: int, seconds: list[float]) -> s
     tokens: list[Entry] = [("unit", unit, "characters, subwords or words")]
     if signs:
         tokens.append(("remove", signs, "neither learned nor scored"))
+    if preset:
+        return _encoded(path, seen, tokens, preset)
     name = "conformer" if long and count >= 1000 else "quartz"
     model: list[Entry] = [("name", name, "quartz is faster, conformer better on long sentences")]
     augment: list[Entry] = [("speed", 0.1, ""), ("frequency_masks", 2, ""), ("time_masks", 2, "")]

@@ -280,11 +280,14 @@ class Conformer(WithHeads):
 
 @TRANSCRIPT_MODELS.register("speech.models.pretrained:transcripts")
 class PretrainedTranscripts(PretrainedModel):
-    """The encoder of Whisper or Moonshine with its own front end and CTC at the end, a step each 20 or 24 ms; needs the extra
-    `pretrained`."""
+    """The encoder of Whisper or Moonshine with its own front end, and CTC over means of its steps of 20 or 24 ms; needs the
+    extra `pretrained`."""
 
     own_front_end: ClassVar[bool] = True
     stride: ClassVar[int] = 2
+    merge: int | None = setting(
+        None, "steps of the encoder whose mean is one step of the output. Default: 4, where nearly all of train's recordings then have "
+        "twice the steps that their transcripts need, else 2, else 1", ge=1, le=50, search=True)
 
 
 @TRANSCRIPT_MODELS.register("speech.models.pretrained:whisper")

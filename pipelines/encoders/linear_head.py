@@ -3,6 +3,9 @@
 Features are standardised, so that one regularisation suits all of them, and the last layer takes that into its weights. The strength of
 the regularisation is the one whose head is best on examples that it was not fitted to: on train's groups (speakers, patients), held out
 in turn, since a head that knows the voices needs less of it than new voices do; else on validation; else on folds of train.
+
+Features may be a vector for each moment, of which the loss makes one number (CTC). That has several minima: weights then go from strong
+regularisation, which leaves every alignment open, to weaker ones.
 """
 
 from collections.abc import Sequence
@@ -15,7 +18,9 @@ import tensorflow as tf
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
+from pipelines.data.lengths import FlatSource
 from pipelines.data.source import ArraySource
+from pipelines.encoders.features import FEATURES, MOMENTS
 from pipelines.task.contract import Task
 
 STRENGTHS = (1.0, 3e-1, 1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6)  # of half the squared weights beside a mean loss
@@ -27,7 +32,9 @@ FOLDED = 10_000  # training examples above which validation, or one fifth of tra
 PATIENCE = 2  # strengths in a row without gain, after which no further one is tried that way
 CHOOSING = {"maxiter": 40, "ftol": 1e-4}  # each begins where its neighbour ended; 1e-5 takes twice the steps, and chooses no better
 FINAL = {"maxiter": 1000, "ftol": 1e-5}
-CHUNK = 16_384  # examples at a time
+CHUNK = 16_384  # examples, or moments, at a time
+MOMENT_STRENGTHS = (30.0, 10.0, 3.0, *STRENGTHS[:8])  # where features are vectors of moments: their loss is a sum over what is written
+MOST = 1 << 30  # bytes of such features that are fitted to
 FLOOR = 0.1  # of the features' usual deviation: one that hardly moves is not blown up
 TINY = 1e-6
 RIGHT = 0.5  # share of train
@@ -35,13 +42,13 @@ RIGHT = 0.5  # share of train
 Chunks = list[tuple[tf.Tensor, Any]]  # (features [n, width] float32, targets)
 
 
-def dense_of(head: keras.Model) -> keras.layers.Dense | None:
-    """The one layer of a head that has weights, where it is linear and takes features of a whole example; else None."""
+def dense_of(head: keras.Model, *, moments: bool = False) -> keras.layers.Dense | None:
+    """The one layer of a head that has weights, where it is linear and takes features of a whole example, or of moments; else None."""
     own = [layer for layer in head._flatten_layers(include_self=False) if layer.weights]
     dense = own[0] if len(own) == 1 else None
-    if not isinstance(dense, keras.layers.Dense) or dense.activation is not keras.activations.linear or len(dense.input.shape) != 2:
+    if not isinstance(dense, keras.layers.Dense) or dense.activation is not keras.activations.linear:
         return None
-    return dense
+    return dense if len(dense.input.shape) == (3 if moments else 2) else None
 
 
 class Emphasis(keras.layers.Layer):
@@ -108,18 +115,21 @@ def fit(task: Task, head: keras.Model, train: ArraySource, validation: ArraySour
 
     Args:
         task: on features (`features.OnFeatures`).
-        train, validation: their features.
+        train, validation: their features, on this host; a FlatSource where they are vectors of moments.
         views: of each training example.
         seed: of the folds of train, where these choose.
         least: strength of the regularisation; `BEFORE_TRAINING` for a head with which the training of all that follows begins.
     """
+    moments = train.flat[FEATURES] if isinstance(train, FlatSource) else None
     grouped = train.groups is not None and len(set(train.groups)) > 1 and (validation is None or len(train) <= FOLDED)
-    strengths, tried, chunks = [one for one in STRENGTHS if one >= least], [], _chunks(task, train, views)
+    strengths = [one for one in (STRENGTHS if moments is None else MOMENT_STRENGTHS) if one >= least]
+    first = 0 if moments is not None else min(FIRST_OF_GROUPS if grouped else FIRST, len(strengths) - 1)
+    tried, chunks = [], _chunks(task, train, views)
     with threadpool_limits(1, user_api="blas"):  # L-BFGS adds and multiplies vectors: several threads take six times the processor time
         for columns, factor in _ways(task, head, chunks):
-            fitting = _Objective(task, head, chunks, columns, factor)
+            fitting = _Objective(task, head, chunks, columns, factor, moments)
             folds, judged_on = _folds(task, fitting, train, None if grouped else validation, views, seed, grouped)
-            quality, chosen, weights = _chosen(fitting, folds, judged_on, grouped, strengths)
+            quality, chosen, weights = _chosen(fitting, folds, judged_on, grouped and moments is None, strengths, first)
             tried.append((quality, replace(chosen, factor=factor), weights, fitting))
         best = max(tried, key=lambda one: one[0])
         _, chosen, weights, fitting = next(one for one in tried if one[0] >= best[0] - best[1].error)
@@ -138,7 +148,7 @@ def _folds(task: Task, fitting: "_Objective", train: ArraySource, validation: Ar
     name = f"train, its groups held out in {count} folds" if grouped else f"train, held out in {count} folds"
     if not grouped and len(train) > FOLDED:
         count, name = 1, "a fifth of train"
-    pieces = _pieces(len(train), views)
+    pieces = _pieces(train, views)
     return [_Fold([(numbers[rows] != fold).astype(np.float32) for _, rows in pieces], fitting.chunks,
                   [numbers[rows] == fold for _, rows in pieces]) for fold in range(count)], name
 
@@ -163,15 +173,14 @@ def _by_chance(train: ArraySource, seed: int) -> np.ndarray:
     return fold
 
 
-def _chosen(objective: "_Objective", folds: list[_Fold], judged_on: str, grouped: bool, strengths: Sequence[float],
+def _chosen(objective: "_Objective", folds: list[_Fold], judged_on: str, grouped: bool, strengths: Sequence[float], first: int,
             ) -> tuple[float, Fitted, np.ndarray]:
-    """How good the best strength is, this strength, and weights that it gave; a climb from the middle, since a good one takes less time
-    than the extremes.
+    """How good the best strength is, this strength, and weights that it gave; a climb from number `first`, since a good one takes less
+    time than the extremes.
 
     Of strengths that are equally good, the one with the smallest loss; with groups, where a small loss is often that of a head which does
     worse on new ones (docs/pretrained.md), the strongest.
     """
-    first = min(FIRST_OF_GROUPS if grouped else FIRST, len(strengths) - 1)
     tried: dict[int, tuple[tuple[float, float], Fitted, list[np.ndarray]]] = {}
 
     def attempt(place: int, begins: list[np.ndarray]) -> None:
@@ -207,15 +216,23 @@ def _judged(objective: "_Objective", folds: list[_Fold], weights: list[np.ndarra
     return (means[name] if direction == "max" else -means[name], -means["loss"]), name, means[name], error
 
 
-def _pieces(count: int, views: int) -> list[tuple[int, np.ndarray]]:
-    """(view, numbers) of each chunk of `count` examples."""
+def _pieces(source: ArraySource, views: int) -> list[tuple[int, np.ndarray]]:
+    """(view, numbers) of each chunk of the examples; of vectors of moments, examples with about as many stand together."""
+    count = len(source)
+    if isinstance(source, FlatSource):
+        moments = source.arrays[MOMENTS]
+        order, each = np.argsort(moments, kind="stable"), max(1, CHUNK // max(1, int(np.max(moments))))
+        return [(0, order[start:start + each]) for start in range(0, count, each)]
     return [(view, np.arange(start, min(count, start + CHUNK))) for view in range(max(views, 1)) for start in range(0, count, CHUNK)]
 
 
 def _chunks(task: Task, source: ArraySource, views: int) -> Chunks:
     """Features and targets, each view by itself."""
     found: Chunks = []
-    for view, rows in _pieces(len(source), views):
+    for view, rows in _pieces(source, views):
+        if isinstance(source, FlatSource):
+            found.append(task.prepare(source.gather(tf.constant(rows))))
+            continue
         values = {name: array[rows, view] if views > 1 else array[rows] for name, array in source.arrays.items()}
         found.append(task.prepare({name: tf.constant(value) for name, value in values.items()}))
     return found
@@ -234,17 +251,23 @@ class _Objective:
         chunks: standardised features and targets of train.
         all: of each chunk, that every example counts.
         size: number of weights.
+
+    Args:
+        moments: the vectors of all moments of train, [moments, width], where chunks have them padded, [n, most, width].
     """
 
-    def __init__(self, task: Task, head: keras.Model, chunks: Chunks, columns: int = 0, factor: float = 1.0):
-        dense = dense_of(head)
+    def __init__(self, task: Task, head: keras.Model, chunks: Chunks, columns: int = 0, factor: float = 1.0,
+                 moments: np.ndarray | None = None):
+        dense = dense_of(head, moments=moments is not None)
         assert dense is not None
         self.task, self.dense = task, dense
         self._before = keras.Model(head.inputs, dense.input)
         given = [self._given(features) for features, _ in chunks]
-        count = sum(len(features) for features in given)
-        mean: np.ndarray = np.sum([np.sum(features, 0, np.float64) for features in given], 0) / count
-        variance: np.ndarray = np.sum([_squares(np.asarray(features) - mean.astype(np.float32)) for features in given], 0) / count
+        rows = given if moments is None else [
+            self._given(tf.constant(moments[None, start:start + CHUNK]))[0] for start in range(0, len(moments), CHUNK)]
+        count = sum(len(features) for features in rows)
+        mean: np.ndarray = np.sum([np.sum(features, 0, np.float64) for features in rows], 0) / count
+        variance: np.ndarray = np.sum([_squares(np.asarray(features) - mean.astype(np.float32)) for features in rows], 0) / count
         plain = len(variance) - columns
         usual = float(np.sqrt(np.mean(variance[:plain])))
         self.mean, self.scale = mean, 1.0 / np.maximum(np.sqrt(variance), max(FLOOR * usual, TINY))
@@ -256,7 +279,7 @@ class _Objective:
         self._slope = tf.function(self._summed, autograph=False, reduce_retracing=True)
 
     def standardised(self, features: tf.Tensor) -> tf.Tensor:
-        """What stands before the dense layer, [n, width] float32, of mean 0 and usual deviation 1 over train."""
+        """What stands before the dense layer, [n, width] or [n, moments, width] float32, of mean 0 and usual deviation 1 over train."""
         return self._standard(self._given(features))
 
     def _given(self, features: tf.Tensor) -> tf.Tensor:
@@ -267,13 +290,14 @@ class _Objective:
 
     def _summed(self, kernel: tf.Tensor, bias: tf.Tensor, features: tf.Tensor, targets: Any, counted: tf.Tensor) -> Sequence[tf.Tensor]:
         """The sum of the loss over the examples of a chunk that count, and its gradient."""
-        outputs = features @ kernel + bias
+        outputs = tf.tensordot(features, kernel, 1) + bias
         with tf.GradientTape() as tape:
             tape.watch(outputs)
             losses = tf.cast(self.task.loss(outputs, targets, training=True), tf.float32) * counted
             weights = self.task.example_weights(targets)
             total = tf.reduce_sum(losses if weights is None else losses * weights)
         slope = tape.gradient(total, outputs, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        slope, features = (tf.reshape(one, [-1, one.shape[-1]]) for one in (slope, features))
         # features, of which there are more than outputs, are not transposed
         return [total, tf.transpose(tf.matmul(slope, features, transpose_a=True)), tf.reduce_sum(slope, 0)]
 
@@ -296,7 +320,7 @@ class _Objective:
     def outputs(self, features: tf.Tensor, flat: np.ndarray) -> tf.Tensor:
         """Of the dense layer with these weights, for standardised features."""
         kernel, bias = self._split(flat)
-        return features @ tf.constant(kernel, tf.float32) + tf.constant(bias, tf.float32)
+        return tf.tensordot(features, tf.constant(kernel, tf.float32), 1) + tf.constant(bias, tf.float32)
 
     def put(self, flat: np.ndarray) -> None:
         """Sets the dense layer's weights, so that it takes features as they are."""

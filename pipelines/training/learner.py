@@ -56,15 +56,19 @@ def learner_of(task: Task, splits: Splits, model: keras.Model, way: Finetune | N
         if way.head == "fitted":
             whole.fit = lambda: _fit_first(whole, computing(), experiment.train.seed)
         return whole
-    linear = linear_head.dense_of(parts(model)[1]) is not None
+    head = parts(model)[1]
+    linear = any(linear_head.dense_of(head, moments=moments) is not None for moments in (False, True))
     learner = _of_head(whole, way, computing(), experiment.train.seed, linear, machine.group) if way.views else None
     if way.head == "linear" and experiment.model.finetune is not None:  # type: ignore[attr-defined]
         if not linear:
-            raise ConfigError("model.finetune.head: linear fits one dense layer on features of a whole example, and this model's head is "
-                              "another one; set head: trained")
+            raise ConfigError("model.finetune.head: linear fits one dense layer, and this model's head is another one; set head: trained")
         if learner is None:
             raise ConfigError("model.finetune.head: linear needs features that are kept, and there is no room for them, data.cache is "
-                              "none, data.streaming is set or finetune.views is 0; change that, or set head: trained")
+                              "none, data.streaming is set, finetune.views is 0, or recordings that become text are augmented; change "
+                              "that, or set head: trained")
+        if learner.fit is None:
+            raise ConfigError(f"model.finetune.head: linear is fitted to all features at once, which take {readable(learner.train.nbytes)} "  # type: ignore[attr-defined]
+                              f"here, more than {readable(linear_head.MOST)}; set head: trained")
     return learner or whole
 
 
@@ -84,7 +88,7 @@ def _of_head(whole: Learner, way: Frozen, computing: Computing | None, seed: int
     each = f" in {views} views" if views > 1 else ""
     learner.notes.append(f"The encoder is frozen: its features of {len(train):,} training examples{each} ({readable(train.nbytes)}) were "
                          f"computed once, in {computing.seconds:.1f} s.")
-    if way.head == "linear" and linear:
+    if way.head == "linear" and linear and not (computing.prepared.sequences and train.nbytes > linear_head.MOST):
         head.trainable = False  # no step trains it
 
         def fit() -> None:

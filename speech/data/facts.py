@@ -60,8 +60,11 @@ class Marks(Record):
 
 
 class TranscriptFacts(FeatureFacts, EncoderFacts):
+    """`merge`: steps of a pretrained encoder that become one of the output; null: each is one, as in runs before there was a choice."""
+
     unit: Literal["characters", "subwords", "words", "pieces"]
     tokens: Annotated[list[Annotated[str, Field(min_length=1, max_length=1000)]], Field(min_length=1, max_length=10_000_000)]
     merges: Annotated[list[Annotated[str, Field(max_length=1000)]], Field(max_length=10_000_000)] | None = None  # of Whisper's tokenizer
     marks: Marks | None = None
     most_tokens: Annotated[int, Field(ge=1, le=10_000_000)]
+    merge: Annotated[int, Field(ge=1, le=50)] | None = None

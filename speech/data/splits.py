@@ -25,6 +25,7 @@ from speech.models import steps_of
 from speech.settings import CommandData, Commands, SpeechData, Transcription
 
 STATISTICS = 1000  # most recordings of train behind mean and deviation
+MERGES, ROOM, NEARLY_ALL = (4, 2), 2, 0.99  # of `merge_for`
 UNKNOWN, SILENCE = "_unknown_", "_silence_"
 Decode = Callable[[Tensors], Tensors]
 
@@ -148,7 +149,8 @@ def alignable(train: Source, encoder: Encoder, experiment: Transcription, front_
     if facts.lengths is None:
         return train, []
     needed = np.array([steps_needed(encoder.encode(text)) for text in facts.texts or ()])
-    steps = np.asarray(steps_of(experiment.model, front_end.frames(facts.lengths), front_end))
+    merge = getattr(experiment.model, "merge", None) or 1
+    steps = np.asarray(steps_of(experiment.model, front_end.frames(facts.lengths), front_end, merge))
     short, long = (needed > steps) & (facts.lengths > 0), facts.lengths > longest * data.rate
     notes = []
     if short.any():
@@ -162,6 +164,22 @@ def alignable(train: Source, encoder: Encoder, experiment: Transcription, front_
         raise DataError("no recording of train is long enough for its transcript, or all are longer than data.longest; "
                         + (notes[0] if notes else ""))
     return (train.subset(kept) if len(kept) < len(train) else train), notes
+
+
+def merge_for(train: Source, steps: Callable[[np.ndarray, int], Any]) -> int:
+    """So many steps of a pretrained encoder become one that nearly all of train's recordings have twice what their transcripts need.
+
+    Longer steps leave CTC fewer ways to align few recordings (docs/benchmarks.md).
+
+    Args:
+        steps: (lengths in samples, how many become one) to the steps of the output.
+    """
+    lengths = facts_of(train).lengths
+    if lengths is None or not isinstance(train, Recordings):
+        return 1
+    needed = np.array([steps_needed(row[:count].tolist()) for row, count in zip(train.fields["tokens"], train.fields["token_count"])])
+    enough = (np.mean(np.asarray(steps(lengths, merge)) >= ROOM * needed) >= NEARLY_ALL for merge in MERGES)
+    return next((merge for merge, there in zip(MERGES, enough) if there), 1)
 
 
 def unknown_parts(texts: Sequence[str], known: set[str], unit: str) -> list[str]:

@@ -21,14 +21,15 @@ def transcript_model(settings: Section, *, width: int, tokens: int, facts: dict[
     return TRANSCRIPT_MODELS.build(settings, width=width, tokens=tokens, facts=facts)
 
 
-def stride_of(settings: Section, front_end: Any = None) -> int:
-    """Frames that become one step of the output: the `stride` of the front end (speech.data.features), the settings', or 1."""
+def stride_of(settings: Section, front_end: Any = None, merge: int = 1) -> int:
+    """Frames that become one step of the output: the `stride` of the front end (speech.data.features), the settings', or 1; times `merge`,
+    steps of a pretrained encoder that become one."""
     if front_end is not None and front_end.stride is not None:
-        return int(front_end.stride)
-    return getattr(settings, "stride", 1)
+        return int(front_end.stride) * merge
+    return int(getattr(settings, "stride", 1)) * merge
 
 
-def steps_of(settings: Section, frames: Any, front_end: Any = None) -> Any:
+def steps_of(settings: Section, frames: Any, front_end: Any = None, merge: int = 1) -> Any:
     """Steps of the output for so many frames (a number or a tensor) of a front end; None: of one of the settings' own."""
-    stride = stride_of(settings, front_end)
+    stride = stride_of(settings, front_end, merge)
     return (frames - (front_end.lost if front_end else 0) + stride - 1) // stride

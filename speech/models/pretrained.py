@@ -58,8 +58,8 @@ def commands(settings: PretrainedCommands, *, frames: int, classes: int, facts: 
 
 
 def transcripts(settings: PretrainedTranscripts, *, tokens: int, facts: dict[str, Any]) -> keras.Model:
-    """See speech.models.transcript_model; `features`, the encoder's vectors, and `head`, a linear layer. Recordings longer than Whisper
-    takes are heard window by window; Moonshine hears them whole."""
+    """See speech.models.transcript_model; `features`, means of as many of the encoder's vectors as the fact `merge` says, and `head`, a
+    linear layer. Recordings longer than Whisper takes are heard window by window; Moonshine hears them whole."""
     layers, waves = keras.layers, hears_waves(facts)
     whole = backbone(settings, facts)
     vectors = moonshine.encoder(whole) if waves else encoder(whole)
@@ -70,6 +70,9 @@ def transcripts(settings: PretrainedTranscripts, *, tokens: int, facts: dict[str
     else:
         windows = Windows(whole.max_encoder_sequence_length, name="windows")(given)
         joined = Joined(name="joined", dtype="float32")([vectors(windows), sound["features"]])
+    if (facts.get("merge") or 1) > 1:
+        stride, lost = (moonshine.STRIDE, moonshine.REACH - 1) if waves else (STRIDE, 0)
+        joined = Merged(facts["merge"], stride=stride, lost=lost, name="merged", dtype="float32")([joined, sound["frames"]])
     features = keras.Model(sound, joined, name="features")
     given = keras.Input(features.output_shape[1:], name="vectors")
     logits = layers.Dense(tokens + 1, dtype="float32", name="tokens")(layers.Dropout(settings.dropout)(given))
@@ -126,6 +129,33 @@ class Joined(keras.layers.Layer):
         vectors, log_mel = inputs
         whole = tf.reshape(vectors, [tf.shape(log_mel)[0], -1, vectors.shape[2]])
         return whole[:, :-(-tf.shape(log_mel)[1] // STRIDE)]
+
+
+class Merged(keras.layers.Layer):
+    """The means of each `count` steps, one after the other, of [batch, steps, width], over a recording's own steps: [batch, steps / count,
+    rounded up, width]; zeros behind. Call with [vectors, own frames [batch] int32].
+
+    Args:
+        stride, lost: a recording has (frames - lost) / stride steps, rounded up.
+    """
+
+    def __init__(self, count: int, *, stride: int, lost: int, **options: Any):
+        super().__init__(**options)
+        self.count, self.stride, self.lost = count, stride, lost
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return (input_shape[0][0], None, input_shape[0][2])
+
+    def call(self, inputs: Any) -> tf.Tensor:
+        vectors, frames = inputs
+        size = tf.shape(vectors)[1]
+        own = tf.range(size)[None] < -(-(frames - self.lost) // self.stride)[:, None]
+        missing = -size % self.count
+        vectors = tf.pad(tf.where(own[..., None], vectors, 0.0), [[0, 0], [0, missing], [0, 0]])
+        counts = tf.pad(tf.cast(own, vectors.dtype), [[0, 0], [0, missing]])
+        batch, width = tf.shape(vectors)[0], vectors.shape[2]
+        sums = tf.reduce_sum(tf.reshape(vectors, [batch, -1, self.count, width]), 2)
+        return sums / tf.maximum(tf.reduce_sum(tf.reshape(counts, [batch, -1, self.count]), 2), 1.0)[..., None]
 
 
 class SpeechMean(keras.layers.Layer):

@@ -1,6 +1,7 @@
 """Text per recording, by CTC: from samples to words, and how they are judged."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from speech.data.facts import TranscriptFacts
 from speech.data.features import rounded, without_offset
 from speech.data.long_recordings import pieces
 from speech.data.recordings import facts_of
-from speech.data.splits import load_transcripts
+from speech.data.splits import load_transcripts, merge_for
 from speech.data.tokens import SPACE, Alphabet, normalized
 from speech.metrics import baseline, sound_figures, speakers, word_errors
 from speech.models import ctc, steps_of, stride_of, transcript_model
@@ -39,7 +40,8 @@ BLANK = (
 
 
 class TranscriptionTask(SpeechTask):
-    """speech.transcription. Facts: `unit`, `tokens`, `most_tokens`, `mean`, `std`, `speakers` (see speech.data.splits.load_transcripts)."""
+    """speech.transcription. Facts: `unit`, `tokens`, `most_tokens`, `mean`, `std`, `speakers` (see speech.data.splits.load_transcripts),
+    and `merge` under a pretrained encoder."""
 
     hub_task = "automatic-speech-recognition"
     kept = TranscriptFacts
@@ -67,7 +69,22 @@ class TranscriptionTask(SpeechTask):
         return Alphabet(self.facts["unit"], tuple(self.facts["tokens"]))
 
     def splits(self) -> Splits:
-        return self.with_noise_note(self.with_encoder(load_transcripts(self.experiment, self.decode, self.front_end)))
+        splits = load_transcripts(self.experiment, self.decode, self.front_end)
+        merge = self.facts.get("merge") if self.facts else self._merge_for(splits)  # a run stays as it was begun
+        return self.with_noise_note(self.with_encoder(replace(splits, facts={**splits.facts, "merge": merge}) if merge else splits))
+
+    @property
+    def merge(self) -> int:
+        """Steps of a pretrained encoder that become one of the output."""
+        return self.facts.get("merge") or 1
+
+    def _merge_for(self, splits: Splits) -> int | None:
+        """What the experiment says, else what train's recordings bear; None without a pretrained encoder under CTC."""
+        settings = self.experiment.model
+        if not hasattr(settings, "merge"):
+            return None
+        return settings.merge or merge_for(splits.train, lambda lengths, merge: steps_of(
+            settings, self.front_end.frames(lengths), self.front_end, merge))
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         """One recording: samples int16 [length], length, tokens int32 [most_tokens] from 0, token_count."""
@@ -90,7 +107,7 @@ class TranscriptionTask(SpeechTask):
 
     def steps(self, frames: tf.Tensor) -> tf.Tensor:
         """Steps of the model's output for so many frames."""
-        return steps_of(self.experiment.model, frames, self.front_end)
+        return steps_of(self.experiment.model, frames, self.front_end, self.merge)
 
     def moments(self, inputs: Any) -> tf.Tensor:
         return self.steps(inputs["frames"])
@@ -281,7 +298,7 @@ class TranscriptionTask(SpeechTask):
         most = tf.maximum(tf.reduce_max(number), 1)
         batch = tf.shape(tokens)[0]
         rows = tf.range(batch)[:, None] * (most + 1) + tf.where(is_blank, 0, number)
-        second = stride_of(self.experiment.model, self.front_end) * self.front_end.seconds
+        second = stride_of(self.experiment.model, self.front_end, self.merge) * self.front_end.seconds
         at = tf.cast(answers["at"], tf.float32) * second
 
         def by_word(reduce: Any, values: tf.Tensor) -> tf.Tensor:

@@ -163,6 +163,40 @@ def test_where_speakers_are_known_they_choose_in_place_of_validation(there, tmp_
         assert (data.group_by, data.validation, data.test) == ("speaker", validation, 0.2)
 
 
+def test_few_recordings_of_few_words_get_one_for_their_text(there, tmp_path):
+    words = ["zero", "one", "two", "three"]
+    for number in range(12):
+        write(tmp_path / "said" / f"{number}.wav", tone(1.0, 16_000, seed=number), 16_000)
+        (tmp_path / "said" / f"{number}.txt").write_text(f"{words[number % 4]} {words[number % 3]}")
+    keras_preset(there / "whisper", "WhisperBackbone")
+    text = new("speech", tmp_path / "said")
+    experiment = from_text(text).experiment
+    assert (experiment.model.name, experiment.model.finetune.name, experiment.model.finetune.head) == ("pretrained", "frozen", "linear")
+    assert (experiment.tokens.unit, experiment.data.validation, experiment.augment.speed) == ("words", 0, 0)
+    assert "since 12 recordings are few" in header(text)
+    assert from_text(new("speech", tmp_path / "said", encoder="none")).experiment.model.name == "quartz"
+
+
+def test_many_recordings_of_few_words_train_its_last_blocks(there, tmp_path):
+    keras_preset(there / "whisper", "WhisperBackbone")
+    sound = tmp_path / "one.wav"
+    write(sound, tone(0.5, 16_000), 16_000)
+    rows = [f"one.wav,{'yes no' if number % 2 else 'no'}" for number in range(600)]
+    (tmp_path / "said.csv").write_text("\n".join(["path,text", *rows]))
+    experiment = from_text(new("speech", tmp_path / "said.csv", task="transcription")).experiment
+    assert experiment.model.finetune.name == "last" and experiment.augment.speed == 0.15 and experiment.train.epochs >= 4
+
+
+def test_texts_of_many_words_get_one_where_it_is_asked_for(there, tmp_path):
+    for number in range(12):
+        write(tmp_path / f"{number}.wav", tone(1.0, 16_000, seed=number), 16_000)
+        (tmp_path / f"{number}.txt").write_text(f"a{number} b{number} c{number}")
+    keras_preset(there / "whisper", "WhisperBackbone")
+    assert from_text(new("speech", tmp_path)).experiment.model.name == "quartz"
+    text = new("speech", tmp_path, encoder="whisper")
+    assert from_text(text).experiment.tokens.unit == "characters" and "such data gain by one is not known" in header(text)
+
+
 def test_what_is_kept_of_a_run_is_the_whole_network(there, tmp_path):
     tiny.bert(there / "bert", width=128)
     texts = questions(tmp_path / "questions.csv")

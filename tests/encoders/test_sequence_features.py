@@ -10,10 +10,11 @@ import pytest
 import tensorflow as tf
 
 from pipelines.base.background import Background
+from pipelines.base.errors import ConfigError
 from pipelines.config.load import from_text
 from pipelines.data.lengths import FlatSource
 from pipelines.data.results import Shapes
-from pipelines.encoders import features
+from pipelines.encoders import features, linear_head
 from pipelines.encoders.features import FEATURES, MOMENTS
 from pipelines.runs import judging
 from pipelines.runs.folder import RunFolder
@@ -32,7 +33,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(
 SETTINGS = """
 task: speech.transcription
 data: {{source: synthetic, validation: 0.2, test: 0, limit: 30, cache: {cache}, cache_folder: {folder}}}
-model: {{name: pretrained, preset: {preset}, dropout: 0.0, finetune: {{name: frozen, head: trained, views: {views}}}}}
+model: {{name: pretrained, preset: {preset}, dropout: 0.0, merge: {merge}, finetune: {{name: frozen, head: {head}, views: {views}}}}}
 tokens: {{unit: words}}
 augment: {{speed: {speed}}}
 train: {{epochs: 2, batch_size: 8, precision: float32, devices: cpu, deterministic: true}}
@@ -44,10 +45,10 @@ def preset(tmp_path_factory):
     return tiny.whisper(tmp_path_factory.mktemp("whisper") / "tiny", seconds=1)
 
 
-def session(preset, folder, *, cache="disk", views=1, speed=0.0):
+def session(preset, folder, *, cache="disk", views=1, speed=0.0, merge=1, head="trained"):
     """(the session, its experiment, what it said)."""
     said = []
-    text = SETTINGS.format(preset=preset, cache=cache, views=views, speed=speed, folder=folder)
+    text = SETTINGS.format(preset=preset, cache=cache, views=views, speed=speed, merge=merge, head=head, folder=folder)
     experiment = from_text(text, check_paths=False).experiment
     return assemble(experiment, task_class(experiment.task), say=said.append), experiment, said
 
@@ -110,7 +111,7 @@ def test_they_are_found_on_disk_and_read_as_from_memory(preset, kept, monkeypatc
 def test_killed_and_resumed_it_ends_bit_identical(preset, tmp_path):
     """Vectors are computed anew by the second process."""
     more = "monitor: {tensorboard: false}\nevaluate: {baseline: false, bootstrap: 100}\n"
-    text = SETTINGS.format(preset=preset, cache="memory", views=1, speed=0.0, folder=tmp_path) + more
+    text = SETTINGS.format(preset=preset, cache="memory", views=1, speed=0.0, merge=1, head="trained", folder=tmp_path) + more
     experiment = from_text(text, ["train.keep_state=true", "train.checkpoint_seconds=1e-9"], check_paths=False).experiment
     for name, kills in (("whole", ({},)), ("parts", ({4: kill}, {}))):
         for actions in kills:
@@ -124,6 +125,42 @@ def test_killed_and_resumed_it_ends_bit_identical(preset, tmp_path):
 def test_where_they_change_every_step_computes_them(preset, tmp_path):
     made, _, said = session(preset, tmp_path, speed=0.1)
     assert made.learner.model is made.model and not said
+
+
+def test_a_linear_head_is_fitted_to_them_at_once(preset, tmp_path):
+    made, experiment, _ = session(preset, tmp_path, cache="memory", merge=4, head="linear")
+    learner = made.learner
+    assert isinstance(learner.train, FlatSource) and learner.model is not made.model and learner.fit is not None
+    assert int(learner.train.arrays[MOMENTS].max()) == -(-int(learner.train.lengths.max()) // (4 * 320))
+    dense = linear_head.dense_of(learner.model, moments=True)
+    batch = learner.train.gather(tf.range(len(learner.train), dtype=tf.int64))
+
+    def loss():
+        inputs, targets = learner.task.prepare(batch)
+        return float(np.mean(learner.task.loss(learner.model(inputs), targets, training=False)))
+
+    before = loss()
+    learner.fit()
+    assert loss() < 0.8 * before
+    assert "The last layer was fitted by L-BFGS" in learner.notes[-1]
+    whole = judging.evaluator(made, experiment, made.splits.validation).scores()  # by the network that is kept, from waveforms
+    assert whole["loss"] == pytest.approx(judging.validation(made, experiment).scores()["loss"], rel=1e-3)
+    chosen = float(learner.notes[-1].split("regularisation of ")[1].split()[0])
+    objective = linear_head._Objective(learner.task, learner.model, linear_head._chunks(learner.task, learner.train, 1),
+                                       moments=learner.train.flat[FEATURES])
+    kernel = dense.kernel.numpy() / objective.scale[:, None]
+    flat = np.concatenate([kernel.ravel(), dense.bias.numpy() + objective.mean @ dense.kernel.numpy()])
+    value, slope = objective._value(flat, chosen, objective.all)
+    assert value == pytest.approx(loss() + 0.5 * chosen * np.sum(kernel**2), rel=1e-4)
+    assert np.abs(slope).max() < 0.1 * np.abs(objective._value(np.zeros_like(flat), chosen, objective.all)[1]).max()
+
+
+@pytest.mark.parametrize(("changed", "message"), [({"speed": 0.1}, "recordings that become text are augmented"),
+                                                  ({}, r"more than 1\.0 kB; set head: trained")])
+def test_where_a_linear_head_cannot_be_fitted_it_is_said(preset, tmp_path, monkeypatch, changed, message):
+    monkeypatch.setattr(linear_head, "MOST", 1000)
+    with pytest.raises(ConfigError, match=message):
+        session(preset, tmp_path, cache="memory", head="linear", **changed)
 
 
 def test_where_they_are_too_large_every_step_computes_them(preset, kept, monkeypatch):

@@ -12,6 +12,8 @@ from pipelines.base.errors import ConfigError
 from pipelines.config.load import from_text
 from pipelines.runs.launch import task_class
 from speech.data import whisper_tokens
+from speech.data.recordings import Facts, Recordings
+from speech.data.splits import merge_for
 from speech.data.whisper_features import WhisperFrontEnd
 from speech.models import pretrained
 from tests.encoders.tiny import whisper
@@ -169,9 +171,15 @@ def test_facts_are_checked_before_they_are_used(tiny):
         commands(tiny, facts={"classes": ["a"]})
 
 
-def test_a_transcript_is_the_same_alone_and_in_a_padded_batch_also_of_sounds_longer_than_the_encoder_takes(tiny):
-    task = task_of(f"task: speech.transcription\nmodel: {{name: pretrained, preset: {tiny}}}\ndata: {{source: synthetic}}\n")
-    task.facts = {**task.encoder_facts, "unit": "words", "tokens": ["one", "two"], "mean": [0.0] * 8, "std": [1.0] * 8}
+def transcription(preset, more: str = ""):
+    return task_of(f"task: speech.transcription\nmodel: {{name: pretrained, preset: {preset}{more}}}\ndata: {{source: synthetic}}\n")
+
+
+@pytest.mark.parametrize("merge", [None, 4])
+def test_a_transcript_is_the_same_alone_and_in_a_padded_batch_also_of_sounds_longer_than_the_encoder_takes(tiny, merge):
+    task = transcription(tiny)
+    task.facts = {**task.encoder_facts, "unit": "words", "tokens": ["one", "two"], "mean": [0.0] * 8, "std": [1.0] * 8,
+                  **({"merge": merge} if merge else {})}
     model = task.model()
     for layer in range(2):  # random weights as large as trained ones
         for weight in model.get_layer("features").get_layer("backbone").get_layer(f"transformer_encoder_layer_{layer}").weights:
@@ -184,5 +192,32 @@ def test_a_transcript_is_the_same_alone_and_in_a_padded_batch_also_of_sounds_lon
         count = len(sound)
         alone, _ = task.prepare({"samples": tf.constant(samples[number:number + 1, :count]), "length": tf.constant([count])})
         logits = model(alone).numpy()[0]
-        assert len(logits) == int(task.steps(alone["frames"])[0]) == -(-count // 320)
+        assert len(logits) == int(task.steps(alone["frames"])[0]) == -(-count // (320 * (merge or 1)))
         assert np.abs(logits - together[number, :len(logits)]).max() < 1e-5
+
+
+def test_steps_are_means_over_a_recording_s_own():
+    steps = np.random.default_rng(0).normal(size=(2, 7, 3)).astype(np.float32)
+    merged = pretrained.Merged(4, stride=2, lost=0)([tf.constant(steps), tf.constant([13, 9])]).numpy()  # 7 and 5 steps
+    for row, (own, count) in enumerate(((steps[0], 7), (steps[1], 5))):
+        np.testing.assert_allclose(merged[row], [own[:4].mean(0), own[4:count].mean(0)], atol=1e-6)
+
+
+@pytest.mark.parametrize(("tokens", "steps", "merge"), [
+    ([0, 1, 0, 1], 32, 4), ([0, 1, 0, 1], 31, 2), ([0, 0, 0, 1], 32, 2), ([0, 1, 0, 1], 15, 1),
+])
+def test_as_many_steps_become_one_as_the_transcripts_of_train_bear(tokens, steps, merge):
+    facts = Facts(names=["a"], files=["a"], lengths=np.array([steps]))
+    train = Recordings(lambda number: np.zeros(1, np.int16), facts, "x", fields={
+        "tokens": np.array([[*tokens, 0]], np.int32), "token_count": np.array([len(tokens)], np.int32)})
+    assert merge_for(train, lambda lengths, each: lengths // each) == merge
+
+
+def test_what_a_run_was_begun_with_decides_how_steps_are_merged(tiny):
+    task = transcription(tiny)
+    facts = task.splits().facts
+    assert facts["merge"] == 2 and task.kept.model_validate(facts).merge == 2
+    assert transcription(tiny, ", merge: 3").splits().facts["merge"] == 3
+    text = f"task: speech.transcription\nmodel: {{name: pretrained, preset: {tiny}}}\ndata: {{source: synthetic}}\n"
+    old = task_of(text, {name: value for name, value in facts.items() if name != "merge"})  # of before there was a choice
+    assert "merge" not in old.splits().facts and old.merge == 1 and int(old.steps(tf.constant(100))) == 50
