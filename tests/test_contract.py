@@ -87,7 +87,8 @@ def known_users(folder: Path, splits: Any) -> list[str]:
 
 
 # fitted at once: no step trains them
-AT_ONCE = {"nlp.classification/frozen", "recsys.retrieval/ease", "speech.commands/pretrained", "speech.commands/names"}
+AT_ONCE = {"nlp.classification/frozen", "recsys.retrieval/ease", "speech.commands/pretrained", "speech.commands/names",
+           "speech.transcription/pretrained"}
 CASES = {
     "nlp.classification": Case("nlp/quickstart", (), lambda folder, splits: ["a room for two nights", "", "breakfast? \U0001f600"]),
     "nlp.classification/pretrained": Case(

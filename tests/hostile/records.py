@@ -88,7 +88,8 @@ FACTS: dict[str, tuple[dict[str, Any], list[tuple[str, Any]]]] = {
         ("splits", []), ("splits|train|examples", "many")]),
     "speech.commands": (COMMANDS, [("mean", [0.0] * 10**5 + [1.0]), ("std", ["x"] * 40), ("classes", {"yes": 1}), ("speakers", [1])]),
     "speech.transcription": (TRANSCRIPTS, [
-        ("unit", "letters"), ("tokens", []), ("tokens", [""]), ("tokens", "abc"), ("most_tokens", 0), ("most_tokens", 10**12)]),
+        ("unit", "letters"), ("tokens", []), ("tokens", [""]), ("tokens", "abc"), ("most_tokens", 0), ("most_tokens", 10**12),
+        ("merge", 0), ("merge", 10**6)]),
     "nlp.classification": (TEXTS, [("vocabulary", "the of"), ("vocabulary", [1]), ("vocabulary", [""]), ("threshold", "high"),
                                    ("threshold", 1e9), ("classes", None)]),
     "nlp.classification pretrained": (PRETRAINED, [
