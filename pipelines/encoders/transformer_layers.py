@@ -13,7 +13,7 @@ import keras
 import tensorflow as tf
 
 from pipelines.encoders.presets import hub
-from pipelines.machine.compiling import by_parts, part
+from pipelines.machine.compiling import in_parts, part
 
 LEVELS = 1 << 16  # of a draw for dropout outside of kernels: half as many numbers are drawn as there are elements
 FUSED_EPSILON = 1e-3  # of TensorFlow's fused norm
@@ -104,7 +104,7 @@ def _draws(dropout: Any, like: tf.Tensor) -> list[tf.Tensor]:
     if not dropout.rate:
         return []
     seed = dropout.seed_generator.next()
-    if by_parts():
+    if in_parts():
         return [tf.cast(seed, tf.uint32)]
     count = tf.size(like)
     drawn = tf.random.stateless_uniform([(count + 1) // 2], seed, None, None, tf.int32)

@@ -54,22 +54,17 @@ def part(body: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
 
         return forward(*inputs), gradient
 
-    return lambda *inputs: compiled(*inputs) if by_parts() else body(*inputs)
+    return lambda *inputs: compiled(*inputs) if in_parts() else body(*inputs)
 
 
-def by_parts() -> bool:
-    """Whether each `part` of the current trace will be compiled by itself."""
+def in_parts() -> bool:
+    """Whether each `part` of the current trace will be compiled by itself, and operations may be grouped at the price of other rounding."""
     return _PARTS.get()
 
 
 def for_xla() -> bool:
     """Whether the current trace will be compiled by XLA, which lacks some of TensorFlow's operations."""
     return _FOR_XLA.get()
-
-
-def in_parts() -> bool:
-    """Whether the current trace is of a `function` with parts, where operations may be grouped at the price of other rounding."""
-    return _PARTS.get()
 
 
 def obstacles(model: keras.Model) -> list[str]:
