@@ -22,6 +22,8 @@ BACKWARD = 2.0  # of the forward pass: gradients of weights and of inputs
 _SECONDS = 0.4  # of timing
 _TIMES = 5  # runs that time it
 _SIDE = {"CPU": 1024, "GPU": 8192}
+_LOOPS = "While", "StatelessWhile", "CudnnRNNV3"
+_PRODUCTS = "MatMul", "BatchMatMul", "Conv", "DepthwiseConv", "Einsum"  # with what their types begin
 
 
 def forward_operations(model: keras.Model, inputs: Any) -> float | None:
@@ -31,11 +33,13 @@ def forward_operations(model: keras.Model, inputs: Any) -> float | None:
         inputs: a batch as the model takes it.
 
     Returns:
-        The count over the whole batch; None where the graph has loops (recurrent layers), whose iterations are not counted.
+        The count over the whole batch; None where the graph has loops (recurrent layers), whose iterations are not counted, or products
+        whose size follows from the values (texts in windows).
     """
     specs = tf.nest.map_structure(lambda value: tf.TensorSpec(value.shape, value.dtype), inputs)
     graph = tf.function(lambda value: model(value, training=False), autograph=False).get_concrete_function(specs).graph
-    if any(operation.type in ("While", "StatelessWhile", "CudnnRNNV3") for operation in graph.get_operations()):
+    if any(operation.type in _LOOPS or (operation.type.startswith(_PRODUCTS) and not operation.outputs[0].shape.is_fully_defined())
+           for operation in graph.get_operations()):
         return None
     options = tf.compat.v1.profiler.ProfileOptionBuilder(tf.compat.v1.profiler.ProfileOptionBuilder.float_operation())
     logger = tf.get_logger()
