@@ -34,7 +34,8 @@ from pipelines.task.contract import Task
 
 FEATURES, TARGET, JUDGED = "features", "target/", "judged/"  # entries of an example: of the encoder, of `prepare`, of `targets`
 MOMENTS, LENGTH = "moments", "length"  # of one with a vector for each moment: how many these are, and its own length
-MOST = 8 << 30  # bytes of vectors of moments: some 30 hours of speech by the smallest Whisper; of more, every step computes its own
+# Bytes of vectors of moments; of more, every step computes its own. 30 hours of speech by the smallest Whisper, 120 in means of four steps.
+MOST = 8 << 30
 MOMENT_UNIT = 16  # batches of them are padded to a multiple of it
 BATCH = {"CPU": 64, "GPU": 256}  # examples a device takes at a time, the same on any number of devices: rounding is the same, too
 SHORT, SHORT_BATCH = 64, 256  # where the longest text has so many tokens at most: weights are cast to the precision once a batch
