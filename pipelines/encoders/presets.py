@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import json
 import re
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,6 +28,7 @@ _PICKLES = (".bin", ".ckpt", ".joblib", ".pickle", ".pkl", ".pt", ".pth")
 _NAMES = {"vision": "images", "nlp": "text", "speech": "speech"}
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 _SERIALISED = ("config.json", "tokenizer.json", "image_converter.json", "audio_converter.json", "preprocessor.json", "task.json")
+_READING = threading.RLock()
 _RUN_CODE = ("Lambda", "__lambda__", "function", "TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer")
 _LICENCES = (("Apache License", "Apache-2.0"), ("MIT License", "MIT"), ("BSD 3-Clause", "BSD-3-Clause"))
 MOST = 64 << 20  # bytes of a text file beside the weights that is looked into
@@ -266,20 +268,22 @@ def load(preset: Preset, *, weights: bool = True) -> Any:
 
 @contextlib.contextmanager
 def _undrawn() -> Iterator[None]:
-    """Inside, a new weight is zeros where it would be drawn: drawing those of MiniLM takes longer than reading them."""
+    """Inside, a new weight of this thread is zeros where it would be drawn: drawing those of MiniLM takes longer than reading them."""
     import keras
 
-    make, kinds = keras.Variable.__init__, keras.initializers
-    drawing = kinds.VarianceScaling, kinds.TruncatedNormal, kinds.RandomNormal, kinds.RandomUniform
+    with _READING:  # what is put back is Keras' own, and not another thread's
+        make, kinds, mine = keras.Variable.__init__, keras.initializers, threading.get_ident()
+        drawing = kinds.VarianceScaling, kinds.TruncatedNormal, kinds.RandomNormal, kinds.RandomUniform
 
-    def zeros(self: Any, initializer: Any, *further: Any, **options: Any) -> None:
-        make(self, "zeros" if isinstance(initializer, drawing) else initializer, *further, **options)
+        def zeros(self: Any, initializer: Any, *further: Any, **options: Any) -> None:
+            drawn = isinstance(initializer, drawing) and threading.get_ident() == mine
+            make(self, "zeros" if drawn else initializer, *further, **options)
 
-    keras.Variable.__init__ = zeros
-    try:
-        yield
-    finally:
-        keras.Variable.__init__ = make
+        keras.Variable.__init__ = zeros
+        try:
+            yield
+        finally:
+            keras.Variable.__init__ = make
 
 
 def record(preset: Preset) -> dict[str, Any]:

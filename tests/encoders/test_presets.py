@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import h5py
@@ -239,3 +240,17 @@ def test_the_presets_folder(monkeypatch, tmp_path):
     monkeypatch.delenv("QUARTET_PRESETS", raising=False)
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     assert locate.presets_folder() == tmp_path / "presets"
+
+
+def test_a_model_that_another_thread_builds_while_a_preset_is_read_has_drawn_weights():
+    import keras
+
+    def drawn() -> bool:
+        layer = keras.layers.Dense(4)
+        layer.build((1, 3))
+        return bool(np.any(layer.kernel.numpy()))
+
+    before = keras.Variable.__init__
+    with presets._undrawn(), ThreadPoolExecutor(1) as other:
+        assert not drawn() and other.submit(drawn).result()
+    assert drawn() and keras.Variable.__init__ is before
