@@ -73,9 +73,9 @@ def efficientnet(folder: Path) -> Path:
     backbone = keras_hub.models.EfficientNetBackbone(
         **{f"stackwise_{name}": value for name, value in stages.items()}, stackwise_strides=[2, 2], stackwise_input_filters=[8, 8],
         stackwise_output_filters=[8, 16], depth_divisor=4, dropout=0.2, activation="relu6")
-    for variable in backbone.non_trainable_variables:
-        if "moving" in variable.path:
-            variable.assign(np.random.default_rng(0).uniform(0.5, 1.5, variable.shape))
+    for variable in backbone.weights:
+        if "moving" in variable.path or variable.name == "beta":  # without the latter ReLU6 would give zeros alone
+            variable.assign(np.random.default_rng(len(variable.path)).uniform(0.5, 1.5, variable.shape))
     backbone.save_to_preset(str(folder))
     keras_hub.layers.EfficientNetImageConverter(
         image_size=(64, 64), scale=SCALE, offset=OFFSET, interpolation="bicubic").save_to_preset(str(folder))
