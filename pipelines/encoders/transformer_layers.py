@@ -49,10 +49,8 @@ def _call(tanh: bool, layer: Any, inputs: tf.Tensor, padding_mask: Any = None, t
                             for one in (attention._query_dense, attention._key_dense, attention._value_dense)))
     joined = tf.nn.bias_add(flat @ tf.concat(kernels, 1), tf.concat(biases, 0))
     parts = tf.transpose(tf.reshape(joined, [shape[0], shape[1], 3, heads, width // heads]), [2, 0, 3, 1, 4])
-    query, key, value = tf.unstack(parts)
-    scores = tf.matmul(query * tf.cast((width // heads) ** -0.5, dtype), key, transpose_b=True)
-    heard = tf.transpose(_softmax(scores, own, attention._dropout_layer, training) @ value, [0, 2, 1, 3])
-    mixed = tf.reshape(heard, [-1, width]) @ _kernel(attention._output_dense, dtype, width)
+    heard = _attended(*tf.unstack(parts), own, attention._dropout_layer, training)
+    mixed = tf.reshape(tf.transpose(heard, [0, 2, 1, 3]), [-1, width]) @ _kernel(attention._output_dense, dtype, width)
     x = _added(mixed, attention._output_dense.bias, flat, layer._self_attention_layer_norm, layer._self_attention_dropout, training)
     x = _added(_activated(x @ _kernel(first, dtype, width), first.bias, tanh, training) @ _kernel(second, dtype, layer.intermediate_dim),
                second.bias, x, layer._feedforward_layer_norm, layer._feedforward_dropout, training)
@@ -68,10 +66,17 @@ def _kernel(dense: Any, dtype: tf.DType, rows: int) -> tf.Tensor:
     return tf.reshape(_value(dense.kernel, dtype), [rows, -1])
 
 
-def _softmax(scores: tf.Tensor, own: tf.Tensor, dropout: Any, training: bool | None) -> tf.Tensor:
-    if training:
-        return _trained_softmax(dropout.rate)(scores, own, *_draws(dropout, scores))
-    return tf.nn.softmax(tf.where(tf.expand_dims(tf.expand_dims(own, 1), 1), scores, scores.dtype.min))  # LiteRT indexes with no new axes
+def _attended(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, own: tf.Tensor, dropout: Any, training: bool | None) -> tf.Tensor:
+    """What each query [batch, heads, time, width of a head] hears of the values where `own` [batch, time] says that there is one."""
+    scale = query.shape[3] ** -0.5
+    if training and in_parts():
+        return _trained_attention(dropout.rate, scale)(query, key, value, own, *_draws(dropout, own))
+    scores = tf.matmul(query * tf.cast(scale, query.dtype), key, transpose_b=True)
+    there = tf.expand_dims(tf.expand_dims(own, 1), 1)  # LiteRT indexes with no new axes
+    if not training:
+        return tf.nn.softmax(tf.where(there, scores, scores.dtype.min)) @ value
+    shares = tf.nn.softmax(tf.where(there, tf.cast(scores, tf.float32), tf.float32.min))
+    return tf.cast(_kept(shares, tuple(_draws(dropout, scores)), dropout.rate), value.dtype) @ value
 
 
 def _added(x: tf.Tensor, bias: Any, residual: tf.Tensor, norm: Any, dropout: Any, training: bool | None) -> tf.Tensor:
@@ -99,7 +104,7 @@ def _activated(x: tf.Tensor, bias: Any, tanh: bool, training: bool | None) -> tf
 
 
 def _draws(dropout: Any, like: tf.Tensor) -> list[tf.Tensor]:
-    """What says which elements are dropped: for a kernel the seed, [2] uint32, from which it draws; else a number of as many levels for
+    """What says which elements are dropped: for a kernel a seed, [2] uint32, whatever they are like; else a number of as many levels for
     each element, int16; none where nothing is dropped."""
     if not dropout.rate:
         return []
@@ -142,12 +147,42 @@ def _normed(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, epsilon: float) -
 
 
 @functools.cache
-def _trained_softmax(rate: float) -> Callable[..., tf.Tensor]:
-    def body(scores: tf.Tensor, own: tf.Tensor, *draws: tf.Tensor) -> tf.Tensor:
-        shares = tf.nn.softmax(tf.where(own[:, None, None], tf.cast(scores, tf.float32), tf.float32.min))
-        return tf.cast(_kept(shares, draws, rate), scores.dtype)
+def _trained_attention(rate: float, scale: float) -> Callable[..., tf.Tensor]:
+    """Attention as `_attended` has it. The gradient's sum over a row of shares is had from the few numbers that were heard, as in Dao et
+    al. 2022, arXiv:2205.14135, appendix B.2: so it passes over the scores once."""
 
-    return part(body)
+    def scaled(scores: tf.Tensor, own: tf.Tensor) -> tf.Tensor:
+        return tf.where(own[:, None, None], tf.cast(scores, tf.float32) * scale, tf.float32.min)
+
+    def shared(scores: tf.Tensor, own: tf.Tensor, *draws: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        given = scaled(scores, own)
+        highest = tf.reduce_max(given, -1, keepdims=True)
+        powers = tf.exp(given - highest)
+        total = tf.reduce_sum(powers, -1, keepdims=True)
+        return tf.cast(_kept(powers / total, draws, rate), scores.dtype), highest, total
+
+    def slopes(scores: tf.Tensor, own: tf.Tensor, highest: tf.Tensor, total: tf.Tensor, upstream: tf.Tensor, heard: tf.Tensor,
+               *draws: tf.Tensor) -> tf.Tensor:
+        shares = tf.exp(scaled(scores, own) - highest) / total
+        return tf.cast(shares * (_kept(tf.cast(upstream, tf.float32), draws, rate) - heard) * scale, scores.dtype)
+
+    forward, backward = (tf.function(one, jit_compile=True, autograph=False) for one in (shared, slopes))
+
+    @tf.custom_gradient
+    def attended(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, own: tf.Tensor, *draws: tf.Tensor) -> Any:
+        scores = tf.matmul(query, key, transpose_b=True)
+        shares, highest, total = forward(scores, own, *draws)
+        outputs = shares @ value
+
+        def gradient(upstream: tf.Tensor) -> list[tf.Tensor | None]:
+            heard = tf.reduce_sum(tf.cast(upstream * outputs, tf.float32), -1, keepdims=True)
+            slope = backward(scores, own, highest, total, tf.matmul(upstream, value, transpose_b=True), heard, *draws)
+            return [slope @ key, tf.matmul(slope, query, transpose_a=True), tf.matmul(shares, upstream, transpose_a=True),
+                    *[None] * (1 + len(draws))]
+
+        return outputs, gradient
+
+    return attended
 
 
 @functools.cache
