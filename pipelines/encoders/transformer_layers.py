@@ -49,7 +49,8 @@ def _call(tanh: bool, layer: Any, inputs: tf.Tensor, padding_mask: Any = None, t
                             for one in (attention._query_dense, attention._key_dense, attention._value_dense)))
     joined = tf.nn.bias_add(flat @ tf.concat(kernels, 1), tf.concat(biases, 0))
     parts = tf.transpose(tf.reshape(joined, [shape[0], shape[1], 3, heads, width // heads]), [2, 0, 3, 1, 4])
-    heard = _attended(*tf.unstack(parts), own, attention._dropout_layer, training)
+    query, key, value = tf.unstack(parts)
+    heard = _attended(query, key, value, own, attention._dropout_layer, training)
     mixed = tf.reshape(tf.transpose(heard, [0, 2, 1, 3]), [-1, width]) @ _kernel(attention._output_dense, dtype, width)
     x = _added(mixed, attention._output_dense.bias, flat, layer._self_attention_layer_norm, layer._self_attention_dropout, training)
     x = _added(_activated(x @ _kernel(first, dtype, width), first.bias, tanh, training) @ _kernel(second, dtype, layer.intermediate_dim),
