@@ -118,6 +118,28 @@ def test_the_gradient_of_a_kernel_leaves_out_what_the_kernel_left_out():
     assert 0.4 < dropped.mean() < 0.6 and (slope[dropped] == 0).all() and (slope[~dropped] != 0).all()
 
 
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_attention_has_the_gradient_of_its_plain_operations_with_the_same_shares_left_out(rate):
+    from pipelines.encoders.transformer_layers import _kept, _trained_attention
+
+    given = tf.unstack(tf.random.stateless_normal([3, 2, 3, 7, 4], [1, 2]))
+    own, draws = tf.constant([[True] * 7, [True] * 4 + [False] * 3]), [tf.constant([5, 6], tf.uint32)] if rate else []
+
+    def plain(query, key, value, own, *draws):
+        scores = tf.where(own[:, None, None], 0.5 * tf.matmul(query, key, transpose_b=True), tf.float32.min)
+        return _kept(tf.nn.softmax(scores), draws, rate) @ value
+
+    def found(attend):
+        with tf.GradientTape() as tape:
+            tape.watch(given)
+            outputs = attend(*given, own, *draws)
+            loss = tf.reduce_sum(outputs * tf.cos(tf.reshape(tf.range(168.0), outputs.shape)))
+        return [outputs, *tape.gradient(loss, given)]
+
+    for expected, ours in zip(found(plain), found(_trained_attention(rate, 0.5))):
+        np.testing.assert_allclose(ours, expected, atol=1e-5)
+
+
 def test_dropout_is_on_in_training_alone():
     model = simplified(backbone(dropout=0.5))
     first, second, judged = (vectors(model, training=training).numpy() for training in (True, True, False))
