@@ -3,13 +3,11 @@
 import importlib.util
 import os
 from contextlib import nullcontext
-from unittest import mock
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.base.background import Background
 from pipelines.base.errors import ConfigError
 from pipelines.config.load import from_text
 from pipelines.data.lengths import FlatSource
@@ -24,7 +22,7 @@ from pipelines.training.loop import Hook, Loop
 from pipelines.training.meter import Meter
 from pipelines.training.session import assemble
 from tests.encoders import tiny
-from tests.training.runs import At, Killed, checkpoint, kill
+from tests.training.runs import At, Killed, checkpoint, kill, written_at_once
 
 HERE = all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text"))
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(
@@ -116,7 +114,7 @@ def test_killed_and_resumed_it_ends_bit_identical(preset, tmp_path):
     for name, kills in (("whole", ({},)), ("parts", ({4: kill}, {}))):
         for actions in kills:
             call = Call(name, task_class(experiment.task), quiet=True, callbacks=(At(actions),))
-            with mock.patch.object(Background, "busy", False), nullcontext() if not actions else pytest.raises(Killed):
+            with written_at_once(), nullcontext() if not actions else pytest.raises(Killed):
                 train(experiment, RunFolder(tmp_path / name), call)
     (one, about), (other, theirs) = checkpoint(tmp_path / "whole"), checkpoint(tmp_path / "parts")
     assert about == theirs and one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)

@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 from contextlib import nullcontext
-from unittest import mock
 
 import keras
 import pytest
@@ -16,7 +15,6 @@ from nlp.models import pretrained
 from nlp.settings import Pretrained, TextClassification
 from nlp.tasks.classification import Classification
 from nlp.tokens import preset as preset_tokens
-from pipelines.base.background import Background
 from pipelines.base.errors import ConfigError
 from pipelines.config.load import load
 from pipelines.data.divide import Warned
@@ -30,7 +28,7 @@ from pipelines.task.results import Judgement
 from tests import processes
 from tests.encoders import tiny
 from tests.encoders.tiny import PIECES
-from tests.training.runs import At, Killed, checkpoint, kill
+from tests.training.runs import At, Killed, checkpoint, kill, written_at_once
 
 pytestmark = pytest.mark.slow
 
@@ -309,7 +307,7 @@ def test_word_scores_stand_beside_the_vectors_and_a_killed_run_computes_them_aga
     for name, kills in (("whole", ({},)), ("parts", ({3: kill}, {}))):
         for actions in kills:
             call = Call(name, Classification, quiet=True, callbacks=(At(actions),))
-            with mock.patch.object(Background, "busy", False), nullcontext() if not actions else pytest.raises(Killed):
+            with written_at_once(), nullcontext() if not actions else pytest.raises(Killed):
                 train(experiment, RunFolder(tmp_path / name), call)
     (one, about), (other, theirs) = checkpoint(tmp_path / "whole"), checkpoint(tmp_path / "parts")
     assert about == theirs and one.keys() == other.keys() and all((one[name] == other[name]).all() for name in one)

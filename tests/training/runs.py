@@ -2,6 +2,9 @@
 
 import json
 import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -47,12 +50,33 @@ def interrupt() -> None:
     send(signal.SIGINT)
 
 
+@contextmanager
+def written_at_once() -> Iterator[None]:
+    """Whatever is begun in the background is done before its caller goes on."""
+    really = Background.start
+
+    def start(self, work, after):
+        done = threading.Event()
+
+        def noted():
+            try:
+                work()
+            finally:
+                done.set()
+
+        really(self, noted, after)
+        assert done.wait(120)
+
+    with mock.patch.object(Background, "start", start), mock.patch.object(Background, "busy", False):
+        yield
+
+
 def run(folder: Path, *, task=ToyTask, callbacks=(), fresh=False, quiet=True, **changes: Any) -> dict[str, Any]:
-    """Trains the toy in `folder`, without TensorBoard unless asked; a checkpoint after every call, written before the next one."""
+    """Trains the toy in `folder`, without TensorBoard unless asked; a checkpoint after every call, written before training goes on."""
     changes = {"monitor": {"tensorboard": False}, **changes}
     changes["train"] = {"checkpoint_seconds": 1e-9, "keep_state": True, **changes.get("train", {})}
     call = Call("toy/toy", task, fresh=fresh, quiet=quiet, callbacks=tuple(callbacks))
-    with mock.patch.object(Background, "busy", False):
+    with written_at_once():
         return train(experiment(**changes), RunFolder(folder), call)
 
 
