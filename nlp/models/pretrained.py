@@ -61,7 +61,7 @@ def learn(settings: Pretrained) -> tuple[dict[str, Any], list[str]]:
     if longest is not None and seen > longest:
         raise ConfigError(f"model.{name}: {seen} tokens, and {settings.preset} takes {longest} at most")
     missing = _vocabulary(preset, own_tokens, backbone)
-    return facts, [Warned(note) for note in (*missing, *_differences(preset), *_accents(preset, own_tokens))]
+    return facts, [*_differences(preset), *map(Warned, (*missing, *_accents(preset, own_tokens)))]
 
 
 def _layers_there(facts: dict[str, Any]) -> int:
@@ -129,20 +129,22 @@ def _vocabulary(preset: Preset, tokenizer: Any, backbone: Any) -> list[str]:
 
 
 def _differences(preset: Preset) -> list[str]:
-    """What keras-hub is known to compute differently from the network that the weights come from."""
+    """What keras-hub is known to compute differently from the network that the weights come from; Warned where answers differ."""
     tanh = preset.backbone in _TANH_GELU
     if preset.form == "huggingface":
         stated = preset.config.get("hidden_act", preset.config.get("activation", "gelu"))
-        where = f"its config.json states {stated}"
+        where = "the original's"
     elif preset.form == "keras" and preset.backbone == "BertBackbone" and _HUGGING_FACE.match(preset.source or ""):
-        stated, where = "gelu", f"at {preset.source}, where it comes from, such networks have the exact one as a rule"
+        stated, where = "gelu", f"those of {preset.source}"
     else:
         return []
     if stated in (("gelu_new", "gelu_pytorch_tanh", "gelu_fast") if tanh else ("gelu",)):
         return []
-    how = "its vectors differ by some 3e-3 from the original's, which changes next to no answer" if stated == "gelu" else (
-        "its vectors differ from the original's; fine-tune it, or take another encoder")
-    return [f"{preset.name}: keras-hub computes {preset.backbone} with {'the tanh form of GELU' if tanh else 'GELU'}, and {where}: {how}"]
+    form = "the tanh form of GELU" if tanh else "GELU"
+    if stated == "gelu":  # it changes next to no answer, so no run is to warn of it
+        return [f"{preset.name}: keras-hub computes it with {form}, so its vectors differ by some 3e-3 from {where}"]
+    return [Warned(f"{preset.name}: keras-hub computes it with {form}, and its config.json states {stated}: its vectors differ from the "
+                   "original's; fine-tune it, or take another encoder")]
 
 
 def _accents(preset: Preset, tokenizer: Any) -> list[str]:

@@ -14,6 +14,7 @@ from scipy import sparse
 
 from nlp.models.bag import rarity
 from nlp.tokens.base import PAD
+from pipelines.encoders.features import ClassScores
 
 FOLDS = 5
 OF_A_TEXT = 64  # rows of a classifier for each text of train, of which other runs of tokens take the same
@@ -23,7 +24,7 @@ TOLERANCE = 1e-2  # of the machines' solver; 1e-4 takes longer and divides no be
 PRIME, BASE = (1 << 31) - 1, 1_540_483_477  # a run's hash is a polynomial of its tokens (Karp and Rabin 1987)
 
 
-class WordScores(keras.layers.Layer):
+class WordScores(ClassScores):
     """Token numbers [batch, time] -> [batch, classes] float32: how far a text lies within the border of each class. Before `fit` all are 0.
 
     Args:

@@ -48,6 +48,17 @@ def parts(model: keras.Model) -> tuple[keras.Model, keras.Model]:
     return model.get_layer("features"), model.get_layer("head")
 
 
+class ClassScores(keras.layers.Layer):
+    """A layer that scores the classes, [batch, classes] float32; the scores stand behind the encoder's vectors, as the last columns of
+    `features`."""
+
+
+def own_columns(model: keras.Model) -> int:
+    """How many columns of `features` are the encoder's own, before the scores of classes."""
+    features, _ = parts(model)
+    return int(features.output_shape[-1]) - sum(layer.output.shape[-1] for layer in features.layers if isinstance(layer, ClassScores))
+
+
 @dataclass(frozen=True)
 class Prepared:
     """What `Task.prepare` does with a batch, from a trace on symbols.

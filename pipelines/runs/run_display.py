@@ -8,11 +8,12 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.data import order
+from pipelines.data.example_texts import texts
 from pipelines.data.input import Feed
 from pipelines.data.lengths import stacked
 from pipelines.data.source import ArraySource
 from pipelines.encoders import trainable
-from pipelines.encoders.features import FEATURES
+from pipelines.encoders.features import FEATURES, own_columns
 from pipelines.monitoring.arithmetic import arithmetic
 from pipelines.monitoring.tensorboard import Writer
 from pipelines.task.contract import Task
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pipelines.training.session import Session
 
 PROJECTED = 2000  # examples that TensorBoard's projector still shows fluently
+PROJECTED_TEXT = 80  # characters of a text beside its point
+
 
 def describe(session: "Session", name: str, say: Callable[[str], None]) -> None:
     """Says what will happen: sizes, steps, devices, how data are fed."""
@@ -88,7 +91,7 @@ def show_results(session: "Session", judgements: Mapping[str, Judgement], writer
 
 
 def _show_features(session: "Session", writer: Writer) -> None:
-    """Training examples in the projector by the features of a frozen encoder, where these were kept: with their names and classes."""
+    """Training examples in the projector by the features of a frozen encoder, where these were kept: with texts, classes and names."""
     source = session.learner.train
     if session.learner.model is session.model or not isinstance(source, ArraySource) or FEATURES not in source.arrays:
         return  # or they are a vector for each moment
@@ -97,10 +100,14 @@ def _show_features(session: "Session", writer: Writer) -> None:
     features = features[:, 0] if session.learner.task.views > 1 else features  # type: ignore[attr-defined]  # the first view
     if features.ndim != 2:
         return  # a vector for each moment
-    columns = {"name": [source.name(int(number)) for number in numbers]}
+    features, train = features[:, :own_columns(session.model)], session.splits.train
+    columns: dict[str, list[str]] = {}
+    if texts(train, [int(numbers[0])]) != [None]:  # images and sounds are not read for it
+        columns["text"] = [text or "" for text in texts(train, numbers.tolist(), PROJECTED_TEXT)]
     classes = session.task.facts.get("classes") or []
     if source.labels is not None:
         columns["class"] = [classes[label] if 0 <= label < len(classes) else "" for label in source.labels[numbers]]
+    columns["name"] = [source.name(int(number)) for number in numbers]
     writer.projector("features", features, columns)
 
 

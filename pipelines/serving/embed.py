@@ -11,6 +11,7 @@ from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.files import write_whole
 from pipelines.config.registry import part
 from pipelines.data.source import Tensors
+from pipelines.encoders.features import own_columns
 from pipelines.encoders.presets import find
 from pipelines.machine import devices
 from pipelines.reports import predictions
@@ -23,9 +24,9 @@ ENDINGS = (".npz", *predictions.ENDINGS)
 
 
 def vectors(run: LoadedRun, examples: Tensors) -> Tensors:
-    """Examples as `Task.receive` gives them into {"vector": [batch, width] float32}, in graph."""
+    """Examples as `Task.receive` gives them into {"vector": [batch, width] float32}, of the encoder alone, in graph."""
     inputs, _ = run.task.prepare({name: value for name, value in examples.items() if name != WARNING})
-    return {"vector": tf.cast(run.model.get_layer("features")(inputs, training=False), tf.float32)}
+    return {"vector": tf.cast(run.model.get_layer("features")(inputs, training=False), tf.float32)[:, :own_columns(run.model)]}
 
 
 def of_preset(handle: str) -> LoadedRun:

@@ -6,19 +6,17 @@ training kept them (`data.cache`), so that the second question takes no time.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from pipelines.base.errors import ConfigError
+from pipelines.data.example_texts import texts
 from pipelines.data.source import Source, Tensors
-from pipelines.encoders.features import FEATURES, Computing
+from pipelines.encoders.features import FEATURES, Computing, own_columns
 from pipelines.serving.answers import respond
 from pipelines.serving.embed import require_encoder, vectors
 from pipelines.serving.load import LoadedRun
 
-SHOWN = 200  # characters of a text
 TINY = 1e-12
 
 
@@ -61,7 +59,7 @@ class Nearest:
         if kept is None:
             raise ConfigError(f"{run.folder.path}: the features of its training data cannot be kept: there is no room for them, or "
                               "data.cache is none, or data.streaming is set")
-        features = np.array(kept.arrays[FEATURES], np.float32)
+        features = np.array(kept.arrays[FEATURES], np.float32)[:, :own_columns(run.model)]
         self.mean = features.mean(0, dtype=np.float64).astype(np.float32)
         self.directions = self._directions(features)
 
@@ -77,24 +75,10 @@ class Nearest:
     def _neighbour(self, number: int, similarity: float) -> Neighbour:
         labels = self.train.labels
         label = int(labels[number]) if labels is not None else -1
-        return Neighbour(self.train.name(number), _text(self.train.gather(tf.constant([number], tf.int64))),
+        return Neighbour(self.train.name(number), texts(self.train, [number])[0],
                          self.classes[label] if 0 <= label < len(self.classes) else None, similarity)
 
 
 def answered(run: LoadedRun, examples: Tensors) -> Tensors:
     """The run's answer with `vector` [batch, width] float32, in graph; for `Predictor`."""
     return {**respond(run, examples), **vectors(run, examples)}
-
-
-def _text(example: dict[str, Any]) -> str | None:
-    """The example's text, where one of its entries is one; encoded images and sounds are none."""
-    for value in example.values():
-        if value.dtype != tf.string or value.shape.rank != 1:
-            continue
-        try:
-            text = value.numpy()[0].decode("utf-8")
-        except UnicodeDecodeError:
-            continue
-        if text.isprintable() or not any(ord(sign) < 32 and not sign.isspace() for sign in text):
-            return text if len(text) <= SHOWN else text[:SHOWN - 1] + "…"
-    return None

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-import keras
 import tensorflow as tf
 
+from pipelines.encoders.features import ClassScores
 from speech.models.whisper_decoder import Decoder
 
 
-class NameScores(keras.layers.Layer):
+class NameScores(ClassScores):
     """Vectors of the encoder [batch, steps, width] to log probabilities [batch, classes] float32, as if nothing but one of these names were
     the first word. A name is known by its first token. Nothing of it trains.
 

@@ -23,7 +23,9 @@ from pipelines.encoders.presets import find
 from pipelines.machine import compiling
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.run import Call, train
+from pipelines.serving import nearest
 from pipelines.serving.load import load_run
+from pipelines.serving.predict import Predictor
 from pipelines.task.results import Judgement
 from tests import processes
 from tests.encoders import tiny
@@ -91,7 +93,7 @@ def hugging_face(folder, **config):
 def test_a_folder_of_hugging_face_is_read_with_its_vocabulary_accents_and_pooling(tmp_path):
     arrays = hugging_face(tmp_path / "h")
     facts, notes = learned(tmp_path / "h")
-    assert facts["pool"] == "mean" and [type(note) for note in notes] == [Warned] and "the tanh form of GELU" in notes[0]
+    assert facts["pool"] == "mean" and [type(note) for note in notes] == [str] and "the tanh form of GELU" in notes[0]
     (tmp_path / "h" / "1_Pooling").mkdir()
     (tmp_path / "h" / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
     assert learned(tmp_path / "h")[0]["pool"] == "first"
@@ -256,7 +258,15 @@ def test_a_keras_preset_whose_source_has_another_gelu_says_so(tmp_path):
     assert learned(tmp_path / "bert")[1] == []
     (tmp_path / "bert" / "SOURCE.md").write_text("- Upstream: huggingface.co/somebody/bert, revision 1\n")
     (note,) = learned(tmp_path / "bert")[1]
-    assert isinstance(note, Warned) and "the tanh form of GELU, and at huggingface.co/somebody/bert" in note
+    assert "the tanh form of GELU" in note and "3e-3 from those of huggingface.co/somebody/bert" in note
+    assert not isinstance(note, Warned)  # it changes next to no answer: the report has it, the log of every run does not
+
+
+@extra
+def test_an_activation_that_keras_hub_does_not_have_is_warned_of(tmp_path):
+    hugging_face(tmp_path / "h", hidden_act="relu")
+    (note,) = learned(tmp_path / "h")[1]
+    assert isinstance(note, Warned) and "its config.json states relu" in note and "fine-tune it" in note
 
 
 @extra
@@ -302,8 +312,7 @@ def test_word_scores_stand_beside_the_vectors_and_a_killed_run_computes_them_aga
     experiment = load("nlp/quickstart", [
         "tokens=null", f"model={{name: pretrained, preset: {tmp_path / 'bert'}, limit: 16, words: 2}}",
         "model.finetune={name: frozen, head: trained}", "data.cache=memory", "train.epochs=2", "train.batch_size=64", "train.devices=cpu",
-        "train.keep_state=true", "train.checkpoint_seconds=1e-9", "train.deterministic=true", "monitor.tensorboard=false",
-        "evaluate.bootstrap=100"]).experiment
+        "train.keep_state=true", "train.checkpoint_seconds=1e-9", "train.deterministic=true", "evaluate.bootstrap=100"]).experiment
     for name, kills in (("whole", ({},)), ("parts", ({3: kill}, {}))):
         for actions in kills:
             call = Call(name, Classification, quiet=True, callbacks=(At(actions),))
@@ -314,6 +323,13 @@ def test_word_scores_stand_beside_the_vectors_and_a_killed_run_computes_them_aga
     run = load_run(RunFolder(tmp_path / "whole"), where="cpu")
     features, classes = run.model.get_layer("features"), len(run.task.classes)
     assert features.output_shape[-1] == 16 + classes and features.get_layer("words").table.numpy().any()
+    # what tells how alike texts are is the encoder's alone: vectors, neighbours, the projector
+    (one,) = Predictor(run, answer=nearest.answered).predict(["a taxi, please"])
+    assert one.values["vector"].shape == (16,) and nearest.Nearest(run, print).directions.shape[1] == 16
+    (rows,), (names,) = ([path.read_text().splitlines() for path in (tmp_path / "whole").rglob(f"projector/{name}.tsv")]
+                         for name in ("features", "features_names"))
+    assert {len(row.split("\t")) for row in rows} == {16} and names[0].split("\t") == ["text", "class", "name"]
+    assert len(names) == len(rows) + 1 and all(len(name.split("\t")[0].split()) > 1 for name in names[1:])
     with pytest.raises(ConfigError, match=r"model\.words: its classifiers are fitted to the training texts without noise"):
         load("nlp/quickstart", ["tokens=null", "model={name: pretrained, preset: x, words: 2}", "train.privacy={epsilon: 3}"])
 
