@@ -114,10 +114,13 @@ class Feed:
 
     def _batched(self, examples: tf.data.Dataset) -> tf.data.Dataset:
         """Decoded examples as each replica's part of a step; those of free length padded to one length."""
-        rule = self.rule
-        if rule is None:
+        if self.rule is None:
             return examples.batch(self.plan.local, drop_remainder=True)
-        return mapped(examples.padded_batch(self.plan.local, drop_remainder=True), lambda batch: fit(batch, self.spec, rule))
+        return mapped(examples.padded_batch(self.plan.local, drop_remainder=True), self.padded)
+
+    def padded(self, batch: Tensors) -> Tensors:
+        """Decoded examples as far padded as the longest of them needs, by the rule; in graph."""
+        return batch if self.rule is None else fit(batch, self.spec, self.rule)
 
 
 class DeviceFeed(Feed):
@@ -172,7 +175,7 @@ class PipelineFeed(Feed):
 
         parts = mapped(tf.data.Dataset.range(start * len(own), stop * len(own)), numbers_of)
         if decode is None:
-            batches = mapped(parts, lambda numbers, _: source.gather(numbers), self.workers)
+            batches = mapped(parts, lambda numbers, _: self.padded(source.gather(numbers)), self.workers)
         else:
             def one(number: tf.Tensor, key: tf.Tensor) -> Tensors:
                 raw = {name: value[0] for name, value in source.gather(number[None]).items()}

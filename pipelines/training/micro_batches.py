@@ -32,7 +32,10 @@ class MicroBatches:
                 return value if whole else tf.ensure_shape(value[turn * plan.micro:(turn + 1) * plan.micro], [plan.micro, *value.shape[1:]])
             seed = order.micro_seed(self.seed, step, replica.number * plan.accumulation + turn)
             keys = order.example_keys(self.seed, epoch, part(numbers))
-            inputs, targets = self.task.prepare(tf.nest.map_structure(part, examples), keys=keys, seed=seed, epoch=epoch)
+            some = tf.nest.map_structure(part, examples)
+            if plan.accumulation > 1:  # as where a replica has this micro-batch alone: dropout is drawn by place, padding included
+                some = self.feed.padded(some)
+            inputs, targets = self.task.prepare(some, keys=keys, seed=seed, epoch=epoch)
             return inputs, targets, part(mask), seed
 
         return micro_batch

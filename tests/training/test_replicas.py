@@ -34,6 +34,7 @@ CASES = {
     },
     "table, free lengths": {"model": "table", "train": {"clip": {"global_norm": 0.5}, "tables": {"optimizer": "sgd"}}},
     "table by adagrad, accumulation": {"model": "table", "train": {"accumulation": 2, "tables": {"optimizer": "rowwise_adagrad"}}},
+    "table, free lengths, dropout by micro-batch": {"model": "table dropout", "train": {"micro_batch_size": 4}},
     "divided table, free lengths": {"model": "table", "train": {
         "clip": {"global_norm": 0.5}, "tables": {"optimizer": "adam", "divided": True}}},
     "divided table by adagrad, accumulation, XLA": {

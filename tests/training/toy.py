@@ -147,6 +147,8 @@ class TableToyTask(ToyTask):
     def model(self) -> keras.Model:
         image, words = keras.Input((12, 12, 3), name="image"), keras.Input((None,), dtype="int64", name="words")
         vectors = Table(WORDS, 4, name="words_table")(words)
+        if "dropout" in self.experiment.model:  # drawn by place, so that it depends on how far a batch is padded
+            vectors = keras.layers.Dropout(0.3)(vectors)
         there = keras.ops.cast(words > 0, "float32")[..., None]
         mean = keras.ops.sum(vectors * there, 1) / (keras.ops.sum(there, 1) + 1.0)
         flat = keras.layers.Concatenate()([keras.layers.Flatten()(keras.layers.AveragePooling2D(4)(image)), mean * 10.0])
