@@ -82,8 +82,8 @@ def input_of(task: Task) -> tf.TensorSpec:
     flat = tf.nest.flatten(inputs)
     if len(flat) > 1:
         names = f" ({listed(inputs, 'and')})" if isinstance(inputs, dict) else ""
-        raise ConfigError(f"{task.experiment.task}: this model takes {len(flat)} inputs{names}, which it looks up and compares with each "
-                          "other; only models of one tensor of numbers are converted. Export it --for server")
+        raise ConfigError(f"{task.experiment.task}: this model takes {len(flat)} inputs{names}; only models of one tensor of numbers are "
+                          "converted. Export it --for server")
     if flat[0].dtype == tf.string:
         raise ConfigError(f"{task.experiment.task}: this model takes texts, and other runtimes know numbers alone; export it --for server")
     return tf.TensorSpec(flat[0].shape, flat[0].dtype)
