@@ -12,9 +12,9 @@ from nlp.data.ngrams import ngram_counts
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, section
 from pipelines.data.frame import COMMENTS
-from pipelines.encoders.finetune import by_examples
+from pipelines.encoders.finetune import FROZEN_BELOW, Frozen, by_examples
 from pipelines.encoders.presets import Preset
-from pipelines.encoders.proposal import propose
+from pipelines.encoders.proposal import FOLDS_CHOOSE, propose
 
 TASKS = ("classification",)
 _UNEVEN = 5.0  # largest class over smallest from which a comment says how to weigh classes
@@ -24,8 +24,10 @@ _JUDGE_EPOCHS = 5000  # texts below which a tenth of them is too few to choose a
 _ROWS = (1 << 10, 1 << 20)  # fewest and most rows of a table
 _WEIGHTS = 1 << 23  # of both tables, beyond which n-grams share rows: 32 MiB
 # of a pretrained encoder, chosen on validation: docs/pretrained.md
-_GAINING = 30_000  # texts up to which one is proposed
-_FEW_CLASSES = 3  # with fewer, single words tell classes apart, such as spam, and a bag of them is as good
+_GAINING = 30_000  # short texts up to which one is proposed
+_LONG_GAINING = 5000  # long ones, under an encoder that stays as it is; with more, it takes longer than some minutes
+_FEW_CLASSES = 3  # with fewer, single words tell classes apart, such as spam, and a bag of them is as good, but where texts are very few
+_TOKENS, _LONG_TOKENS = 256, 512  # of its own that are read at most, of short texts and of long ones
 _ENGLISH = re.compile(r"\b(?:a|an|and|are|can|do|does|for|how|i|in|is|it|me|my|of|on|that|the|this|to|was|what|when|where|who|with|you)\b",
                       re.I)
 _ENGLISH_SHARE = 0.15  # of the words, from which texts count as English
@@ -39,7 +41,8 @@ def draft(path: Path, asked: Asked) -> Draft:
         raise DataError(f"{path}: {seen.texts} texts are too few to train on and to judge by; give {_FEWEST} or more")
     many = seen.settings.get("labels") == "many"
     proposal = propose(asked, "nlp", reason=_reason(seen), gain="short texts are told apart by what they mean")
-    sections = ["task: nlp.classification", section("data", _data(seen, path))]
+    frozen = proposal.preset is not None and _stands_still(seen)
+    sections = ["task: nlp.classification", section("data", _data(seen, path, folds=frozen and not many))]
     if proposal.preset:
         sections += _encoded(proposal.preset, seen)
     else:
@@ -59,13 +62,16 @@ def _found(seen: Seen) -> tuple[str, ...]:
             f"{each} a class: {shown}.", *seen.notes)
 
 
-def _data(seen: Seen, path: Path) -> list[Entry]:
+def _data(seen: Seen, path: Path, *, folds: bool) -> list[Entry]:
     comments = {**COMMENTS, "labels": "several in a text", "header": "columns by position, from 0",
                 "group_by": "all texts of one stay on one side of the splits"}
     entries: list[Entry] = [("source", seen.source, ""), ("path", str(path), "" if path.is_absolute() else "from the current directory")]
     entries += [(key, value, comments.get(key, "")) for key, value in seen.settings.items()]
     own = seen.validation, seen.test
-    entries.append(("validation", own[0] or 0.1, "the data's own" if own[0] else "share of train"))
+    if folds and not own[0]:
+        entries.append(("validation", 0, FOLDS_CHOOSE))
+    else:  # thresholds of several labels are chosen on it, too
+        entries.append(("validation", own[0] or 0.1, "the data's own" if own[0] else "share of train"))
     entries.append(("test", own[1] or 0.2, "the data's own" if own[1] else "share of all; judged once, at the end"))
     return entries
 
@@ -89,16 +95,26 @@ def _reason(seen: Seen) -> str:
     """Why these texts gain by a pretrained encoder; empty where they do not, or validation has not shown it."""
     words = [word for text in seen.sample for word in text.split()]
     english = sum(len(_ENGLISH.findall(text)) for text in seen.sample) >= _ENGLISH_SHARE * len(words)
-    short = seen.words[0] <= _SHORT and seen.texts <= _GAINING
-    if not english or not short or len(seen.counts) < _FEW_CLASSES or seen.settings.get("labels") == "many":
+    most = _LONG_GAINING if _long(seen) else _GAINING if len(seen.counts) >= _FEW_CLASSES else FROZEN_BELOW - 1
+    if not english or seen.texts > most or seen.settings.get("labels") == "many":
         return ""
-    return f"since {seen.texts:,} short English texts are few: it knows words that occur in none of them"
+    return f"since {seen.texts:,} {'long' if _long(seen) else 'short'} English texts are few: it knows words that occur in none of them"
+
+
+def _long(seen: Seen) -> bool:
+    return seen.words[0] > _SHORT
+
+
+def _stands_still(seen: Seen) -> bool:
+    """Whether an encoder is not trained: texts are too few, or so long that it takes an hour rather than minutes."""
+    return _long(seen) or by_examples(seen.texts).name == "frozen"
 
 
 def _encoded(preset: Preset, seen: Seen) -> list[str]:
     """The section model of an encoder that trains as the number of texts suggests, and train where it takes epochs."""
-    limit = 8 * -(-min(256, max(16, 3 * seen.words[1] // 2 + 2)) // 8)  # of its own tokens, which are parts of words
-    way = by_examples(seen.texts)
+    most = _LONG_TOKENS if _long(seen) else _TOKENS
+    limit = 8 * -(-min(most, max(16, 3 * seen.words[1] // 2 + 2)) // 8)  # of its own tokens, which are parts of words
+    way = Frozen(name="frozen") if _stands_still(seen) else by_examples(seen.texts)
     sections = [section("model", [
         ("name", "pretrained", "or bag, which needs no encoder and is served faster"),
         ("preset", preset.handle, "quartet encoders lists others"),

@@ -10,7 +10,7 @@ from pipelines.config.draft import Asked, Draft, Entry, section
 from pipelines.data.frame import COMMENTS
 from pipelines.encoders.finetune import FROZEN_BELOW
 from pipelines.encoders.presets import Preset
-from pipelines.encoders.proposal import propose
+from pipelines.encoders.proposal import FOLDS_CHOOSE, propose
 from speech.data import audio
 from speech.data.enough import too_little
 from speech.data.inspection import ROLES as ROLES
@@ -75,8 +75,7 @@ def _contents(seen: Seen) -> str:
 
 
 def _data(path: Path, seen: Seen, rate: int, task: list[Entry], *, folds: bool = False) -> list[Entry]:
-    """The section data; `folds`: groups, or of transcripts any, held out of train choose what validation would, so that all are learned
-    from."""
+    """The section data; `folds`: groups or other parts held out of train choose what validation would, so that all are learned from."""
     entries: list[Entry] = [("source", seen.source, ""), ("path", str(path), "" if path.is_absolute() else "from the current directory"),
                             ("rate", rate, "Hz; recordings of another are resampled"), *task]
     entries += [(key, name, COMMENTS.get(key, "")) for key, name in seen.columns.items()]
@@ -87,8 +86,8 @@ def _data(path: Path, seen: Seen, rate: int, task: list[Entry], *, folds: bool =
     elif seen.group and "test" not in seen.splits:
         entries.append(("group_by", seen.group, "all recordings of one stay in one split; null to divide one by one"))
     grouped = any(name == "group_by" for name, _, _ in entries)
-    none = (0, f"none: {'groups' if grouped else 'parts'} held out of train in turn choose what there is to choose")
-    validation: tuple[float, str] = none if folds and (grouped or seen.texts is not None) else (VALIDATION, "share of train")
+    none = (0, FOLDS_CHOOSE.replace("parts", "groups") if grouped else FOLDS_CHOOSE)
+    validation: tuple[float, str] = none if folds else (VALIDATION, "share of train")
     for name, share, meaning in (("validation", *validation), ("test", TEST, "share of all; judged once, at the end")):
         entries.append((name, seen.splits.get(name, share), "the data's own" if name in seen.splits else meaning))
     return entries

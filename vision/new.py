@@ -12,7 +12,7 @@ from pipelines.config.draft import Asked, Draft, Entry, section
 from pipelines.data.frame import COMMENTS
 from pipelines.encoders.finetune import Frozen, by_examples
 from pipelines.encoders.presets import Preset
-from pipelines.encoders.proposal import propose
+from pipelines.encoders.proposal import FOLDS_CHOOSE, propose
 from vision.data.inspection import ROLES as ROLES
 from vision.data.inspection import Seen, look
 
@@ -45,15 +45,18 @@ def draft(path: Path, asked: Asked) -> Draft:
     train = round(images * _left(seen))
     proposal = propose(asked, "vision", reason=_reason(seen, train, grey), gain="few photos are learned better, and in fewer epochs")
     size = _size(seen, encoded=proposal.preset is not None)
+    frozen = proposal.preset is not None and _stands_still(train)
     sections = [
         "task: vision.classification",
-        section("data", _data(seen, path, size, channels=1 if grey else 3)),
+        section("data", _data(seen, path, size, channels=1 if grey else 3, folds=frozen)),
         *(_encoded(proposal.preset, train, size) if proposal.preset else
           (section("model", _model(size)), section("train", training_settings(train, size)))),
-        *_shown(_augment(seen, size, photos=max(_size(seen)) > _SMALL),
-                trained=proposal.preset is not None and not _stands_still(train)),
-        section("loss", _loss(seen)),
     ]
+    if frozen:  # mixed, shifted or mirrored images and smoothed labels gain nothing there
+        sections += [section("loss", weights)] if (weights := _class_weights(seen)) else []
+    else:
+        sections += [*_shown(_augment(seen, size, photos=max(_size(seen)) > _SMALL), encoded=proposal.preset is not None),
+                     section("loss", [("label_smoothing", 0.1, ""), *_class_weights(seen)])]
     return Draft(f"Images of {path.name}: {len(seen.counts)} classes.", (*_found(seen, images), *proposal.notes), "\n".join(sections),
                  "a kernel classifier on small copies of the images, fitted in the run")
 
@@ -71,10 +74,13 @@ def _found(seen: Seen, images: int) -> tuple[str, ...]:
     return (f"Found: {images:,} training images, {sizes}; {each} a class: {shown}.", *seen.notes)
 
 
-def _data(seen: Seen, path: Path, size: tuple[int, int], channels: int) -> list[Entry]:
+def _data(seen: Seen, path: Path, size: tuple[int, int], channels: int, *, folds: bool) -> list[Entry]:
     entries: list[Entry] = [("source", seen.source, ""), ("path", str(path), "" if path.is_absolute() else "from the current directory")]
     entries += [(key, name, COMMENTS.get(key, "")) for key, name in seen.columns.items()]
-    entries.append(("validation", seen.validation or 0.1, "the data's own" if seen.validation else "share of train, stratified"))
+    if folds and not seen.validation:
+        entries.append(("validation", 0, FOLDS_CHOOSE))
+    else:
+        entries.append(("validation", seen.validation or 0.1, "the data's own" if seen.validation else "share of train, stratified"))
     entries.append(("test", seen.test or 0.2, "the data's own" if seen.test else "share of all, stratified; judged once, at the end"))
     if seen.group:
         entries.append(("group_by", seen.group, "all images of one stay on one side of the splits; null to divide image by image"))
@@ -129,9 +135,9 @@ def _stands_still(images: int) -> bool:
     return isinstance(by_examples(images, convolutional=True), Frozen)
 
 
-def _shown(augment: list[Entry], *, trained: bool) -> list[str]:
+def _shown(augment: list[Entry], *, encoded: bool) -> list[str]:
     """The section augment, and how images are judged: an encoder that trains on few sees each in many forms."""
-    if not trained:
+    if not encoded:
         return [section("augment", augment)]
     mixed: list[Entry] = [("cutmix", 1.0, "each batch: a part of another image,"), ("mixup", 0.2, "or another one shining through")]
     sections = [section("augment", [*augment, *mixed])]
@@ -198,10 +204,9 @@ def _augment(seen: Seen, size: tuple[int, int], *, photos: bool) -> list[Entry]:
     return [flip, ("shift", max(1, min(size) // 10), "px")]
 
 
-def _loss(seen: Seen) -> list[Entry]:
-    entries: list[Entry] = [("label_smoothing", 0.1, "")]
+def _class_weights(seen: Seen) -> list[Entry]:
     uneven = max(seen.counts.values()) / min(seen.counts.values())
-    if uneven >= _UNEVEN:
-        why = f"the largest class has {uneven:.0f} times the smallest; balanced finds more of the small ones, and costs accuracy"
-        entries.append(("class_weights", "none", why))
-    return entries
+    if uneven < _UNEVEN:
+        return []
+    return [("class_weights", "none",
+             f"the largest class has {uneven:.0f} times the smallest; balanced finds more of the small ones, and costs accuracy")]

@@ -20,8 +20,8 @@ class Frozen(Section):
     name: Literal["frozen"]
     head: Literal["linear", "trained"] = setting(
         "linear", "linear: the last layer is fitted at once by L-BFGS, its regularisation chosen on groups held out of train "
-        "(data.group_by), else on validation, and the settings of training have no effect; trained: the head trains in epochs, as any "
-        "model")
+        "(data.group_by), else on a large validation split, else on folds of train, and the settings of training have no effect; "
+        "trained: the head trains in epochs, as any model")
     views: int = setting(
         4, "with augmentation: versions of each training example whose features are kept, an epoch for each in turn; 0, with "
         "augmentation or without: every step computes its features anew", ge=0)

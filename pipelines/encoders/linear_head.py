@@ -2,7 +2,8 @@
 
 Features are standardised, so that one regularisation suits all of them, and the last layer takes that into its weights. The strength of
 the regularisation is the one whose head is best on examples that it was not fitted to: on train's groups (speakers, patients), held out
-in turn, since a head that knows the voices needs less of it than new voices do; else on validation; else on folds of train.
+in turn, since a head that knows the voices needs less of it than new voices do; else on validation, where it is large enough to tell
+strengths apart; else on folds of train.
 
 Features may be a vector for each moment, of which the loss makes one number (CTC). That has several minima: weights then go from strong
 regularisation, which leaves every alignment open, to weaker ones.
@@ -27,8 +28,10 @@ STRENGTHS = (1.0, 3e-1, 1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e
 BEFORE_TRAINING = 1e-2  # at least: leaves a loss of which the encoder learns; at weaker ones a few examples are answered without mistake
 FIRST = STRENGTHS.index(3e-3)  # then weaker ones while they gain, then stronger ones
 FIRST_OF_GROUPS = STRENGTHS.index(1e-1)  # then stronger ones, then weaker ones
+FIRST_BY_LOSS = STRENGTHS.index(3e-2)  # of folds that were drawn by chance: there are few examples, or no validation
 FOLDS = 5  # at most
 FOLDED = 10_000  # training examples above which validation, or one fifth of train, says enough
+TELLING = 1000  # examples of validation that tell strengths apart; fewer do not choose
 PATIENCE = 2  # strengths in a row without gain, after which no further one is tried that way
 CHOOSING = {"maxiter": 40, "ftol": 1e-4}  # each begins where its neighbour ended; 1e-5 takes twice the steps, and chooses no better
 FINAL = {"maxiter": 1000, "ftol": 1e-5}
@@ -117,19 +120,22 @@ def fit(task: Task, head: keras.Model, train: ArraySource, validation: ArraySour
         task: on features (`features.OnFeatures`).
         train, validation: their features, on this host; a FlatSource where they are vectors of moments.
         views: of each training example.
-        seed: of the folds of train, where these choose.
+        seed: of the folds of train, where these choose: without validation, or where it has fewer than `TELLING` examples, and than train.
         least: strength of the regularisation; `BEFORE_TRAINING` for a head with which the training of all that follows begins.
     """
     moments = train.flat[FEATURES] if isinstance(train, FlatSource) else None
     grouped = train.groups is not None and len(set(train.groups)) > 1 and (validation is None or len(train) <= FOLDED)
+    few = moments is None and validation is not None and len(validation) < min(TELLING, len(train))
     strengths = [one for one in (STRENGTHS if moments is None else MOMENT_STRENGTHS) if one >= least]
-    first = 0 if moments is not None else min(FIRST_OF_GROUPS if grouped else FIRST, len(strengths) - 1)
+    by_loss = moments is None and not grouped and (few or validation is None)
+    usual = FIRST_OF_GROUPS if grouped else FIRST_BY_LOSS if by_loss else FIRST
+    first = 0 if moments is not None else min(usual, len(strengths) - 1)
     tried, chunks = [], _chunks(task, train, views)
     with threadpool_limits(1, user_api="blas"):  # L-BFGS adds and multiplies vectors: several threads take six times the processor time
         for columns, factor in _ways(task, head, chunks):
             fitting = _Objective(task, head, chunks, columns, factor, moments)
-            folds, judged_on = _folds(task, fitting, train, None if grouped else validation, views, seed, grouped)
-            quality, chosen, weights = _chosen(fitting, folds, judged_on, grouped and moments is None, strengths, first)
+            folds, judged_on = _folds(task, fitting, train, None if grouped or few else validation, views, seed, grouped)
+            quality, chosen, weights = _chosen(fitting, folds, judged_on, grouped and moments is None, strengths, first, by_loss=by_loss)
             tried.append((quality, replace(chosen, factor=factor), weights, fitting))
         best = max(tried, key=lambda one: one[0])
         _, chosen, weights, fitting = next(one for one in tried if one[0] >= best[0] - best[1].error)
@@ -173,19 +179,20 @@ def _by_chance(train: ArraySource, seed: int) -> np.ndarray:
     return fold
 
 
-def _chosen(objective: "_Objective", folds: list[_Fold], judged_on: str, grouped: bool, strengths: Sequence[float], first: int,
-            ) -> tuple[float, Fitted, np.ndarray]:
+def _chosen(objective: "_Objective", folds: list[_Fold], judged_on: str, grouped: bool, strengths: Sequence[float], first: int, *,
+            by_loss: bool) -> tuple[float, Fitted, np.ndarray]:
     """How good the best strength is, this strength, and weights that it gave; a climb from number `first`, since a good one takes less
     time than the extremes.
 
-    Of strengths that are equally good, the one with the smallest loss; with groups, where a small loss is often that of a head which does
+    Folds that were drawn by chance choose by the loss, which has no steps: by accuracy a few examples have several best strengths. Of
+    strengths that are equally good, the one with the smallest loss; with groups, where a small loss is often that of a head which does
     worse on new ones (docs/pretrained.md), the strongest.
     """
     tried: dict[int, tuple[tuple[float, float], Fitted, list[np.ndarray]]] = {}
 
     def attempt(place: int, begins: list[np.ndarray]) -> None:
         weights = [objective.minimised(begin, strengths[place], CHOOSING, fold.learned) for begin, fold in zip(begins, folds)]
-        (quality, loss), metric, value, error = _judged(objective, folds, weights)
+        (quality, loss), metric, value, error = _judged(objective, folds, weights, by_loss)
         tried[place] = (quality, strengths[place] if grouped else loss), Fitted(strengths[place], metric, value, error, judged_on), weights
 
     attempt(first, [np.zeros(objective.size)] * len(folds))
@@ -201,7 +208,8 @@ def _chosen(objective: "_Objective", folds: list[_Fold], judged_on: str, grouped
     return quality, fitted, weights[0]
 
 
-def _judged(objective: "_Objective", folds: list[_Fold], weights: list[np.ndarray]) -> tuple[tuple[float, float], str, float, float]:
+def _judged(objective: "_Objective", folds: list[_Fold], weights: list[np.ndarray], by_loss: bool,
+            ) -> tuple[tuple[float, float], str, float, float]:
     """((what is better when larger, then by the loss), the metric's name, its value and standard error), over what all folds judge."""
     task, totals = objective.task, {}  # type: Task, dict[str, list[np.ndarray]]
     for fold, flat in zip(folds, weights):
@@ -211,7 +219,7 @@ def _judged(objective: "_Objective", folds: list[_Fold], weights: list[np.ndarra
                 totals.setdefault(name, []).append(np.asarray(value, np.float64)[counted])
     values = {name: np.concatenate(parts) for name, parts in totals.items()}
     means = {name: float(np.mean(each)) for name, each in values.items()}
-    name, direction = task.watch if task.watch[0] in means else ("loss", "min")
+    name, direction = task.watch if task.watch[0] in means and not by_loss else ("loss", "min")
     error = float(np.std(values[name])) / len(values[name]) ** 0.5
     return (means[name] if direction == "max" else -means[name], -means["loss"]), name, means[name], error
 

@@ -11,6 +11,9 @@ from pipelines.encoders.listing import at_hand, presets_here
 from pipelines.encoders.locate import presets_folder
 from pipelines.encoders.presets import Preset, find
 
+# of data.validation, under a head that is fitted at once
+FOLDS_CHOOSE = "none: parts held out of train in turn choose what there is to choose"
+
 
 @dataclass(frozen=True)
 class Proposal:

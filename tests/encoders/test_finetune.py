@@ -91,7 +91,7 @@ def test_a_linear_head_is_the_minimum_of_the_regularised_loss(tmp_path):
     made = session(name="frozen", train={"deterministic": True})
     assert made.steps == 0 and made.weights == []
     made.initialise()
-    assert "chosen by accuracy" in made.learner.notes[-1]
+    assert "chosen by loss" in made.learner.notes[-1] and "train, held out in 5 folds" in made.learner.notes[-1]
     strength = float(made.learner.notes[-1].split("regularisation of ")[1].split()[0])
     dense = made.model.get_layer("head").get_layer("classes")
     x, labels = made.learner.train.arrays["features"].astype(np.float64), made.learner.train.arrays["target/0"]
@@ -267,9 +267,29 @@ def test_the_strength_is_chosen_on_groups_that_the_head_has_not_seen():
         fitted[name] = linear_head.fit(task, head, source, None, 1, 0)
         right[name] = (head(strangers.arrays["features"]).numpy().argmax(1) == strangers.labels).mean()
     assert "groups held out in 5 folds" in fitted["groups"].judged_on and fitted["chance"].judged_on == "train, held out in 5 folds"
-    assert fitted["chance"].value > 0.98  # of voices that it knows
+    assert fitted["chance"].metric == "loss" and fitted["chance"].value < 0.1  # of voices that it knows
     assert fitted["groups"].value < right["groups"] + 0.05 < 0.95  # one voice less to learn from
     assert fitted["groups"].strength >= 10 * fitted["chance"].strength and right["groups"] > right["chance"] + 0.03
+
+
+def test_a_validation_split_that_is_too_small_to_tell_strengths_apart_does_not_choose():
+    rng = np.random.default_rng(0)
+
+    def drawn(count):
+        labels = np.arange(count, dtype=np.int32) % 5
+        noisy = 0.5 * np.random.default_rng(1).normal(size=(5, 40))[labels] + rng.normal(size=(count, 40))
+        return ArraySource({"features": noisy.astype(np.float32), "target/0": labels}, labels=labels)
+
+    def some(source, size):
+        return ArraySource({name: values[:size] for name, values in source.arrays.items()}, labels=source.labels[:size])
+
+    task = OnFeatures(EncoderToyTask(experiment()), tf.TensorSpec([]), 1)
+    head = keras.Sequential([keras.Input((40,)), keras.layers.Dense(5)])
+    train, large = drawn(200), drawn(1500)
+    fitted = {size: linear_head.fit(task, head, train, some(large, size), 1, 0) for size in (20, 1500)}
+    assert fitted[20].judged_on == "train, held out in 5 folds" and fitted[1500].judged_on == "validation"
+    # they begin at a strength that suits features with less noise, and find that of these
+    assert fitted[20].metric == "loss" and fitted[20].strength >= 0.01
 
 
 @pytest.mark.parametrize(("groups", "right", "factor"), [(2, 0.85, 6.0), (10, 0.6, 1.0), (2, 0.2, 0.0)])

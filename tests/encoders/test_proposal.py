@@ -76,9 +76,12 @@ def test_how_an_encoder_of_images_trains_by_their_number(there, tmp_path):
     keras_preset(there / "lite", "EfficientNetBackbone")
     few = from_text(new("vision", photos(tmp_path / "few"))).experiment
     assert few.model.finetune.name == "frozen" and not few.augment.cutmix and not few.evaluate.flip
+    assert few.data.validation == 0, "folds of train choose, and all of it is learned from"
+    assert not (few.augment.flip or few.augment.shift or few.loss.label_smoothing), "a head that is fitted at once gains nothing by them"
     more = from_text(new("vision", photos(tmp_path / "more", count=250, edge=32))).experiment
     way = more.model.finetune
     assert (way.name, way.blocks, way.learning_rate) == ("last", 0.7, None), "the rate is the encoder's kind's own"
+    assert more.data.validation == 0.1
     assert more.augment.cutmix and more.augment.mixup and more.evaluate.flip and more.train.keep == "best"
     sided = from_text(new("vision", photos(tmp_path / "sided", count=250, edge=32, names=("left", "right")))).experiment
     assert sided.augment.cutmix and not (sided.augment.flip or sided.evaluate.flip), "a mirrored left is a right"
@@ -97,13 +100,29 @@ def test_small_grey_images_get_one_only_by_its_name(there, tmp_path):
 
 def test_short_english_texts_of_several_classes_get_one(there, tmp_path):
     keras_preset(there / "bert", **BERT)
-    model = from_text(new("nlp", questions(tmp_path / "q.csv"))).experiment.model
-    assert (model.name, model.preset, model.finetune.name) == ("pretrained", "bert", "frozen")
+    experiment = from_text(new("nlp", questions(tmp_path / "q.csv"))).experiment
+    model = experiment.model
+    assert (model.name, model.preset, model.finetune.name, experiment.data.validation) == ("pretrained", "bert", "frozen", 0)
     more = from_text(new("nlp", questions(tmp_path / "more.csv", count=800))).experiment
-    assert more.model.finetune.name == "whole" and more.train.batch_size == 32
-    for texts, classes in (("wie hoch ist der {} auf meinem Konto", 4), ("what is the {} of my account", 2)):
-        text = new("nlp", questions(tmp_path / "other.csv", texts, classes))
+    assert (more.model.finetune.name, more.train.batch_size, more.data.validation) == ("whole", 32, 0.1)
+    for texts, classes, count in (("wie hoch ist der {} auf meinem Konto", 4, 60), ("what is the {} of my account", 2, 800)):
+        text = new("nlp", questions(tmp_path / "other.csv", texts, classes, count))
         assert from_text(text).experiment.model.name == "bag" and "ncoder" not in header(text)
+
+
+def test_few_texts_of_two_classes_and_long_ones_get_one_that_stays_as_it_is(there, tmp_path):
+    keras_preset(there / "bert", **BERT)
+    two = from_text(new("nlp", questions(tmp_path / "two.csv", classes=2))).experiment
+    assert (two.model.name, two.model.finetune.name, two.data.validation) == ("pretrained", "frozen", 0)
+    review = "number {} " + "i like the part of it and that is what it was for me. " * 20
+    text = new("nlp", questions(tmp_path / "long.csv", review, 2, 700))
+    long = from_text(text).experiment
+    assert (long.model.name, long.model.finetune.name) == ("pretrained", "frozen") and 256 < long.model.limit <= 512
+    assert "since 700 long English texts are few" in header(text)
+    for encoder, name in ((None, "bag"), ("bert", "pretrained")):
+        many = from_text(new("nlp", questions(tmp_path / "many.csv", review, 2, 5001), encoder=encoder)).experiment
+        assert many.model.name == name
+    assert many.model.finetune.name == "frozen", "an epoch of long texts is too long for a first try"
 
 
 def test_an_encoder_that_cannot_be_used_is_named(there, tmp_path):
@@ -157,7 +176,12 @@ def test_where_speakers_are_known_they_choose_in_place_of_validation(there, tmp_
         for speaker in ("theo", "lucas", "anna"):
             for take in range(4):
                 write(tmp_path / "digits" / digit / f"{digit}_{speaker}_{take}.wav", tone(0.3, 16_000, seed=take), 16_000)
+        write(tmp_path / "words" / digit / f"{digit}.wav", tone(0.3, 16_000), 16_000)
+        for take in range(9):
+            write(tmp_path / "words" / digit / f"take {take}.wav", tone(0.3, 16_000, seed=take), 16_000)
     keras_preset(there / "whisper", "WhisperBackbone")
+    unknown = from_text(new("speech", tmp_path / "words")).experiment.data
+    assert (unknown.group_by, unknown.validation) == (None, 0), "without speakers, parts of train choose"
     for encoder, validation in (("whisper", 0), ("none", 0.1)):
         data = from_text(new("speech", tmp_path / "digits", encoder=encoder)).experiment.data
         assert (data.group_by, data.validation, data.test) == ("speaker", validation, 0.2)
