@@ -13,8 +13,8 @@ import tensorflow as tf
 from pipelines.base.errors import ConfigError
 from pipelines.runs.folder import RunFolder
 from pipelines.serving.converted import runtimes
-from pipelines.serving.converted.conversion import DYNAMIC, LITERT, Form
-from pipelines.serving.converted.core import input_of
+from pipelines.serving.converted.conversion import DYNAMIC, LITERT, ONNX, Form, convert
+from pipelines.serving.converted.core import INPUT, OUTPUT, Core, input_of
 from pipelines.serving.converted.export import FORMS, Tried, chosen_of, export_converted
 from pipelines.serving.converted.fastest import predictor
 from pipelines.serving.converted.loading import open_run
@@ -111,6 +111,26 @@ def test_other_forms(loaded, judged, tmp_path, made_for, monkeypatch):
     assert np.abs(shares_of(run, judged[0][:20]) - judged[2][:20]).max() <= allowed
     with pytest.raises(ConfigError, match="is there already"):
         free(tmp_path / made_for, replace=False)
+
+
+def core_with(activation) -> Core:
+    """A dense layer and an activation, as they stand in an encoder."""
+    spec, module = tf.TensorSpec([None, 8], tf.float32, INPUT), tf.Module()
+    module.values = (tf.Variable(tf.random.stateless_normal([8, 6], [1, 2], 0.0, 3.0)),)
+    function = tf.function(lambda input_0: {OUTPUT.format(0): activation(input_0 @ module.values[0])},
+                           input_signature=[spec], autograph=False)
+    return Core(function.get_concrete_function(), spec, {"vectors": tf.TensorSpec([None, 6], tf.float32)}, module)
+
+
+def test_gelu_in_its_exact_form_is_converted_to_onnx(tmp_path):
+    core, given = core_with(lambda x: tf.nn.gelu(x, approximate=False)), np.random.default_rng(0).normal(size=[50, 8]).astype("float32")
+    compute = runtimes.load("onnx", convert(core, ONNX, given, tmp_path), [])
+    np.testing.assert_allclose(compute(given)[0], core(given)[0], atol=1e-5)
+
+
+def test_an_operation_that_onnx_lacks_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"^the model cannot be converted to ONNX: it lacks Digamma$"):
+        convert(core_with(lambda x: tf.math.digamma(tf.abs(x) + 1.0)), ONNX, np.zeros([1, 8], np.float32), tmp_path)
 
 
 SIGNALLED = """
