@@ -6,7 +6,8 @@ in turn, since a head that knows the voices needs less of it than new voices do;
 strengths apart; else on folds of train.
 
 Features may be a vector for each moment, of which the loss makes one number (CTC). That has several minima: weights then go from strong
-regularisation, which leaves every alignment open, to weaker ones.
+regularisation, which leaves every alignment open, to weaker ones. They begin where nearly every moment has the task's usual output, the
+blank: from even chances a word that all recordings begin with is often learned as the silence before it.
 """
 
 from collections.abc import Sequence
@@ -37,6 +38,7 @@ CHOOSING = {"maxiter": 40, "ftol": 1e-4}  # each begins where its neighbour ende
 FINAL = {"maxiter": 1000, "ftol": 1e-5}
 CHUNK = 16_384  # examples, or moments, at a time
 MOMENT_STRENGTHS = (30.0, 10.0, 3.0, *STRENGTHS[:8])  # where features are vectors of moments: their loss is a sum over what is written
+USUAL = 6.0  # nats by which the usual output of moments is more likely than another one where the weights begin; 4 and 9 do the same
 MOST = 1 << 30  # bytes of such features that are fitted to
 FLOOR = 0.1  # of the features' usual deviation: one that hardly moves is not blown up
 TINY = 1e-6
@@ -195,7 +197,7 @@ def _chosen(objective: "_Objective", folds: list[_Fold], judged_on: str, grouped
         (quality, loss), metric, value, error = _judged(objective, folds, weights, by_loss)
         tried[place] = (quality, strengths[place] if grouped else loss), Fitted(strengths[place], metric, value, error, judged_on), weights
 
-    attempt(first, [np.zeros(objective.size)] * len(folds))
+    attempt(first, [objective.start] * len(folds))
     for way in (-1, 1) if grouped else (1, -1):
         best, place, since = max(one[0] for one in tried.values()), first, 0
         if best > tried[first][0]:
@@ -259,6 +261,7 @@ class _Objective:
         chunks: standardised features and targets of train.
         all: of each chunk, that every example counts.
         size: number of weights.
+        start: weights to begin with.
 
     Args:
         moments: the vectors of all moments of train, [moments, width], where chunks have them padded, [n, most, width].
@@ -284,6 +287,9 @@ class _Objective:
         self.all = [np.ones(len(features), np.float32) for features in given]
         self.shape = tuple(dense.kernel.shape)
         self.size = int(np.prod(self.shape)) + self.shape[1] * bool(dense.use_bias)
+        self.start = np.zeros(self.size)
+        if moments is not None and task.usual_output is not None and dense.use_bias:
+            self._split(self.start)[1][task.usual_output] = USUAL
         self._slope = tf.function(self._summed, autograph=False, reduce_retracing=True)
 
     def standardised(self, features: tf.Tensor) -> tf.Tensor:

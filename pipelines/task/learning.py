@@ -47,6 +47,7 @@ class Learning(ABC):
     keep: Callable[[Path], None] | None = None
     stored_decoded: ClassVar[bool] = False  # sources hold examples as decode() gives them, so that it is not called for each of them
     mixes: ClassVar[str | None] = None  # what of the loss takes in the other examples of the micro-batch ("The softmax over the ...")
+    usual_output: ClassVar[int | None] = None  # with `moments`: the output that most moments have, such as CTC's blank; -1 is the last
     # settings on which neither `splits` nor what it learns depends: data that were prepared serve whatever they are
     no_matter: tuple[str, ...] = ("train", "evaluate", "monitor", "tune", "seeds", "loss", "data.prepared", "data.cache",
                                   "data.cache_folder", "data.workers", "model.weights", "model.finetune", "model.dropout")

@@ -47,6 +47,7 @@ class TranscriptionTask(SpeechTask):
     kept = TranscriptFacts
     watch = ("token_error_rate", "min")
     length = "length"
+    usual_output = -1
     details = ("words", "starts", "ends")
     read_at_once = (4, 16)
     longest = 60.0

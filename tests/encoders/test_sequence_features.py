@@ -3,6 +3,7 @@
 import importlib.util
 import os
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -151,6 +152,18 @@ def test_a_linear_head_is_fitted_to_them_at_once(preset, tmp_path):
     value, slope = objective._value(flat, chosen, objective.all)
     assert value == pytest.approx(loss() + 0.5 * chosen * np.sum(kernel**2), rel=1e-4)
     assert np.abs(slope).max() < 0.1 * np.abs(objective._value(np.zeros_like(flat), chosen, objective.all)[1]).max()
+
+
+def test_the_fit_begins_where_nearly_every_moment_is_blank(preset, tmp_path, monkeypatch):
+    """From even chances a word that all recordings begin with was learned as the silence before it."""
+    monkeypatch.setattr(linear_head, "minimize", lambda value, start, **_: SimpleNamespace(x=start))
+    made, _, _ = session(preset, tmp_path, cache="memory", merge=4, head="linear")
+    made.learner.fit()
+    inputs, _ = made.learner.task.prepare(made.learner.train.gather(tf.range(len(made.learner.train), dtype=tf.int64)))
+    shares = tf.nn.softmax(made.learner.model(inputs)).numpy()
+    words = shares.shape[-1] - 1
+    np.testing.assert_allclose(shares[..., -1], 1 / (1 + words * np.exp(-6.0)), rtol=1e-4)
+    np.testing.assert_allclose(shares[..., :-1], shares[..., :1] * np.ones(words), rtol=1e-4)
 
 
 @pytest.mark.parametrize(("changed", "message"), [({"speed": 0.1}, "recordings that become text are augmented"),
