@@ -95,8 +95,10 @@ def rendered(figure: "Figure", dpi: int) -> bytes:
     return buffer.getvalue()
 
 
-def learning_curves(rows: Sequence[dict[str, Any]], *, metrics: Sequence[str] | None = None, best_epoch: float | None = None) -> "Figure":
-    """Loss, metrics, learning rate, gradient norm over training, from the rows of metrics.jsonl.
+def learning_curves(rows: Sequence[dict[str, Any]], *, metrics: Sequence[str] | None = None, best_epoch: float | None = None,
+                    ) -> "Figure | None":
+    """Loss, metrics, learning rate, gradient norm over training, from the rows of metrics.jsonl; None where nothing was logged, as of a
+    head that is fitted at once and not judged on validation.
 
     Args:
         rows: dicts with `step`, perhaps `epoch` (a float that grows with each step), and values such as `train/loss`,
@@ -111,13 +113,12 @@ def learning_curves(rows: Sequence[dict[str, Any]], *, metrics: Sequence[str] | 
     for name in names:
         panels.append((title(name), [(s, f"{s}/{name}") for s in ("train", "epoch", "validation") if f"{s}/{name}" in series]))
     panels += [(title(name), [("", name)]) for name in ("learning_rate", "gradient_norm") if name in series]
+    if not panels:
+        return None
     with style():
         columns = 1 if len(panels) == 1 else 2 if len(panels) <= 4 else 3
-        lines = max(1, math.ceil(len(panels) / columns))
+        lines = math.ceil(len(panels) / columns)
         figure = new_figure(4.6 * columns if columns > 1 else 7, 2.9 * lines)
-        if not panels:
-            figure.text(0.5, 0.5, "nothing was logged", ha="center", va="center", color=GREY)
-            return figure
         axes = figure.subplots(lines, columns, squeeze=False).ravel()
         for axis, (heading, curves) in zip(axes, panels):
             axis.set_title(heading)

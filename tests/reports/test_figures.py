@@ -83,6 +83,11 @@ def rows_of_a_run():
     return rows
 
 
+@pytest.mark.parametrize("rows", [[], [{"step": 0, "epoch": 0, "time_s": 0.1}], [{"step": 1, "train/loss": float("nan")}]])
+def test_where_nothing_was_logged_there_are_no_curves(rows):
+    assert figures.learning_curves(rows) is None
+
+
 def test_learning_curves_have_a_panel_for_each_quantity():
     figure = figures.learning_curves(rows_of_a_run(), best_epoch=2)
     drawn(figure)
@@ -98,7 +103,7 @@ def test_of_rows_written_twice_the_later_counts():
 
 
 @pytest.mark.parametrize("rows", [
-    [], [{"step": 1}], [{"step": 1, "train/loss": float("nan")}], [{"step": 1, "epoch": 1, "train/loss": 0.0}]])
+    [{"step": 1, "train/loss": 0.5}, {"step": 2, "train/loss": float("nan")}], [{"step": 1, "epoch": 1, "train/loss": 0.0}]])
 def test_learning_curves_of_hardly_anything(rows):
     drawn(figures.learning_curves(rows))
 
