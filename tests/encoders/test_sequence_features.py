@@ -152,6 +152,9 @@ def test_a_linear_head_is_fitted_to_them_at_once(preset, tmp_path):
     value, slope = objective._value(flat, chosen, objective.all)
     assert value == pytest.approx(loss() + 0.5 * chosen * np.sum(kernel**2), rel=1e-4)
     assert np.abs(slope).max() < 0.1 * np.abs(objective._value(np.zeros_like(flat), chosen, objective.all)[1]).max()
+    fitted = [weight.numpy() for weight in dense.weights]
+    learner.fit()  # as a run does that was killed while it fitted
+    assert all(np.array_equal(weight.numpy(), before) for weight, before in zip(dense.weights, fitted))
 
 
 def test_the_fit_begins_where_nearly_every_moment_is_blank(preset, tmp_path, monkeypatch):
