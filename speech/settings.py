@@ -288,6 +288,8 @@ class PretrainedTranscripts(PretrainedModel):
     merge: int | None = setting(
         None, "steps of the encoder whose mean is one step of the output. Default: 4, where nearly all of train's recordings then have "
         "twice the steps that their transcripts need, else 2, else 1", ge=1, le=50, search=True)
+    layers: int = setting(
+        1, "Whisper: the encoder's last so many layers, whose vectors stand beside one another under the last layer", ge=1, search=True)
 
 
 @TRANSCRIPT_MODELS.register("speech.models.pretrained:whisper")

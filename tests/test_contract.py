@@ -109,7 +109,7 @@ CASES = {
     "speech.commands/pretrained": Case(COMMANDS, (), sound_files, tiny.moonshine),
     "speech.commands/names": Case(
         COMMANDS, ("model={name: pretrained, preset: '', silence: 0.1, finetune: {name: frozen}, names: en}",), sound_files, tiny.whisper),
-    "speech.transcription/pretrained": Case(TRANSCRIPTS, ("model={name: pretrained, preset: ''}",), sound_files, tiny.whisper),
+    "speech.transcription/pretrained": Case(TRANSCRIPTS, ("model={name: pretrained, preset: '', layers: 2}",), sound_files, tiny.whisper),
     "speech.transcription/whisper": Case(
         TRANSCRIPTS, ("model={name: whisper, preset: '', trains: whole, longest: 12}",), sound_files, tiny.whisper),
     "vision.classification/pretrained": Case(

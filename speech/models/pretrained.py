@@ -10,6 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from pipelines.base.errors import ConfigError
 from pipelines.encoders import presets
 from pipelines.encoders.linear_head import Emphasis
 from pipelines.encoders.presets import hub
@@ -62,7 +63,10 @@ def transcripts(settings: PretrainedTranscripts, *, tokens: int, facts: dict[str
     linear layer. Recordings longer than Whisper takes are heard window by window; Moonshine hears them whole."""
     layers, waves = keras.layers, hears_waves(facts)
     whole = backbone(settings, facts)
-    vectors = moonshine.encoder(whole) if waves else encoder(whole)
+    there = 1 if waves else len(whole.encoder_transformer_layers)
+    if settings.layers > there:
+        raise ConfigError(f"model.layers: {settings.layers}, and {settings.preset} has {there} whose vectors can stand beside one another")
+    vectors = moonshine.encoder(whole) if waves else encoder(whole, last=settings.layers)
     sound = {"features": keras.Input(vectors.input_shape[0][1:], name="features"), "frames": keras.Input([], dtype="int32", name="frames")}
     given = [sound["features"], sound["frames"]]
     if waves:

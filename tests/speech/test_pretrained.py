@@ -4,6 +4,7 @@ import importlib.util
 import os
 import shutil
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -176,9 +177,9 @@ def transcription(preset, more: str = ""):
     return task_of(f"task: speech.transcription\nmodel: {{name: pretrained, preset: {preset}{more}}}\ndata: {{source: synthetic}}\n")
 
 
-@pytest.mark.parametrize("merge", [None, 4])
-def test_a_transcript_is_the_same_alone_and_in_a_padded_batch_also_of_sounds_longer_than_the_encoder_takes(tiny, merge):
-    task = transcription(tiny)
+@pytest.mark.parametrize(("merge", "layers"), [(None, 1), (4, 2)])
+def test_a_transcript_is_the_same_alone_and_in_a_padded_batch_also_of_sounds_longer_than_the_encoder_takes(tiny, merge, layers):
+    task = transcription(tiny, f", layers: {layers}")
     task.facts = {**task.encoder_facts, "unit": "words", "tokens": ["one", "two"], "mean": [0.0] * 8, "std": [1.0] * 8,
                   **({"merge": merge} if merge else {})}
     model = task.model()
@@ -195,6 +196,29 @@ def test_a_transcript_is_the_same_alone_and_in_a_padded_batch_also_of_sounds_lon
         logits = model(alone).numpy()[0]
         assert len(logits) == int(task.steps(alone["frames"])[0]) == -(-count // (320 * (merge or 1)))
         assert np.abs(logits - together[number, :len(logits)]).max() < 1e-5
+
+
+def test_layers_stand_beside_one_another_under_the_last_layer(tiny):
+    features = {}
+    for layers in (1, 2):
+        task = transcription(tiny, f", layers: {layers}")
+        task.facts = {**task.encoder_facts, "unit": "words", "tokens": ["one", "two"], "mean": [0.0] * 8, "std": [1.0] * 8}
+        model = task.model()
+        assert model.get_layer("head").get_layer("tokens").kernel.shape[0] == 16 * layers
+        features[layers] = model.get_layer("features")
+    samples = tf.constant(tone(1.0, 16_000)[None] * 32767, tf.int16)
+    inputs, _ = task.prepare({"samples": samples, "length": tf.constant([16_000])})
+    one, two = (features[layers](inputs, training=False).numpy() for layers in (1, 2))
+    np.testing.assert_allclose(two[..., 16:], one, atol=1e-6)  # the last one, normalised
+    backbone = features[2].get_layer("backbone")
+    first = keras.Model(backbone.inputs, backbone.get_layer("normalised").input)  # of the first of two blocks
+    before = first([inputs["features"], inputs["frames"]], training=False).numpy()
+    normalised = (before - before.mean(-1, keepdims=True)) / np.sqrt(before.var(-1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(two[..., :16], normalised, atol=1e-4)
+    with pytest.raises(ConfigError, match=r"model\.layers: 3, and .* has 2 whose vectors can stand beside one another"):
+        task = transcription(tiny, ", layers: 3")
+        task.facts = {**task.encoder_facts, "unit": "words", "tokens": ["one", "two"], "mean": [0.0] * 8, "std": [1.0] * 8}
+        task.model()
 
 
 def test_steps_are_means_over_a_recording_s_own():
