@@ -134,11 +134,13 @@ def _encoded(path: Path, seen: Seen, tokens: list[Entry], preset: Preset) -> str
     kept = _kept(seen)
     frozen = kept < FROZEN_BELOW
     way: dict[str, object] = {"name": "frozen"} if frozen else {"name": "last", "blocks": 2, "learning_rate": 0.0002, "head": "new"}
+    layers: list[Entry] = [("layers", 3, "beside one another: lower ones know sounds, the last one English words")]
     sections = [
         "task: speech.transcription",
         section("data", _data(path, seen, ENCODED, [], folds=frozen)),
         section("model", [("name", "pretrained", "or quartz, which trains from scratch"),
                           ("preset", preset.handle, "quartet encoders lists others"),
+                          *(layers if frozen and preset.backbone == "WhisperBackbone" else []),
                           ("finetune", way, "the last layer is fitted at once" if frozen else "or whole; frozen with fewer recordings")]),
         section("tokens", tokens),
     ]

@@ -196,7 +196,7 @@ def test_few_recordings_of_few_words_get_one_for_their_text(there, tmp_path):
     text = new("speech", tmp_path / "said")
     experiment = from_text(text).experiment
     assert (experiment.model.name, experiment.model.finetune.name, experiment.model.finetune.head) == ("pretrained", "frozen", "linear")
-    assert (experiment.tokens.unit, experiment.data.validation, experiment.augment.speed) == ("words", 0, 0)
+    assert (experiment.model.layers, experiment.tokens.unit, experiment.data.validation, experiment.augment.speed) == (3, "words", 0, 0)
     assert "since 12 recordings are few" in header(text)
     assert from_text(new("speech", tmp_path / "said", encoder="none")).experiment.model.name == "quartz"
 
@@ -208,7 +208,7 @@ def test_many_recordings_of_few_words_train_its_last_blocks(there, tmp_path):
     rows = [f"one.wav,{'yes no' if number % 2 else 'no'}" for number in range(600)]
     (tmp_path / "said.csv").write_text("\n".join(["path,text", *rows]))
     experiment = from_text(new("speech", tmp_path / "said.csv", task="transcription")).experiment
-    assert experiment.model.finetune.name == "last" and experiment.augment.speed == 0.15 and experiment.train.epochs >= 4
+    assert (experiment.model.finetune.name, experiment.model.layers) == ("last", 1) and experiment.augment.speed == 0.15 and experiment.train.epochs >= 4
 
 
 def test_texts_of_many_words_get_one_where_it_is_asked_for(there, tmp_path):
