@@ -21,7 +21,9 @@ _UNEVEN = 5.0  # largest class over smallest from which a comment says how to we
 _FEWEST = 10  # texts without which there is nothing to divide
 _SHORT = 40  # words of a usual text up to which character n-grams are worth their time
 _JUDGE_EPOCHS = 5000  # texts below which a tenth of them is too few to choose an epoch by
+_FEW = 2000  # texts below which all of them are learned from, in short steps
 _ROWS = (1 << 10, 1 << 20)  # fewest and most rows of a table
+_SPARE = 8  # rows for each n-gram at least: on a table that is full, n-grams that train lacks fall on weights of others
 _WEIGHTS = 1 << 23  # of both tables, beyond which n-grams share rows: 32 MiB
 # of a pretrained encoder, chosen on validation: docs/pretrained.md
 _GAINING = 30_000  # short texts up to which one is proposed
@@ -30,6 +32,7 @@ _FEW_CLASSES = 3  # with fewer, single words tell classes apart, such as spam, a
 _TOKENS, _LONG_TOKENS = 256, 512  # of its own that are read at most, of short texts and of long ones
 _ENGLISH = re.compile(r"\b(?:a|an|and|are|can|do|does|for|how|i|in|is|it|me|my|of|on|that|the|this|to|was|what|when|where|who|with|you)\b",
                       re.I)
+_NOTHING_TO_CHOOSE = "none: a tenth of so few texts chooses nothing; all are learned from"
 _ENGLISH_SHARE = 0.15  # of the words, from which texts count as English
 
 
@@ -41,8 +44,7 @@ def draft(path: Path, asked: Asked) -> Draft:
         raise DataError(f"{path}: {seen.texts} texts are too few to train on and to judge by; give {_FEWEST} or more")
     many = seen.settings.get("labels") == "many"
     proposal = propose(asked, "nlp", reason=_reason(seen), gain="short texts are told apart by what they mean")
-    frozen = proposal.preset is not None and _stands_still(seen)
-    sections = ["task: nlp.classification", section("data", _data(seen, path, folds=frozen and not many))]
+    sections = ["task: nlp.classification", section("data", _data(seen, path, none="" if many else _without(seen, proposal.preset)))]
     if proposal.preset:
         sections += _encoded(proposal.preset, seen)
     else:
@@ -62,14 +64,22 @@ def _found(seen: Seen) -> tuple[str, ...]:
             f"{each} a class: {shown}.", *seen.notes)
 
 
-def _data(seen: Seen, path: Path, *, folds: bool) -> list[Entry]:
+def _without(seen: Seen, preset: Preset | None) -> str:
+    """Why no texts are held out for validation; empty where some are."""
+    if preset is None:
+        return _NOTHING_TO_CHOOSE if seen.texts < _FEW else ""
+    return FOLDS_CHOOSE if _stands_still(seen) else ""
+
+
+def _data(seen: Seen, path: Path, *, none: str) -> list[Entry]:
+    """The section data; `none`: why nothing is held out for validation, if so."""
     comments = {**COMMENTS, "labels": "several in a text", "header": "columns by position, from 0",
                 "group_by": "all texts of one stay on one side of the splits"}
     entries: list[Entry] = [("source", seen.source, ""), ("path", str(path), "" if path.is_absolute() else "from the current directory")]
     entries += [(key, value, comments.get(key, "")) for key, value in seen.settings.items()]
     own = seen.validation, seen.test
-    if folds and not own[0]:
-        entries.append(("validation", 0, FOLDS_CHOOSE))
+    if none and not own[0]:
+        entries.append(("validation", 0, none))
     else:  # thresholds of several labels are chosen on it, too
         entries.append(("validation", own[0] or 0.1, "the data's own" if own[0] else "share of train"))
     entries.append(("test", own[1] or 0.2, "the data's own" if own[1] else "share of all; judged once, at the end"))
@@ -84,7 +94,7 @@ def _tokens(seen: Seen) -> list[Entry]:
     entries: list[Entry] = [("name", "hashed", "or words, subwords"), ("words", 2, "words and pairs of neighbours")]
     if characters:
         entries.append(("characters", list(characters), "also parts of words; without them (and their buckets) it trains faster"))
-    entries += [("distinct", True, "an n-gram counts once a text"), ("buckets", words, "rows, by the number of different n-grams")]
+    entries += [("distinct", True, "an n-gram counts once a text"), ("buckets", words, "rows, eight or more for each different n-gram")]
     if characters:
         entries.append(("character_buckets", letters, "the same for parts of words"))
     entries.append(("limit", max(64, min(2000, 2 * seen.words[1])), "words of a text that are used"))
@@ -130,10 +140,11 @@ def _encoded(preset: Preset, seen: Seen) -> list[str]:
 
 
 def _rows(seen: Seen, characters: tuple[int, int] | None) -> tuple[int, int]:
-    """Rows for word and for character n-grams: the power of two from their number on, or fewer where many classes make rows long."""
+    """Rows for word and for character n-grams: the power of two from `_SPARE` times their number on, or fewer where many classes make rows
+    long."""
     each = max(_ROWS[0], _WEIGHTS // ((2 if characters else 1) * len(seen.counts)))
     most = min(_ROWS[1], 1 << (each.bit_length() - 1))
-    words, letters = (min(most, max(_ROWS[0], 1 << (count - 1).bit_length()))
+    words, letters = (min(most, max(_ROWS[0], 1 << (_SPARE * count - 1).bit_length()))
                       for count in ngram_counts(seen.sample, seen.texts, 2, characters))
     return words, letters
 
@@ -145,12 +156,13 @@ def _model() -> list[Entry]:
 
 
 def _train(seen: Seen) -> list[Entry]:
-    batch, epochs = (16, 30) if seen.texts < 2000 else (32, 15) if seen.texts < 10_000 else (32, 8) if seen.texts < 50_000 else (128, 5)
+    batch, epochs = (16, 30) if seen.texts < _FEW else (32, 15) if seen.texts < 10_000 else (32, 8) if seen.texts < 50_000 else (128, 5)
     entries: list[Entry] = [("epochs", epochs, ""), ("batch_size", batch, "examples per update, over all devices"),
                             ("optimizer", {"name": "sgd"}, ""), ("tables", {"optimizer": "sgd"}, "of the n-grams' weights"),
-                            ("learning_rate", {"peak": 30.0, "schedule": "linear"}, "high because tf-idf features are small")]
+                            ("learning_rate", {"peak": 10.0 if seen.texts < _FEW else 30.0, "schedule": "linear"},
+                             "high because tf-idf features are small")]
     if seen.texts < _JUDGE_EPOCHS and not seen.validation:
-        entries.append(("keep", "last", "validation is too small to choose an epoch by"))
+        entries.append(("keep", "last", "validation chooses no epoch: it is too small, or not there"))
     return entries
 
 

@@ -68,12 +68,12 @@ def test_classes_of_very_different_size_are_told_and_not_weighed(tmp_path):
 
 def test_tables_are_as_large_as_the_texts_need(tmp_path):
     draw = random.Random(0)
-    for texts, rows in ((60, 1024), (4000, 4096)):
+    for texts, words, letters, validation in ((60, 2048, 4096, 0), (4000, 32768, 32768, 0.1)):
         path = tmp_path / f"{texts}.csv"
         path.write_text("text,label\n" + "".join(
             f"{' '.join(f'w{int(draw.paretovariate(0.8))}' for _ in range(9))},{'ab'[n % 2]}\n" for n in range(texts)))
         found = drafted(path)
-        assert (found.tokens.buckets, found.tokens.character_buckets) == (rows, rows)
+        assert (found.tokens.buckets, found.tokens.character_buckets, found.data.validation) == (words, letters, validation)
         assert found.model.linear and found.model.rarity and found.train.keep == "last"
     path.write_text("text,label\n" + "".join(f"{number} thing {number * 7919},c{number % 1000}\n" for number in range(4000)))
     found = drafted(path)
