@@ -208,7 +208,8 @@ def test_many_recordings_of_few_words_train_its_last_blocks(there, tmp_path):
     rows = [f"one.wav,{'yes no' if number % 2 else 'no'}" for number in range(600)]
     (tmp_path / "said.csv").write_text("\n".join(["path,text", *rows]))
     experiment = from_text(new("speech", tmp_path / "said.csv", task="transcription")).experiment
-    assert (experiment.model.finetune.name, experiment.model.layers) == ("last", 1) and experiment.augment.speed == 0.15 and experiment.train.epochs >= 4
+    assert (experiment.model.finetune.name, experiment.model.layers) == ("last", 1)
+    assert experiment.augment.speed == 0.15 and experiment.train.epochs >= 4
 
 
 def test_texts_of_many_words_get_one_where_it_is_asked_for(there, tmp_path):
