@@ -127,16 +127,17 @@ def fit(task: Task, head: keras.Model, train: ArraySource, validation: ArraySour
     """
     moments = train.flat[FEATURES] if isinstance(train, FlatSource) else None
     grouped = train.groups is not None and len(set(train.groups)) > 1 and (validation is None or len(train) <= FOLDED)
-    few = moments is None and validation is not None and len(validation) < min(TELLING, len(train))
+    if grouped or (moments is None and validation is not None and len(validation) < min(TELLING, len(train))):
+        validation = None  # folds of train choose
     strengths = [one for one in (STRENGTHS if moments is None else MOMENT_STRENGTHS) if one >= least]
-    by_loss = moments is None and not grouped and (few or validation is None)
+    by_loss = moments is None and not grouped and validation is None
     usual = FIRST_OF_GROUPS if grouped else FIRST_BY_LOSS if by_loss else FIRST
     first = 0 if moments is not None else min(usual, len(strengths) - 1)
     tried, chunks = [], _chunks(task, train, views)
     with threadpool_limits(1, user_api="blas"):  # L-BFGS adds and multiplies vectors: several threads take six times the processor time
         for columns, factor in _ways(task, head, chunks):
             fitting = _Objective(task, head, chunks, columns, factor, moments)
-            folds, judged_on = _folds(task, fitting, train, None if grouped or few else validation, views, seed, grouped)
+            folds, judged_on = _folds(task, fitting, train, validation, views, seed, grouped)
             quality, chosen, weights = _chosen(fitting, folds, judged_on, grouped and moments is None, strengths, first, by_loss=by_loss)
             tried.append((quality, replace(chosen, factor=factor), weights, fitting))
         best = max(tried, key=lambda one: one[0])
