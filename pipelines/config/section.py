@@ -1,27 +1,29 @@
 """What every section of an experiment is made of: settings with a meaning, checked strictly. Imports no TensorFlow."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 
-def setting(default: Any, meaning: str, *, unit: str = "", path: bool = False, names: str = "", run: bool = False,
-            search: bool | str | None = None, **limits: Any) -> Any:
+def setting(default: Any, meaning: str, *, unit: str = "", path: bool | Literal["data"] = False, names: str = "", run: bool = False,
+            preset: bool = False, search: bool | str | None = None, **limits: Any) -> Any:
     """A setting: its default (`...` where one must be given), meaning, unit, and pydantic's limits.
 
     Args:
         default: the value when the experiment does not say; a class or function to call for a fresh one.
         meaning: one sentence for the reference page.
         unit: what the number counts ("examples", "s", "px", "share"), empty for none.
-        path: the value is a file or folder that must exist before any work starts.
+        path: the value is a file or folder that must exist before any work starts; outside of `data`, --require-signature asks for its
+            signature, unless it is "data".
         run: the value is a finished run: its folder, or its name below the folder of runs; it is looked for when training begins.
+        preset: the value is a pretrained encoder, as `pipelines.encoders.locate.locate` has it.
         names: the Keras module, such as "keras.optimizers", that must have a class of that name, in whatever case.
         search: whether a search may vary it, or why not; None: it may, but for the settings of `data`, which change what trials are
             judged on.
         limits: `ge`, `gt`, `le`, `lt`, `min_length`, `pattern`, ... as pydantic's Field takes them.
     """
-    extra: dict[str, Any] = {"unit": unit, "path": path, "run": run, "names": names, "search": search}
+    extra: dict[str, Any] = {"unit": unit, "path": path, "run": run, "preset": preset, "names": names, "search": search}
     if callable(default):
         return Field(default_factory=default, description=meaning, json_schema_extra=extra, **limits)
     return Field(default, description=meaning, json_schema_extra=extra, **limits)

@@ -102,6 +102,19 @@ def verify(path: Path, key: Path) -> None:
     _check(path, _signature(path), key, path)
 
 
+def verify_part(file: Path, key: Path) -> None:
+    """Checks a file by its own signature, or as one of those that the signature of the nearest signed folder above it covers.
+
+    Raises:
+        Untrusted, ConfigError: as `verify`; or that signature leaves the file out, as a run's does its exports.
+    """
+    file = file.resolve()
+    signed = next((one for one in (file, *file.parents) if signature_of(one).is_file()), file)
+    verify(signed, key)
+    if signed != file and file.relative_to(signed).as_posix() not in files_of(signed):
+        raise Untrusted(f"{file}: is not signed, and the signature of {signed} leaves it out; sign it: quartet sign")
+
+
 @contextmanager
 def verified(path: Path, key: Path) -> Iterator[Path]:
     """Copies a folder's signed files to a private place, and checks the copy; it is removed in the end.
