@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from pipelines.base.errors import ConfigError
+from pipelines.base.json_text import parse_json
 from pipelines.base.regular import check_regular, read_small
 from pipelines.base.staging import remove, stage_folder, sweep
 
@@ -155,8 +156,8 @@ def marker(key: Key) -> str:
 def _fitting(folder: Path) -> Key:
     key = require_key(folder)
     try:
-        recipient = json.loads(read_small(folder / MARKER, _LARGEST))["recipient"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        recipient = parse_json(read_small(folder / MARKER, _LARGEST))["recipient"]
+    except (OSError, ValueError, KeyError, TypeError):
         raise Encrypted(f"{folder / MARKER}: cannot be read; the file is damaged") from None
     if recipient != key.recipient:
         raise Encrypted(f"{folder}: is encrypted to {str(recipient)[:80]}, and the key given is that of {key.recipient}")

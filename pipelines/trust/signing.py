@@ -6,7 +6,6 @@ private copy that holds what was verified and nothing else, so that nobody can c
 
 import base64
 import hashlib
-import json
 import os
 import shutil
 import stat
@@ -19,6 +18,7 @@ from typing import Any
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.files import write_whole
 from pipelines.base.inside import NO_LINK, held, refuse_links
+from pipelines.base.json_text import parse_json
 from pipelines.base.regular import check_regular, read_small
 
 SIGNATURE = "model.sig"  # in a folder; of a file it is FILE.sig
@@ -157,8 +157,8 @@ def files_of(path: Path) -> list[str]:
 def key_of(signature: Path) -> str:
     """The SHA-256 of the public key that a signature says it is by. Raises Untrusted where the file is no signature."""
     try:
-        return str(json.loads(read_small(signature, _LARGEST))["verificationMaterial"]["publicKey"]["hint"])
-    except (OSError, DataError, ValueError, KeyError, TypeError, RecursionError) as error:
+        return str(parse_json(read_small(signature, _LARGEST))["verificationMaterial"]["publicKey"]["hint"])
+    except (OSError, DataError, ValueError, KeyError, TypeError) as error:
         raise Untrusted(f"{signature}: is no signature of a model ({_first(error)})") from None
 
 
@@ -247,9 +247,9 @@ def _check(content: Path, signature: bytes, key: Path, shown: Path) -> None:
 def _stated(signature: bytes, shown: Path) -> dict[str, str]:
     """Name -> SHA-256 as a signature states them; worth nothing until it is verified."""
     try:
-        payload = json.loads(base64.b64decode(json.loads(signature)["dsseEnvelope"]["payload"], validate=True))
+        payload = parse_json(base64.b64decode(parse_json(signature)["dsseEnvelope"]["payload"], validate=True))
         return {str(one["name"]): str(one["digest"]) for one in payload["predicate"]["resources"]}
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise Untrusted(f"{signature_of(shown)}: is no signature of a model ({_first(error)})") from None
 
 
