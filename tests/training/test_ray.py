@@ -114,7 +114,8 @@ def test_a_ray_that_does_not_start_is_one_line(address, said, monkeypatch):
     before = ray_constants.ENABLE_RAY_CLUSTER
 
     def init(*_, **__):
-        assert ray_constants.ENABLE_RAY_CLUSTER == (address != "local") == (os.environ.get(ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR) != "0")
+        everywhere = address != "local"
+        assert everywhere == ray_constants.ENABLE_RAY_CLUSTER == (os.environ.get(ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR) != "0")
         raise Exception("the current node timed out during startup\nand forty lines more")  # as Ray does
 
     monkeypatch.setattr(ray, "init", init)
