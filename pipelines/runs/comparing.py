@@ -272,10 +272,10 @@ def _other_examples(settings: Sequence[Any], environments: Sequence[Mapping[str,
     splits = [split for split, _ in _differing([environment.get("data") or {} for environment in environments])]
     if not splits:
         return []
-    asked = [name for name, _ in _differing([setting.get("data") if isinstance(setting, dict) else None for setting in settings])
+    asked = [f"data.{name}" for name, _ in _differing([setting.get("data") if isinstance(setting, dict) else None for setting in settings])
              if name not in _HOW_READ]
     if asked:
-        return [f"The runs had other examples in {listed(splits, 'and')}, by their settings: {', '.join(f'data.{name}' for name in asked)}."]
+        return [f"The runs had other examples in {listed(splits, 'and')}, by their settings: {', '.join(asked)}."]
     return [f"The data have changed between the runs (the fingerprints of {listed(splits, 'and')} differ)."]
 
 
