@@ -22,8 +22,8 @@ Repetitions = Literal["count", "judged once", "left out"]
 def divided(log: Log, data: InteractionData, repetitions: Repetitions = "count") -> tuple[np.ndarray, list[str]]:
     """(part of each event [n] int8: TRAIN, VALIDATION, TEST or LEFT_OUT; what was decided, in words).
 
-    With data.fold [k, n] the test events are left out, and of the others a fold is TEST: the k-th of n where they are drawn at random, or the
-    data's own; else what the protocol holds out of the events before those that it has held out k times.
+    With data.fold [k, n] the test events are left out, and of the others a fold is TEST: the k-th of n where they are drawn at random, or
+    the data's own; else what the protocol holds out of the events before those that it has held out k times.
 
     Args:
         repetitions: further events of one user with one item. `count`: they are events like others. `judged once`: so they are, but
