@@ -3,52 +3,32 @@
 A model that does not beat it by more than chance is worth nothing, and the report says so.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from pipelines.base import formatting
-from pipelines.data.source import Source, Subset
+from pipelines.data.source import Source
+from pipelines.fitting import kernel
 from pipelines.task import intervals
+from pipelines.task.judging import Features
 from pipelines.task.results import Baseline, Judgement, Metric
 from pipelines.task.units import EXAMPLES
 
 MOST = 20_000  # examples of train that a baseline is fitted on
-COMPONENTS = 1000  # of the approximated kernel
-RIDGES = (1e-3, 1e-2, 1e-1, 1.0)  # of which leave-one-out within train chooses
 
 
-def fitting_part(train: Source, most: int = MOST) -> Source:
-    """The training examples that a baseline is fitted on: all, or `most` drawn at random from a fixed seed."""
-    if len(train) <= most:
-        return train
-    return Subset(train, np.sort(np.random.default_rng(0).choice(len(train), most, replace=False)).astype(np.int64))
+def kernel_baseline(name: str, train: Source, features: Features, describe: Callable[[Any], Any], classes: int, *,
+                    blocks: Sequence[int] = ()) -> Baseline:
+    """A kernel machine (pipelines.fitting.kernel, with these arguments) on a part of train."""
+    fitted = kernel.fit_source(train, features, describe, classes, blocks=blocks, most=MOST)
 
+    def score(source: Source) -> np.ndarray:
+        values, targets = features(source, describe)
+        return (fitted.logits(values).argmax(1) == targets["label"]).astype(np.float64)
 
-def kernel_ridge(features: np.ndarray, labels: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """A classifier with an RBF kernel, by Nystroem's approximation and least squares (Williams and Seeger 2001).
-
-    Within a point or two of an RBF-SVM on such features; 20,000 examples take seconds.
-
-    Args:
-        features: [n, d].
-        labels: [n] int.
-
-    Returns:
-        Features [m, d] -> labels [m].
-    """
-    from sklearn.kernel_approximation import Nystroem
-    from sklearn.linear_model import RidgeClassifierCV
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    scaler = StandardScaler()
-    scaled = scaler.fit_transform(np.asarray(features, np.float64))
-    width = max(float(np.sum(scaled.var(axis=0))), 1.0)  # as gamma="scale" of scikit-learn's SVC has it
-    kernel = Nystroem(gamma=1.0 / width, n_components=min(COMPONENTS, len(scaled)), random_state=0)
-    model = make_pipeline(kernel, RidgeClassifierCV(alphas=RIDGES)).fit(scaled, labels)
-    return lambda more: model.predict(scaler.transform(np.asarray(more, np.float64)))
+    return Baseline(name, "accuracy", score)
 
 
 def put_beside(judgement: Judgement, baseline: Baseline, own: np.ndarray, other: np.ndarray, resamples: int, *,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipelines.reports.baselines import MOST, fitting_part, kernel_ridge, put_beside
+from pipelines.reports.baselines import put_beside
 from pipelines.task.labels import largest_share
 from pipelines.task.results import Baseline, Judgement
 from pipelines.task.units import grouped
@@ -46,22 +46,6 @@ def test_examples_that_do_not_count_take_no_part():
     judgement = Judgement()
     put_beside(judgement, CHEAP, own, other, 100)
     assert judgement.tables["baselines"][0]["accuracy"] == pytest.approx(2 / 3)
-
-
-def test_the_kernel_learns_what_no_line_divides():
-    rng = np.random.default_rng(0)
-    points = rng.normal(size=(600, 2))
-    labels = (points[:, 0] * points[:, 1] > 0).astype(np.int64) + 3
-    predict = kernel_ridge(points[:400], labels[:400])
-    assert np.mean(predict(points[400:]) == labels[400:]) > 0.9
-
-
-def test_it_is_fitted_on_a_bounded_part_of_train():
-    from pipelines.data.source import ArraySource
-
-    source = ArraySource({"x": np.zeros(MOST + 5, np.float32)})
-    assert len(fitting_part(source)) == MOST
-    assert fitting_part(source).fingerprint() == fitting_part(source).fingerprint()
 
 
 def test_chance_is_the_largest_class():
