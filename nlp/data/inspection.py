@@ -1,6 +1,5 @@
 """What lies in a table or folder of labelled texts: which columns hold what, classes, counts, lengths, splits. Imports no TensorFlow."""
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,6 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from nlp.data.ngrams import WORD
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked
 from pipelines.config.messages import listed
@@ -22,7 +22,6 @@ ROLES = ("text", "label", "split", "group")
 TEXT_FILES = (".txt", ".text")
 SEPARATORS = (";", "|", ",")
 SAMPLE = 2000  # texts whose lengths are measured
-_TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 @dataclass
@@ -206,7 +205,7 @@ def _separator(labels: list[Any]) -> str | None:
 
 
 def _lengths(sample: list[str]) -> tuple[int, int]:
-    sizes = [len(_TOKEN.findall(text)) for text in sample] or [0]
+    sizes = [len(WORD.findall(text)) for text in sample] or [0]
     return int(median(sizes)), max(sizes)
 
 
