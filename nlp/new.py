@@ -77,13 +77,21 @@ def _body(seen: Seen, path: Path, preset: Preset | None, *, frozen: bool | None 
     return "\n".join(sections)
 
 
+def _linear(seen: Seen, path: Path) -> str:
+    """The YAML of the cheap baseline as a model."""
+    data = _data(seen, path, none="" if _many(seen) else FOLDS_CHOOSE)
+    return "\n".join(["task: nlp.classification", section("data", data),
+                      section("model", [("name", "linear", "fitted at once; or bag, pretrained, cnn, lstm, transformer")])])
+
+
 def _ways(seen: Seen, path: Path, asked: Asked) -> list[Way]:
     """Bags of n-grams, then encoders. Cheap ones first."""
     presets = choices(asked, "nlp")
     usual = _grams(seen)
     other: Grams = (2, (2, 5)) if usual[1] is None else (3, None) if seen.ascii < 0.5 else (2, None)
     bags = [] if asked.wants_encoder else sorted({usual, other}, key=lambda grams: grams[1] is not None)
-    found = [Way(_called(grams), _body(seen, path, None, grams=grams)) for grams in bags]
+    found = [] if asked.wants_encoder else [Way("linear machines on words and their parts", _linear(seen, path))]
+    found += [Way(_called(grams), _body(seen, path, None, grams=grams)) for grams in bags]
     for preset in presets:
         tuned = None if _stands_still(seen) else Way(
             f"{preset.name}, all of it trained", _body(seen, path, preset, frozen=False), noted(preset))

@@ -54,13 +54,15 @@ def draft(path: Path, asked: Asked) -> Draft:
     def body(preset: Preset | None, frozen: bool | None = None) -> str:
         return write(path, seen, rate, seconds, preset, frozen)
 
+    kernel = [] if seen.texts is not None else [Way("kernel machine on statistics of cepstra", _kernel(path, seen, rate, seconds))]
     what = "Speech to text" if seen.texts is not None else f"Spoken commands: {len(seen.classes)} classes"
     compared = ("the transcript of the most similar training recording" if seen.texts is not None else
                 "a kernel classifier on statistics of cepstra, fitted in the run")
-    return Draft(f"{what}, of {path.name}.", notes, body(proposal.preset), compared, proposal.notes, lambda: _ways(seen, asked, body))
+    return Draft(f"{what}, of {path.name}.", notes, body(proposal.preset), compared, proposal.notes,
+                 lambda: _ways(seen, asked, body, kernel))
 
 
-def _ways(seen: Seen, asked: Asked, body: Callable[..., str]) -> list[Way]:
+def _ways(seen: Seen, asked: Asked, body: Callable[..., str], cheap: list[Way]) -> list[Way]:
     """Encoders as they are, and a network from scratch. Cheap ones first."""
     found = []
     for preset in choices(asked, "speech"):
@@ -68,7 +70,16 @@ def _ways(seen: Seen, asked: Asked, body: Callable[..., str]) -> list[Way]:
             tuned = seen.texts is not None and _kept(seen) >= FROZEN_BELOW
             trained = Way(f"{preset.name}, its last blocks trained", body(preset, False), noted(preset)) if tuned else None
             found.append(Way(f"{preset.name}, frozen", body(preset, True), noted(preset), trained))
-    return found if asked.wants_encoder else [*found, Way("a network from scratch", body(None))]
+    return found if asked.wants_encoder else [*cheap, *found, Way("a network from scratch", body(None))]
+
+
+def _kernel(path: Path, seen: Seen, rate: int, seconds: list[float]) -> str:
+    """The YAML of the cheap baseline as a model."""
+    return "\n".join([
+        "task: speech.commands",
+        section("data", _data(path, seen, rate, [("seconds", _window(seen.files, seconds), WINDOW)], folds=True)),
+        section("model", [("name", "kernel", "fitted at once; or ds_cnn, pretrained")]),
+    ])
 
 
 def _reason(seen: Seen) -> str:

@@ -81,7 +81,13 @@ def _ways(seen: Seen, path: Path, asked: Asked) -> list[Way]:
         tuned = None if _stands_still(_train(seen)) else Way(
             f"{preset.name}, its later blocks trained", _body(seen, path, preset, still=False), noted(preset))
         found.append(Way(f"{preset.name}, frozen", _body(seen, path, preset, still=True), noted(preset), tuned))
-    return found if asked.wants_encoder else [*found, Way("a network from scratch", _body(seen, path, None))]
+    if asked.wants_encoder:
+        return found
+    size = _size(seen)
+    data = _data(seen, path, size, channels=1 if _grey(seen) else 3, folds=True)
+    kernel = "\n".join(["task: vision.classification", section("data", data),
+                        section("model", [("name", "kernel", "fitted at once; or fast, pretrained")])])
+    return [Way("kernel machine on small copies", kernel), *found, Way("a network from scratch", _body(seen, path, None))]
 
 
 def _found(seen: Seen, images: int) -> tuple[str, ...]:

@@ -168,7 +168,7 @@ def race(entrants: Sequence[Entrant], attempt: Attempt, *, size: int, folds: int
                     continue
                 share = left / 2 if place + 1 < len(running) else left  # no way takes all the time from those after it
                 _try(one, entrants, attempt, part, size, (fold, folds), share, say, clock)
-            _drop(outcome.entrants)
+            _drop(outcome.entrants, size)
             if _settled(outcome.entrants, size):
                 break
     except (KeyboardInterrupt, Interrupted):
@@ -281,16 +281,15 @@ def _best(entrants: Sequence[Entrant], size: int) -> Entrant | None:
     return best
 
 
-def _drop(entrants: Sequence[Entrant]) -> None:
+def _drop(entrants: Sequence[Entrant], size: int) -> None:
     """Ends what is clearly worse than the best; on one part alone nothing is: some ways gain more by more examples than others."""
-    size = max((one.largest for one in entrants), default=0)
     best = _best(entrants, size)
     for one in entrants:
         if best is None or one is best or one.out or not one.scores:
             continue
         gain = difference(best, one, size)
-        told = gain is not None and ((gain.size == size and len({part for part, _ in one.scores}) > 1) or len(one.scores) > 1)
-        if gain and told and gain.gain > SURE * gain.error and gain.gain > 0:
+        told = gain is not None and (gain.size == size or len({part for part, _ in one.scores}) > 1)
+        if gain and told and gain.gain > SURE * gain.error:
             one.out = "clearly worse"
 
 
