@@ -67,16 +67,15 @@ def check(
     from pipelines.base.files import write_json
     from pipelines.base.terminal import console
     from pipelines.commands.check import check as read_all
-    from pipelines.data.croissant import FILE as CROISSANT
 
     result = read_all(loaded.experiment, encoder, name=named(loaded))
     result.render(console())
     write_json(target, result.to_json())
     echo(f"findings     {shown(target)}")
-    if result.description is not None:
-        described = target.with_name(CROISSANT if output is None else f"{output.stem}.{CROISSANT}")
-        write_json(described, result.description)
-        echo(f"description  {shown(described)}: the data as Croissant describes them")
+    for file, description in result.descriptions.items():
+        described = target.with_name(file if output is None else f"{output.stem}.{file}")
+        write_json(described, description)
+        echo(f"description  {shown(described)}")
     if result.failed:
         raise typer.Exit(1)
 

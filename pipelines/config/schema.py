@@ -249,7 +249,7 @@ class ClassificationLoss(Section):
 
 
 class Monitor(Section):
-    """What is written for TensorBoard, the terminal and a tracker of experiments."""
+    """What is written for TensorBoard and the terminal."""
 
     tensorboard: bool = setting(True, "write TensorBoard events")
     samples: int = setting(16, "examples shown as the model sees them, each epoch, or less often where epochs are short", ge=0, le=256)
@@ -258,13 +258,6 @@ class Monitor(Section):
         unit="steps", min_length=2, max_length=2)
     input_wait_warning: float = setting(
         0.2, "share of time spent waiting for input above which the run says so", unit="share", gt=0.0, le=1.0)
-    track: Literal["mlflow", "wandb"] | None = setting(
-        None, "send settings, metrics and the report to MLflow or Weights & Biases, by a process beside the training (extras `mlflow`, "
-        "`wandb`); where and as whom say their own environment variables: MLFLOW_TRACKING_URI, WANDB_API_KEY, ...")
-    track_server: str | None = setting(
-        None, "the tracker's address, such as https://mlflow.example.org or sqlite:///runs/mlflow.db; default: as its environment says")
-    track_files: bool = setting(True, "the report goes there, too, with the examples that it shows, and settings and environment")
-    track_seconds: float = setting(30.0, "how long the end of a run waits for the tracker at most", unit="s", gt=0.0, le=3600.0)
 
 
 class Cost(Section):
@@ -306,7 +299,7 @@ class Experiment(Section):
     data: Data = setting(Data, "the data")
     train: Train = setting(Train, "training")
     evaluate: Evaluate = setting(Evaluate, "judging")
-    monitor: Monitor = setting(Monitor, "TensorBoard, terminal and trackers")
+    monitor: Monitor = setting(Monitor, "TensorBoard, terminal, and where extensions send a run")
     tune: Tune | None = setting(None, "the search space")
 
     def problems(self) -> list[tuple[str, str]]:
@@ -339,10 +332,6 @@ class Experiment(Section):
         if train.deterministic and train.xla == "on":
             found.append(("train.xla", "determinism switches XLA off; set xla: auto or off, or deterministic: false"))
         found += breaks_privacy(self)
-        server = self.monitor.track_server or ""
-        if "@" in server.partition("://")[2].partition("/")[0]:
-            found.append(("monitor.track_server", "holds a name or a password, which every copy of the run would show; give them by "
-                          "MLFLOW_TRACKING_USERNAME, MLFLOW_TRACKING_PASSWORD or WANDB_API_KEY"))
         window = self.monitor.profile
         if window and not 0 <= window[0] < window[1]:
             found.append(("monitor.profile", f"{window} is not [first, last] with 0 <= first < last"))
