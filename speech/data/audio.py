@@ -25,6 +25,7 @@ USUAL_RATE = 48_000  # Hz; files of higher rates may last proportionally less
 STRETCH = 1 << 18  # samples of each channel decoded at a time
 LONG = 10_000_000  # samples of all channels that take about as long to decode as others should wait: some 0.2 s
 SMALL = 1 << 20  # bytes of a compressed file whose length is looked up; of samples as they are 16 times as many
+TAGS = 100  # of an MP3 file, at its beginning
 CHUNKS = 1000  # of a WAV file that are searched for its samples
 
 
@@ -60,7 +61,7 @@ def _opened(file: str | Path | bytes) -> "str | _Content":
                 return os.fspath(file)
             file = b"ID3" + opened.read()
     place, parts = 0, []
-    while file[place:place + 3] == b"ID3" and place + 10 <= len(file):
+    while file[place:place + 3] == b"ID3" and place + 10 <= len(file) and len(parts) < TAGS:
         size = sum((byte & 127) << shift for byte, shift in zip(file[place + 6:place + 10], (21, 14, 7, 0)))
         parts.append(file[place:place + 10] + bytes(min(size, len(file) - place - 10)))
         place += 10 + size

@@ -71,7 +71,7 @@ def _without_texts(image: tf.Tensor) -> tf.Tensor:
     zero, pieces = tf.constant(0), tf.TensorArray(tf.string, 0, dynamic_size=True, element_shape=[])
     _, start, number, kept = tf.while_loop(lambda at, start, number, kept: (at < size) & (number < CHUNKS), step,
                                            [tf.minimum(8, size), zero, zero, pieces])
-    check = tf.debugging.Assert(number < CHUNKS, [f"over {CHUNKS:,} chunks and over {TEXTS} texts are in the PNG file; save it again without"])
+    check = tf.debugging.Assert(number < CHUNKS, [f"over {CHUNKS:,} chunks with over {TEXTS} texts make the PNG file; save it without"])
     with tf.control_dependencies([check] if check is not None else []):
         return tf.strings.join([tf.strings.reduce_join(kept.stack()), tf.strings.substr(image, start, size - start)])
 
