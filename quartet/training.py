@@ -87,7 +87,7 @@ def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: 
             folder.claim(resolved_yaml(chosen.experiment))
             if folder.finished:
                 return Run(folder)
-        with tensorflow():
+        with tensorflow(training=True):
             from pipelines.runs.launch import launch
 
             launch(chosen.experiment, folder, called, fresh=fresh, quiet=quiet, callbacks=callbacks, encrypt=encrypt)
