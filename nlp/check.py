@@ -14,6 +14,7 @@ from pipelines.base.errors import DataError
 from pipelines.config.messages import listed
 from pipelines.data.check import LEVELS, Check, Finding, Read, check
 from pipelines.data.divide import divide
+from pipelines.data.opened import LENIENT
 from pipelines.data.source import Source, origin
 
 IDENTICAL = "the same text"
@@ -33,7 +34,7 @@ def check_texts(experiment: TextClassification, progress: Callable[[int, int], N
     """
     data = experiment.data
     # opened leniently, so that bad examples are listed with the other findings
-    opened = open_data(data.model_copy(update={"on_bad_example": "skip"}), experiment.reject)
+    opened = open_data(data.model_copy(update=LENIENT), experiment.reject)
     train, validation, test, notes = divide(opened.names, opened.load, data, opened.place)
     splits: dict[str, Source | None] = {"train": train, "validation": validation, "test": test}
     if data.on_bad_example == "skip":

@@ -227,7 +227,7 @@ def fewer_unknown(train: Source, classes: list[str], data: CommandData) -> tuple
 def readable(source: Recordings, data: SpeechData, skipped: list[str], place: str, split: str) -> Recordings:
     """The recordings; under on_bad_example: skip without those that cannot be read, which are named in `skipped`."""
     if data.on_bad_example == "skip":
-        source = without(source, find_bad(source), skipped)
+        source = without(source, find_bad(source), skipped, data, f"{place}: split {split}")
     if not len(source):
         raise DataError(f"{place}: split {split} has no recording that can be read")
     return source

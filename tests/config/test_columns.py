@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from pipelines.data.columns import by_name, facts_of, plain, split_values
-from pipelines.data.dialect import find_dialect
+from pipelines.data.dialect import find_dialect, split_apostrophes
 from pipelines.data.names import groups_in_names, suspected_groups, suspected_labels
 from pipelines.data.tables import read_table
 from pipelines.data.times import read_times
@@ -86,6 +86,19 @@ def test_dialects(tmp_path, name, content, delimiter, header):
     names = None if header else [f"c{place}" for place in range(how.width)]
     table = read_table(tmp_path / name, names=names)
     assert table.num_rows == content.count("\n") - header and table.num_columns == how.width
+
+
+def test_the_form_of_a_table_is_that_of_most_rows_of_all_its_files(tmp_path):
+    rows = [f"good;'it''s text {number}, isn't it'\n" for number in range(40)]
+    (tmp_path / "train.csv").write_text("".join(rows))
+    (tmp_path / "test.csv").write_text("bad;'one; two'; three\n" + "".join(rows[:3]))
+    for name in ("train.csv", "test.csv"):
+        how = find_dialect(tmp_path / name, beside=[tmp_path / "train.csv", tmp_path / "test.csv"])
+        assert (how.delimiter, how.quote, how.width, how.header) == (";", "'", 2, False)
+    assert split_apostrophes(r"good;'it''s; isn\'t it';'';x'y", ";") == ["good", "it's; isn't it", "", "x'y"]
+    (tmp_path / "plain.csv").write_text("'tis so,1\nno 'twas,2\n")
+    assert find_dialect(tmp_path / "plain.csv").quote == '"'  # apostrophes alone are no quotation marks
+    assert find_dialect(tmp_path / "plain.csv", quote="none").quote == "none"
 
 
 def grid(form, speakers, takes, digits=range(5)):
