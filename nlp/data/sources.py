@@ -22,6 +22,7 @@ from pipelines.data import folders, text_rows
 from pipelines.data.columns import number_of
 from pipelines.data.files import TensorSource
 from pipelines.data.fingerprint import of_files
+from pipelines.data.kinds import labels_in
 from pipelines.data.opened import Opened, check_columns, check_skipped
 from pipelines.data.records import tfds_source
 from pipelines.data.source import Source, Tensors
@@ -337,5 +338,4 @@ def _rows(path: Path, data: TextData, labelled: bool = True, beside: Sequence[Pa
 
 def _several(value: Any, data: TextData) -> tuple[str, ...]:
     """The labels of a text, from a list or from one text."""
-    parts = value if isinstance(value, (list, tuple)) else [] if value is None else str(value).split(data.label_separator)
-    return tuple(dict.fromkeys(title for title in map(text_rows.title, parts) if title))
+    return tuple(dict.fromkeys(title for title in map(text_rows.title, labels_in(value, data.label_separator)) if title))

@@ -70,6 +70,7 @@ NAMES: dict[str, str] = {
 }
 _AFFIXES = ("id", "ids", "name", "names", "key", "no", "nr", "nummer", "number", "num", "code", "uuid", "guid", "hash", "index", "idx",
             "value", "column", "col", "text", "my", "the", "raw", "original", "orig")
+_ATTRIBUTES = frozenset(("feature", "features", "affinity", "propensity"))  # of users and items, which such columns do not name
 FOLDS = ("fold", "folds", "kfold", "cv_fold")
 FEW = 21  # values up to which numbers in a small range are ratings: half stars, -10 to 10
 
@@ -96,6 +97,8 @@ def fit(name: str, role: str) -> float | None:
     if run_together in squeezed:
         return squeezed[run_together] + 0.5
     words = own.split("_")
+    if not _ATTRIBUTES.isdisjoint(words):
+        return None
     kept = [word for word in words if word not in _AFFIXES and not word.isdigit()]
     stem = "_".join(kept)
     if kept and kept != words and stem in ranks:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked
 from pipelines.config.messages import listed
-from pipelines.data.columns import Facts, by_name, fit
+from pipelines.data.columns import Facts, by_name, fit, plain
 from pipelines.data.frame import Frame, open_frame, split_column
 from pipelines.data.times import Times, read_times
 
@@ -106,7 +106,12 @@ def look(path: Path, asked: Asked) -> Seen:
     seen.title = _title(seen, [name for name in free if name not in roles.values()])
     rest = [name for name in names if name not in seen.roles.values()]
     if frame.header:
-        seen.numbers = [name for name in rest if facts[name].kind == "number" and _plain_number(frame, name) and fit(name, "title") is None]
+        numbers = [name for name in rest if facts[name].kind == "number" and _plain_number(frame, name) and fit(name, "title") is None]
+        seen.numbers = [name for name in numbers if "propensity" not in plain(name) and plain(name).split("_")[0] not in ("", "unnamed")]
+        for name in rest:
+            if "propensity" in plain(name):
+                seen.notes.append(f"Column {name} seems to say how probable it was that an item was shown: what other choices would have "
+                                  "earned is not estimated yet.")
         seen.categories = [name for name in rest if facts[name].kind == "text" and facts[name].distinct <= MOST]
     if note := frame.passed_over():
         seen.notes.append(note)

@@ -68,7 +68,8 @@ def load_commands(experiment: Commands, decode: Decode, front_end: FrontEnd, *, 
     parts = {"train": train, "validation": validation, "test": test}
     check_classes(parts, classes, opened.place)
     if not judging:
-        check_several([classes[label] for label in np.unique(np.asarray(train.labels))], opened.place)
+        labels = np.asarray(train.labels)
+        check_several([classes[label] for label in np.unique(labels)], opened.place, labels=labels if data.limit is None else None)
     notes += speakers.shared_speakers(parts)
     numbers = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics", labels=train.labels)
     mean, std = statistics(train, numbers, decode, front_end)

@@ -71,7 +71,8 @@ def load_images(experiment: ImageClassification, *, judging: bool = False, mixed
     parts = {"train": train, "validation": validation, "test": test}
     check_classes(parts, classes, opened.place)
     if not judging:
-        check_several(classes if train.labels is None else [classes[label] for label in np.unique(train.labels)], opened.place)
+        check_several(classes if train.labels is None else [classes[label] for label in np.unique(train.labels)], opened.place,
+                      labels=train.labels if data.limit is None else None)
     numbers = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics", labels=train.labels)
     size, channels, mean, std = _cached_look(train, numbers, data, opened.place, mixed_size)
     facts: dict[str, Any] = {
