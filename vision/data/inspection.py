@@ -1,7 +1,7 @@
 """What lies in a folder, table or .npz of labelled images: classes, counts, sizes, splits. Imports no TensorFlow.
 
-Files are listed and a sample of their first bytes is read; nothing is decoded. What is not understood is refused with
-what to do instead.
+Files are listed, a sample of their first bytes is read, and some are decoded, to see whether they have colours. What is not understood
+is refused with what to do instead.
 """
 
 import re
@@ -25,6 +25,7 @@ from pipelines.data.names import groups_in_names, some, suspected_folders, suspe
 from pipelines.data.tables import SUFFIXES, file_paths, is_table
 from pipelines.data.walk import PassedOver, folders_in, hidden, sampled
 from vision.data.annotations import boxes_in
+from vision.data.colours import LOOKED_AT, all_grey, is_grey
 from vision.data.files import ENDINGS, images_below, is_image_file
 from vision.data.headers import ENOUGH, Header, image_header
 from vision.data.headers import SUFFIXES as SUFFIXES_OF_IMAGES
@@ -224,6 +225,8 @@ def headers_of(paths: Sequence[Path]) -> tuple[list[Header], bool]:
     headers, partly = sampled(paths, read)
     if not headers:
         raise DataError(f"{paths[0]}: is no JPEG, PNG, BMP, GIF or WebP, nor is any other file that was sampled")
+    if any(header.channels == 3 for header in headers) and all_grey(paths):
+        headers = [header._replace(channels=1) for header in headers]
     return headers, partly
 
 
@@ -293,6 +296,8 @@ def _npz(path: Path) -> Seen:
         raise DataError(f"{path}: images of {channels} channels (the last dimension) are not read; give 1 or 3")
     with np.load(path, allow_pickle=False) as arrays:
         values = arrays[str(train[labels[0]])].reshape(-1)
+        if channels == 3 and is_grey(arrays[str(train[image])][:: max(1, count // LOOKED_AT)]):
+            channels = 1
     own = {role_of(_split(name)): _split(name) for name in splits if _stem(name) == image}
     return Seen("npz", Counter(map(str, values.tolist())), [Header(shape[2], shape[1], channels)], own.get("validation"), own.get("test"),
                 {"image_key": image, "label_key": labels[0]})
