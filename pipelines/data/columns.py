@@ -157,9 +157,11 @@ class Facts:
 
     @property
     def looks_timed(self) -> bool:
-        """Numbers that are seconds, ms or us from 1990 to 2060."""
-        return self.kind == "number" and self.distinct > 2 and any(
-            6.3e8 * unit <= self.low <= self.high <= 2.9e9 * unit for unit in (1, 1e3, 1e6))
+        """Numbers that are seconds, ms or us from 1990 to 2060, also mixed, or dates such as 20261121."""
+        if self.kind != "number" or self.distinct <= 2:
+            return False
+        date = self.whole and 19_000_101 <= self.low <= self.high <= 21_001_231
+        return date or (self.low >= 6.3e8 and any(6.3e8 * unit <= self.high <= 2.9e9 * unit for unit in (1, 1e3, 1e6)))
 
     def few(self, share: float) -> bool:
         """Whether there are two values or more, and few of them."""

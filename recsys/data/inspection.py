@@ -12,7 +12,7 @@ from pipelines.config.draft import Asked
 from pipelines.config.messages import listed
 from pipelines.data.columns import Facts, by_name, fit, plain
 from pipelines.data.frame import Frame, open_frame, split_column
-from pipelines.data.times import Times, read_times
+from pipelines.data.times import MIXED, Times, read_times
 
 ROLES = ("user", "item", "rating", "time", "label", "split")
 MOST = 30  # values of a text column that counts as a category
@@ -168,11 +168,13 @@ def _look_at_times(seen: Seen, asked: Asked, path: Path) -> None:
     seen.unread = len(read.wrong)
     if read.wrong:
         seen.notes.append(f"{len(read.wrong):,} rows are passed over: no time in column {seen.called(seen.time)}.")
+    if read.mixed:
+        seen.notes.append(f"Column {seen.called(seen.time)} {MIXED}.")
     if read.ambiguous:
         seen.time_format, seen.time_comment = read.how, f"a guess: {read.example} may have the day first; then day_first"
         seen.notes.append(f"Whether {read.example} in column {seen.called(seen.time)} has the day or the month first cannot be told "
                           "from the data.")
-    elif read.how in ("ms", "us", "ns", "day_first", "month_first", "year_first"):
+    elif read.how in ("ms", "us", "ns", "compact", "day_first", "month_first", "year_first") and not read.mixed:
         seen.time_format, seen.time_comment = read.how, f"such as {read.example}"
 
 

@@ -22,7 +22,7 @@ from pipelines.data.fingerprint import of_files
 from pipelines.data.memory import arrow
 from pipelines.data.opened import check_skipped
 from pipelines.data.tables import NAMED, LeftOut, column, read_table, split_names
-from pipelines.data.times import MEANINGS, read_times
+from pipelines.data.times import MEANINGS, MIXED, read_times
 from pipelines.stores.copies import local
 from recsys.data import stored_log
 from recsys.data.log import Ids, Log, index_type, row_names
@@ -95,6 +95,7 @@ def _log(
     where = path if path is not None else place
     say = partial(row_names, path, place, not data.columns, lines)
     bad: dict[int, str] = {}
+    notes: list[str] = []
 
     def ids_of(key: str | None, setting: str) -> tuple[np.ndarray | None, Ids | None]:
         if key is None:
@@ -120,6 +121,7 @@ def _log(
                 "set data.time_format: day_first or month_first"
             )
         times = when.seconds
+        notes += [f"column {data.time_key} {MIXED}"] if when.mixed else []
         bad.update(
             {
                 number: f"{value!r} in column {data.time_key} is no time {MEANINGS[data.time_format]} (data.time_key)"
@@ -155,6 +157,7 @@ def _log(
         np.arange(table.num_rows, dtype=index_type(table.num_rows)),
         place,
         path,
+        notes=tuple(notes),
         digest=digest,
         header=not data.columns,
         lines=lines,

@@ -58,11 +58,21 @@ def test_a_column_that_divides():
     (["881250949"], "s", 881250949), ([1758100000000], "ms", 1758100000), ([1758100000000000], "us", 1758100000), ([3, 4], "s", 3),
     (["09 17, 2026", "01 2, 2010"], "month_first", 1789603200), (["17. September 2026"], "day_first", 1789603200),
     (["Sep 17, 2026"], "day_first", 1789603200), (["17 de septiembre de 2026"], "day_first", 1789603200),
-    (["2026-09-17T00:00:00Z"], "iso", 1789603200),
+    (["2026-09-17T00:00:00Z"], "iso", 1789603200), ([20260917, 20260918], "compact", 1789603200),
+    (["20260917", "20260918"], "compact", 1789603200), ([20260917130500], "compact", 1789650300), (["202609171305"], "compact", 1789650300),
 ])
 def test_times_in_many_notations(values, how, first):
     read = read_times(pa.chunked_array([values]))
     assert (read.how, read.seconds[0], read.ambiguous, read.wrong) == (how, first, False, {})
+
+
+def test_units_that_are_mixed_are_read_by_size_unless_one_is_given():
+    values = pa.chunked_array([[1_600_000_000, 1_600_000_000_000, 1_600_000_001, 7]])
+    read = read_times(values)
+    assert read.mixed and read.how == "s" and read.seconds.tolist() == [1.6e9, 1.6e9, 1_600_000_001, 7]
+    assert read_times(values, "s").wrong == {1: 1_600_000_000_000} and not read_times(values, "s").mixed
+    assert read_times(pa.chunked_array([[20260917, 20260931, 20261317]]), "compact").wrong == {1: 20260931, 2: 20261317}
+    assert read_times(pa.chunked_array([[20260917, 5, 17]])).how == "s"  # most are no dates
 
 
 def test_day_and_month_that_cannot_be_told_apart():
