@@ -43,6 +43,8 @@ class Data(Section):
                                search=True)
     on_bad_example: Literal["stop", "skip"] = setting(
         "stop", "stop at the first unreadable example and name it, or skip it and count it in the report")
+    most_skipped: Share = setting(0.01, "on_bad_example: skip stops where more than this share of a split (and more than three examples) "
+                                  "cannot be read; examples without label count as read", unit="share")
     prepared: str | None = setting(
         None, "the folder that `quartet prepare` wrote of this experiment: examples and facts come from there, and the original is not "
         "looked for", path=True, search=True)
@@ -67,6 +69,7 @@ class TableData(Data):
     columns: list[str] | None = setting(None, "table: names of the columns of a CSV or TSV file that has no header row")
     delimiter: str | None = setting(
         None, "table: what separates fields; default: detected among comma, semicolon, tab, | and ::", min_length=1, max_length=2)
+    quote: Literal['"', "'", "none"] | None = setting(None, "table: the mark around fields; default: detected")
     encoding: str | None = setting(
         None, "table: such as utf-8, cp1252 or shift_jis; default: by byte order mark, else UTF-8")
 
