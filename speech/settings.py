@@ -22,6 +22,7 @@ from pipelines.config.schema import (
 )
 from pipelines.config.variants import Variants
 from pipelines.encoders.settings import PretrainedModel
+from pipelines.fitting.settings import KernelModel, problems_at_once
 
 declare({
     "wer": MetricKind("min", True, "Word error rate"), "cer": MetricKind("min", True, "Character error rate"),
@@ -227,6 +228,11 @@ class Broadcast(Section):
     dropout: Share = setting(0.1, "dropout in the blocks", unit="share")
 
 
+@COMMAND_MODELS.register("speech.models.kernel:build")
+class Kernel(KernelModel):
+    """A kernel machine on statistics of cepstra, fitted at once: the cheap baseline that stands beside every report, as a model."""
+
+
 @COMMAND_MODELS.register("speech.models.pretrained:commands")
 class PretrainedCommands(PretrainedModel):
     """The encoder of Whisper or Moonshine with its own front end, the mean of its vectors over speech, and a linear layer; needs the extra
@@ -350,7 +356,7 @@ class SpeechExperiment(Experiment):
         return getattr(getattr(self, "model", None), "own_front_end", False)
 
     def problems(self) -> list[tuple[str, str]]:
-        found = super().problems()
+        found = super().problems() + problems_at_once(self)
         data, frontend, augment = self.data, self.frontend, self.augment
         if self.own_front_end and frontend != Frontend():
             found.append(("frontend", "a pretrained encoder has a front end of its own, its preset's; leave this section out"))

@@ -73,6 +73,7 @@ def write_report(
     content: dict[str, Any] = finite({
         "task": task, "experiment": experiment, "run": run,
         "metrics": {name: metric.as_json() for name, metric in metrics.items()},
+        "compared": judged.compared,
         "judged": {name: {"fingerprint": fingerprint} for name, fingerprint in (fingerprints or {}).items()},
         "timing": dict(timing), "time": dict(meter or {}),
         "data": _data(splits), "notes": list(dict.fromkeys(remarks)), "skipped": list(splits.skipped) if splits else [],
