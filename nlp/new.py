@@ -12,6 +12,7 @@ from nlp.data.ngrams import ngram_counts
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, Way, section
 from pipelines.data.frame import COMMENTS
+from pipelines.data.kinds import check_classes
 from pipelines.encoders.finetune import FROZEN_BELOW, Frozen, by_examples
 from pipelines.encoders.presets import Preset
 from pipelines.encoders.proposal import FOLDS_CHOOSE, choices, noted, propose
@@ -44,6 +45,8 @@ def draft(path: Path, asked: Asked) -> Draft:
     path = seen.path or path
     if seen.texts < _FEWEST:
         raise DataError(f"{path}: {seen.texts} texts are too few to train on and to judge by; give {_FEWEST} or more")
+    if not _many(seen):
+        check_classes(seen.counts, path, asked, "a text", seen.label)
     proposal = propose(asked, "nlp", reason=_reason(seen), gain="short texts are told apart by what they mean")
     what = "labels" if _many(seen) else "classes"
     return Draft(f"Texts of {path.name}: {len(seen.counts)} {what}.", _found(seen), _body(seen, path, proposal.preset),
