@@ -21,7 +21,7 @@ from pipelines.commands.shell import (
     reported,
     sandboxed,
     shown,
-    tool,
+    to_copy,
 )
 from pipelines.stores.address import address_of
 
@@ -111,7 +111,7 @@ def new(
     write_whole(output, draft(domain, str(data), file=str(output), columns=columns, task=task, encoder=encoder))
     echo(f"written      {shown(output)}")
     for what in ("check", "train"):
-        echo(f"{what} it     {tool('quartet')} {what} {quoted(output)}")
+        echo(f"{what} it     {to_copy(f'{what} {quoted(output)}')}")
     if not no_estimate:
         _say_estimate(output)
 
