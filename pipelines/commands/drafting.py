@@ -22,7 +22,7 @@ from pipelines.commands.shell import (
     sandboxed,
     say,
     shown,
-    tool,
+    to_copy,
 )
 from pipelines.stores.address import address_of
 
@@ -122,7 +122,7 @@ def new(
     write_whole(output, _raced(drafted, minutes) if minutes else drafted.text())
     echo(f"written      {shown(output)}")
     for what in ("check", "train"):
-        echo(f"{what} it     {tool('quartet')} {what} {quoted(output)}")
+        echo(f"{what} it     {to_copy(f'{what} {quoted(output)}')}")
     if not no_estimate:
         _say_estimate(output)
 
