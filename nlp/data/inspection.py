@@ -13,9 +13,9 @@ from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked
 from pipelines.config.messages import listed
 from pipelines.data import text_rows
-from pipelines.data.columns import Facts, by_name, number_of, role_in, role_of
+from pipelines.data.columns import LOOKED_AT, Facts, by_name, number_of, role_in, role_of
 from pipelines.data.dialect import ending, find_dialect, guessed_encoding
-from pipelines.data.frame import Frame, label_column, split_column
+from pipelines.data.frame import Frame, check_width, label_column, split_column
 from pipelines.data.kinds import labels_in, not_used, pair_in, separator_in
 from pipelines.data.tables import JSON_LINES, PARQUET, LeftOut
 from pipelines.data.walk import PassedOver, files_of, folders_in
@@ -110,7 +110,7 @@ def _folder(path: Path) -> Seen:
     some = every[:: max(1, len(every) // SAMPLE)]
     encodings = {guessed_encoding(file) for file in some if b"\0" in (content := file.read_bytes()) or not content.isascii()}
     encoding = next(iter(encodings)) if len(encodings) == 1 else None
-    sample = [text_rows.text_of(file, encoding, lenient=True) for file in some]
+    sample = [text_rows.text_of(file, encoding, lenient=True)[:LOOKED_AT] for file in some]
     return Seen("folder", Counter({name: len(paths) for name, paths in files.items()}), len(every), _lengths(sample),
                 {"encoding": encoding} if encoding else {},
                 validation=splits["validation"].name if "validation" in splits else None,
@@ -126,7 +126,9 @@ def _frame(path: Path) -> Frame:
     """All rows, by the reader that training uses."""
     text = ending(path) not in (*PARQUET, *JSON_LINES)
     encoding = guessed_encoding(path) if ending(path) not in PARQUET else None
-    header = not text or (how := find_dialect(path)).header or how.fasttext
+    if text:
+        check_width(path, (how := find_dialect(path)).width)
+    header = not text or how.header or how.fasttext
     records = text_rows.records(path, named=header, encoding=encoding)
     _, names = next(records)
     lost, rows = LeftOut(), []
@@ -170,7 +172,7 @@ def _table(path: Path, asked: Asked) -> Seen:
     unlabelled = isinstance(label, str) and not many and any(text_rows.title(columns[label][place]) is None for place in train)
     if frame.lost.count or unlabelled:
         settings["on_bad_example"] = "skip"
-    sample = [" ".join(str(columns[name][place]) for name in text) for place in train[:: max(1, len(train) // SAMPLE)]]
+    sample = [" ".join(str(columns[name][place])[:LOOKED_AT] for name in text) for place in train[:: max(1, len(train) // SAMPLE)]]
     notes = [note] if (note := frame.passed_over()) else []
     notes += not_used(frame.names, [*text, *([label] if isinstance(label, str) else label), *used])
     return Seen("table", counts, len(train), _lengths(sample), settings, parts.get("validation"), parts.get("test"), _ascii(sample),

@@ -17,6 +17,7 @@ from pipelines.data.dialect import TEXT, ending, find_dialect
 from pipelines.data.tables import LeftOut, is_table, one_hot, read_table, row
 from pipelines.data.walk import hidden, pattern_of_files
 
+MOST = 5000  # columns that are looked at
 COMMENTS = {  # to the settings that `new` writes
     "on_bad_example": "some rows cannot be used: `quartet check` lists them", "encoding": "guessed: see that accents come out right",
     "columns": "the file has no header row: these are its columns", "label_pattern": "finds the class in a file's name",
@@ -41,6 +42,9 @@ class Frame:
     settings: dict[str, Any] = field(default_factory=dict)
     lost: LeftOut = field(default_factory=LeftOut)
     table: pa.Table | None = None
+
+    def __post_init__(self) -> None:
+        check_width(self.path, len(self.values))
 
     @cached_property
     def facts(self) -> dict[str, Facts]:
@@ -80,6 +84,13 @@ class Frame:
         return f"Passed over: {self.lost.count:,} of {self.rows + self.lost.count:,} rows that cannot be read, such as {reason}{hint}."
 
 
+def check_width(path: Path, columns: int) -> None:
+    """Raises DataError for more columns than are looked at."""
+    if columns > MOST:
+        raise DataError(f"{path}: has {columns:,} columns or more, of which no more than {MOST:,} are looked at: keep those that matter, "
+                        "or write the experiment by hand")
+
+
 def tables_in(folder: Path) -> list[Path]:
     """The tables in a folder, one of train first."""
     tables = [entry for entry in sorted(folder.iterdir()) if entry.is_file() and is_table(entry) and not hidden(entry.name)]
@@ -93,6 +104,7 @@ def open_frame(path: Path) -> Frame:
         if not path.stat().st_size:
             raise DataError(f"{path} is empty")
         how = find_dialect(path)
+        check_width(path, how.width)
         if not how.encoding.startswith("utf-8") and how.encoding not in ("utf-16", "utf-32"):
             settings["encoding"] = encoding = how.encoding
         if not how.header:
