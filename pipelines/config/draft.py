@@ -93,6 +93,14 @@ class Asked:
         self._used.add(role)
         return [name for name in found if name is not None]
 
+    def pattern(self) -> str | None:
+        """Where the files lie that a table names, with {} for the column's value, as --files says."""
+        value = self.columns.get("files")
+        if value is None:
+            return None
+        self._used.add("files")
+        return value if "{}" in value else f"{value.rstrip('/')}/{{}}"
+
     def roles(self, there: Collection[str], path: Path, roles: Iterable[str]) -> dict[str, str]:
         """Role -> column of those that were named."""
         return {role: name for role in roles if (name := self.column(role, there, path)) is not None}
@@ -129,7 +137,7 @@ def new(domain: str, data: str | Path, *, file: str = "experiment.yaml", columns
         data: file or folder, relative to the current directory or absolute; it stands in the experiment as given.
         file: name the text will have, for the command in its header.
         columns: role -> column of a table ("user", "item", "rating", "time", "text", "label", "split", "group", "file"); what is not named
-            is guessed; "none" says that there is no such column.
+            is guessed; "none" says that there is no such column. "files" is a pattern: where the files lie that the column names.
         task: the last part of a task's name, such as ranking.
         encoder: the pretrained encoder to begin from, as model.preset names it; "none": without; default: one that is at hand, where
             such data gain by it.

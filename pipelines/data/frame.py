@@ -15,7 +15,7 @@ from pipelines.data import columns
 from pipelines.data.columns import Facts, by_name, fit, number_of, role_of, split_values
 from pipelines.data.dialect import TEXT, ending, find_dialect
 from pipelines.data.tables import LeftOut, is_table, one_hot, read_table, row
-from pipelines.data.walk import hidden, pattern_of_files
+from pipelines.data.walk import FOLDERS, PassedOver, folders_in, hidden, pattern_of_files
 
 MOST = 5000  # columns that are looked at
 COMMENTS = {  # to the settings that `new` writes
@@ -97,6 +97,24 @@ def tables_in(folder: Path) -> list[Path]:
     return sorted(tables, key=lambda entry: role_of(entry.stem.partition("_")[0]) != "train")
 
 
+def tables_for(folder: Path) -> list[Path]:
+    """The tables in a folder, and those in the folders in it, such as meta/ beside audio/."""
+    return [table for place in (folder, *folders_in(folder, PassedOver())[:FOLDERS]) for table in tables_in(place)]
+
+
+def files_there(frame: Frame, column: str, pattern: str | None) -> bool:
+    """Whether at least half of the first files that a column names are there."""
+    values = [str(value) for value in frame.values[column][:50]]
+    return sum((frame.path.parent / (pattern or "{}").replace("{}", value)).is_file() for value in values) * 2 >= len(values)
+
+
+def missing_files(path: Path, column: str, missing: Path) -> DataError:
+    """The error for a table whose files are not where they are looked for."""
+    return DataError(f"{path}: column {column} names {missing}, which is not there; files are looked for from the table's folder on, in "
+                     "the folders in it and beside it. --files PATTERN says where they lie, with {} for the column's value: "
+                     "--files '../images/{}.jpg'")
+
+
 def open_frame(path: Path) -> Frame:
     """Reads a table of any dialect. Raises DataError where it cannot be read."""
     lost, settings, names, encoding = LeftOut(), dict[str, Any](), None, None
@@ -122,7 +140,7 @@ def file_column(frame: Frame, asked: Asked, endings: Sequence[str], *, unread: S
         endings: of the files that are looked for, in lower case; `unread` are those of files that are named but cannot be read.
         by_name_alone: a column may be called like one of files though no such files are there.
     """
-    own, folder = asked.column("file", frame.names, frame.path), frame.path.parent
+    own, folder, pattern = asked.column("file", frame.names, frame.path), frame.path.parent, asked.pattern()
     values = frame.sample([own] if own else frame.names)
 
     def share(name: str) -> float:
@@ -134,6 +152,8 @@ def file_column(frame: Frame, asked: Asked, endings: Sequence[str], *, unread: S
     named = by_name(frame.names, ["file"]).get("file")
     known = own is not None or share(best) > 0.5
     best = best if known else named or frame.names[0]  # values without an ending name files where such files are there
+    if pattern:
+        return best, pattern
     if known and sum((folder / value.replace("\\", "/")).is_file() for value in values[best]) * 2 >= len(values[best]):
         return best, None
     pattern = pattern_of_files(folder, values[best], ("", *endings))

@@ -134,11 +134,14 @@ def pattern_of_files(folder: Path, values: Sequence[str], endings: Sequence[str]
     """Where nearly all values name files, as data.file_pattern has it: `images/{}.jpg`; None where nowhere.
 
     Args:
-        folder: of the table; it and the folders in it are searched.
+        folder: of the table; it, the folders in it and in these, and the folders beside it (`../audio/{}`) are searched.
         endings: of such files, "" for values that have theirs.
     """
-    inside = [entry.name for entry in folders_in(folder, PassedOver())]
-    for place in ["", *inside[:FOLDERS]]:
+    inside = folders_in(folder, PassedOver())[:FOLDERS]
+    deeper = [one for entry in inside for one in folders_in(entry, PassedOver())][:FOLDERS]
+    above = folder.absolute().parent
+    beside = ["..", *(f"../{entry.name}" for entry in folders_in(above, PassedOver())[:FOLDERS])] if above != folder else []
+    for place in ["", *(entry.relative_to(folder).as_posix() for entry in (*inside, *deeper)), *beside]:
         for end in endings:
             pattern = f"{place}/{{}}{end}" if place else f"{{}}{end}"
             if pattern == "{}" or not values:

@@ -291,6 +291,20 @@ def test_a_table_in_a_folder_and_files_beside_it(tmp_path: Path) -> None:
     assert (data.split_key, data.validation, data.test) == ("fold", "2", "3")
 
 
+def test_images_that_lie_elsewhere_than_their_table(tmp_path: Path) -> None:
+    for number in range(20):
+        picture(tmp_path / "data" / "images" / f"{number}.png")
+    (tmp_path / "data" / "labels").mkdir()
+    (tmp_path / "data" / "labels" / "t.csv").write_text("image,kind\n" + "".join(f"{n},{'ab'[n % 2]}\n" for n in range(20)))
+    assert written(tmp_path / "data").data.file_pattern == written(tmp_path / "data/labels/t.csv").data.file_pattern == "../images/{}.png"
+    (tmp_path / "data" / "images").rename(tmp_path / "far")
+    (tmp_path / "data" / "labels" / "t.csv").write_text("image,kind\n" + "".join(f"{n}.png,{'ab'[n % 2]}\n" for n in range(20)))
+    with pytest.raises(DataError, match="--files PATTERN says where they lie"):
+        new("vision", tmp_path / "data/labels/t.csv")
+    made = new("vision", tmp_path / "data/labels/t.csv", columns={"files": "../../far/{}"})
+    assert "file_pattern: ../../far/{}" in made or "file_pattern: '../../far/{}'" in made
+
+
 def test_classes_and_people_in_names(tmp_path: Path) -> None:
     for number in range(40):
         picture(tmp_path / f"flat/{'cat' if number % 2 else 'dog'}.{number}.jpg")

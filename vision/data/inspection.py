@@ -19,7 +19,17 @@ from pipelines.config.messages import listed
 from pipelines.data.columns import by_name, role_in, role_of
 from pipelines.data.dialect import ending
 from pipelines.data.divide import ALIASES
-from pipelines.data.frame import file_column, in_both, label_column, label_values, open_frame, split_column, tables_in
+from pipelines.data.frame import (
+    file_column,
+    files_there,
+    in_both,
+    label_column,
+    label_values,
+    missing_files,
+    open_frame,
+    split_column,
+    tables_for,
+)
 from pipelines.data.kinds import not_used
 from pipelines.data.names import groups_in_names, some, suspected_folders, suspected_groups, suspected_labels
 from pipelines.data.tables import SUFFIXES, file_paths, is_table
@@ -31,7 +41,7 @@ from vision.data.headers import ENOUGH, Header, image_header
 from vision.data.headers import SUFFIXES as SUFFIXES_OF_IMAGES
 
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # named in messages
-ROLES = ("file", "label", "split", "group")
+ROLES = ("file", "files", "label", "split", "group")
 _ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
 _ALIAS = "|".join(alias for names in ALIASES.values() for alias in names)
 _SPLIT_NAME = re.compile(f"(?:(?P<first>{_ALIAS})_(?P<after>.+)|(?P<before>.+)_(?P<last>{_ALIAS}))$")
@@ -160,13 +170,13 @@ def _by_names(path: Path, files: list[Path]) -> Seen | None:
 
 def find_manifest(folder: Path, asked: Asked) -> Path | None:
     """A table in a folder that names images in it, with the class of each; None where there is none."""
-    for table in tables_in(folder):
+    for table in tables_for(folder):
         try:
             frame = open_frame(table)
-            image, _ = file_column(frame, asked, ENDINGS)
+            image, pattern = file_column(frame, asked, ENDINGS)
         except DataError:
             continue
-        if len(frame.names) > 1 and image:
+        if len(frame.names) > 1 and image and (table.parent == folder or files_there(frame, image, pattern)):
             return table
     return None
 
@@ -250,7 +260,7 @@ def _table(path: Path, asked: Asked) -> Seen:
     files = file_paths([frame.values[image][number] for number in train], path, pattern, f"{image} (--file)")
     missing = next((file for file in files[:: max(1, len(files) // 50)] if not file.is_file()), None)
     if missing:
-        raise DataError(f"{path}: column {image} names {missing}, which is not there; files are looked for from the table's folder")
+        raise missing_files(path, image, missing)
     labels = label_values(frame, label)
     keys, names = frame.named({"file": image, "split": split, "group": group} | ({"label": label} if isinstance(label, str) else {}))
     columns: dict[str, Any] = {"image_key": keys["file"], "label_key": keys.get("label", label)}
