@@ -15,6 +15,7 @@ from pipelines.config.dump import inline
 from pipelines.config.load import from_text
 from pipelines.config.messages import did_you_mean, listed
 from pipelines.config.registry import domains, part
+from pipelines.config.schema import Experiment
 
 Entry = tuple[str, object, str]  # setting, value, comment
 
@@ -164,5 +165,17 @@ def new(domain: str, data: str | Path, *, file: str = "experiment.yaml", columns
     header = [made.title, f"  python -m {domain}.train {file}", *made.found,
               *([f"Beside its score will stand: {made.compared}."] if made.compared else []), f"Every setting: docs/settings/{domain}.md"]
     text = "".join(f"# {line}\n" for line in header) + made.body.strip() + "\n"
+    drafted = from_text(text, file=file).experiment
+    text += _searched(drafted)
     from_text(text, file=file)
     return text
+
+
+def _searched(experiment: Experiment) -> str:
+    """The section tune, over the learning rate; empty where no steps train, so that there is none."""
+    rate = experiment.train.learning_rate
+    if experiment.tune is not None or rate is None or "peak" not in rate.model_fields_set:
+        return ""
+    low, high = (float(f"{rate.peak * factor:.1g}") for factor in (0.1, 3.0))
+    space = {"train.learning_rate.peak": {"float": [low, high], "scale": "log"}}
+    return section("tune", [("space", space, "for quartet tune; add settings of your own")]) + "\n"

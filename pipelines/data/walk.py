@@ -69,6 +69,13 @@ def folders_in(folder: Path, passed: PassedOver) -> list[Path]:
     return sorted(folders)
 
 
+def other_folders(folder: Path, used: Collection[Path], count: Callable[[Path], int]) -> list[str]:
+    """A note on folders beside those of the splits, with the number of files in each that were not looked at; none where there is none."""
+    rest = [(entry.name, count(entry)) for entry in folders_in(folder, PassedOver()) if entry not in used]
+    shown = ", ".join(f"{name} ({number:,} files)" for name, number in rest if number)
+    return [f"Not used: folder {shown}, which is called like none of train, validation and test."] if shown else []
+
+
 def _check_name(name: str, folder: Path) -> None:
     """Raises DataError for a folder's name that is not UTF-8: as a class it could not be written into a report."""
     try:

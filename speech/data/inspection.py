@@ -28,7 +28,7 @@ from pipelines.data.frame import (
 from pipelines.data.kinds import not_used
 from pipelines.data.names import groups_in_names, some, suspected_folders, suspected_groups, suspected_labels
 from pipelines.data.tables import SUFFIXES, file_paths
-from pipelines.data.walk import PassedOver, files_of, folders_in, sampled
+from pipelines.data.walk import PassedOver, files_of, folders_in, other_folders, sampled
 from speech.data import audio
 from speech.data.ljspeech import is_lj
 from speech.settings import MAX_SECONDS
@@ -86,6 +86,7 @@ def _folder(path: Path, asked: Asked) -> Seen:
     splits = {role: entry for entry in tops if (role := role_of(entry.name))}
     root = splits.get("train", path)
     own = {role: entry.name for role, entry in splits.items() if role != "train"} if "train" in splits else {}
+    rest = other_folders(path, list(splits.values()), lambda folder: len(_recordings(folder))) if "train" in splits else []
     files = _recordings(root)
     if not files:
         raise DataError(f"{path}: there are no recordings ({', '.join(audio.SUFFIXES)}) in it")
@@ -98,13 +99,13 @@ def _folder(path: Path, asked: Asked) -> Seen:
         if missing:
             raise DataError(f"{missing}: has no transcript beside it ({missing.with_suffix('.txt').name}), as the others have")
         texts = [file.with_suffix(".txt").read_text(encoding="utf-8-sig", errors="replace") for file in files]
-        return _with_speakers(Seen("folder", files, texts, splits=own), names, None)
+        return _with_speakers(Seen("folder", files, texts, splits=own, notes=rest), names, None)
     classes = {entry.name: _recordings(entry) for entry in folders_in(root, PassedOver()) if not entry.name.startswith("_")}
     classes = {name: hint for name, hint in classes.items() if hint}
     loose = [file for file in files if file.parent == root]
     if not classes and (hint := suspected_labels(names)):
         labels = groups_in_names(names, hint.pattern)
-        seen = Seen("folder", files, None, Counter(labels), {"label_pattern": hint.pattern}, own)
+        seen = Seen("folder", files, None, Counter(labels), {"label_pattern": hint.pattern}, own, notes=rest)
         seen.notes.append(f"There are no class folders: the class is taken from the names ({some(hint.values)}, such as in {names[0]}).")
         return _with_speakers(seen, names, labels)
     if len(classes) < 2 or loose:
@@ -112,8 +113,8 @@ def _folder(path: Path, asked: Asked) -> Seen:
                         f"({listed(TABLES)}) may name both" + (f"; {loose[0].name} lies in no class folder" if classes and loose else ""))
     files = [file for hint in classes.values() for file in hint]
     labels = [name for name, hint in classes.items() for _ in hint]
-    return _with_speakers(Seen("folder", files, None, Counter(labels), splits=own), [file.relative_to(path).as_posix() for file in files],
-                          labels)
+    return _with_speakers(Seen("folder", files, None, Counter(labels), splits=own, notes=rest),
+                          [file.relative_to(path).as_posix() for file in files], labels)
 
 
 def _recordings(folder: Path) -> list[Path]:

@@ -83,7 +83,7 @@ def test_folder_of_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_folder_with_splits(tmp_path: Path) -> None:
-    for split, count in (("Train", 12), ("val", 3), ("testing", 3)):
+    for split, count in (("Train", 12), ("val", 3), ("testing", 3), ("unlabelled", 2)):
         for number in range(count):
             picture(tmp_path / f"{split}/0/{number}.png", 28, 28, "L")
             picture(tmp_path / f"{split}/1/{number % 2}.png", 28, 28, "L")
@@ -92,7 +92,8 @@ def test_folder_with_splits(tmp_path: Path) -> None:
     assert (data.validation, data.test, data.image_size, data.channels) == ("val", "testing", 28, 1)
     assert experiment.model.name == "fast" and not experiment.augment.flip  # digits have no mirror images
     assert experiment.loss.class_weights == "none"  # one class has six times the other, which is said
-    assert "6 times the smallest" in new("vision", tmp_path)
+    made = new("vision", tmp_path)
+    assert "6 times the smallest" in made and "# Not used: folder unlabelled (4 files)" in made
 
 
 @pytest.mark.parametrize(("size", "count", "seen", "widths"), [

@@ -33,7 +33,7 @@ from pipelines.data.frame import (
 from pipelines.data.kinds import not_used
 from pipelines.data.names import groups_in_names, some, suspected_folders, suspected_groups, suspected_labels
 from pipelines.data.tables import SUFFIXES, file_paths, is_table
-from pipelines.data.walk import PassedOver, folders_in, hidden, sampled
+from pipelines.data.walk import PassedOver, folders_in, hidden, other_folders, sampled
 from vision.data.annotations import boxes_in
 from vision.data.colours import LOOKED_AT, all_grey, is_grey
 from vision.data.files import ENDINGS, images_below, is_image_file
@@ -115,7 +115,8 @@ def _folder(path: Path, asked: Asked) -> Seen:
         images = _classes(splits["train"])
         _check_classes(images, splits["train"])
         others = {part: folder.name for part, folder in splits.items() if part and any(_classes(folder).values())}
-        seen = Seen("folder", _count(images), [], others.get("validation"), others.get("test"))
+        seen = Seen("folder", _count(images), [], others.get("validation"), others.get("test"),
+                    notes=other_folders(path, list(splits.values()), lambda folder: len(images_below(folder))))
         return _described(seen, path, images)
     images = _classes(path)
     if not any(images.values()):
