@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nlp.data.inspection import ROLES as ROLES
 from nlp.data.inspection import Seen, look
-from nlp.data.ngrams import ngram_counts
+from nlp.data.ngrams import SHORT, ngram_counts, ngrams_for
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, section
 from pipelines.data.frame import COMMENTS
@@ -19,7 +19,6 @@ from pipelines.encoders.proposal import FOLDS_CHOOSE, propose
 TASKS = ("classification",)
 _UNEVEN = 5.0  # largest class over smallest from which a comment says how to weigh classes
 _FEWEST = 10  # texts without which there is nothing to divide
-_SHORT = 40  # words of a usual text up to which character n-grams are worth their time
 _JUDGE_EPOCHS = 5000  # texts below which a tenth of them is too few to choose an epoch by
 _FEW = 2000  # texts below which all of them are learned from, in short steps
 _ROWS = (1 << 10, 1 << 20)  # fewest and most rows of a table
@@ -87,11 +86,10 @@ def _data(seen: Seen, path: Path, *, none: str) -> list[Entry]:
 
 
 def _tokens(seen: Seen) -> list[Entry]:
-    characters = None
-    if seen.words[0] <= _SHORT or seen.ascii < 0.5:
-        characters = (2, 5) if seen.ascii >= 0.5 else (1, 4)
-    words, letters = _rows(seen, characters)
-    entries: list[Entry] = [("name", "hashed", "or words, subwords"), ("words", 2, "words and pairs of neighbours")]
+    longest, characters = ngrams_for(seen.sample)
+    words, letters = _rows(seen, longest, characters)
+    of = "words and pairs of neighbours" if longest == 2 else f"runs of up to {longest}: each letter is a word in a script without spaces"
+    entries: list[Entry] = [("name", "hashed", "or words, subwords"), ("words", longest, of)]
     if characters:
         entries.append(("characters", list(characters), "also parts of words; without them (and their buckets) it trains faster"))
     entries += [("distinct", True, "an n-gram counts once a text"), ("buckets", words, "rows, eight or more for each different n-gram")]
@@ -112,7 +110,7 @@ def _reason(seen: Seen) -> str:
 
 
 def _long(seen: Seen) -> bool:
-    return seen.words[0] > _SHORT
+    return seen.words[0] > SHORT
 
 
 def _stands_still(seen: Seen) -> bool:
@@ -139,13 +137,13 @@ def _encoded(preset: Preset, seen: Seen) -> list[str]:
     return sections
 
 
-def _rows(seen: Seen, characters: tuple[int, int] | None) -> tuple[int, int]:
+def _rows(seen: Seen, longest: int, characters: tuple[int, int] | None) -> tuple[int, int]:
     """Rows for word and for character n-grams: the power of two from `_SPARE` times their number on, or fewer where many classes make rows
     long."""
     each = max(_ROWS[0], _WEIGHTS // ((2 if characters else 1) * len(seen.counts)))
     most = min(_ROWS[1], 1 << (each.bit_length() - 1))
     words, letters = (min(most, max(_ROWS[0], 1 << (_SPARE * count - 1).bit_length()))
-                      for count in ngram_counts(seen.sample, seen.texts, 2, characters))
+                      for count in ngram_counts(seen.sample, seen.texts, longest, characters))
     return words, letters
 
 
