@@ -169,7 +169,7 @@ class Augment(Section):
     noise: float = setting(0.0, "share of recordings to which noise is added", unit="share", ge=0.0, le=1.0)
     noise_folder: str | None = setting(
         None, "folder of recordings of noise, the first minute of each, or less where all come to over an hour; default: white to brown "
-        "noise, synthetic", path=True)
+        "noise, synthetic", path="data")
     snr: list[float] = setting(lambda: [5.0, 30.0], "[lowest, highest] ratio of voice to noise", unit="dB", min_length=2, max_length=2)
     warp: float = setting(
         0.0, "vocal tract length perturbation (Jaitly and Hinton 2013): largest change of all frequencies, as a share, at the same tempo; "
@@ -306,7 +306,7 @@ class Whisper(Section):
     name: Literal["whisper"]
     own_front_end: ClassVar[bool] = True
     own_decoder: ClassVar[bool] = True  # writes token by token, without CTC; without training, too
-    preset: str = setting(..., "as of model.name: pretrained; with its tokenizer")
+    preset: str = setting(..., "as of model.name: pretrained; with its tokenizer", preset=True)
     weights: Literal["preset"] | None = setting("preset", "preset: start from its weights; null: from scratch")
     language: str | None = setting(
         None, "of the speech, such as en or de; default: recognised from each 30 s, where the preset knows several")
@@ -410,6 +410,8 @@ class Transcription(SpeechExperiment):
         found = super().problems()
         data, model = self.data, self.model
         if data.source == "connected":
+            if data.fold:
+                found.append(("data.fold", "source: connected divides its data by speakers, not into folds"))
             if not data.name:
                 found.append(("data.name", "source: connected joins the recordings of a tfds data set of digits, such as spoken_digit"))
             if not data.test_speakers:

@@ -22,7 +22,7 @@ from pipelines.data.source import Source
 from pipelines.encoders import trainable
 from pipelines.encoders.finetune import Finetune, Gradual
 from pipelines.machine import devices
-from pipelines.machine.precision import FASTER
+from pipelines.machine.precision import FASTER, speed
 from pipelines.task.contract import Condensed, Splits, Task
 from pipelines.task.prepared import splits_of
 from pipelines.training import optimizers, other_run, precision_probe
@@ -222,10 +222,10 @@ def _timed(machine: devices.Machine, task: Task, model: keras.Model, way: Finetu
     train = task.experiment.train
     plain = devices.in_precision(machine, train, "float32")
     other, its_way = _built(task, examples)
-    faster = machine.group.of_chief(
+    gain = machine.group.of_chief(
         precision_probe.gain(task, model, other, spec, train.batch_size) if machine.group.chief else None)
-    said = f"this network, which has depthwise convolutions, is {faster:.1f} x as fast in {machine.precision} as in float32 here"
-    if faster < FASTER:
+    said = f"this network, which has depthwise convolutions, is {speed(gain, machine.precision)} here"
+    if gain < FASTER:
         return plain.with_reason(said), other, its_way
     return devices.in_precision(machine, train, machine.precision).with_reason(said), model, way
 

@@ -15,6 +15,7 @@ from pipelines.config.messages import listed
 from pipelines.data.columns import by_name, role_in, role_of
 from pipelines.data.dialect import ending
 from pipelines.data.frame import Frame, file_column, in_both, label_column, label_values, open_frame, split_column, tables_in
+from pipelines.data.kinds import not_used
 from pipelines.data.names import groups_in_names, some, suspected_folders, suspected_groups, suspected_labels
 from pipelines.data.tables import SUFFIXES, file_paths
 from pipelines.data.walk import PassedOver, files_of, folders_in, sampled
@@ -42,6 +43,7 @@ class Seen:
         speakers: whether speakers are known; a pattern where they stand in the names.
         group: what keeps its examples together, where it is not the speaker: folder.
         path: the table, where it lies in the folder that was named.
+        label: the column of the classes, where there is a table.
         notes: further remarks, a line each.
     """
 
@@ -55,6 +57,7 @@ class Seen:
     pattern: str | None = None
     group: str | None = None
     path: Path | None = None
+    label: str | list[str] | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -196,6 +199,9 @@ def _table(path: Path, asked: Asked) -> Seen:
     values = [values[number] for number in train]
     seen = Seen("table", files, values if text else None, Counter() if text else Counter(values), columns, own, speaker is not None,
                 path=path)
+    seen.label = label
+    used = (sound, text, speaker, split, by_role.get("start"), "duration", *([label] if isinstance(label, str) else label or ()))
+    seen.notes += not_used(frame.names, used)
     if line := frame.passed_over():
         seen.notes.append(line)
     if not speaker and not own and not asked.absent("group"):

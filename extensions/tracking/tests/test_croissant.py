@@ -9,10 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 import tensorflow as tf
+from typer.testing import CliRunner
 
+from extensions.tracking.croissant import FILE, croissant
+from pipelines.commands.main import app
 from pipelines.config.load import from_dict
 from pipelines.config.registry import task_class
-from pipelines.data.croissant import FILE, croissant
+from pipelines.data.source import ArraySource
 from pipelines.runs.folder import RunFolder
 from tests import finished_run
 from tests.speech.synthetic_recordings import class_folders
@@ -174,3 +177,31 @@ def test_a_tfds_data_set(tmp_path):
     assert found["citeAs"] and "tfds.load('clinc_oos/" in found["description"]
     assert [one["name"] for one in found["recordSet"][0]["field"]] == ["text", "intent"]
     assert {one["name"]: one["examples"] for one in records(found, "splits")}["test"] == 4500
+
+
+def test_of_many_classes_the_count_alone_is_named():
+    names = [f"product number {number:06d}" for number in range(100_000)]
+    source = ArraySource({"x": np.zeros(5, np.float32)}, labels=np.arange(5) * 100, fingerprint="f")
+    experiment = from_dict({"task": "vision.classification", "model": {"name": "cnn"}, "data": {"source": "digits"}})
+    found = croissant(experiment.data, {"train": source}, name="x", task="t", classes=names)
+    assert len(json.dumps(found)) < 10_000 and "It has 100,000 classes, too many to be named here" in found["description"]
+    few = croissant(experiment.data, {"train": source}, name="x", task="t", classes=names[:1000])
+    assert few["recordSet"][-1]["name"] == "classes" and found["recordSet"][-1]["name"] == "splits"
+
+
+def test_check_describes_data_that_can_be_trained_on(tmp_path):
+    for number in range(24):
+        place = tmp_path / "photos" / ("cat", "dog")[number % 2]
+        place.mkdir(parents=True, exist_ok=True)
+        image = np.random.default_rng(number).integers(0, 255, (8, 8, 3), np.uint8)
+        (place / f"{number}.png").write_bytes(tf.io.encode_png(image).numpy())
+    (tmp_path / "mine.yaml").write_text(f"task: vision.classification\ndata: {{source: folder, path: {tmp_path / 'photos'}}}\n"
+                                        "model: {name: cnn, widths: [4]}\n")
+    call = ["check", str(tmp_path / "mine.yaml"), "--runs", str(tmp_path / "runs")]
+    done = CliRunner().invoke(app, call)
+    assert done.exit_code == 0, done.stderr
+    described = json.loads((tmp_path / "runs/vision/mine/croissant.json").read_text())
+    assert described["name"] == "photos" and "croissant.json" in done.stdout
+    (tmp_path / "photos/cat/broken.png").write_bytes(b"\x89PNG\r\n\x1a\n....")
+    assert CliRunner().invoke(app, [*call, "-o", str(tmp_path / "found.json")]).exit_code == 1
+    assert not list(tmp_path.glob("*croissant.json"))  # training would stop

@@ -1,4 +1,4 @@
-"""A linear model for images, and a metric. Keras is imported by what builds them, so that a command that needs none stays quick."""
+"""A linear model for images, a metric, a hook and a command. Keras is imported by what needs it, so that other commands stay quick."""
 
 from typing import Literal
 
@@ -32,3 +32,13 @@ def label_probability(settings, outputs, targets):
     import tensorflow as tf
 
     return tf.gather(tf.nn.softmax(outputs), targets, batch_dims=1)
+
+
+class Ends(quartet.Section):
+    """How runs end, in a file."""
+
+    ends: str | None = quartet.setting(None, "a file to which a line is added when a run ends")
+
+
+quartet.register_hook("ends", Ends)("sample_extension.hooks:EndsHook")
+quartet.register_command("ends")("sample_extension.commands:count_ends")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines.monitoring.tracking.trackers import Order, Status, numbers
+from extensions.tracking.trackers import Order, Status, numbers
 
 
 class WandbRun:

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pipelines.monitoring.tracking.trackers import Order, Status, numbers
+from extensions.tracking.trackers import Order, Status, numbers
 
 MOST = 1000  # metrics in one request, as the server takes them
 PARAMETERS = 100  # settings in one request

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pipelines.base.formatting import size
-from pipelines.commands.shell import RUNS, RequireSignature, Run, Runs, echo, finished, reported
+from pipelines.commands.shell import RUNS, RequireSignature, Run, Runs, echo, finished
 
 
 class Registry(str, Enum):
@@ -15,7 +15,6 @@ class Registry(str, Enum):
     mlflow = "mlflow"
 
 
-@reported
 def register(
     run: Run,
     to: Annotated[Registry, typer.Option("--to", help="The registry.")],
@@ -29,15 +28,15 @@ def register(
     require_signature: RequireSignature = None,
 ) -> None:
     """Register a run's export as a version of a model, with its signature (inputs and outputs). Needs the extra `mlflow`."""
-    from pipelines.monitoring.tracking.beside import require_extra
+    from extensions.tracking.beside import require_extra
 
     folder = finished(runs, run, require_signature)
     require_extra(to.value)
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
-    from pipelines.serving.register import default_name, require_export
-    from pipelines.serving.register import register as put
+    from extensions.tracking.register import default_name, require_export
+    from extensions.tracking.register import register as put
 
     export = require_export(folder)
     done = put(folder, export, server=server, name=name or default_name(folder), aliases=tuple(alias or ()),
@@ -46,7 +45,6 @@ def register(
     echo(f"tracked in   {done.place}")
 
 
-@reported
 def push(
     run: Run,
     to: Annotated[str, typer.Argument(metavar="hf://OWNER/NAME", show_default=False, help="A model repository.")],
@@ -57,8 +55,8 @@ def push(
     require_signature: RequireSignature = None,
 ) -> None:
     """Send card, settings, model and export of a run to a hub of models. No data are sent. Needs the extra `hub`, and HF_TOKEN."""
-    from pipelines.serving.push import plan
-    from pipelines.serving.push import push as send
+    from extensions.tracking.push import plan
+    from extensions.tracking.push import push as send
 
     folder = finished(runs, run, require_signature)
     what = plan(folder, to, encrypted=encrypted)

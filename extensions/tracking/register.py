@@ -8,18 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from extensions.tracking import hook, record
+from extensions.tracking.beside import require_extra
+from extensions.tracking.follow import settings_of
+from extensions.tracking.mlflow_model import DATA
+from extensions.tracking.mlflow_run import MlflowRun
+from extensions.tracking.trackers import Order
 from pipelines.base.encryption import begins_encrypted
 from pipelines.base.errors import ConfigError, QuartetError
 from pipelines.machine.environment import version
-from pipelines.monitoring.tracking import record
-from pipelines.monitoring.tracking.beside import require_extra
-from pipelines.monitoring.tracking.follow import settings_of
-from pipelines.monitoring.tracking.mlflow_run import MlflowRun
-from pipelines.monitoring.tracking.trackers import Order
-from pipelines.runs import tracked
 from pipelines.runs.folder import RunFolder
 from pipelines.serving.exported import ExportedModel, load_exported
-from pipelines.serving.mlflow_model import DATA
 from pipelines.trust import signing
 
 FOLDER = "model"  # of the registered model among the artifacts of its run
@@ -84,7 +83,7 @@ def _run(folder: RunFolder, report: Mapping[str, Any], server: str | None) -> Ml
     order = Order("mlflow", str(folder.path), folder.experiment_name, folder.path.name, server)
     run = MlflowRun(order, settings_of(folder.path), known.id if known is not None and known.tracker == "mlflow" else None)
     if known is None or known.id != run.id:
-        run.finish("finished", tracked.metrics(report), {}, int(report["timing"].get("steps") or 0))
+        run.finish("finished", hook.metrics(report), {}, int(report["timing"].get("steps") or 0))
     else:
         run.client.set_terminated(run.id, "FINISHED")
     return run
@@ -95,7 +94,7 @@ def _write(place: Path, export: Path, model: ExportedModel, run: str) -> None:
     from mlflow.models import Model
 
     described = Model(artifact_path=FOLDER, run_id=run, signature=signature(model))
-    described.add_flavor("python_function", loader_module="pipelines.serving.mlflow_model", data=DATA, env={},
+    described.add_flavor("python_function", loader_module="extensions.tracking.mlflow_model", data=DATA, env={},
                          python_version=platform.python_version())
     described.add_flavor("quartet", data=DATA, task=model.task, quartet_version=version("keras-quartet") or "unknown")
     shutil.copytree(export, place / DATA)

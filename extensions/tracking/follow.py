@@ -1,6 +1,6 @@
 """The process that sends a run to a tracker: follows its metrics.jsonl until the run ends, or its process.
 
-python -m pipelines.monitoring.tracking.follow ORDER     # as Tracking starts it
+python -m extensions.tracking.follow ORDER     # as Tracking starts it
 
 Lines of JSON on stdin: {"end": status, "metrics": {...}, "files": [...]}; its end without such a line: the training was killed. On stdout
 a word and a text: `note`, `warning` (at most one), `done`. What the tracker prints goes nowhere.
@@ -18,11 +18,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from extensions.tracking import record
+from extensions.tracking.trackers import Order, Status, Tracker
 from pipelines.base.errors import ConfigError
 from pipelines.config.yaml_text import read as read_yaml
 from pipelines.machine.startup import current_folder_last
-from pipelines.monitoring.tracking import record
-from pipelines.monitoring.tracking.trackers import Order, Status, Tracker
 
 EVERY = 2.0  # s between two looks at the file
 LONGEST = 60.0  # s between two attempts, where a tracker fails
@@ -142,10 +142,10 @@ def open_tracker(order: Order, settings: Mapping[str, Any], known: str | None) -
         settings: by dotted name.
     """
     if order.tracker == "mlflow":
-        from pipelines.monitoring.tracking.mlflow_run import MlflowRun
+        from extensions.tracking.mlflow_run import MlflowRun
 
         return MlflowRun(order, settings, known)
-    from pipelines.monitoring.tracking.wandb_run import WandbRun
+    from extensions.tracking.wandb_run import WandbRun
 
     return WandbRun(order, settings, known)
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from extensions.tracking.tests.mlflow_store import store
 from pipelines.commands.main import app
 from pipelines.runs.folder import RunFolder
 from pipelines.serving.exported import load_exported
 from tests import finished_run
-from tests.mlflow_store import store
 
 pytestmark = [
     pytest.mark.slow(seconds=20),

@@ -8,7 +8,6 @@ draw of validation examples, the inside of .npz and TFRecord files - is said in 
 import csv
 import hashlib
 import io
-import json
 import mimetypes
 import os
 import re
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.base.errors import DataError
+from pipelines.base.json_text import parse_json
 from pipelines.config.schema import Data
 from pipelines.data import tables
 from pipelines.data.dialect import TEXT, content_of, ending
@@ -203,7 +203,7 @@ def _columns(path: Path, data: Data | None) -> list[str] | None:
     if ending(path) in tables.JSON_LINES:
         first = content_of(path, BEGINNING).decode("utf-8", "replace").lstrip("﻿").splitlines()[:1]
         try:
-            return [str(name) for name in json.loads(first[0])]
+            return [str(name) for name in parse_json(first[0])]
         except (ValueError, IndexError, TypeError):
             return None
     how = dialect_of(path, getattr(data, "delimiter", None), getattr(data, "encoding", None))

@@ -6,12 +6,12 @@ import time
 
 import pytest
 
+from extensions.tracking import follow, record
+from extensions.tracking.beside import Tracking, require_extra
+from extensions.tracking.mlflow_run import plain
+from extensions.tracking.trackers import Order
 from pipelines.base.errors import ConfigError
 from pipelines.config.load import from_dict
-from pipelines.monitoring.tracking import follow, record
-from pipelines.monitoring.tracking.beside import Tracking, require_extra
-from pipelines.monitoring.tracking.mlflow_run import plain
-from pipelines.monitoring.tracking.trackers import Order
 from tests.processes import ROOT
 from tests.waiting import until
 
@@ -153,6 +153,6 @@ def test_names_and_settings(monkeypatch):
     quick = {"task": "vision.classification", "data": {"source": "digits"}, "model": {"name": "cnn"}}
     with pytest.raises(ConfigError, match=r"monitor\.track_server.*password"):
         from_dict({**quick, "monitor": {"track": "mlflow", "track_server": "https://me:secret@mlflow.example.org"}})
-    monkeypatch.setattr("pipelines.monitoring.tracking.beside.find_spec", lambda name: None)
+    monkeypatch.setattr("extensions.tracking.beside.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"keras-quartet\[wandb\]"):
         require_extra("wandb")

@@ -10,8 +10,8 @@ from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 
+from extensions.tracking.trackers import Order, Status
 from pipelines.base.errors import ConfigError
-from pipelines.monitoring.tracking.trackers import Order, Status
 
 LARGEST = 60_000  # bytes of the last line, which a pipe takes at once
 PAUSE = 0.05  # s between two looks, while the end is waited for
@@ -38,7 +38,7 @@ class Tracking:
         environment = {name: value for name, value in os.environ.items() if name != "QUARTET_AGE_KEY"}  # what is sent is plain
         try:
             self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
-                [sys.executable, "-m", "pipelines.monitoring.tracking.follow", json.dumps(asdict(order))], env=environment,
+                [sys.executable, "-m", "extensions.tracking.follow", json.dumps(asdict(order))], env=environment,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0, start_new_session=True)
             for pipe in (self._process.stdin, self._process.stdout):
                 os.set_blocking(pipe.fileno(), False)  # type: ignore[union-attr]

@@ -6,10 +6,10 @@ from importlib.util import find_spec
 import pytest
 from typer.testing import CliRunner
 
+from extensions.tracking.tests.hub_server import Hub
 from pipelines.base.encryption import MAGIC
 from pipelines.commands.main import app
 from tests import finished_run
-from tests.serving.hub_server import Hub
 
 pytestmark = [pytest.mark.slow(seconds=3), pytest.mark.filterwarnings("ignore:Use 'content:DeprecationWarning")]  # of the hub's client
 needs_hub = pytest.mark.skipif(find_spec("huggingface_hub") is None and not os.environ.get("QUARTET_REQUIRE_EXTRAS"),
@@ -71,7 +71,7 @@ def test_a_hub_that_cannot_be_reached(run, hub):
 
 
 def test_a_plan_sends_nothing(run, monkeypatch):
-    monkeypatch.setattr("pipelines.serving.push.push", lambda *_, **__: pytest.fail("sent"))
+    monkeypatch.setattr("extensions.tracking.push.push", lambda *_, **__: pytest.fail("sent"))
     done = push(run, "hf://me/digits", "--dry-run")
     assert done.exit_code == 0 and "model/model.keras" in done.stdout and "would send" in done.stdout
     assert "predictions" not in done.stdout and "report" not in done.stdout
