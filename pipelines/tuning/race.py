@@ -203,10 +203,11 @@ def _try(one: Entrant, others: Sequence[Entrant], attempt: Attempt, part: int, s
         return
     except Interrupted:
         raise
-    except QuartetError as error:
+    except Exception as error:  # what ends one way ends no other
+        what = str(error) if isinstance(error, QuartetError) else f"{type(error).__name__}: {error}"
         if not one.scores:
-            one.out = f"cannot be tried: {' '.join(str(error).split())[:100]}"
-        say(f"{one.name}, {some}: {error}")
+            one.out = f"cannot be tried: {' '.join(what.split())[:100]}"
+        say(f"{one.name}, {some}: {what}")
         return
     if any(key in other.scores and other.scores[key].names != score.names for other in others):
         one.out = "is judged on other examples: its data are divided otherwise"
