@@ -160,13 +160,13 @@ def race(entrants: Sequence[Entrant], attempt: Attempt, *, size: int, folds: int
     try:
         for part, fold in course:
             running = [one for one in entrants if not one.out]
-            for place, one in enumerate(running):
+            for one in running:
                 left = seconds - (clock() - began)
                 if left <= 0:
                     raise OutOfTime
                 if one.expected(part) > left:
                     continue
-                share = left / 2 if place + 1 < len(running) else left  # no way takes all the time from those after it
+                share = left if one.scores else left / 2  # of what is not known yet, no way takes all the time from the others
                 _try(one, entrants, attempt, part, size, (fold, folds), share, say, clock)
             _drop(outcome.entrants, size)
             if _settled(outcome.entrants, size):
