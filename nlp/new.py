@@ -94,7 +94,7 @@ def _ways(seen: Seen, path: Path, asked: Asked) -> list[Way]:
     found = [] if asked.wants_encoder else [Way("linear machines on words and their parts", _linear(seen, path))]
     found += [Way(_called(grams), _body(seen, path, None, grams=grams)) for grams in bags]
     for preset in presets:
-        tuned = None if _stands_still(seen) else Way(
+        tuned = None if _stands_still(seen) or seen.texts > _GAINING else Way(
             f"{preset.name}, all of it trained", _body(seen, path, preset, frozen=False), noted(preset))
         found.append(Way(f"{preset.name}, frozen", _body(seen, path, preset, frozen=True), noted(preset), tuned))
     return found

@@ -43,12 +43,18 @@ def _body(path: Path, seen: Seen, task: str, model: list[str]) -> str:
 
 def _ways(path: Path, seen: Seen, task: str) -> list[Way]:
     """Models in closed form, then networks."""
+    def way(name: str, task: str, model: list[str]) -> Way:
+        return Way(name, _body(path, seen, task, model))
+
     if task == "ranking":
-        return []
-    found = [Way("EASE", _body(path, seen, "retrieval", _ease(seen)))] if _linear_fits(seen) else []
+        fits = seen.rating and seen.user and seen.item
+        factors = ["model:", "  name: factors               # fitted at once; or dcn, which takes features, too"]
+        return [way("matrix factorisation", task, factors), way("cross network", task, _ranking(seen))] if fits else []
+    knn = ["model:", "  name: item_knn              # fitted at once; what it counts is chosen on validation"]
+    cheap = [way("item kNN", "retrieval", knn), way("EASE", "retrieval", _ease(seen))] if _linear_fits(seen) else []
     if task == "sequential":
-        return [*found, Way("GRU over the latest items", _body(path, seen, task, _sequential(seen)))]
-    return [*found, Way("towers", _body(path, seen, task, _towers(seen)))]
+        return [*cheap, way("GRU over the latest items", task, _sequential(seen))]
+    return [*cheap, way("towers", task, _towers(seen))]
 
 
 def _task(seen: Seen, asked: Asked) -> str:
