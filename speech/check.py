@@ -5,22 +5,26 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.dump import inline
 from pipelines.data.check import LEVELS, Check, Finding, Read, check, shared_groups
-from pipelines.data.divide import divide
+from pipelines.data.divide import divide, own_parts
+from pipelines.data.frame import open_frame
 from pipelines.data.source import Source
+from pipelines.stores.copies import local
 from speech.data import pretrained
 from speech.data.connected_digits import open_connected
 from speech.data.enough import too_little
 from speech.data.features import FrontEnd
+from speech.data.inspection import group_column
+from speech.data.ljspeech import is_lj
 from speech.data.recordings import Recordings
 from speech.data.sources import open_data
 from speech.data.splits import class_labels, unknown_parts
@@ -33,6 +37,7 @@ CLIPPED = 0.001  # share of samples at full scale from which a recording counts 
 FAST = 30.0  # characters a second that nobody speaks
 STEP = 256  # recordings between two calls of `progress`
 Progress = Callable[[int, int], None]
+AnyData = TypeVar("AnyData", bound=SpeechData)
 
 
 def check_commands(experiment: Commands, progress: Progress | None = None) -> Check:
@@ -41,7 +46,7 @@ def check_commands(experiment: Commands, progress: Progress | None = None) -> Ch
     Raises:
         DataError: where there are no splits to look at; everything else is a finding.
     """
-    data = experiment.data
+    data = _grouped(experiment.data)
     opened = open_data(data.model_copy(update={"on_bad_example": "skip"}), texts=False)
     classes: list[str] = []
 
@@ -56,12 +61,12 @@ def check_commands(experiment: Commands, progress: Progress | None = None) -> Ch
                  skip=data.on_bad_example == "skip", lost=opened.skipped, notes=[*opened.notes, *notes])
     findings = [finding for name, one in heard.items() for finding in one.findings(name)]
     findings += [finding for name, one in heard.items() for finding in one.longer(name, data.seconds, "heard in part (data.seconds)")]
-    return _with_general(general, [*findings, *_speakers(heard, data)])
+    return _with_general(general, [*findings, *_speakers(heard, data, own_parts(opened.names, data))])
 
 
 def check_transcripts(experiment: Transcription, progress: Progress | None = None) -> Check:
     """As check_commands, and the transcripts beside the recordings."""
-    data, settings = experiment.data, experiment.tokens
+    data, settings = _grouped(experiment.data), experiment.tokens
     lenient = data.model_copy(update={"on_bad_example": "skip"})
     opened = open_connected(lenient) if data.source == "connected" else open_data(lenient, texts=True)
 
@@ -77,7 +82,7 @@ def check_transcripts(experiment: Transcription, progress: Progress | None = Non
                  skip=data.on_bad_example == "skip", lost=opened.skipped, notes=[*opened.notes, *notes])
     findings = [finding for name, one in heard.items() for finding in one.findings(name)]
     findings += heard["train"].longer("train", data.longest, "left out of training (data.longest)")
-    return _with_general(general, [*findings, *_texts(heard, experiment), *_speakers(heard, data)])
+    return _with_general(general, [*findings, *_texts(heard, experiment), *_speakers(heard, data, own_parts(opened.names, data))])
 
 
 CHECKS = {"speech.commands": check_commands, "speech.transcription": check_transcripts}
@@ -146,20 +151,36 @@ class ReadSplit:
                      f"{20 * np.log10(max(self.peaks[number], 1) / 32768.0):.0f} dB" for number in np.flatnonzero(which))
 
 
-def _speakers(heard: dict[str, ReadSplit], data: SpeechData) -> list[Finding]:
-    """Speakers in more than one split, including those that only the names of the recordings suggest."""
+def _grouped(data: AnyData) -> AnyData:
+    """The data with a column of their table for the speaker whose name says that recordings with the same value belong together, where
+    nothing says who speaks."""
+    path = local(data.path or "", folder=True) if data.source == "table" else None
+    if path is None or data.group_by or data.speaker_pattern or data.columns or is_lj(path):
+        return data
+    frame = open_frame(path)
+    used = {data.audio_key, data.split_key, *([data.label_key] if isinstance(data.label_key, str) else data.label_key)}
+    column = None if data.speaker_key in frame.names else group_column(frame, [name for name in frame.names if name not in used])
+    return data.model_copy(update={"speaker_key": column}) if column else data
+
+
+def _speakers(heard: dict[str, ReadSplit], data: SpeechData, own: Collection[str]) -> list[Finding]:
+    """Speakers in more than one split, including those that only the names of the recordings or a column of theirs suggest; `own`: splits
+    of the data's own, which grouping does not change."""
     facts = {name: one.source.facts for name, one in heard.items()}
     if all(one.speakers is None for one in facts.values()):
         if data.group_by is not None:
             return []
         where = "group_by: speaker, with speaker_pattern: "
         return shared_groups({name: one.files for name, one in facts.items()}, {name: one.labels for name, one in facts.items()},
-                             lambda pattern: f"In data: {where}{inline(pattern)}")
+                             lambda pattern: f"In data: {where}{inline(pattern)}", own)
+    usual = data.speaker_key == SpeechData.model_fields["speaker_key"].default
+    what, new = ("speakers", "new voices") if usual else (f"values of {data.speaker_key}", "new ones")
+    remedy = "data.group_by: speaker keeps" if usual else f"data.speaker_key: {data.speaker_key} with data.group_by: speaker keeps"
     known = {name: set(one.speakers or ()) for name, one in facts.items()}
     train = known.get("train", set())
     return [Finding("warning" if speakers <= train else "note", (
-        f"{name}: {len(train & speakers):,} of its {len(speakers):,} speakers are in train, too: expect lower scores for new voices; "
-        "data.group_by: speaker keeps them apart"))
+        f"{name}: {len(train & speakers):,} of its {len(speakers):,} {what} are in train, too: expect lower scores for {new}"
+        + ("" if name in own else f"; {remedy} them apart")))
         for name, speakers in known.items() if name != "train" and train & speakers]
 
 

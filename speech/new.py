@@ -81,15 +81,17 @@ def _data(path: Path, seen: Seen, rate: int, task: list[Entry], *, folds: bool =
     entries += [(key, name, COMMENTS.get(key, "")) for key, name in seen.columns.items()]
     if seen.pattern:
         entries.append(("speaker_pattern", seen.pattern, "matches the speaker in a name"))
-    if seen.speakers and "test" not in seen.splits:
+    # of the data's own splits the groups still say which parts of train choose
+    grouped = (seen.speakers or seen.group) and ("test" not in seen.splits or (folds and not seen.divided))
+    if grouped and seen.speakers:
         entries.append(("group_by", "speaker", "no speaker in two splits; null to divide recording by recording"))
-    elif seen.group and "test" not in seen.splits:
+    elif grouped:
         entries.append(("group_by", seen.group, "all recordings of one stay in one split; null to divide one by one"))
-    grouped = any(name == "group_by" for name, _, _ in entries)
     none = (0, FOLDS_CHOOSE.replace("parts", "groups") if grouped else FOLDS_CHOOSE)
     validation: tuple[float, str] = none if folds else (VALIDATION, "share of train")
+    own = {role: name for role, name in seen.splits.items() if not (role == "validation" and folds and seen.folds)}
     for name, share, meaning in (("validation", *validation), ("test", TEST, "share of all; judged once, at the end")):
-        entries.append((name, seen.splits.get(name, share), "the data's own" if name in seen.splits else meaning))
+        entries.append((name, own.get(name, share), "the data's own" if name in own else meaning))
     return entries
 
 
