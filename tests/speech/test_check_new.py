@@ -177,7 +177,7 @@ def like_esc(root):
                 for take in "ABC"[:number + 1]:
                     source = 1000 * fold + 37 * label + 11 * number
                     write(root / "audio" / f"{fold}-{source}-{take}-{label}.wav", tone(0.3, 8000, 200 + 100 * label, len(rows)))
-                    rows.append(f"{fold}-{source}-{take}-{label}.wav,{fold},{label},{'cat dog rain'.split()[label]},{source},{take}\n")
+                    rows.append(f"{fold}-{source}-{take}-{label}.wav,{fold},{label},{['cat', 'dog', 'rain'][label]},{source},{take}\n")
     (root / "meta.csv").write_text("filename,fold,target,category,src_file,take\n" + "".join(rows))
     return root / "meta.csv"
 
@@ -186,7 +186,8 @@ def test_folds_of_a_column_are_learned_from_where_folds_of_train_choose(tmp_path
     table = like_esc(tmp_path)
     trained = from_text(new("speech", table)).experiment.data
     assert (trained.validation, trained.test, trained.group_by) == ("4", "5", None)
-    monkeypatch.setattr("speech.new.propose", lambda *_, **__: Proposal(Preset("tiny", tmp_path, "keras", "WhisperBackbone", "speech", 1, (), {})))
+    preset = Preset("tiny", tmp_path, "keras", "WhisperBackbone", "speech", 1, (), {})
+    monkeypatch.setattr("speech.new.propose", lambda *_, **__: Proposal(preset))
     frozen = from_text(new("speech", table), check_paths=False).experiment.data
     assert (frozen.validation, frozen.test) == (0, "5"), "all four folds are learned from"
     assert (frozen.speaker_key, frozen.group_by) == ("src_file", "src_file"), "what was cut from one file is held out together"
