@@ -27,7 +27,7 @@ from speech.data.inspection import group_column
 from speech.data.ljspeech import is_lj
 from speech.data.recordings import Recordings
 from speech.data.sources import open_data
-from speech.data.splits import class_labels, unknown_parts
+from speech.data.splits import class_labels, divided, unknown_parts
 from speech.data.tokens import learn, normalized, steps_needed
 from speech.models import steps_of
 from speech.settings import Commands, SpeechData, Transcription
@@ -74,13 +74,13 @@ def check_transcripts(experiment: Transcription, progress: Progress | None = Non
         source = opened.load(split)
         return source.with_texts([normalized(text, settings) for text in source.facts.texts or ()])
 
-    asked = data.model_copy(update={"validation": "validation", "test": "test"}) if data.source == "connected" else data
-    train, validation, test, notes = divide(opened.names, load, asked, opened.place)
+    train, validation, test, notes = divided(experiment, opened, load)
     parts: dict[str, Source | None] = {"train": train, "validation": validation, "test": test}
     heard = {name: ReadSplit(source, data.rate, progress) for name, source in parts.items() if isinstance(source, Recordings)}
     general = check(opened.place, parts, {name: one.read() for name, one in heard.items()}, [], identical="the same samples",
                  skip=data.on_bad_example == "skip", lost=opened.skipped, notes=[*opened.notes, *notes])
-    findings = [finding for name, one in heard.items() for finding in one.findings(name)]
+    unused = {"train"} if experiment.untrained else set()
+    findings = [finding for name, one in heard.items() if name not in unused for finding in one.findings(name)]
     findings += heard["train"].longer("train", data.longest, "left out of training (data.longest)")
     return _with_general(general, [*findings, *_texts(heard, experiment), *_speakers(heard, data, own_parts(opened.names, data))])
 
@@ -196,30 +196,33 @@ def _front_end(experiment: Transcription) -> FrontEnd | None:
 
 
 def _texts(heard: dict[str, ReadSplit], experiment: Transcription) -> list[Finding]:
-    """Empty transcripts, characters that train lacks, and transcripts that need more steps than their recordings have."""
-    settings, findings = experiment.tokens, list[Finding]()
+    """Empty transcripts, and too long ones for their recordings; where the tokens are learned, also characters that train lacks, and
+    transcripts that need more steps than there are."""
+    settings, findings, learned = experiment.tokens, list[Finding](), not experiment.own_decoder
     train = heard["train"].source.facts.texts or []
     if experiment.data.source == "none":
         return []
-    if not any(train):
+    if not any(train) and not experiment.untrained:
         return [Finding("error", "the transcripts of train are empty")]
-    if few := too_little(train, float(heard["train"].lengths.sum()) / experiment.data.rate):
+    if not experiment.own_front_end and (few := too_little(train, float(heard["train"].lengths.sum()) / experiment.data.rate)):
         findings.append(Finding("warning", f"train: {few}"))
-    encoder = learn(train, settings)
+    encoder = learn(train, settings) if learned else None
     known = {part for text in train for part in (text.split() if settings.unit == "words" else text)}
-    front_end = None if experiment.own_decoder else _front_end(experiment)  # a decoder needs no step for each token
+    front_end = _front_end(experiment) if learned else None
     for name, one in heard.items():
         source, texts = one.source, one.source.facts.texts or []
+        if name == "train" and experiment.untrained:
+            continue
         empty = [source.name(number) for number, text in enumerate(texts) if not text]
         if empty:
             findings.append(Finding("warning", f"{name}: {len(empty):,} transcripts are empty", tuple(empty)))
-        odd = unknown_parts(texts, known, settings.unit)
+        odd = unknown_parts(texts, known, settings.unit) if learned else []
         if odd:
             where = [f"{source.name(number)}: {text}" for number, text in enumerate(texts) if unknown_parts([text], known, settings.unit)]
             kind = "words" if settings.unit == "words" else "characters"
             findings.append(Finding("warning", (
                 f"{name}: {len(odd)} {kind} are not in train, so they cannot be written: {' '.join(map(repr, odd[:10]))}"), tuple(where)))
-        needed = np.array([steps_needed(encoder.encode(text)) for text in texts])
+        needed = np.array([steps_needed(encoder.encode(text)) if encoder else 0 for text in texts])
         steps = needed if front_end is None else np.asarray(steps_of(
             experiment.model, front_end.frames(one.lengths), front_end, getattr(experiment.model, "merge", None) or 1))
         short = one.good & (needed > steps)
@@ -234,7 +237,7 @@ def _texts(heard: dict[str, ReadSplit], experiment: Transcription) -> list[Findi
         if fast.any():
             details = tuple(f"{source.name(int(number))}: {rates[number]:.0f} characters a second" for number in np.flatnonzero(fast))
             findings.append(Finding("warning", f"{name}: {fast.sum():,} recordings are too short for anyone to speak their text", details))
-    if settings.unit == "characters":
+    if learned and settings.unit == "characters":
         counts = Counter("".join(train))
         rare = sorted(character for character, times in counts.items() if times < 10)
         # letters, and signs between letters as in don't, are parts of words: removing them changes the word
