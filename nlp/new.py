@@ -12,6 +12,7 @@ from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, section
 from pipelines.data.english import are_english
 from pipelines.data.frame import COMMENTS
+from pipelines.data.kinds import check_classes
 from pipelines.encoders.finetune import FROZEN_BELOW, Frozen, by_examples
 from pipelines.encoders.presets import Preset
 from pipelines.encoders.proposal import FOLDS_CHOOSE, propose
@@ -40,6 +41,8 @@ def draft(path: Path, asked: Asked) -> Draft:
     if seen.texts < _FEWEST:
         raise DataError(f"{path}: {seen.texts} texts are too few to train on and to judge by; give {_FEWEST} or more")
     many = seen.settings.get("labels") == "many"
+    if not many:
+        check_classes(seen.counts, path, asked, "a text", seen.label)
     proposal = propose(asked, "nlp", reason=_reason(seen), gain="short texts are told apart by what they mean")
     sections = ["task: nlp.classification", section("data", _data(seen, path, none="" if many else _without(seen, proposal.preset)))]
     if proposal.preset:

@@ -4,7 +4,6 @@ import html
 import weakref
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -97,11 +96,11 @@ class Run:
         Raises:
             ConfigError: the run has no model yet, or a damaged one.
         """
-        return self._loaded.model
+        return self._load().model
 
     @for_python
     def predict(self, inputs: Any, *, top: int = 0, probabilities: bool = False, batch: int | None = None) -> list[dict[str, Any]]:
-        """Answers new inputs as the evaluation did.
+        """Answers new inputs as the evaluation did. Threads of one process are answered one after another.
 
         Args:
             inputs: one or a sequence of: files or folders (of images and recordings as str or Path, of others as Path), the bytes of a
@@ -126,7 +125,7 @@ class Run:
             from pipelines.serving.predict import Predictor
 
             if self._predictor is None or (batch and self._predictor.batch != batch):
-                self._predictor = Predictor(self._loaded, batch=batch)
+                self._predictor = Predictor(self._load(), batch=batch)
             one, task = self._predictor, self._predictor.run.task
             shown = Shown.of(one.columns, one.classes, top=top, every=probabilities, details=task.details, ranked=task.ranked)
             answers = [as_object(answer, shown) for answer in one.answers(read(task, inputs))]
@@ -199,16 +198,19 @@ class Run:
             loaded = load_run(self._home, where="cpu", precision=precision, require_signature=self.signed_with)
             return export(loaded, target.absolute(), replace=replace)
 
-    @cached_property
-    def _loaded(self) -> "LoadedRun":
+    def _load(self) -> "LoadedRun":
+        """Loads the model once, whatever the number of threads that ask for it."""
         from pipelines.runs.listing import require_model
 
         require_model(self._folder)
         with tensorflow():
             from pipelines.serving.converted.loading import open_run
 
-            return open_run(self._home, where=1, require_signature=self.signed_with)
+            if self._loaded is None:
+                self._loaded = open_run(self._home, where=1, require_signature=self.signed_with)
+            return self._loaded
 
+    _loaded: "LoadedRun | None" = None
     _predictor: "Predictor | None" = None
 
     def __repr__(self) -> str:

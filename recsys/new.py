@@ -9,6 +9,7 @@ from pathlib import Path
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, section
 from pipelines.data.frame import COMMENTS
+from pipelines.data.kinds import first, not_used
 from pipelines.data.tables import is_table
 from recsys.data.inspection import ROLES as ROLES
 from recsys.data.inspection import Seen, look
@@ -29,7 +30,7 @@ def draft(path: Path, asked: Asked) -> Draft:
     sections = [f"task: recsys.{task}".ljust(30) + f"# {_why(task, seen)}", section("data", _data(path, seen, task))]
     body = {"ranking": _ranking, "sequential": _sequential, "retrieval": _retrieval}[task](seen)
     compared = "" if task == "ranking" else "popularity, item kNN and EASE on the same test"
-    return Draft(f"Recommendation from {path.name}.", tuple(_described(seen)), "\n".join([*sections, *body]), compared)
+    return Draft(f"Recommendation from {path.name}.", tuple(_described(seen, task)), "\n".join([*sections, *body]), compared)
 
 
 def _task(seen: Seen, asked: Asked) -> str:
@@ -47,14 +48,17 @@ def _why(task: str, seen: Seen) -> str:
     return "which items for a user" + ("" if seen.time else "; without times there is no next one")
 
 
-def _described(seen: Seen) -> list[str]:
+def _described(seen: Seen, task: str) -> list[str]:
     frame = seen.frame
-    lines = [f"Found: {frame.rows:,} rows; columns {', '.join(frame.names)}." if frame.header else
+    lines = [f"Found: {frame.rows:,} rows; columns {first(frame.names)}." if frame.header else
              f"Found: {frame.rows:,} rows of {len(frame.names)} columns, which the file does not name."]
     for what, name in (("users", seen.user), ("items", seen.item)):
         if name:
             lines.append(f"{frame.facts[name].distinct:,} {what} in column {seen.called(name)}.")
-    return [*lines, *seen.notes]
+    features = [*seen.numbers, *seen.categories] if task == "ranking" else []
+    rest = not_used([seen.called(name) for name in frame.names],
+                    [seen.called(name) for name in (*seen.roles.values(), *features) if name is not None])
+    return [*lines, *rest, *seen.notes]
 
 
 def _data(path: Path, seen: Seen, task: str) -> list[Entry]:

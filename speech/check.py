@@ -17,6 +17,7 @@ from pipelines.config.dump import inline
 from pipelines.data.check import LEVELS, Check, Finding, Read, check, shared_groups
 from pipelines.data.divide import divide, own_parts
 from pipelines.data.frame import open_frame
+from pipelines.data.opened import LENIENT
 from pipelines.data.source import Source
 from pipelines.stores.copies import local
 from speech.data import pretrained
@@ -47,7 +48,7 @@ def check_commands(experiment: Commands, progress: Progress | None = None) -> Ch
         DataError: where there are no splits to look at; everything else is a finding.
     """
     data = _grouped(experiment.data)
-    opened = open_data(data.model_copy(update={"on_bad_example": "skip"}), texts=False)
+    opened = open_data(data.model_copy(update=LENIENT), texts=False)
     classes: list[str] = []
 
     def load(split: str) -> Recordings:
@@ -67,7 +68,7 @@ def check_commands(experiment: Commands, progress: Progress | None = None) -> Ch
 def check_transcripts(experiment: Transcription, progress: Progress | None = None) -> Check:
     """As check_commands, and the transcripts beside the recordings."""
     data, settings = _grouped(experiment.data), experiment.tokens
-    lenient = data.model_copy(update={"on_bad_example": "skip"})
+    lenient = data.model_copy(update=LENIENT)
     opened = open_connected(lenient) if data.source == "connected" else open_data(lenient, texts=True)
 
     def load(split: str) -> Recordings:

@@ -8,6 +8,7 @@ from statistics import median
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, section
 from pipelines.data.frame import COMMENTS
+from pipelines.data.kinds import check_classes
 from pipelines.encoders.finetune import FROZEN_BELOW
 from pipelines.encoders.presets import Preset
 from pipelines.encoders.proposal import FOLDS_CHOOSE, propose
@@ -35,6 +36,8 @@ def draft(path: Path, asked: Asked) -> Draft:
     path = seen.path or path
     if len(seen.files) < FEWEST:
         raise DataError(f"{path}: {len(seen.files)} recordings are too few to train on and to judge by; give {FEWEST} or more")
+    if seen.texts is None:
+        check_classes(seen.classes, path, asked, "a recording", seen.label)
     headers, sampled = headers_of(seen.files)
     stored = Counter(header.rate for header in headers).most_common(1)[0][0]
     rate = max([one for one in RATES if one <= stored], default=RATES[0])

@@ -10,6 +10,7 @@ from statistics import median
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, section
 from pipelines.data.frame import COMMENTS
+from pipelines.data.kinds import check_classes
 from pipelines.encoders.finetune import Frozen, by_examples
 from pipelines.encoders.presets import Preset
 from pipelines.encoders.proposal import FOLDS_CHOOSE, propose
@@ -41,6 +42,7 @@ def draft(path: Path, asked: Asked) -> Draft:
     images = sum(seen.counts.values())
     if images < _FEWEST:
         raise DataError(f"{path}: {images} images are too few to train on and to judge by; give {_FEWEST} or more")
+    check_classes(seen.counts, path, asked, "an image", seen.label)
     grey = all(header.channels == 1 for header in seen.headers)
     train = round(images * _left(seen))
     proposal = propose(asked, "vision", reason=_reason(seen, train, grey), gain="few photos are learned better, and in fewer epochs")

@@ -46,18 +46,20 @@ def check(
 ) -> None:
     """Check an experiment, then read all its data once; trains nothing. Exit status 1 where training would stop."""
     from pipelines.config.load import load
-    from pipelines.runs.signed import require_named, require_signed
+    from pipelines.encoders.settings import PretrainedModel
+    from pipelines.runs.signed import require_named, require_preset, require_signed
 
     if output is None and address_of(runs):
         raise ConfigError("--runs: is in a store; give --output FILE for the findings")
     config, overrides = divided(arguments)
-    require_signed(config, require_signature)
+    require_signed(config, None, require_signature)
     loaded = load(config, overrides)
     target = output or runs / named(loaded) / "check.json"
-    asked = loaded.experiment.model_dump(mode="python")
-    if require_signature is not None and encoder is None and not (asked.get("model") or {}).get("preset"):
+    if require_signature is not None and encoder is None and not isinstance(getattr(loaded.experiment, "model", None), PretrainedModel):
         encoder = "none"  # not one that is at hand and that nobody has named
-    require_named({**asked, **({"encoder": encoder} if encoder != "none" else {})}, target, require_signature)
+    require_named(loaded.experiment, target, require_signature)
+    if encoder not in (None, "none"):
+        require_preset(encoder, require_signature)
     sandboxed(sandbox, None, target)
     from pipelines.machine.startup import start_tensorflow
 
@@ -65,16 +67,15 @@ def check(
     from pipelines.base.files import write_json
     from pipelines.base.terminal import console
     from pipelines.commands.check import check as read_all
-    from pipelines.data.croissant import FILE as CROISSANT
 
     result = read_all(loaded.experiment, encoder, name=named(loaded))
     result.render(console())
     write_json(target, result.to_json())
     echo(f"findings     {shown(target)}")
-    if result.description is not None:
-        described = target.with_name(CROISSANT if output is None else f"{output.stem}.{CROISSANT}")
-        write_json(described, result.description)
-        echo(f"description  {shown(described)}: the data as Croissant describes them")
+    for file, description in result.descriptions.items():
+        described = target.with_name(file if output is None else f"{output.stem}.{file}")
+        write_json(described, description)
+        echo(f"description  {shown(described)}")
     if result.failed:
         raise typer.Exit(1)
 

@@ -240,6 +240,8 @@ def _of_variant(allowed: Shape, value: Any) -> str:
 
 def not_there(path: Path, given: str) -> str:
     """A path that does not exist: where it was looked for, and what lies nearest."""
+    if path.is_symlink():
+        return f"{show(given, 200)} is a link that leads nowhere; name what it should lead to"
     parent = path.parent
     while not parent.is_dir() and parent != parent.parent:
         parent = parent.parent

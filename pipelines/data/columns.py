@@ -71,6 +71,7 @@ NAMES: dict[str, str] = {
 }
 _AFFIXES = ("id", "ids", "name", "names", "key", "no", "nr", "nummer", "number", "num", "code", "uuid", "guid", "hash", "index", "idx",
             "value", "column", "col", "text", "my", "the", "raw", "original", "orig")
+_ATTRIBUTES = frozenset(("feature", "features", "affinity", "propensity"))  # of users and items, which such columns do not name
 FOLDS = ("fold", "folds", "kfold", "cv_fold")
 FEW = 21  # values up to which numbers in a small range are ratings: half stars, -10 to 10
 
@@ -97,6 +98,8 @@ def fit(name: str, role: str) -> float | None:
     if run_together in squeezed:
         return squeezed[run_together] + 0.5
     words = own.split("_")
+    if not _ATTRIBUTES.isdisjoint(words):
+        return None
     kept = [word for word in words if word not in _AFFIXES and not word.isdigit()]
     stem = "_".join(kept)
     if kept and kept != words and stem in ranks:
@@ -155,9 +158,11 @@ class Facts:
 
     @property
     def looks_timed(self) -> bool:
-        """Numbers that are seconds, ms or us from 1990 to 2060."""
-        return self.kind == "number" and self.distinct > 2 and any(
-            6.3e8 * unit <= self.low <= self.high <= 2.9e9 * unit for unit in (1, 1e3, 1e6))
+        """Numbers that are seconds, ms or us from 1990 to 2060, also mixed, or dates such as 20261121."""
+        if self.kind != "number" or self.distinct <= 2:
+            return False
+        date = self.whole and 19_000_101 <= self.low <= self.high <= 21_001_231
+        return date or (self.low >= 6.3e8 and any(6.3e8 * unit <= self.high <= 2.9e9 * unit for unit in (1, 1e3, 1e6)))
 
     def few(self, share: float) -> bool:
         """Whether there are two values or more, and few of them."""

@@ -3,7 +3,8 @@
 Shares are drawn by data.split_seed alone. Notes tell the report what was decided.
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from pipelines.data.source import Source
 from pipelines.data.split import choose, hold_out, hold_out_pieces
 
 ALIASES = {"train": ("train", "training"), "validation": ("validation", "val", "valid", "dev"), "test": ("test", "testing")}
+MANY = 20  # classes up to which there are never too many
 POOL_TEST = 0.2  # held out where data.test is `test` and the data have no such split
 POOL_VALIDATION = 0.1  # of train, the same for data.validation
 
@@ -125,17 +127,33 @@ def check_classes(parts: dict[str, Source | None], classes: Sequence[str], place
                             f"{' ...' if len(unseen) > 5 else ''} (such as {example}); add examples to train, or remove them")
 
 
-def check_several(names: Sequence[str], place: str, of: str = "class", purpose: str = "classification") -> None:
-    """Raises DataError where train has examples of fewer than two classes, or items.
+def check_several(names: Sequence[str], place: str, of: str = "class", purpose: str = "classification", *,
+                  labels: np.ndarray | None = None) -> None:
+    """Raises DataError where train has examples of fewer than two classes, or items, or too few of each to learn anything.
 
     Args:
         names: those that train has examples of.
         of: what they are, in the singular.
         purpose: what needs two or more of them.
+        labels: the class of each example of train, where all of train is there.
     """
     if len(names) < 2:
         raise DataError(f"{place}: train has {f'one {of} only ({names[0]})' if names else f'examples of no {of}'}; {purpose} needs two or "
                         "more: add examples of others (data.limit and what is held out must leave some in train)")
+    counts = {} if labels is None else dict(Counter(labels.tolist()))
+    if too_many(counts):
+        raise DataError(f"{place}: train has {len(counts):,} classes for {sum(counts.values()):,} examples, {seen_once(counts):,} of them "
+                        "seen once: these are numbers or names rather than classes; put them into fewer classes")
+
+
+def seen_once(counts: Mapping[Any, int]) -> int:
+    """Classes of one example."""
+    return sum(count == 1 for count in counts.values())
+
+
+def too_many(counts: Mapping[Any, int]) -> bool:
+    """Whether there are more classes than half of the examples, or most of them are seen once: nothing can be learned of such."""
+    return len(counts) > MANY and (2 * len(counts) > sum(counts.values()) or 2 * seen_once(counts) > len(counts))
 
 
 def _named(value: float | str | None, purpose: str, names: Sequence[str], place: str) -> tuple[str | None, float]:

@@ -190,8 +190,8 @@ def label_column(path: Path, facts: Mapping[str, Facts], values: Mapping[str, Se
     for role in roles:
         label = label or by_name([name for name in usable if name in few or facts[name].distinct == 1 or facts[name].kind == "list"],
                                  [role]).get(role) or by_name(usable, [role]).get(role)
-    if label is None and len(few) == 1:
-        label = few[0]
+    if label is None and (len(few) == 1 or len(usable) == 1):
+        label = (few or usable)[0]
     if label is None and len(marks) > 2 and len(marks) == len(few):
         return marks
     if label is None:

@@ -23,9 +23,16 @@ def fastest(on_gpu: bool, gpus: list[Any]) -> tuple[str, str]:
     if platform.machine() not in ("x86_64", "AMD64", "aarch64", "arm64"):
         return "float32", f"no bfloat16 measured on {platform.machine()}"
     gain = convolution_gain("bfloat16")
-    if gain >= FASTER:
-        return "bfloat16", f"a convolution here is {gain:.1f} x as fast as in float32"
-    return "float32", f"bfloat16 convolutions are only {gain:.1f} x as fast here"
+    return "bfloat16" if gain >= FASTER else "float32", f"a convolution is {speed(gain, 'bfloat16')} here"
+
+
+def speed(gain: float, precision: str) -> str:
+    """How something runs in a precision that is `gain` times as fast as float32, in words."""
+    if 0.95 < gain < 1.05:
+        return f"as fast in {precision} as in float32"
+    if gain > 1.0:
+        return f"{gain:.1f} x as fast in {precision} as in float32"
+    return f"{1.0 / gain:.1f} x slower in {precision} than in float32"
 
 
 def convolution_gain(dtype: str) -> float:

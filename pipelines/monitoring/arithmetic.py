@@ -7,7 +7,6 @@ was once busy with other work does not stay rated slow.
 """
 
 import contextlib
-import json
 import os
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ import keras
 import tensorflow as tf
 
 from pipelines.base.files import write_json
+from pipelines.base.json_text import parse_json
 
 BACKWARD = 2.0  # of the forward pass: gradients of weights and of inputs
 _SECONDS = 0.4  # of timing
@@ -134,7 +134,7 @@ def _known(file: Path, key: str) -> tuple[float, int]:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = parse_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}

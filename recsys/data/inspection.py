@@ -10,9 +10,9 @@ import pyarrow as pa
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked
 from pipelines.config.messages import listed
-from pipelines.data.columns import Facts, by_name, fit
+from pipelines.data.columns import Facts, by_name, fit, plain
 from pipelines.data.frame import Frame, open_frame, split_column
-from pipelines.data.times import Times, read_times
+from pipelines.data.times import MIXED, Times, read_times
 
 ROLES = ("user", "item", "rating", "time", "label", "split")
 MOST = 30  # values of a text column that counts as a category
@@ -106,7 +106,12 @@ def look(path: Path, asked: Asked) -> Seen:
     seen.title = _title(seen, [name for name in free if name not in roles.values()])
     rest = [name for name in names if name not in seen.roles.values()]
     if frame.header:
-        seen.numbers = [name for name in rest if facts[name].kind == "number" and _plain_number(frame, name) and fit(name, "title") is None]
+        numbers = [name for name in rest if facts[name].kind == "number" and _plain_number(frame, name) and fit(name, "title") is None]
+        seen.numbers = [name for name in numbers if "propensity" not in plain(name) and plain(name).split("_")[0] not in ("", "unnamed")]
+        for name in rest:
+            if "propensity" in plain(name):
+                seen.notes.append(f"Column {name} seems to say how probable it was that an item was shown: what other choices would have "
+                                  "earned is not estimated yet.")
         seen.categories = [name for name in rest if facts[name].kind == "text" and facts[name].distinct <= MOST]
     if note := frame.passed_over():
         seen.notes.append(note)
@@ -163,11 +168,13 @@ def _look_at_times(seen: Seen, asked: Asked, path: Path) -> None:
     seen.unread = len(read.wrong)
     if read.wrong:
         seen.notes.append(f"{len(read.wrong):,} rows are passed over: no time in column {seen.called(seen.time)}.")
+    if read.mixed:
+        seen.notes.append(f"Column {seen.called(seen.time)} {MIXED}.")
     if read.ambiguous:
         seen.time_format, seen.time_comment = read.how, f"a guess: {read.example} may have the day first; then day_first"
         seen.notes.append(f"Whether {read.example} in column {seen.called(seen.time)} has the day or the month first cannot be told "
                           "from the data.")
-    elif read.how in ("ms", "us", "ns", "day_first", "month_first", "year_first"):
+    elif read.how in ("ms", "us", "ns", "compact", "day_first", "month_first", "year_first") and not read.mixed:
         seen.time_format, seen.time_comment = read.how, f"such as {read.example}"
 
 

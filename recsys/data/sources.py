@@ -20,13 +20,16 @@ from pipelines.data.columns import number_of
 from pipelines.data.dialect import TEXT, ending
 from pipelines.data.fingerprint import of_files
 from pipelines.data.memory import arrow
+from pipelines.data.opened import check_skipped
 from pipelines.data.tables import NAMED, LeftOut, column, read_table, split_names
-from pipelines.data.times import MEANINGS, read_times
+from pipelines.data.times import MEANINGS, MIXED, read_times
 from pipelines.stores.copies import local
 from recsys.data import stored_log
 from recsys.data.log import Ids, Log, index_type, row_names
 from recsys.data.quickstart import synthetic_log
 from recsys.settings import IMPLICIT_SOURCES, RATED_SOURCES, InteractionData, RatedData
+
+MISSING = "no value"
 
 
 def read_log(data: InteractionData) -> Log:
@@ -70,7 +73,9 @@ def read_shipped(data: InteractionData) -> Log:
         left_out=bad if data.on_bad_example == "skip" else None,
         delimiter=data.delimiter,
         encoding=data.encoding,
+        quote=data.quote,
     )
+    check_skipped(bad.reasons, table.num_rows + bad.count, data, str(path), bad.count)
     log = _log(data, table, place=str(path), path=path, digest=_file_digest(path), lines=bad.lines)
     extra: dict[str, Any] = {}
     for setting in ("items", "users"):
@@ -90,13 +95,14 @@ def _log(
     where = path if path is not None else place
     say = partial(row_names, path, place, not data.columns, lines)
     bad: dict[int, str] = {}
+    notes: list[str] = []
 
     def ids_of(key: str | None, setting: str) -> tuple[np.ndarray | None, Ids | None]:
         if key is None:
             return None, None
         guess = path is not None and ending(path) in TEXT
         numbers, ids, missing = encode(column(table, key, where, setting), guess=guess)
-        bad.update(dict.fromkeys(missing.tolist(), f"no value in column {key} ({setting})"))
+        bad.update(dict.fromkeys(missing.tolist(), f"{MISSING} in column {key} ({setting})"))
         return numbers, ids
 
     users, user_ids = ids_of(data.user_key, "data.user_key")
@@ -104,7 +110,8 @@ def _log(
     ratings = times = parts = None
     if data.rating_key is not None:
         ratings, wrong = numbers_of(column(table, data.rating_key, where, "data.rating_key"))
-        bad.update({number: f"{value!r} in column {data.rating_key} is no number (data.rating_key)" for number, value in wrong.items()})
+        bad.update({number: f"{value!r} in column {data.rating_key} is no number (data.rating_key)"
+                    for number, value in wrong.items()})
         ratings = ratings.astype(np.float32)
     if data.time_key is not None:
         when = read_times(column(table, data.time_key, where, "data.time_key"), data.time_format)
@@ -114,6 +121,7 @@ def _log(
                 "set data.time_format: day_first or month_first"
             )
         times = when.seconds
+        notes += [f"column {data.time_key} {MIXED}"] if when.mixed else []
         bad.update(
             {
                 number: f"{value!r} in column {data.time_key} is no time {MEANINGS[data.time_format]} (data.time_key)"
@@ -149,6 +157,7 @@ def _log(
         np.arange(table.num_rows, dtype=index_type(table.num_rows)),
         place,
         path,
+        notes=tuple(notes),
         digest=digest,
         header=not data.columns,
         lines=lines,
@@ -157,7 +166,10 @@ def _log(
         keep = np.ones(len(log), bool)
         keep[list(bad)] = False
         named = sorted(bad)[:NAMED]
-        skipped = tuple(f"{name}: {bad[number]}" for name, number in zip(say(named), named))
+        reasons = {number: f"{name}: {bad[number]}" for name, number in zip(say(named), named)}
+        skipped = tuple(reasons.values())
+        unread = {number for number, why in bad.items() if not why.startswith((MISSING, "None ", "'' "))}  # an empty cell was read
+        check_skipped([reasons[number] for number in named if number in unread], len(log), data, place, len(unread))
         log = replace(log.take(keep), skipped=skipped, left_out=len(bad))
     if not len(log):
         raise DataError(f"{place}: not one interaction can be read" + (f"; the first: {next(iter(bad.values()))}" if bad else ""))

@@ -15,6 +15,7 @@ from pipelines.config.messages import listed
 from pipelines.data.columns import by_folds, by_name, role_in, role_of
 from pipelines.data.dialect import ending
 from pipelines.data.frame import Frame, file_column, in_both, label_column, label_values, open_frame, split_column, tables_in
+from pipelines.data.kinds import not_used
 from pipelines.data.names import groups_in_names, some, suspected_folders, suspected_groups, suspected_labels
 from pipelines.data.tables import SUFFIXES, file_paths
 from pipelines.data.walk import PassedOver, files_of, folders_in, sampled
@@ -44,6 +45,7 @@ class Seen:
         group: what keeps its examples together, where it is not the speaker: folder, or a column such as the file that they were cut from.
         divided: speakers or groups of train are in another of the data's own splits.
         path: the table, where it lies in the folder that was named.
+        label: the column of the classes, where there is a table.
         notes: further remarks, a line each.
     """
 
@@ -59,6 +61,7 @@ class Seen:
     group: str | None = None
     divided: bool = False
     path: Path | None = None
+    label: str | list[str] | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -202,6 +205,9 @@ def _table(path: Path, asked: Asked) -> Seen:
     values = [values[number] for number in train]
     seen = Seen("table", files, values if text else None, Counter() if text else Counter(values), columns, own, by_folds(parts),
                 speaker is not None, group=keys["speaker"] if group else None, path=path)
+    seen.label = label
+    used = (sound, text, speaker, group, split, by_role.get("start"), "duration", *([label] if isinstance(label, str) else label or ()))
+    seen.notes += not_used(frame.names, used)
     if line := frame.passed_over():
         seen.notes.append(line)
     together = speaker or group

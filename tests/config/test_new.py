@@ -21,7 +21,7 @@ from vision.settings import ImageClassification
 
 def picture(path: Path, width: int = 32, height: int = 32, mode: str = "RGB") -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new(mode, (width, height), 90).save(path)
+    Image.new(mode, (width, height), (90, 60, 30) if mode == "RGB" else 90).save(path)
 
 
 def written(data: Path | str) -> ImageClassification:
@@ -162,7 +162,7 @@ def test_npz(tmp_path: Path) -> None:
     np.savez(path, train_images=images, train_labels=np.ones((30, 1)), val_images=images[:3], val_labels=np.ones((3, 1)))
     data = written(path).data
     assert (data.image_key, data.label_key, data.validation, data.test) == ("images", "labels", "val", 0.2)
-    np.savez(path, images=np.zeros((30, 40, 32, 3), np.float32), kinds=np.array(["a", "b", "c"] * 10))
+    np.savez(path, images=np.full((30, 40, 32, 3), [0.2, 0.4, 0.9]), kinds=np.array(["a", "b", "c"] * 10))
     data = written(path).data
     assert (data.image_key, data.label_key, data.test, data.image_size, data.channels) == ("images", "kinds", 0.2, [40, 32], 3)
 
@@ -255,6 +255,22 @@ def test_refused(make: Callable[[Path], Path], says: str, tmp_path: Path) -> Non
     with pytest.raises(DataError) as caught:
         new("vision", make(tmp_path))
     assert says in str(caught.value)
+
+
+def test_grey_pictures_that_are_stored_with_colours_are_grey(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0)
+    for kind, end in (("grey", "jpg"), ("grey2", "png"), ("colour", "jpg")):
+        for name in ("a", "b"):
+            (tmp_path / kind / name).mkdir(parents=True)
+            for number in range(6):
+                pixels = np.repeat(noise.integers(0, 255, [28, 28, 1], np.uint8), 3, -1)
+                pixels[..., 0] //= 2 if kind == "colour" and number % 2 else 1
+                Image.fromarray(pixels).save(tmp_path / kind / name / f"{number}.{end}")
+        assert written(tmp_path / kind).data.channels == (3 if kind == "colour" else 1)
+    images = np.repeat(noise.random([20, 9, 9, 1]), 3, -1)
+    np.savez(tmp_path / "grey.npz", x=images, y=np.arange(20) % 2)
+    np.savez(tmp_path / "colour.npz", x=images * [1.0, 0.5, 1.0], y=np.arange(20) % 2)
+    assert [written(tmp_path / f"{kind}.npz").data.channels for kind in ("grey", "colour")] == [1, 3]
 
 
 def test_a_table_without_header(tmp_path: Path) -> None:
