@@ -56,6 +56,7 @@ NAMES: dict[str, str] = {
         aufteilung teilmenge ensemble particion conjunto partizione insieme particao""",
     "group": """patient patient_id subject subject_id participant participant_id group group_id site session session_id scene scene_id
         person person_id user user_id donor animal_id slide case case_id family household camera camera_id speaker speaker_id author
+        src_file source_file src_id source_id original_file original_id recording_id fsid freesound_id video_id youtube_id ytid
         sprecher proband gruppe locuteur groupe hablante paciente grupo parlante paziente gruppo falante""",
     "speaker": """speaker speaker_id spk spk_id client_id talker user user_id reader reader_id voice person person_id participant
         participant_id subject subject_id
@@ -253,6 +254,11 @@ def split_values(name: str, values: Iterable[Any]) -> dict[str, str | None] | No
         return None
     ordered = sorted(distinct, key=lambda value: int(re.sub(r"\D", "", value)))
     return {"train": None, "test": ordered[-1], **({"validation": ordered[-2]} if len(ordered) > 2 else {})}
+
+
+def by_folds(parts: Mapping[str, str | None]) -> bool:
+    """Whether a column divides the data into numbered folds, as split_values gave them: what is not held out trains."""
+    return bool(parts) and parts.get("train") is None
 
 
 def role_in(values: Mapping[str, str | None], value: Any) -> str | None:
