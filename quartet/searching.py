@@ -117,6 +117,6 @@ def tune(experiment: Given, settings: Settings = None, *, data: Any = None, runs
     if workers < 1:
         raise ConfigError(f"workers: {workers}; give 1 or more")
     if fresh or not (folder.compared(resolved_yaml(chosen.experiment)) and folder.finished):
-        with tensorflow(devices=False):
+        with tensorflow(devices=False, training=True):
             search(chosen.experiment, folder, chosen.name, workers=workers, fresh=fresh, quiet=quiet, encrypt=encrypt)
     return Search(folder)

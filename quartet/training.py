@@ -87,7 +87,7 @@ def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: 
             folder.claim(resolved_yaml(chosen.experiment))
             if folder.finished:
                 return Run(folder)
-        with tensorflow():
+        with tensorflow(training=True):
             from pipelines.runs.launch import launch
 
             launch(chosen.experiment, folder, called, fresh=fresh, quiet=quiet, callbacks=callbacks, encrypt=encrypt)
@@ -101,7 +101,7 @@ def check(experiment: Given = None, settings: Settings = None, *, data: Any = No
 
     Args:
         experiment, settings, data, runs: as for `quartet.train`.
-        encoder: the preset whose features compare the examples, or "none"; default: the experiment's own, else one at hand, on a sample.
+        encoder: the preset whose features compare the examples, or "none"; default: the experiment's own, on a sample.
 
     Returns:
         The findings: `.failed` where training would stop, `.findings` with `.level` and `.text`, `.splits`, `.to_json()`.

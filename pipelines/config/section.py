@@ -1,9 +1,12 @@
 """What every section of an experiment is made of: settings with a meaning, checked strictly. Imports no TensorFlow."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
+
+Added = TypeVar("Added", bound="Section")
+ADDED: "dict[type[Section], list[type[Section]]]" = {}  # section -> those whose settings extensions have added (`variants.add_settings`)
 
 
 def setting(default: Any, meaning: str, *, unit: str = "", path: bool | Literal["data"] = False, names: str = "", run: bool = False,
@@ -53,7 +56,17 @@ class Section(BaseModel):
         """Checks across the settings of this section and of those in it: (dotted setting, what is wrong and what to do) for each that
         does not hold. A section with checks of its own adds them."""
         within = ((name, section) for name in type(self).model_fields if isinstance(section := getattr(self, name), Section))
-        return [(f"{name}.{setting}", text) for name, section in within for setting, text in section.problems()]
+        found = [(f"{name}.{setting}", text) for name, section in within for setting, text in section.problems()]
+        return found + [problem for added in ADDED.get(type(self), ()) for problem in self.added(added).problems()]
+
+    def added(self, section: type[Added]) -> Added:
+        """The settings that an extension has added to this section, as the section in which it declared them."""
+        return section.model_construct(**{name: vars(self)[name] for name in section.model_fields if name in vars(self)})
+
+    def changed(self) -> set[str]:
+        """Names of the settings that differ from their defaults."""
+        return {name for name, field in type(self).model_fields.items()
+                if getattr(self, name) != field.get_default(call_default_factory=True)}
 
 
 class WithHeads(Section):

@@ -131,9 +131,12 @@ def content(kind: str, predictions: Sequence[Prediction], shown: Shown) -> bytes
     import pyarrow.parquet as pq
 
     rows = [as_object(one, shown) for one in predictions]
-    columns = dict.fromkeys([*(name for row in rows for name in row if name != "error"), "error"])
-    pq.write_table(pa.table({name: pa.array([row.get(name) for row in rows], pa.string() if name == "error" else None)
-                             for name in columns}), file)
+    names = dict.fromkeys([*(name for row in rows for name in row if name != "error"), "error"])
+    columns = {name: [row.get(name) for row in rows] for name in names}
+    for name, values in columns.items():
+        if any(isinstance(value, bytes) for value in values):  # then all of them: a column is of one kind
+            columns[name] = [value.encode() if isinstance(value, str) else value for value in values]
+    pq.write_table(pa.table({name: pa.array(values, pa.string() if name == "error" else None) for name, values in columns.items()}), file)
     return file.getvalue()
 
 

@@ -35,6 +35,7 @@ class Answering(Judging):
     sends: ClassVar[str] = "an object with a value of each input; of a single input, its value"  # what a client of `quartet serve` sends
     ranked: ClassVar[tuple[str, ...]] = ()  # lists, best first, of which an answer has the first `count` alone, which is an output too
     details: ClassVar[tuple[str, ...]] = ()  # lists too long for a table, of one length: `predict` writes them as JSON lines only
+    files: ClassVar[Mapping[str, str]] = {}  # outputs of bytes, not of text -> the ending of a file of them, such as {"mask": ".png"}
     fills: Mapping[str, Any] = {}  # raw inputs whose free length is filled up, in a batch, with something other than 0 or the empty text
     kept: ClassVar[type[Facts]] = Facts  # what the facts must be to be taken from a file
 

@@ -18,15 +18,17 @@ from pipelines.data.cache import decoded_spec
 from pipelines.data.input import Feed, make_feed
 from pipelines.data.lengths import Lengths
 from pipelines.data.order import Plan, Poisson, room
+from pipelines.data.source import Source
 from pipelines.encoders import trainable
 from pipelines.encoders.finetune import Finetune, Gradual
 from pipelines.machine import devices
 from pipelines.machine.precision import FASTER, speed
-from pipelines.task.contract import Splits, Task
+from pipelines.task.contract import Condensed, Splits, Task
 from pipelines.task.prepared import splits_of
 from pipelines.training import optimizers, other_run, precision_probe
 from pipelines.training.divided_tables import DividedTables
 from pipelines.training.embedding_tables import TableOptimizer, all_variables, in_main_memory, tables_of
+from pipelines.training.evaluation import Evaluator, batch_size
 from pipelines.training.hooks.freezing import GradualUnfreeze, Unfreeze
 from pipelines.training.learner import Learner, learner_of
 from pipelines.training.loop import Hook
@@ -98,6 +100,14 @@ class Session:
             other_run.take_over(self.model, self.start)
         elif learner.model is self.model and self.accountant is None:
             self.task.initialise(self.model, map(self.task.prepare, self.feed.judged(INITIAL_BATCH)))
+            if note := self.task.fit_at_once(self.model, self.splits.train, self._features):
+                learner.notes.append(note)
+
+    def _features(self, source: Source, function: Callable[[Any], Any]) -> Condensed:
+        """What `function` makes of the model's inputs, on this host alone (pipelines.task.judging.Features)."""
+        experiment = self.task.experiment
+        return Evaluator(self.task, self.model, source, machine=self.machine.alone(), data=experiment.data,
+                         batch=batch_size(experiment.evaluate, experiment.train.batch_size)).features(function)
 
 
 def plan_batches(train: Train, examples: int, replicas: int, secret: Secret | None = None) -> Plan:
