@@ -76,6 +76,10 @@ def test_speakers_stay_together_and_what_lies_beside_is_said(tmp_path):
     for part in ("train", "test", "more"):
         (tmp_path / "g" / f"{part}.csv").write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in TEXTS))
     assert "# Not used: more.csv." in new("nlp", tmp_path / "g")
+    with (tmp_path / "g" / "test.csv").open("a") as file:
+        file.write("a,b,c\n" * 4)
+    made = new("nlp", tmp_path / "g")
+    assert "# Passed over: 4 of 64 rows" in made and "Training stops at so many" in made and "on_bad_example: skip" in made
 
 
 def test_a_search_of_a_draft_has_a_space_and_says_at_once_what_it_lacks(tmp_path):
