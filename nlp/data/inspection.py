@@ -1,6 +1,5 @@
 """What lies in a table or folder of labelled texts: which columns hold what, classes, counts, lengths, splits. Imports no TensorFlow."""
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,6 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from nlp.data.ngrams import WORD
 from nlp.data.other_forms import other_form
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked
@@ -25,7 +25,6 @@ TEXT_FILES = (".txt", ".text")
 SPEAKERS = ("speaker", "speaker_id", "author", "author_id", "participant", "participant_id", "patient", "patient_id", "person", "person_id")
 FEWEST_SPEAKERS = 6  # with fewer nothing can be held out
 SAMPLE = 2000  # texts whose lengths are measured
-_TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 @dataclass
@@ -240,7 +239,7 @@ def _text_columns(path: Path, facts: dict[str, Facts]) -> list[str]:
 
 
 def _lengths(sample: list[str]) -> tuple[int, int]:
-    sizes = [len(_TOKEN.findall(text)) for text in sample] or [0]
+    sizes = [len(WORD.findall(text)) for text in sample] or [0]
     return int(median(sizes)), max(sizes)
 
 

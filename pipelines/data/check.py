@@ -79,13 +79,13 @@ class Check:
         splits: name -> examples, fingerprint, unreadable, identical, classes {name: count}, measures {name: {min, median, max}}, common
             [[kind, count]].
         findings: worst first.
-        description: of the data, for croissant.json; None where training would stop.
+        descriptions: of the data, by the name of the file they go to, as the hooks of extensions give them; none where training would stop.
     """
 
     place: str
     splits: dict[str, dict[str, Any]]
     findings: list[Finding]
-    description: dict[str, Any] | None = None
+    descriptions: dict[str, Any] = field(default_factory=dict)
 
     @property
     def failed(self) -> bool:

@@ -3,7 +3,6 @@
 import contextlib
 import csv
 import gzip
-import json
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -15,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.base.errors import DataError
+from pipelines.base.json_text import parse_json
 from pipelines.data import dialect
 from pipelines.data.dialect import UNIT, UNQUOTED, Dialect, find_dialect
 
@@ -206,11 +206,11 @@ def _good_lines(path: Path, left_out: LeftOut) -> bytes:
             if not text.strip():
                 continue
             try:
-                value = json.loads(text.decode("utf-8"))
+                value = parse_json(text.decode("utf-8"))
             except UnicodeDecodeError as error:
                 bad.append((number, f"byte {text[error.start]:#04x} is not UTF-8"))
-            except json.JSONDecodeError as error:
-                bad.append((number, f"not JSON: {error.msg} at column {error.colno}"))
+            except ValueError as error:
+                bad.append((number, f"not JSON: {error}"))
             else:
                 if not isinstance(value, dict):
                     bad.append((number, f'{_kind(value)} where an object such as {{"column": "value"}} is needed'))
@@ -244,9 +244,9 @@ def _json_error(path: Path) -> str | None:
             if not line.strip():
                 continue
             try:
-                value = json.loads(line)
-            except json.JSONDecodeError as error:
-                return f"{path}:{number}: not JSON: {error.msg} at column {error.colno}"
+                value = parse_json(line)
+            except ValueError as error:
+                return f"{path}:{number}: not JSON: {error}"
             if not isinstance(value, dict):
                 return f'{path}:{number}: {_kind(value)} where an object such as {{"column": "value"}} is needed'
             for key, item in value.items():

@@ -6,7 +6,6 @@ Encoding and delimiter are set, or detected: a byte order mark, else UTF-8; the 
 import codecs
 import csv
 import io
-import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.base.errors import DataError
+from pipelines.base.json_text import parse_json
 from pipelines.base.regular import check_regular
 from pipelines.config.messages import did_you_mean, listed, show
 from pipelines.data.dialect import FASTTEXT, Dialect, content_of, ending, find_dialect, mark_of, split_records
@@ -289,7 +289,7 @@ def _json(path: Path, text: str) -> Iterator[tuple[int, Any]]:
         if not content.strip():
             continue
         try:
-            value = json.loads(content)
+            value = parse_json(content)
         except ValueError as error:
             rows.append((line, f"not JSON: {error}"))
             continue

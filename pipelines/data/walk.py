@@ -59,7 +59,7 @@ def folders_in(folder: Path, passed: PassedOver) -> list[Path]:
     folders = []
     passed.folders.append(str(folder))
     for entry in entries(folder):
-        if not entry.is_dir():
+        if not is_folder(entry):
             continue
         if hidden(entry.name):
             passed.hidden += 1
@@ -88,7 +88,7 @@ def _check_name(name: str, folder: Path) -> None:
 def files_below(folder: Path, passed: PassedOver, above: frozenset = frozenset()) -> Iterator[Path]:
     """Every visible file below `folder`, in no order; linked folders are entered unless they lead back into a folder above them.
 
-    A broken link is given, too: reading it reports that.
+    A link that leads nowhere, or onto itself, is given, too: reading it reports that.
     """
     status = os.stat(folder)
     identity = (status.st_dev, status.st_ino)
@@ -99,9 +99,9 @@ def files_below(folder: Path, passed: PassedOver, above: frozenset = frozenset()
     for entry in entries(folder):
         if hidden(entry.name):
             passed.hidden += 1
-        elif entry.is_dir():
+        elif is_folder(entry):
             yield from files_below(folder / entry.name, passed, above | {identity})
-        elif not entry.is_file() and (kind := other_kind(entry.path)):
+        elif not entry.is_file(follow_symlinks=False) and (kind := other_kind(entry.path)):
             passed.special.append((folder / entry.name, kind))
         else:
             yield folder / entry.name
@@ -135,6 +135,14 @@ def entries(folder: Path) -> list[os.DirEntry]:
             return list(listing)
     except OSError as error:
         raise DataError(f"{folder} cannot be read: {error.strerror or error}") from error
+
+
+def is_folder(entry: os.DirEntry) -> bool:
+    """Whether an entry, or what its link leads to, is a folder; not of a link that leads in a circle or where nobody may look."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def pattern_of_files(folder: Path, values: Sequence[str], endings: Sequence[str]) -> str | None:

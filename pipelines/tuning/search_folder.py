@@ -24,6 +24,7 @@ from pipelines.base.encryption import MARKER
 from pipelines.base.errors import ConfigError
 from pipelines.base.files import append_whole, finite, open_to_append, write_whole, writing
 from pipelines.base.inside import refuse_links
+from pipelines.base.json_text import parse_json
 from pipelines.config.yaml_text import parse
 from pipelines.runs.folder import Locked, RunFolder, changes, shown_changes
 from pipelines.tuning.stored import SearchReport
@@ -182,10 +183,10 @@ def read_events(path: Path) -> tuple[list[dict[str, Any]], int]:
     whole = 0
     for number, line in enumerate(content.splitlines(keepends=True), 1):
         try:
-            event = json.loads(line)
+            event = parse_json(line)
             if not line.endswith(b"\n") or not isinstance(event, dict) or not isinstance(event.get("event"), str):
                 raise ValueError("torn")
-        except (ValueError, RecursionError):
+        except ValueError:
             if whole + len(line) < len(content):
                 raise ConfigError(f"{path}, line {number}: not an event of a search; begin anew with --fresh") from None
             break

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from nlp.data.ngrams import ngram_counts
+from nlp.data.ngrams import ngram_counts, ngrams_for
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.draft import new
 from pipelines.config.load import from_text
@@ -165,3 +165,18 @@ def test_what_is_not_understood(tmp_path):
     (tmp_path / "few.csv").write_text("text,label\nsome words,a\nmore words,b\nother words,a\nwords again,b\n")
     with pytest.raises(DataError, match="too few"):
         new("nlp", tmp_path / "few.csv")
+
+
+def test_in_scripts_without_spaces_letters_are_counted_as_words(tmp_path):
+    """Runs of up to three letters, each once, and room for all letters of a usual text."""
+    praise, blame = "这家酒店的房间很干净服务也非常好下次还会再来", "房间又小又脏服务态度很差再也不会来这里住了"
+    rows = [f"{number % 2},{(praise, blame)[number % 2] * 4}{number}" for number in range(40)]
+    (tmp_path / "reviews.csv").write_text("\n".join(["label,text", *rows]), encoding="utf-8")
+    found = drafted(tmp_path / "reviews.csv")
+    assert (found.tokens.words, found.tokens.characters) == (3, None) and found.tokens.limit > 90
+
+
+def test_n_grams_of_letters_are_counted_where_they_are_words():
+    assert ngrams_for(["日本語の文章", "これは本です"]) == (3, None)
+    assert ngrams_for(["ein kurzer Text"]) == (2, (2, 5)) and ngrams_for(["a long text " * 50]) == (2, None)
+    assert ngram_counts(["好书", "好人"], 2, 2, None) == (5, 0)

@@ -19,6 +19,7 @@ from pydantic import Field
 from pipelines.base import stored
 from pipelines.base.errors import DataError, QuartetError
 from pipelines.base.files import write_json
+from pipelines.base.json_text import parse_json
 from pipelines.base.stored import Record
 from pipelines.data.cache import cache_folder
 from pipelines.data.divide import check_classes, check_several, divide
@@ -117,7 +118,7 @@ def _cached_bad(source: Source, data: ImageData) -> list[tuple[int, str]]:
     digest = hashlib.sha256(what.encode()).hexdigest()[:24]
     kept = folder / f"unreadable-{digest}.json"
     try:
-        stored = json.loads(kept.read_text(encoding="utf-8"))
+        stored = parse_json(kept.read_text(encoding="utf-8"))
         by_content = [(int(number), str(reason)) for number, reason in stored["content"]]
         again = [int(number) for number in stored["again"]]
     except (OSError, ValueError, TypeError, KeyError):
