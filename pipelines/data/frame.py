@@ -104,8 +104,8 @@ def check_width(path: Path, columns: int) -> None:
 
 def tables_in(folder: Path) -> list[Path]:
     """The tables in a folder, one of train first."""
-    tables = [entry for entry in sorted(folder.iterdir()) if entry.is_file() and is_table(entry) and not hidden(entry.name)]
-    return sorted(tables, key=lambda entry: role_of(entry.stem.partition("_")[0]) != "train")
+    tables = [entry for entry in folder.iterdir() if is_table(entry) and not hidden(entry.name) and entry.is_file()]
+    return sorted(sorted(tables), key=lambda entry: role_of(entry.stem.partition("_")[0]) != "train")
 
 
 def tables_for(folder: Path) -> list[Path]:
