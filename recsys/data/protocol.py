@@ -16,6 +16,7 @@ from recsys.settings import InteractionData
 
 TRAIN, VALIDATION, TEST, LEFT_OUT = 0, 1, 2, -1
 NAMES = ("train", "validation", "test")
+JUDGING = 2_000  # users whose events leave_last_out holds out as validation, where there are so many: enough to choose by
 Repetitions = Literal["count", "judged once", "left out"]
 
 
@@ -38,11 +39,10 @@ def divided(log: Log, data: InteractionData, repetitions: Repetitions = "count")
     if data.split_key is not None and log.parts is not None:
         parts, sentences = _own(log, data)
     elif data.protocol == "leave_last_out":
-        parts, sentences = _leave_last_out(log, wants_validation, wants_test, once)
+        parts, sentences = _leave_last_out(log, _share(data) if wants_validation else None, wants_test, once, data.split_seed)
     else:
         test = POOL_TEST / 2 if isinstance(data.test, str) else float(data.test or 0.0)
-        validation = float(data.validation) if not isinstance(data.validation, str) else 0.1
-        shares = ((TEST, test), (VALIDATION, validation))
+        shares = ((TEST, test), (VALIDATION, _share(data)))
         parts, sentences = _by_time(log, shares) if data.protocol == "time" else _at_random(log, shares, data.split_seed, once)
     if once:
         parts = _once(log, parts)
@@ -55,6 +55,11 @@ def divided(log: Log, data: InteractionData, repetitions: Repetitions = "count")
     if not np.any(parts == TRAIN):
         raise DataError(f"{log.place}: no event is left to train on ({sentences[0]})")
     return parts, sentences
+
+
+def _share(data: InteractionData) -> float:
+    """Of validation."""
+    return 0.1 if isinstance(data.validation, str) else float(data.validation)
 
 
 def pairs_of(log: Log) -> np.ndarray:
@@ -100,7 +105,8 @@ def _judged_once(log: Log, parts: np.ndarray) -> np.ndarray:
     return once
 
 
-def _leave_last_out(log: Log, validation: bool, test: bool, once: bool) -> tuple[np.ndarray, list[str]]:
+def _leave_last_out(log: Log, validation: float | None, test: bool, once: bool, seed: int) -> tuple[np.ndarray, list[str]]:
+    """`validation`: share of the users who have an event there, JUDGING of them at least; None: there is no validation."""
     if log.users is None:
         raise DataError(f"{log.place}: leave_last_out needs users (data.user_key)")
     timely = log.in_time
@@ -113,21 +119,25 @@ def _leave_last_out(log: Log, validation: bool, test: bool, once: bool) -> tuple
     held = int(test)
     if test:
         parts[order[last & (counts[users] >= 2)]] = TEST
-    if validation:
-        before = np.flatnonzero(last) - held
-        fit = counts[users[last]] >= 2 + held
-        parts[order[before[fit]]] = VALIDATION
+    drawn = ""
+    if validation is not None:
+        before = (np.flatnonzero(last) - held)[counts[users[last]] >= 2 + held]
+        count = max(JUDGING, round(validation * len(before)))
+        if count < len(before):
+            before = before[np.argsort(draws(len(before), seed, "users"), kind="stable")[:count]]
+            drawn = f" of {count:,} users, drawn by split_seed {seed}"
+        parts[order[before]] = VALIDATION
     # what repeats an item after something was held out would be known too early
     behind = np.zeros(len(log), bool)
     behind[timely] = _after_held(log.users[timely], parts[timely] != TRAIN)
     parts[behind & ~new] = LEFT_OUT
-    few = int(np.sum((counts > 0) & (counts < 2 + held * int(validation))))
+    few = int(np.sum((counts > 0) & (counts < 2 + held * int(validation is not None))))
     of_new = " with a new item" if once and not new.all() else ""
     sentences = [
         f"Protocol leave_last_out: of each user the last event{of_new}"
         f"{' by time' if log.times is not None else ' in the order of the rows'} "
-        f"is {'test' if test else 'validation'}"
-        + (", the one before validation" if test and validation else "")
+        f"is {'test' if test else f'validation{drawn}'}"
+        + (f", the one before validation{drawn}" if test and validation is not None else "")
         + ", the rest train; of equal times the order of the data decides"
     ]
     if few:
