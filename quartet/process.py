@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from pipelines.base.errors import QuartetError
 
-_BUSY = threading.RLock()
+_BUSY, _TRAINING = threading.RLock(), threading.RLock()
 
 
 def _worth_saying(record: logging.LogRecord) -> bool:
@@ -17,20 +17,25 @@ def _worth_saying(record: logging.LogRecord) -> bool:
 
 
 @contextlib.contextmanager
-def tensorflow(*, devices: bool = True) -> Iterator[None]:
+def tensorflow(*, devices: bool = True, training: bool = False) -> Iterator[None]:
     """Inside, a run may set Keras' precision, TensorFlow's determinism and the seeds of Python and NumPy; on leaving these are as before.
 
-    TensorFlow's own random seed cannot be read, and stays as the run set it.
+    These are one for all threads, so that one thread at a time is inside and the others wait. TensorFlow's own random seed cannot be read,
+    and stays as the run set it.
 
     Args:
         devices: False leaves them alone, where other processes will use them.
+        training: the work takes minutes to days: a second one is refused, where it would wait for the first.
 
     Raises:
-        QuartetError: another thread of this process trains or loads a run at the moment; Keras' precision is one for all threads.
+        QuartetError: another thread of this process trains at the moment, and this one wants to.
     """
-    if not _BUSY.acquire(blocking=False):
-        raise QuartetError("another thread of this process trains or uses a run at the moment; wait for it, or use a process of its own")
-    try:
+    with contextlib.ExitStack() as held:
+        if training:
+            if not _TRAINING.acquire(blocking=False):
+                raise QuartetError("another thread of this process trains at the moment; wait for it, or use a process of its own")
+            held.callback(_TRAINING.release)
+        held.enter_context(_BUSY)
         from pipelines.machine.startup import start_tensorflow
 
         start_tensorflow(devices=devices)
@@ -52,5 +57,3 @@ def tensorflow(*, devices: bool = True) -> Iterator[None]:
             determinism(deterministic)
             random.setstate(states[0])
             np.random.set_state(states[1])
-    finally:
-        _BUSY.release()

@@ -33,14 +33,16 @@ class InteractionData(TableData):
         "table: CSV, TSV, JSONL or Parquet with one interaction per row",
     )
     name: str | None = setting(None, "tfds: the data set, such as movielens/latest-small-ratings")
-    path: str | None = setting(None, "table: the file", path=True)
+    path: str | None = setting(
+        None, "table: the file, or a folder with train.csv, test.csv, ..., which then replace the protocol", path=True)
     data_dir: str | None = setting(None, "tfds: the data directory; default as TFDS has it", path=True)
     user_key: str | None = setting("user", "column of the user's id: text or whole numbers, kept as given")
     item_key: str | None = setting("item", "column of the item's id: text or whole numbers, kept as given")
     time_key: str | None = setting(None, "column of the time: a number, or date and time; null: the order of the rows")
-    time_format: Literal["auto", "s", "ms", "us", "ns", "iso", "day_first", "month_first", "year_first"] = setting(
+    time_format: Literal["auto", "s", "ms", "us", "ns", "compact", "iso", "day_first", "month_first", "year_first"] = setting(
         "auto",
-        "how times are written: numbers since 1970 in s, ms, us or ns; iso (2026-09-17 14:05:00); day_first (17.09.2026), month_first "
+        "how times are written: numbers since 1970 in s, ms, us or ns; compact (20260917 or 20260917140500); iso (2026-09-17 "
+        "14:05:00); day_first (17.09.2026), month_first "
         "(9/17/2026) or year_first (2026/9/17); auto: inferred from the whole column",
     )
     rating_key: str | None = setting(None, "column of the rating, weight or click (0 or 1), if there is one")

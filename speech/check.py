@@ -16,6 +16,7 @@ from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.dump import inline
 from pipelines.data.check import LEVELS, Check, Finding, Read, check, shared_groups
 from pipelines.data.divide import divide
+from pipelines.data.opened import LENIENT
 from pipelines.data.source import Source
 from speech.data import pretrained
 from speech.data.connected_digits import open_connected
@@ -42,7 +43,7 @@ def check_commands(experiment: Commands, progress: Progress | None = None) -> Ch
         DataError: where there are no splits to look at; everything else is a finding.
     """
     data = experiment.data
-    opened = open_data(data.model_copy(update={"on_bad_example": "skip"}), texts=False)
+    opened = open_data(data.model_copy(update=LENIENT), texts=False)
     classes: list[str] = []
 
     def load(split: str) -> Recordings:
@@ -62,7 +63,7 @@ def check_commands(experiment: Commands, progress: Progress | None = None) -> Ch
 def check_transcripts(experiment: Transcription, progress: Progress | None = None) -> Check:
     """As check_commands, and the transcripts beside the recordings."""
     data, settings = experiment.data, experiment.tokens
-    lenient = data.model_copy(update={"on_bad_example": "skip"})
+    lenient = data.model_copy(update=LENIENT)
     opened = open_connected(lenient) if data.source == "connected" else open_data(lenient, texts=True)
 
     def load(split: str) -> Recordings:

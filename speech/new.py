@@ -2,15 +2,17 @@
 
 import unicodedata
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
 from pipelines.base.errors import DataError
-from pipelines.config.draft import Asked, Draft, Entry, section
+from pipelines.config.draft import Asked, Draft, Entry, Way, section
 from pipelines.data.frame import COMMENTS
+from pipelines.data.kinds import check_classes
 from pipelines.encoders.finetune import FROZEN_BELOW
 from pipelines.encoders.presets import Preset
-from pipelines.encoders.proposal import FOLDS_CHOOSE, propose
+from pipelines.encoders.proposal import FOLDS_CHOOSE, choices, noted, propose
 from speech.data import audio
 from speech.data.enough import too_little
 from speech.data.inspection import ROLES as ROLES
@@ -26,6 +28,7 @@ RATES = (8000, 16_000)  # Hz, for the model: more tells little of speech
 ENCODED = 16_000  # Hz, of pretrained encoders
 MOST_WORDS = 30  # up to which words are what an output step represents
 ENCODED_STEPS = 300  # updates under a pretrained encoder that trains, at least
+_OF_SPEECH = ("WhisperBackbone", "MoonshineBackbone")  # encoders with a vector for each moment
 WINDOW = "what the model gets: the loudest part of longer recordings"
 
 
@@ -35,6 +38,8 @@ def draft(path: Path, asked: Asked) -> Draft:
     path = seen.path or path
     if len(seen.files) < FEWEST:
         raise DataError(f"{path}: {len(seen.files)} recordings are too few to train on and to judge by; give {FEWEST} or more")
+    if seen.texts is None:
+        check_classes(seen.classes, path, asked, "a recording", seen.label)
     headers, sampled = headers_of(seen.files)
     stored = Counter(header.rate for header in headers).most_common(1)[0][0]
     rate = max([one for one in RATES if one <= stored], default=RATES[0])
@@ -47,11 +52,37 @@ def draft(path: Path, asked: Asked) -> Draft:
     if seen.texts is not None and (note := too_little(seen.texts, sum(seconds) / len(seconds) * len(seen.files))):
         notes = (*notes, f"Warning: {note}.")
     proposal = propose(asked, "speech", reason=_reason(seen), gain="new voices are understood after few recordings")
-    body = (_commands if seen.texts is None else _transcription)(path, seen, rate, seconds, proposal.preset)
+    write = _commands if seen.texts is None else _transcription
+
+    def body(preset: Preset | None, frozen: bool | None = None) -> str:
+        return write(path, seen, rate, seconds, preset, frozen)
+
+    kernel = [] if seen.texts is not None else [Way("kernel machine on statistics of cepstra", _kernel(path, seen, rate, seconds))]
     what = "Speech to text" if seen.texts is not None else f"Spoken commands: {len(seen.classes)} classes"
     compared = ("the transcript of the most similar training recording" if seen.texts is not None else
                 "a kernel classifier on statistics of cepstra, fitted in the run")
-    return Draft(f"{what}, of {path.name}.", (*notes, *proposal.notes), body, compared)
+    return Draft(f"{what}, of {path.name}.", notes, body(proposal.preset), compared, proposal.notes,
+                 lambda: _ways(seen, asked, body, kernel))
+
+
+def _ways(seen: Seen, asked: Asked, body: Callable[..., str], cheap: list[Way]) -> list[Way]:
+    """Encoders as they are, and a network from scratch. Cheap ones first."""
+    found = []
+    for preset in choices(asked, "speech"):
+        if seen.texts is None or preset.backbone in _OF_SPEECH:
+            tuned = seen.texts is not None and _kept(seen) >= FROZEN_BELOW
+            trained = Way(f"{preset.name}, its last blocks trained", body(preset, False), noted(preset)) if tuned else None
+            found.append(Way(f"{preset.name}, frozen", body(preset, True), noted(preset), trained))
+    return found if asked.wants_encoder else [*cheap, *found, Way("a network from scratch", body(None))]
+
+
+def _kernel(path: Path, seen: Seen, rate: int, seconds: list[float]) -> str:
+    """The YAML of the cheap baseline as a model."""
+    return "\n".join([
+        "task: speech.commands",
+        section("data", _data(path, seen, rate, [("seconds", _window(seen.files, seconds), WINDOW)], folds=True)),
+        section("model", [("name", "kernel", "fitted at once; or ds_cnn, pretrained")]),
+    ])
 
 
 def _reason(seen: Seen) -> str:
@@ -93,7 +124,7 @@ def _data(path: Path, seen: Seen, rate: int, task: list[Entry], *, folds: bool =
     return entries
 
 
-def _commands(path: Path, seen: Seen, rate: int, seconds: list[float], preset: Preset | None = None) -> str:
+def _commands(path: Path, seen: Seen, rate: int, seconds: list[float], preset: Preset | None, frozen: bool | None = None) -> str:
     count, most = len(seen.files), max(seen.classes.values()) / min(seen.classes.values())
     window = _window(seen.files, seconds)
     if preset:
@@ -129,10 +160,10 @@ def _kept(seen: Seen) -> float:
     return len(seen.files) * (1.0 if "test" in seen.splits else 1 - TEST) * (1.0 if "validation" in seen.splits else 1 - VALIDATION)
 
 
-def _encoded(path: Path, seen: Seen, tokens: list[Entry], preset: Preset) -> str:
+def _encoded(path: Path, seen: Seen, tokens: list[Entry], preset: Preset, frozen: bool | None) -> str:
     """A transcription by a pretrained encoder: frozen, or with its last blocks training (docs/pretrained.md)."""
     kept = _kept(seen)
-    frozen = kept < FROZEN_BELOW
+    frozen = kept < FROZEN_BELOW if frozen is None else frozen
     way: dict[str, object] = {"name": "frozen"} if frozen else {"name": "last", "blocks": 2, "learning_rate": 0.0002, "head": "new"}
     layers: list[Entry] = [("layers", 3, "beside one another: lower ones know sounds, the last one English words")]
     sections = [
@@ -183,7 +214,7 @@ def _window(files: list[Path], seconds: list[float]) -> float:
     return min(3.0, max(0.5, round(min(span, whole), 1)))
 
 
-def _transcription(path: Path, seen: Seen, rate: int, seconds: list[float], preset: Preset | None = None) -> str:
+def _transcription(path: Path, seen: Seen, rate: int, seconds: list[float], preset: Preset | None, frozen: bool | None = None) -> str:
     unit = _unit(seen)
     long = median(seconds) > 8
     count = len(seen.files)
@@ -195,7 +226,7 @@ def _transcription(path: Path, seen: Seen, rate: int, seconds: list[float], pres
     if signs:
         tokens.append(("remove", signs, "neither learned nor scored"))
     if preset:
-        return _encoded(path, seen, tokens, preset)
+        return _encoded(path, seen, tokens, preset, frozen)
     name = "conformer" if long and count >= 1000 else "quartz"
     model: list[Entry] = [("name", name, "quartz is faster, conformer better on long sentences")]
     augment: list[Entry] = [("speed", 0.1, ""), ("frequency_masks", 2, ""), ("time_masks", 2, "")]

@@ -22,6 +22,7 @@ from pipelines.config.schema import (
 )
 from pipelines.config.variants import Variants
 from pipelines.encoders.settings import PretrainedModel
+from pipelines.fitting.settings import KernelModel, problems_at_once
 
 declare({
     "wer": MetricKind("min", True, "Word error rate"), "cer": MetricKind("min", True, "Character error rate"),
@@ -168,7 +169,7 @@ class Augment(Section):
     noise: float = setting(0.0, "share of recordings to which noise is added", unit="share", ge=0.0, le=1.0)
     noise_folder: str | None = setting(
         None, "folder of recordings of noise, the first minute of each, or less where all come to over an hour; default: white to brown "
-        "noise, synthetic", path=True)
+        "noise, synthetic", path="data")
     snr: list[float] = setting(lambda: [5.0, 30.0], "[lowest, highest] ratio of voice to noise", unit="dB", min_length=2, max_length=2)
     warp: float = setting(
         0.0, "vocal tract length perturbation (Jaitly and Hinton 2013): largest change of all frequencies, as a share, at the same tempo; "
@@ -225,6 +226,11 @@ class Broadcast(Section):
     width: int = setting(16, "channels of the first stage; the others have 1, 1.5, 2 and 2.5 times as many", ge=4)
     depth: list[Count] = setting(lambda: [2, 2, 4, 4], "blocks of the four stages", min_length=4, max_length=4)
     dropout: Share = setting(0.1, "dropout in the blocks", unit="share")
+
+
+@COMMAND_MODELS.register("speech.models.kernel:build")
+class Kernel(KernelModel):
+    """A kernel machine on statistics of cepstra, fitted at once: the cheap baseline that stands beside every report, as a model."""
 
 
 @COMMAND_MODELS.register("speech.models.pretrained:commands")
@@ -300,7 +306,7 @@ class Whisper(Section):
     name: Literal["whisper"]
     own_front_end: ClassVar[bool] = True
     own_decoder: ClassVar[bool] = True  # writes token by token, without CTC; without training, too
-    preset: str = setting(..., "as of model.name: pretrained; with its tokenizer")
+    preset: str = setting(..., "as of model.name: pretrained; with its tokenizer", preset=True)
     weights: Literal["preset"] | None = setting("preset", "preset: start from its weights; null: from scratch")
     language: str | None = setting(
         None, "of the speech, such as en or de; default: recognised from each 30 s, where the preset knows several")
@@ -350,7 +356,7 @@ class SpeechExperiment(Experiment):
         return getattr(getattr(self, "model", None), "own_front_end", False)
 
     def problems(self) -> list[tuple[str, str]]:
-        found = super().problems()
+        found = super().problems() + problems_at_once(self)
         data, frontend, augment = self.data, self.frontend, self.augment
         if self.own_front_end and frontend != Frontend():
             found.append(("frontend", "a pretrained encoder has a front end of its own, its preset's; leave this section out"))
@@ -404,6 +410,8 @@ class Transcription(SpeechExperiment):
         found = super().problems()
         data, model = self.data, self.model
         if data.source == "connected":
+            if data.fold:
+                found.append(("data.fold", "source: connected divides its data by speakers, not into folds"))
             if not data.name:
                 found.append(("data.name", "source: connected joins the recordings of a tfds data set of digits, such as spoken_digit"))
             if not data.test_speakers:

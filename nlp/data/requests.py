@@ -111,7 +111,8 @@ def _table(path: Path, data: TextData) -> Iterator[Read]:
     encoding = None if data.encoding and text_rows.is_utf8(path) else data.encoding
 
     def opened(named: bool) -> tuple[list[str], Iterator[tuple[int, Any]]]:
-        records = iter(text_rows.records(path, named=named, delimiter=data.delimiter, encoding=encoding, lenient=True))
+        records = iter(text_rows.records(path, named=named, delimiter=data.delimiter, quote=data.quote,
+                                         encoding=encoding, lenient=True))
         return next(records)[1], records
 
     names, records = opened(named)
@@ -132,7 +133,7 @@ def _table(path: Path, data: TextData) -> Iterator[Read]:
             places.append(0)
         else:
             raise DataError(f"{path} has no column {key!r}, which is read as the text; there are {listed(names, 'and')}. "
-                            "Rename the column that holds the text")
+                            "Name the column that holds the text: --set data.text_key=COLUMN")
     columns = _unique(names)
     for line, record in records:
         if isinstance(record, str):

@@ -33,7 +33,7 @@ from pipelines.commands.shell import (
 )
 from pipelines.stores.copies import inputs as local_inputs
 from pipelines.stores.copies import local, named
-from pipelines.stores.output import file_for, refuse_existing, write_output
+from pipelines.stores.output import OutputFolder, file_for, refuse_existing, write_output
 
 
 class Format(str, Enum):
@@ -118,6 +118,12 @@ def predict(
         "--top", min=0, metavar="N", show_default=False,
         help="Also the N best classes with their probabilities; of recommended items, the first N alone.")] = 0,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Also the probability of every class.")] = False,
+    settings: Annotated[list[str] | None, typer.Option(
+        "--set", metavar="KEY=VALUE", show_default=False,
+        help="How tables are read, where otherwise than in training: data.text_key=body, data.delimiter=\";\".")] = None,
+    files: Annotated[Path | None, typer.Option(
+        metavar="DIR", show_default=False,
+        help="A folder for answers that are bytes, such as pictures, as files; default: in JSON {\"b64\": ...}.")] = None,
     replace: Replace = False,
     batch: Batch = None,
     require_signature: RequireSignature = None,
@@ -131,30 +137,39 @@ def predict(
     if ray is not None:
         if sandbox:
             raise ConfigError("--sandbox: not with --ray, whose nodes talk over the network")
+        if files is not None or settings:
+            raise ConfigError("--files and --set: not with --ray")
         return predict_on_ray(ray, folder, inputs, output, kind.value if kind else None, top=top, probabilities=probabilities, batch=batch,
                               workers=workers, replace=replace, require_signature=require_signature)
     if workers is not None or kind is Format.parquet:
         raise ConfigError(f"{'--workers' if workers is not None else '--format: parquet'} needs --ray, and --output a folder")
     refuse_existing(output, replace)
+    filed = OutputFolder(files) if files is not None else None
+    if filed is not None and filed.names() and not replace:
+        raise ConfigError(f"--files: {filed} has files already; --replace writes over them")
     inputs = local_inputs(inputs)
     ending = output.suffix.lower().removeprefix(".") if output else ""
     follow = "-" in inputs  # then a line is answered when it comes, not when a page is full
     by_ending = {"csv": "csv", "jsonl": "jsonl", "ctm": "ctm", "txt": "text"}
     form = (kind or Format(by_ending.get(ending, "csv" if follow else "table"))).value
-    sandboxed(sandbox, None, output)
+    sandboxed(sandbox, files, output)
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
+    from pipelines.serving.answer_files import to_files
     from pipelines.serving.converted.loading import open_run
+    from pipelines.serving.load import reading_as
     from pipelines.serving.output import WRITERS, Shown, by_address, counted, to_binary
     from pipelines.serving.predict import Predictor
 
-    predictor = Predictor(open_run(folder, where=1, require_signature=require_signature), batch=batch)
+    predictor = Predictor(reading_as(open_run(folder, where=1, require_signature=require_signature), settings or ()), batch=batch)
     visible = Shown.of(predictor.columns, predictor.classes, top=top, every=probabilities, details=predictor.run.task.details,
                         ranked=predictor.run.task.ranked)
     counts, began = {"answered": 0, "failed": 0}, time.perf_counter()
     answered = predictor.follow(inputs) if follow else by_address(predictor.predict(inputs), named)
     answers = counted(answered, counts, lambda one: fail(f"{one.name}: cannot be read: {one.error}"))
+    if filed is not None:
+        answers = to_files(answers, filed, predictor.files)
     if output is not None:
         try:
             write_output(output, lambda file: to_binary(form, answers, visible, file))
@@ -202,10 +217,9 @@ def embed(
         folder = find_run(runs, run)
     except ConfigError as error:
         unknown = str(error)
-        if require_signature is not None:
-            from pipelines.runs.signed import require_named
+        from pipelines.runs.signed import require_preset
 
-            require_named({"preset": run}, Path(run), require_signature)
+        require_preset(run, require_signature)
     if folder is not None:
         folder = finished(runs, run, require_signature)
     from pipelines.machine.startup import start_tensorflow

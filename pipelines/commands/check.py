@@ -12,6 +12,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn
 
 from pipelines.base.errors import ConfigError, QuartetError
 from pipelines.commands.check_features import compared
+from pipelines.config.doors import HOOKS
 from pipelines.config.registry import part
 from pipelines.config.schema import Experiment
 from pipelines.data.check import LEVELS, Check, Finding
@@ -42,15 +43,11 @@ def check(experiment: Experiment, encoder: str | None = None, *, name: str = "")
     if isinstance(begun, str):
         checked.findings.insert(0, Finding("error", f"training would stop before its first step: {begun}"))
     elif begun is not None:
-        from pipelines.data.croissant import FILE, croissant
-
-        splits = begun.splits
-        parts = {"train": splits.train, "validation": splits.validation, "test": splits.test}
-        try:
-            checked.description = croissant(experiment.data, parts, name=name or experiment.task, task=experiment.task,
-                                            classes=splits.facts.get("classes") or (), notes=splits.notes)
-        except (QuartetError, OSError) as error:  # what training needs of them was read
-            checked.findings.append(Finding("note", f"the data could not be described in {FILE}: {error}"))
+        for hook in HOOKS.entries():
+            try:
+                checked.descriptions |= hook.load().describe_data(experiment, begun.splits, name or experiment.task)
+            except (QuartetError, OSError) as error:  # what training needs of them was read
+                checked.findings.append(Finding("note", f"the data could not be described ({hook.name}): {error}"))
     if not checked.failed:
         with Progress(SpinnerColumn(), TextColumn("{task.description}"), console=Console(file=sys.stderr), transient=True,
                       disable=not sys.stderr.isatty()) as bar:

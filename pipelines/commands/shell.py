@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from pipelines.base import encryption
-from pipelines.base.errors import QuartetError
+from pipelines.base.errors import QuartetError, expected
 from pipelines.base.terminal import lines, printable
 from pipelines.runs.folder import RunFolder
 from pipelines.stores import copies
@@ -55,9 +55,12 @@ def reported(command: Command) -> Command:
     def run(*args: Any, **kwargs: Any) -> None:
         try:
             command(*args, **kwargs)
-        except QuartetError as error:
-            fail(copies.named(str(error)))
-            raise typer.Exit(error.exit_status) from None
+        except (QuartetError, OSError) as error:
+            failure = expected(error)
+            if failure is None:
+                raise
+            fail(copies.named(str(failure)))
+            raise typer.Exit(failure.exit_status) from None
         except KeyboardInterrupt:
             fail("interrupted")
             raise typer.Exit(130) from None
@@ -85,6 +88,9 @@ def _with_option(run: Any, command: Command, name: str, annotation: Any) -> Comm
     return run  # type: ignore[no-any-return]
 
 
+_USED: list[str] = []  # what --use named in this process
+
+
 def extensible(*, devices: bool = True) -> Callable[[Command], Command]:
     """A command with the option --use: the files or modules named there are imported before it begins.
 
@@ -95,6 +101,7 @@ def extensible(*, devices: bool = True) -> Callable[[Command], Command]:
     def wrap(command: Command) -> Command:
         @functools.wraps(command)
         def run(*args: Any, use: list[str] | None = None, **kwargs: Any) -> None:
+            _USED[:] = use or []
             if use:
                 from pipelines.config import extensions
                 from pipelines.machine.startup import start_tensorflow
@@ -142,6 +149,11 @@ def tool(name: str) -> str:
         return name
     beside = Path(sys.executable).with_name(name)
     return quoted(beside) if beside.exists() else f"{quoted(Path(sys.executable))} -m {_MODULES[name]}"
+
+
+def to_copy(words: str) -> str:
+    """`quartet WORDS` to be copied, with the --use of this command."""
+    return " ".join([tool("quartet"), words, *(f"--use {shlex.quote(name)}" for name in _USED)])
 
 
 def shown(path: Path) -> str:

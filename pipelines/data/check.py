@@ -17,6 +17,7 @@ from rich.text import Text
 from pipelines.base.files import abridged
 from pipelines.base.terminal import printable
 from pipelines.config.messages import listed
+from pipelines.data.kinds import kind_of, too_many, unanswered
 from pipelines.data.names import groups_in_names, suspected_groups
 from pipelines.data.source import Source
 
@@ -78,13 +79,13 @@ class Check:
         splits: name -> examples, fingerprint, unreadable, identical, classes {name: count}, measures {name: {min, median, max}}, common
             [[kind, count]].
         findings: worst first.
-        description: of the data, for croissant.json; None where training would stop.
+        descriptions: of the data, by the name of the file they go to, as the hooks of extensions give them; none where training would stop.
     """
 
     place: str
     splits: dict[str, dict[str, Any]]
     findings: list[Finding]
-    description: dict[str, Any] | None = None
+    descriptions: dict[str, Any] = field(default_factory=dict)
 
     @property
     def failed(self) -> bool:
@@ -218,7 +219,15 @@ def _classes(parts: dict[str, Source], reads: dict[str, Read], classes: Sequence
     few = [f"{classes[int(label)]}: {train[label]}" for label in np.flatnonzero((train > 0) & (train < FEW))]
     if few:
         findings.append(Finding("warning", f"{_many(len(few))} of train with fewer than {FEW} examples", tuple(few)))
+    if all(read.sets is None for read in reads.values()):
+        findings += kind_findings({title: count for title, count in zip(classes, train.tolist()) if count})
     return [*findings, *title_findings(classes, train)]
+
+
+def kind_findings(counts: Mapping[str, int]) -> list[Finding]:
+    """Whether the classes of train seem to be numbers, several labels, files or names: a question that is not answered yet."""
+    text = unanswered(kind_of(counts), "the classes", "an example")
+    return [Finding("error" if too_many(counts) else "warning", text)] if text else []
 
 
 def title_findings(classes: Sequence[str], counts: np.ndarray) -> list[Finding]:

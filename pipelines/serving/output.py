@@ -1,5 +1,6 @@
 """Predictions as a table, CSV, JSON lines, plain text or CTM, a line for each input as soon as it is answered. Imports no TensorFlow."""
 
+import base64
 import csv
 import io
 import json
@@ -24,7 +25,7 @@ class Prediction:
     """The answer to one input, or its error.
 
     Attributes:
-        values: name -> a text, a number, or an array, as `Task.respond` gives them.
+        values: name -> a text, a number, bytes, or an array, as `Task.respond` gives them.
         error: the reason why it could not be read.
         fields: the columns of the row that the input came from, written in place of `name`; or None. Of a row that cannot be read, the
             names of its table's columns, with None.
@@ -123,12 +124,12 @@ def write_csv(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> 
 def write_jsonl(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> None:
     """An object for each input: `input` and the answers, or `input` and `error`; of a row of a table, its columns in place of `input`."""
     for one in predictions:
-        file.write(json.dumps(as_object(one, shown), ensure_ascii=False) + "\n")
+        file.write(json.dumps(as_object(one, shown), ensure_ascii=False, default=as_json) + "\n")
         file.flush()
 
 
 def as_object(one: Prediction, shown: Shown) -> dict[str, Any]:
-    """A prediction as JSON has it."""
+    """A prediction as JSON has it, but for its bytes (see as_json)."""
     row: dict[str, Any] = {"input": _text(one.name)} if one.fields is None else dict(one.fields)
     answer: dict[str, Any] = {}
     if one.error is not None:
@@ -155,11 +156,19 @@ def write_table(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -
         print_table(columns, [_row(one, chosen, failed) for one in page], file=file)
 
 
+def as_json(value: Any) -> Any:
+    """Bytes as JSON has them."""
+    if isinstance(value, bytes):
+        return {"b64": base64.b64encode(value).decode()}
+    raise TypeError(f"{type(value).__name__} is nothing that an answer holds")
+
+
 def _row(one: Prediction, shown: Shown, failed: bool) -> list[str]:
     if one.error is not None:
         return [_text(one.name), *["–"] * (len(shown.columns) + bool(shown.top) + len(shown.classes) * shown.all), one.error]
     values = [(name, shown.value(one, name)) for name in shown.columns]
-    cells = [formatting.number(value, name) if isinstance(value, float) else str(_cell(value)) for name, value in values]
+    cells = [formatting.number(value, name) if isinstance(value, float) else f"{len(value):,} bytes" if isinstance(value, bytes)
+             else str(_cell(value)) for name, value in values]
     if shown.top:
         cells.append(", ".join(f"{label} {formatting.number(share, 'share')}" for label, share in shown.best(one.values)))
     if shown.all and shown.vector:
@@ -170,7 +179,7 @@ def _row(one: Prediction, shown: Shown, failed: bool) -> list[str]:
 def write_text(predictions: Iterable[Prediction], shown: Shown, file: TextIO) -> None:
     """The first answer of each input on a line of its own, and nothing else; an empty line for an input without an answer."""
     for one in predictions:
-        value = "" if one.error is not None else _listed(shown.value(one, shown.columns[0]))
+        value = "" if one.error is not None else _cell(shown.value(one, shown.columns[0]))
         file.write(" ".join(str(value).split()) + "\n")
         file.flush()
 
@@ -251,7 +260,7 @@ def _placed(one: Prediction, columns: Sequence[str]) -> str:
 
 
 def _cell(value: Any) -> Any:
-    return json.dumps(_listed(value), ensure_ascii=False) if isinstance(value, np.ndarray) else value
+    return json.dumps(_listed(value), ensure_ascii=False, default=as_json) if isinstance(value, (np.ndarray, bytes)) else value
 
 
 def shortest(values: Any) -> Any:
@@ -264,12 +273,8 @@ def shortest(values: Any) -> Any:
 
 
 def _listed(value: Any) -> Any:
-    """An array as a list, its bytes as text."""
-    if not isinstance(value, np.ndarray):
-        return value
-    if value.dtype == object:
-        return [one.decode("utf-8", "replace") if isinstance(one, bytes) else one for one in value.tolist()]
-    return shortest(value)
+    """An array as a list."""
+    return shortest(value) if isinstance(value, np.ndarray) else value
 
 
 def _text(name: str) -> str:

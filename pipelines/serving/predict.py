@@ -5,7 +5,7 @@ An input that cannot be read or decoded gets its error as the answer.
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
@@ -66,6 +66,7 @@ class Predictor:
         self.meanings: Mapping[str, str] = run.task.meanings
         self.details: Sequence[str] = run.task.details
         self.ranked: Sequence[str] = run.task.ranked
+        self.files: Mapping[str, str] = run.task.files
         self.workers = workers or _processors()
         spec = {name: tf.TensorSpec(spec.shape, spec.dtype) for name, spec in run.task.raw_spec().items()}
         self._receive = tf.function(run.task.receive, input_signature=[spec], autograph=False)
@@ -198,7 +199,7 @@ class Predictor:
         return predictions
 
     def _rows(self, answers: dict[str, np.ndarray]) -> list[dict[str, Any]]:
-        return rows_of(answers, self.ranked, self.details)
+        return rows_of(answers, self.ranked, self.details, self.files)
 
     def _answers(self, examples: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Where lengths differ, examples of similar length are answered together, so that little of it is padding."""
@@ -259,13 +260,15 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def rows_of(answers: Mapping[str, np.ndarray], ranked: Sequence[str], details: Sequence[str]) -> list[dict[str, Any]]:
-    """A batch of answers, name -> [batch, ...], as what each input is answered: name -> a number, a text, or an array of more.
+def rows_of(answers: Mapping[str, np.ndarray], ranked: Sequence[str], details: Sequence[str],
+            files: Container[str]) -> list[dict[str, Any]]:
+    """A batch of answers, name -> [batch, ...], as what each input is answered: name -> a number, a text, bytes, or an array of more.
 
     Args:
-        ranked, details: as a task has them.
+        ranked, details, files: as a task has them.
     """
-    columns = [list(value) if value.ndim > 1 and value.dtype != object else list(map(plain, value)) for value in answers.values()]
+    columns = [list(value) if name in files or (value.ndim > 1 and value.dtype != object) else list(map(plain, value))
+               for name, value in answers.items()]
     rows = [dict(zip(answers, row)) for row in zip(*columns)]
     return [trimmed(first(row, ranked, row.get("count", 0)), details) for row in rows] if ranked or details else rows
 
@@ -282,9 +285,12 @@ def trimmed(values: dict[str, Any], details: Sequence[str]) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A number, a text, or an array of more."""
+    """A number, a text, or an array of more. Bytes that are no text stay bytes."""
     if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value
     if isinstance(value, np.ndarray) and value.ndim:
         return np.vectorize(plain, otypes=[object])(value) if value.dtype == object else value
     if isinstance(value, np.float32):

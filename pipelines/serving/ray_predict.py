@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.base.errors import ConfigError, DataError
+from pipelines.base.json_text import parse_json
 from pipelines.config import extensions
 from pipelines.data.reasons import reason
 from pipelines.machine.ray_cluster import nodes, share
@@ -130,9 +131,12 @@ def content(kind: str, predictions: Sequence[Prediction], shown: Shown) -> bytes
     import pyarrow.parquet as pq
 
     rows = [as_object(one, shown) for one in predictions]
-    columns = dict.fromkeys([*(name for row in rows for name in row if name != "error"), "error"])
-    pq.write_table(pa.table({name: pa.array([row.get(name) for row in rows], pa.string() if name == "error" else None)
-                             for name in columns}), file)
+    names = dict.fromkeys([*(name for row in rows for name in row if name != "error"), "error"])
+    columns = {name: [row.get(name) for row in rows] for name in names}
+    for name, values in columns.items():
+        if any(isinstance(value, bytes) for value in values):  # then all of them: a column is of one kind
+            columns[name] = [value.encode() if isinstance(value, str) else value for value in values]
+    pq.write_table(pa.table({name: pa.array(values, pa.string() if name == "error" else None) for name, values in columns.items()}), file)
     return file.getvalue()
 
 
@@ -174,7 +178,7 @@ def claim(folder: OutputFolder, record: Mapping[str, Any], *, replace: bool) -> 
         own = []
     elif RECORD in there:
         try:
-            before = json.loads(folder.read(RECORD))
+            before = parse_json(folder.read(RECORD))
         except ValueError:
             before = {}
         differing = [name for name in record if not isinstance(before, dict) or before.get(name) != record[name]]

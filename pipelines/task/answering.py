@@ -1,6 +1,5 @@
 """What a task says of answering: the saved model's inputs and outputs, and how a person's or a client's input is read."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from pipelines.base.errors import DataError
+from pipelines.base.json_text import parse_json
 from pipelines.base.regular import check_regular
 from pipelines.config.schema import Experiment
 from pipelines.data.source import Tensors
@@ -35,6 +35,7 @@ class Answering(Judging):
     sends: ClassVar[str] = "an object with a value of each input; of a single input, its value"  # what a client of `quartet serve` sends
     ranked: ClassVar[tuple[str, ...]] = ()  # lists, best first, of which an answer has the first `count` alone, which is an output too
     details: ClassVar[tuple[str, ...]] = ()  # lists too long for a table, of one length: `predict` writes them as JSON lines only
+    files: ClassVar[Mapping[str, str]] = {}  # outputs of bytes, not of text -> the ending of a file of them, such as {"mask": ".png"}
     fills: Mapping[str, Any] = {}  # raw inputs whose free length is filled up, in a batch, with something other than 0 or the empty text
     kept: ClassVar[type[Facts]] = Facts  # what the facts must be to be taken from a file
 
@@ -106,7 +107,7 @@ class Answering(Judging):
                 continue
             for name, text in texts:
                 try:
-                    yield name, self.take(json.loads(text))
+                    yield name, self.take(parse_json(text))
                 except DataError as error:
                     yield name, error
                 except ValueError as error:

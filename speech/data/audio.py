@@ -25,6 +25,7 @@ USUAL_RATE = 48_000  # Hz; files of higher rates may last proportionally less
 STRETCH = 1 << 18  # samples of each channel decoded at a time
 LONG = 10_000_000  # samples of all channels that take about as long to decode as others should wait: some 0.2 s
 SMALL = 1 << 20  # bytes of a compressed file whose length is looked up; of samples as they are 16 times as many
+TAGS = 100  # of an MP3 file, at its beginning
 CHUNKS = 1000  # of a WAV file that are searched for its samples
 
 
@@ -51,6 +52,22 @@ class _Content(io.BytesIO):
         return self.tell()
 
 
+def _opened(file: str | Path | bytes) -> "str | _Content":
+    """What soundfile opens. The texts of an MP3 file's ID3 tags are left out: its decoder writes a line to standard error for each that it
+    does not like, hundreds of MB for a file of 25."""
+    if not isinstance(file, bytes):
+        with open(file, "rb") as opened:
+            if opened.read(3) != b"ID3":
+                return os.fspath(file)
+            file = b"ID3" + opened.read()
+    place, parts = 0, []
+    while file[place:place + 3] == b"ID3" and place + 10 <= len(file) and len(parts) < TAGS:
+        size = sum((byte & 127) << shift for byte, shift in zip(file[place + 6:place + 10], (21, 14, 7, 0)))
+        parts.append(file[place:place + 10] + bytes(min(size, len(file) - place - 10)))
+        place += 10 + size
+    return _Content(b"".join([*parts, file[place:]]) if parts else file)
+
+
 def header(file: str | Path | bytes) -> Header:
     """Reads the header alone, of a path or of the bytes of a file. Raises DataError."""
     import soundfile
@@ -59,7 +76,7 @@ def header(file: str | Path | bytes) -> Header:
     if place is not None:
         _check_file(place)
     try:
-        info = soundfile.info(_Content(file) if isinstance(file, bytes) else os.fspath(file))
+        info = soundfile.info(_opened(file))
     except (soundfile.LibsndfileError, OSError, RuntimeError) as error:
         raise DataError(_why(place, error)) from error
     return Header(info.frames, info.samplerate, info.channels)
@@ -113,7 +130,7 @@ def read(file: str | Path | bytes, rate: int, *, channel: str | int = "mean", st
     if place is not None:
         _check_file(place)
     try:
-        with soundfile.SoundFile(_Content(file) if isinstance(file, bytes) else os.fspath(file)) as sound:
+        with soundfile.SoundFile(_opened(file)) as sound:
             stored = sound.samplerate
             check_header(Header(0, stored, sound.channels), longest)
             first = round(start * stored)

@@ -68,7 +68,8 @@ def load_commands(experiment: Commands, decode: Decode, front_end: FrontEnd, *, 
     parts = {"train": train, "validation": validation, "test": test}
     check_classes(parts, classes, opened.place)
     if not judging:
-        check_several([classes[label] for label in np.unique(np.asarray(train.labels))], opened.place)
+        labels = np.asarray(train.labels)
+        check_several([classes[label] for label in np.unique(labels)], opened.place, labels=labels if data.limit is None else None)
     notes += speakers.shared_speakers(parts)
     numbers = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics", labels=train.labels)
     mean, std = statistics(train, numbers, decode, front_end)
@@ -227,7 +228,7 @@ def fewer_unknown(train: Source, classes: list[str], data: CommandData) -> tuple
 def readable(source: Recordings, data: SpeechData, skipped: list[str], place: str, split: str) -> Recordings:
     """The recordings; under on_bad_example: skip without those that cannot be read, which are named in `skipped`."""
     if data.on_bad_example == "skip":
-        source = without(source, find_bad(source), skipped)
+        source = without(source, find_bad(source), skipped, data, f"{place}: split {split}")
     if not len(source):
         raise DataError(f"{place}: split {split} has no recording that can be read")
     return source

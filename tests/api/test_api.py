@@ -139,7 +139,21 @@ def test_devices_that_the_process_can_no_longer_take_are_refused(run, runs):
         quartet.train("vision/digits", {**FAST, "train.devices": 2}, runs=runs, name="two", quiet=True)
 
 
-def test_a_second_thread_is_refused_at_once(runs):
+def test_threads_are_answered_in_turn(run, data):
+    from quartet.process import tensorflow
+
+    answers: list[list[dict]] = []
+    threads = [threading.Thread(target=lambda: answers.append(run.predict(data["test"][0][:2]))) for _ in range(2)]
+    with tensorflow(training=True):  # a training, for which both wait
+        for thread in threads:
+            thread.start()
+        threads[0].join(0.2)
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 2 and answers[0] == answers[1]
+
+
+def test_a_second_training_is_refused_at_once(runs):
     from quartet.process import tensorflow
 
     failures: list[BaseException] = []
@@ -150,7 +164,7 @@ def test_a_second_thread_is_refused_at_once(runs):
         except quartet.QuartetError as error:
             failures.append(error)
 
-    with tensorflow():
+    with tensorflow(training=True):
         thread = threading.Thread(target=other)
         thread.start()
         thread.join()

@@ -21,6 +21,8 @@ from tests.speech.synthetic_recordings import tone, write
 from tests.vision.synthetic_images import encoded, picture
 from vision.data.decode import decode_image, pixels
 from vision.data.headers import image_header
+from vision.data.limits import CHUNKS, without_texts
+from vision.data.plain import is_large, is_plain
 from vision.data.scan import examine
 
 KEY = tf.constant([1, 2])
@@ -77,6 +79,35 @@ def test_a_jpeg_whose_scans_would_keep_the_decoder_busy_for_hours():
         pixels(tf.constant(content[:-2] + 20 * last + content[-2:]), 3, 24 * 36)
 
 
+def test_texts_of_a_png_are_left_out_before_they_are_unpacked():
+    """A text of 7 kB is one of 7.5 MB: 300 of them took 15 s and 2.3 GB."""
+    def text(kind):
+        body = kind + b"name\0" + (b"\0" if kind == b"zTXt" else b"\1\0\0\0") + zlib.compress(b"a" * 1000)
+        return struct.pack(">I", len(body) - 4) + body + struct.pack(">I", zlib.crc32(body))
+
+    def strip(content):
+        return without_texts(tf.constant(content)).numpy()
+
+    plain = encoded(picture(), "PNG")
+    few = plain[:33] + 2 * text(b"zTXt") + plain[33:-12] + 2 * text(b"iTXt") + plain[-12:]
+    many = plain[:33] + 9 * text(b"zTXt") + plain[33:-12] + 9 * text(b"iTXt") + plain[-12:]
+    assert strip(few) == few and strip(many) == strip(many + 9 * text(b"zTXt")) == plain
+    assert is_large(many) and not is_plain(many, 24, 36) and not is_large(few) and is_plain(few, 24, 36)
+    assert np.array_equal(pixels(tf.constant(many), 3), picture())
+    for broken in (many[:100], many[:20] + 9 * b"TXt", many[:8] + b"\xff" * 4 + 9 * b"zTXt"):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            pixels(tf.constant(broken), 3)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="save it without"):
+        strip(plain[:33] + CHUNKS * struct.pack(">I4sI", 0, b"zTXt", 0) + plain[33:])
+
+
+def test_scans_of_a_jpeg_are_counted_to_an_end():
+    content = encoded(picture(), "JPEG")
+    marks = b"\xff\xfe" + struct.pack(">H", 4002) + b"\xff\xda" * 2000
+    with pytest.raises(tf.errors.InvalidArgumentError, match="pixels are allowed"):
+        pixels(tf.constant(content[:2] + marks + content[2:]), 3)
+
+
 def test_frames_of_a_gif_that_are_larger_than_its_screen_or_too_many():
     content = bytearray(encoded(picture(), "GIF"))
     first = content.index(b"\x2c" + bytes(4) + struct.pack("<HH", 36, 24))
@@ -113,6 +144,18 @@ def test_transparency_is_laid_on_white_exactly():
     got = pixels(tf.constant(encoded(Image.fromarray(image, "RGBA"), "PNG")), 1).numpy()[..., 0]
     wide = image.astype(int)
     assert np.array_equal(got, (wide[..., 0] * wide[..., 3] + 255 * (255 - wide[..., 3]) + 127) // 255)
+
+
+def test_texts_of_an_mp3_do_not_reach_its_decoder(capfd, tmp_path):
+    """It writes a line to standard error for each that it does not like."""
+    made = io.BytesIO()
+    soundfile.write(made, tone(0.2, 16_000), 16_000, format="MP3", subtype="MPEG_LAYER_III")
+    tag = b"ID3\x03\0\0\0\0\x09\x30" + 100 * b"TXXX\0\0\0\2\0\0\0a"
+    (tmp_path / "a.mp3").write_bytes(2 * tag + made.getvalue())
+    expected = audio.read(made.getvalue(), 16_000)
+    for given in (2 * tag + made.getvalue(), tmp_path / "a.mp3"):
+        assert np.array_equal(audio.read(given, 16_000), expected) and audio.header(given).rate == 16_000
+    assert "error" not in capfd.readouterr().err
 
 
 def wav(rate: int, samples: int, *, channels: int = 1, data_size: int | None = None) -> bytes:

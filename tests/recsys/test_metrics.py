@@ -5,6 +5,7 @@ import pytest
 from scipy import sparse
 from sklearn.metrics import log_loss, ndcg_score, roc_auc_score
 
+from pipelines.task.results import Judgement
 from recsys.metrics import baselines, per_user
 from recsys.metrics.rating_metrics import Predicted, auc, judge_clicks, judge_ratings, log_losses
 
@@ -157,14 +158,14 @@ def test_the_best_are_those_of_a_whole_stable_sort(k):
 
 
 def test_a_model_that_does_not_beat_the_best_baseline_says_so_first():
-    """Better by more than chance: nothing; not clearly: so; worse: a word on the remedy. In ratings, where less is better, too."""
+    """Better, alike, and worse, of which is warned: in ratings, where less is better, too."""
     rng = np.random.default_rng(0)
     true, noise = rng.normal(size=400), rng.normal(size=(2, 400))
 
-    def beaten(ours: float, theirs: float) -> str | None:
+    def judged(ours: float, theirs: float) -> Judgement:
         said, other = true + ours * noise[0], true + theirs * noise[1]
-        return judge_ratings(Predicted(said, true, {"mean": other}, np.arange(400) % 50, {}), resamples=200).beaten
+        return judge_ratings(Predicted(said, true, {"mean": other}, np.arange(400) % 50, {}), resamples=200)
 
-    assert beaten(0.5, 1.0) is None
-    assert str(beaten(1.0, 1.0)).startswith("No better than a cheap baseline")
-    assert str(beaten(1.0, 0.5)).startswith("Worse than a cheap baseline: RMSE")
+    assert judged(0.5, 1.0).compared.startswith("Better than the cheap baseline: RMSE") and judged(0.5, 1.0).beaten is None
+    assert judged(1.0, 1.0).compared.startswith("No better than the cheap baseline") and judged(1.0, 1.0).beaten is None
+    assert str(judged(1.0, 0.5).beaten).startswith("Worse than the cheap baseline: RMSE")

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 
-from vision.data.limits import MAX_PIXELS, bmp_area, gif_area, jpeg_area, limited, png_area, webp_area
+from vision.data.limits import MAX_PIXELS, bmp_area, gif_area, jpeg_area, limited, png_area, webp_area, without_texts
 
 Resize = Literal["crop", "pad", "squash"]
 
@@ -143,6 +143,7 @@ def _gif(image: tf.Tensor, head: tf.Tensor, channels: int, most: int) -> tf.Tens
 
 
 def _png(image: tf.Tensor, head: tf.Tensor, channels: int) -> tf.Tensor:
+    image = without_texts(image)
     kind = head[25]  # colour type in IHDR: 0 grey, 2 RGB, 3 palette, 4 grey with alpha, 6 RGB with alpha
     # tRNS names one transparent colour; found by chance in other data, it does no harm
     marked = tf.strings.regex_full_match(tf.strings.substr(image, 0, 1 << 14), rb"\C*tRNS\C*")

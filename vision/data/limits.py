@@ -1,13 +1,21 @@
-"""How many pixels an image may have: read from its header, before anything is decoded. In graph, so that it is part of the saved model too.
+"""What decoding an image may cost: how many pixels it may have, read from its header before anything is decoded, and what a file carries
+beside them. In graph, so that it is part of the saved model too.
 
-A JPEG of a few megabytes, or a PNG of a few hundred kilobytes, can hold billions of pixels.
+A JPEG of a few megabytes, or a PNG of a few hundred kilobytes, can hold billions of pixels; or gigabytes of compressed text, which the
+decoder would unpack and keep.
 """
+
+from typing import Any
 
 import tensorflow as tf
 
 from vision.settings import MAX_PIXELS as MAX_PIXELS
 
 SCANS = 20  # times the pixels of an image that all scans of a progressive JPEG may have: cameras and editors write about 10
+MOST_SCANS = 1000  # that are counted
+TEXT = b"TXt"  # in the names of a PNG file's chunks of text that may be compressed, zTXt and iTXt, each of up to 8 MB
+TEXTS = 4  # of them that are unpacked: 0.2 s and 40 MB
+CHUNKS = 10_000  # of a PNG file with more texts
 FRAMES = 4  # times the pixels of an image that all frames of a GIF may have, at a byte each
 TOO_MANY = "pixels are allowed (data.max_pixels)"  # in every such message
 
@@ -26,13 +34,46 @@ def limited(image: tf.Tensor, area: tf.Tensor, most: int) -> tf.Tensor:
 def jpeg_area(image: tf.Tensor) -> tf.Tensor:
     """Pixels of a JPEG file, or of all its scans as time counts them: each, of a few bytes, makes the decoder visit every pixel."""
     shape = tf.cast(tf.io.extract_jpeg_shape(image), tf.int64)
-    scans = tf.size(tf.strings.split(image, b"\xff\xda"), tf.int64) - 1  # each begins so, and nothing else within one may
-    return shape[0] * shape[1] * tf.maximum(scans, SCANS) // SCANS
+    scans = tf.cast(_count(image, b"\xff\xda", MOST_SCANS), tf.int64)  # each begins so, and nothing else within one may
+    return tf.where(scans < MOST_SCANS, shape[0] * shape[1] * tf.maximum(scans, SCANS) // SCANS, tf.int64.max)
+
+
+def _count(image: tf.Tensor, part: bytes, most: int) -> tf.Tensor:
+    """How often a part occurs in the bytes of a file, int32, `most` times at most."""
+    return tf.size(tf.raw_ops.StringSplitV2(input=image[None], sep=part, maxsplit=most).values) - 1
 
 
 def png_area(head: tf.Tensor) -> tf.Tensor:
     """Pixels of a PNG file from its first 32 bytes, uint8; likewise the others."""
     return _big(head, 16) * _big(head, 20)
+
+
+def without_texts(image: tf.Tensor) -> tf.Tensor:
+    """A PNG file without its texts, where it has more than TEXTS; nothing else of it is changed.
+
+    Raises:
+        tf.errors.InvalidArgumentError: such a file of over CHUNKS chunks.
+    """
+    return tf.cond(_count(image, TEXT, TEXTS + 1) > TEXTS, lambda: _without_texts(image), lambda: image)
+
+
+def _without_texts(image: tf.Tensor) -> tf.Tensor:
+    size = tf.strings.length(image)
+
+    def step(at: tf.Tensor, start: tf.Tensor, number: tf.Tensor, kept: tf.TensorArray) -> tuple[Any, ...]:
+        """At a chunk; what stands between `start` and it is kept."""
+        head = tf.io.decode_raw(tf.strings.substr(image, at, 8), tf.uint8, fixed_length=8)
+        text = tf.reduce_all(head[5:] == tf.constant(list(TEXT), tf.uint8))
+        end = tf.cast(tf.minimum(tf.cast(at, tf.int64) + 12 + _big(head, 0), tf.cast(size, tf.int64)), tf.int32)
+        kept = kept.write(number, tf.where(text, tf.strings.substr(image, start, at - start), b""))
+        return end, tf.where(text, end, start), number + 1, kept
+
+    zero, pieces = tf.constant(0), tf.TensorArray(tf.string, 0, dynamic_size=True, element_shape=[])
+    _, start, number, kept = tf.while_loop(lambda at, start, number, kept: (at < size) & (number < CHUNKS), step,
+                                           [tf.minimum(8, size), zero, zero, pieces])
+    check = tf.debugging.Assert(number < CHUNKS, [f"over {CHUNKS:,} chunks with over {TEXTS} texts make the PNG file; save it without"])
+    with tf.control_dependencies([check] if check is not None else []):
+        return tf.strings.join([tf.strings.reduce_join(kept.stack()), tf.strings.substr(image, start, size - start)])
 
 
 def gif_area(image: tf.Tensor, head: tf.Tensor, most: int) -> tf.Tensor:
@@ -41,15 +82,16 @@ def gif_area(image: tf.Tensor, head: tf.Tensor, most: int) -> tf.Tensor:
     Each frame states its own size, which need not fit the screen. Its header follows a byte of 0, or comes first; if no
     candidate is too large, no frame is. Else the file is read block by block.
     """
-    data = tf.cast(tf.io.decode_raw(tf.strings.join([image, b"\0" * 16]), tf.uint8), tf.int64)
+    data = tf.io.decode_raw(tf.strings.join([image, b"\0" * 16]), tf.uint8)
     first = 13 + _colours(head[10])
-    places = tf.range(1, tf.size(data, tf.int64) - 15)
-    may_be = (data[1:-15] == 0x2C) & ((data[:-16] == 0) | (places == first))
-    at = tf.boolean_mask(places, may_be)
-    areas = (tf.gather(data, at + 5) + 256 * tf.gather(data, at + 6)) * (tf.gather(data, at + 7) + 256 * tf.gather(data, at + 8))
+    marks = data[:-15] == 0x2C
+    beginning = tf.minimum(first, tf.size(marks, tf.int64) - 1)[None]
+    at = tf.concat([1 + tf.where(marks[1:] & (data[:-16] == 0))[:, 0], tf.boolean_mask(beginning, tf.gather(marks, beginning))], 0)
+    sizes = tf.cast(tf.gather(data, at[:, None] + tf.range(5, 9, dtype=tf.int64)), tf.int64)
+    areas = (sizes[:, 0] + 256 * sizes[:, 1]) * (sizes[:, 2] + 256 * sizes[:, 3])
     largest, total = tf.reduce_max(tf.concat([areas, [0]], 0)), tf.reduce_sum(areas)
     suspicious = (largest > most) | (total > FRAMES * most)
-    frames = tf.cond(suspicious, lambda: _walked(data, first), lambda: tf.constant(0, tf.int64))
+    frames = tf.cond(suspicious, lambda: _walked(tf.cast(data, tf.int64), first), lambda: tf.constant(0, tf.int64))
     return tf.maximum(_little(head, 6, 2) * _little(head, 8, 2), frames)
 
 

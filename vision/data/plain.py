@@ -10,6 +10,7 @@ import re
 import tensorflow as tf
 
 from vision.data.decode import channels_of
+from vision.data.limits import TEXT, TEXTS
 
 LARGE = 4_000_000  # px; and bytes of a JPEG
 PACKED = 32 << 10  # bytes of a GIF or WebP file, which may have two thousand pixels in one
@@ -27,7 +28,7 @@ def is_plain(content: bytes, height: int, width: int) -> bool:
         return _jpeg_size(content) == (height, width) and content.count(b"\xff\xda") <= SCANS
     size = b"IHDR" + width.to_bytes(4, "big") + height.to_bytes(4, "big") + b"\x08"
     return (content[:8] == b"\x89PNG\r\n\x1a\n" and content[12:25] == size and content[25:26] in (b"\0", b"\2")
-            and b"tRNS" not in content[:MARKED])
+            and b"tRNS" not in content[:MARKED] and content.count(TEXT) <= TEXTS)
 
 
 def _jpeg_size(content: bytes) -> tuple[int, int] | None:
@@ -45,9 +46,11 @@ def _jpeg_size(content: bytes) -> tuple[int, int] | None:
 
 
 def is_large(content: bytes) -> bool:
-    """Whether it takes long to decode, some 0.2 s or more: it has many pixels by its header, or is of a kind that may in few bytes."""
+    """Whether it takes long to decode, some 0.2 s or more: it has many pixels by its header, much beside them, or is of a kind that may in
+    few bytes."""
     if content[:8] == b"\x89PNG\r\n\x1a\n":
-        return int.from_bytes(content[16:20], "big") * int.from_bytes(content[20:24], "big") > LARGE
+        pixels = int.from_bytes(content[16:20], "big") * int.from_bytes(content[20:24], "big")
+        return pixels > LARGE or len(content) > 6 * LARGE or content.count(TEXT) > TEXTS
     if content[:2] == b"\xff\xd8":
         sizes = [int.from_bytes(high, "big") * int.from_bytes(wide, "big") for high, wide in FRAME.findall(content, 0, LARGE)]
         return max(sizes, default=LARGE) * max(content.count(b"\xff\xda"), USUAL) > USUAL * LARGE or not sizes or len(content) > LARGE

@@ -34,7 +34,7 @@ from pipelines.serving.http.observing import Observed
 from pipelines.serving.http.openapi import description
 from pipelines.serving.http.pages import page, wants_page
 from pipelines.serving.http.refusals import Refused
-from pipelines.serving.output import as_object
+from pipelines.serving.output import as_json, as_object
 
 ADDRESSES = 1_000  # of which it is kept what answers them
 MEMORY = 8  # requests of the largest size that are held at once
@@ -47,7 +47,7 @@ class Json(Response):
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        return orjson.dumps(content, option=OPTIONS)
+        return orjson.dumps(content, as_json, OPTIONS)
 
 
 def make_app(models: Models, observed: Observed, *, limit: int, access: Access | None = None, origins: Sequence[str] = ()) -> Observed:

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import orjson
 
-from pipelines.serving.http.bodies import Share, check_count, json_of
+from pipelines.serving.http.bodies import Share, check_count, decoded, json_of
 from pipelines.serving.http.hosting import Hosted
 from pipelines.serving.http.observing import Exchange
 from pipelines.serving.http.refusals import Refused
-from pipelines.serving.http.tensors import columns_of, rows_of, sizes
+from pipelines.serving.http.tensors import as_texts, columns_of, rows_of, sizes
+from pipelines.serving.output import as_json
 
 KINDS = {"BOOL": np.bool_, "UINT8": np.uint8, "UINT16": np.uint16, "UINT32": np.uint32, "UINT64": np.uint64, "INT8": np.int8,
          "INT16": np.int16, "INT32": np.int32, "INT64": np.int64, "FP16": np.float16, "FP32": np.float32, "FP64": np.float64}
@@ -61,14 +62,14 @@ async def infer(hosted: Hosted, body: bytes, header: str | None, share: Share, e
             blobs.append(packed(column))
             one["parameters"] = {"binary_data_size": len(blobs[-1])}
         elif column.dtype == object:
-            one["data"] = [value.decode("utf-8", "replace") for value in column.ravel().tolist()]
+            one["data"] = as_texts(column.ravel(), hosted.model, name)
         else:
             one["data"] = np.ascontiguousarray(column, np.float32 if column.dtype == np.float16 else None).ravel()
         described.append(one)
     answer = {"model_name": hosted.name, "model_version": str(hosted.version), "outputs": described}
     if isinstance(content.get("id"), str):
         answer["id"] = content["id"]
-    head = orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY)
+    head = orjson.dumps(answer, as_json, orjson.OPT_SERIALIZE_NUMPY)
     return b"".join([head, *blobs]), len(head) if blobs else None
 
 
@@ -116,9 +117,9 @@ def _from_json(name: str, data: Any, kind: str) -> np.ndarray:
         raise Refused(f"{name}: its data is a list")
     if kind != "BYTES":
         return np.asarray(data, KINDS[kind]).ravel()
-    texts = [value.encode() if isinstance(value, str) else value for value in _flat(data)]
+    texts = [value.encode() if isinstance(value, str) else decoded(value) for value in _flat(data)]
     if not all(isinstance(text, bytes) for text in texts):
-        raise Refused(f"{name}: the data of BYTES is texts")
+        raise Refused(f'{name}: the data of BYTES is texts, or bytes as {{"b64": "..."}}')
     return strings(texts)
 
 

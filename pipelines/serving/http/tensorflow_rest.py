@@ -3,7 +3,6 @@
 https://www.tensorflow.org/tfx/serving/api_rest
 """
 
-import base64
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from pipelines.serving.http.bodies import check_count
 from pipelines.serving.http.hosting import Hosted
 from pipelines.serving.http.observing import Exchange
 from pipelines.serving.http.refusals import Refused
-from pipelines.serving.http.tensors import Specs, columns_of, is_text, row_of, sizes
+from pipelines.serving.http.tensors import Specs, as_texts, columns_of, is_text, row_of, sizes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,8 +57,7 @@ async def predict(hosted: Hosted, content: Any, exchange: Exchange) -> dict[str,
     exchange.inputs = len(rows)
     check_count(len(rows), hosted.batches.room)
     answers = await hosted.answered([(f"example {number}", row_of(row, inputs)) for number, row in enumerate(rows, 1)], exchange.key)
-    columns = {name: _jsonable(name, column, is_text(hosted.model.outputs[name]))
-               for name, column in columns_of(answers, hosted.model.outputs).items()}
+    columns = {name: _jsonable(hosted, name, column) for name, column in columns_of(answers, hosted.model.outputs).items()}
     single = next(iter(columns)) if len(columns) == 1 else None
     if "inputs" in content:
         return {"outputs": columns[single] if single else columns}
@@ -77,17 +75,10 @@ def _by_row(given: Any, inputs: Specs) -> list[Any]:
     return [dict(zip(columns, row)) for row in zip(*columns.values())]
 
 
-def _jsonable(name: str, column: np.ndarray, text: bool) -> list[Any]:
-    """As lists: of a text its characters, of an output `..._bytes` its bytes in base64."""
-    if not text:
-        return column.tolist() if column.dtype != np.float32 else [*column]  # an array of float32 is written in its shortest form
-
-    def one(value: Any) -> Any:
-        if isinstance(value, list):
-            return [one(each) for each in value]
-        return {"b64": base64.b64encode(value).decode()} if name.endswith("_bytes") else value.decode("utf-8", "replace")
-
-    return one(column.tolist())
+def _jsonable(hosted: Hosted, name: str, column: np.ndarray) -> list[Any]:
+    if is_text(hosted.model.outputs[name]):
+        return as_texts(column, hosted.model, name)
+    return column.tolist() if column.dtype != np.float32 else [*column]  # an array of float32 is written in its shortest form
 
 
 async def classify(hosted: Hosted, content: Any, exchange: Exchange) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Between what the tensor protocols carry and what a model takes and gives: rows in, one array for each output back."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from pipelines.task.answering import raw_example
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
+    from pipelines.serving.answerer import Answerer
 
 Specs = Mapping[str, "tf.TensorSpec"]
 
@@ -57,6 +60,18 @@ def columns_of(predictions: Sequence[Prediction], specs: Specs) -> dict[str, np.
             raise Refused(f"{one.name}: {one.error}")
     return {name: _column([one.values[name] for one in predictions], is_text(spec), spec.dtype.as_numpy_dtype)
             for name, spec in specs.items()}
+
+
+def as_texts(column: np.ndarray, model: "Answerer", name: str) -> Any:
+    """The strings [batch, ...] of an output, bytes, as lists of what JSON has: text; or bytes where the output is of files, or one that
+    is no text is among them."""
+    def listed(value: Any, text: bool) -> Any:
+        return [listed(each, text) for each in value] if isinstance(value, list) else value.decode() if text else value
+
+    if name not in model.files and not name.endswith("_bytes"):  # as TensorFlow Serving has it
+        with suppress(UnicodeDecodeError):
+            return listed(column.tolist(), True)
+    return listed(column.tolist(), False)
 
 
 def _column(values: list[Any], text: bool, kind: Any) -> np.ndarray:

@@ -216,6 +216,7 @@ function shownAnswer(answer) {
     return box;
   }
   const {input, top, warning, ...values} = answer;
+  const files = Object.entries(values).filter(([, value]) => value && value.b64 !== undefined);
   const lists = Object.entries(values).filter(([, value]) => Array.isArray(value));
   const single = Object.entries(values).filter(([name, value]) => plain(value) && !(name === "confidence" && top) && value !== "");
   if (single.length && typeof single[0][1] === "string") {
@@ -237,6 +238,10 @@ function shownAnswer(answer) {
   if (single.length) {
     box.append(element("dl", {className: "values"}, ...single.flatMap(([name, value]) => [
       element("dt", {title: model.gives[name] || ""}, name.replaceAll("_", " ")), element("dd", {}, figure(value))])));
+  }
+  for (const [name, value] of files) {
+    const link = {href: `data:application/octet-stream;base64,${value.b64}`, download: name};
+    box.append(element("p", {}, element("a", link, `${name.replaceAll("_", " ")}: ${atob(value.b64).length.toLocaleString("en")} bytes`)));
   }
   const rest = Object.fromEntries(lists.filter(one => !rows || !same.includes(one)));
   if (Object.keys(rest).length) {
