@@ -130,9 +130,15 @@ class CommandTask(SpeechTask, SingleLabel):
 
     def _statistics(self, features: tf.Tensor) -> tf.Tensor:
         """The model's input as [batch, values]: what the cheap baseline, and the model `kernel`, know of a recording; in graph."""
-        frontend = self.experiment.frontend
-        mean, std = (tf.constant(self.facts[name], tf.float32) for name in ("mean", "std"))
-        return cepstra.cepstral_statistics(self.front_end.decibels(features, mean, std), frontend.mels if frontend.kind == "mfcc" else None)
+        return cepstra.cepstral_statistics(self._decibels(features), self._mels)
+
+    def _decibels(self, features: tf.Tensor) -> tf.Tensor:
+        return self.front_end.decibels(features, *(tf.constant(self.facts[name], tf.float32) for name in ("mean", "std")))
+
+    @property
+    def _mels(self) -> int | None:
+        """Where features are coefficients, of how many bands."""
+        return self.experiment.frontend.mels if self.experiment.frontend.kind == "mfcc" else None
 
     def fit_at_once(self, model: keras.Model, train: Source, features: Features) -> str | None:
         if not isinstance(self.experiment.model, Kernel):
@@ -142,7 +148,7 @@ class CommandTask(SpeechTask, SingleLabel):
 
     @property
     def _blocks(self) -> list[int]:
-        return cepstra.blocks(self.front_end.width)
+        return cepstra.blocks(int(self._decibels(tf.zeros([1, self.frames, self.front_end.width])).shape[-1]), self._mels)
 
     @property
     def _columns(self) -> list[int]:
