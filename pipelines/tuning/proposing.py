@@ -25,11 +25,14 @@ def propose(drafted: Drafted, minutes: float, say: Callable[[str], None] = lambd
     ways = list(draft.ways()) if minutes > 0 else []
     if len(ways) < 2:
         return Proposal(drafted.text())
-    rule = next((place for place, way in enumerate(ways) if way.body == draft.body and draft.stands), None)
+    rule = next((place for place, way in enumerate(ways) if draft.body in (way.body, way.tuned and way.tuned.body)), None)
     try:
-        outcome = run([_entrant(way, drafted.file) for way in ways], minutes, say, rule=rule, parts=draft.parts)
+        outcome = run([_entrant(way, drafted.file) for way in ways], minutes, say, rule=rule if draft.stands else None, parts=draft.parts)
     except QuartetError as error:  # training would say it, too, and with the experiment at hand it can be put right
         say(f"not possible: {error}")
+        return Proposal(drafted.text())
+    except KeyboardInterrupt:
+        say("interrupted: nothing was tried")
         return Proposal(drafted.text())
     if outcome.winner is None:
         return Proposal(drafted.text(), outcome)

@@ -30,6 +30,7 @@ SURE = 2.0  # standard errors by which a way must be worse to be tried no more
 CLOSE = 0.005  # of the best score: differences known to be smaller need no more folds
 # Of the errors under a frozen encoder, what is left when it is trained, too: the median of eight comparisons, docs/pretrained.md
 TUNED, WORTH = 0.7, 0.01  # and the share of all examples that must be gained to be worth its time
+NO_ERRORS = 0.02  # so few need nothing better, tried or not
 TOO_LONG = 10  # times the time of the race: a training that takes longer does not stand for the reason alone that it could not be tried
 
 
@@ -315,21 +316,26 @@ def _choose(outcome: Outcome, rule: int | None, seconds: float) -> None:
     alike = [place for place, gain in gains.items() if gain is not None and gain.gain <= gain.error]
     outcome.winner = min([entrants.index(best), *alike])
     _tune(outcome)
-    if rule is None or rule == outcome.winner or outcome.tuned:
+    if rule is None or rule == outcome.winner or outcome.tuned or _errors(entrants[outcome.winner]) < NO_ERRORS:
         return
     usual, chosen = entrants[rule], entrants[outcome.winner]
     known = difference(chosen, usual, size)
     if usual.out.startswith("cannot") or (known is not None and known.size * GROWTH >= size):
         return
-    expected = usual.expected(size)
+    expected, name = usual.expected(size), usual.tuned or usual.name
     if expected <= TOO_LONG * seconds:
-        outcome.winner = rule
-        outcome.notes.append(f"{usual.name} is what such data usually learn best by, and there was no time to try it on enough of them "
-                             "(--minutes gives more).")
+        outcome.winner, outcome.tuned = rule, bool(usual.tuned)
+        outcome.notes.append(f"Proposed is {name}, by which such data are usually learned best: there was no time to try "
+                             f"{'its encoder' if usual.tuned else 'it'} on enough of them (--minutes gives more).")
     else:
-        outcome.notes.append(f"{usual.name} could not be tried: it takes {duration(expected)} or more; it may be better.")
+        outcome.notes.append(f"{name} could not be tried: it takes {duration(expected)} or more; it may be better.")
 
 
+def _errors(one: Entrant) -> float:
+    """What is wrong of the answers on the largest part of train, for a metric that is a share."""
+    scores = [score for (part, _), score in one.scores.items() if part == one.largest]
+    level = float(np.mean(np.concatenate([score.values for score in scores])))
+    return level if scores[0].lower else 1 - level
 
 
 def _tune(outcome: Outcome) -> None:
@@ -340,11 +346,9 @@ def _tune(outcome: Outcome) -> None:
     for place, one in enumerate(outcome.entrants):
         if not one.tuned or not one.scores:
             continue
-        scores = [score for (part, _), score in one.scores.items() if part == one.largest]
-        level = float(np.mean(np.concatenate([score.values for score in scores])))
         behind = difference(one, chosen, outcome.size) if one is not chosen else Difference(0.0, 0.0, outcome.size)
         if behind is not None:
-            gains.append(((1 - TUNED) * (level if scores[0].lower else 1 - level) + behind.gain, place))
+            gains.append(((1 - TUNED) * _errors(one) + behind.gain, place))
     gain, place = max(gains, default=(0.0, 0))
     if gain >= WORTH:
         outcome.winner, outcome.tuned = place, True

@@ -76,7 +76,13 @@ def test_what_grows_with_the_examples_is_drawn_out_to_all_of_them():
 def test_the_usual_way_stands_where_too_little_of_it_was_seen():
     ways = {"cheap": (0.75, 1.0), "usual": (0.5, 100.0)}
     outcome = Raced(ways).run(10_000, minutes=3.0, rule=1)
-    assert winner(outcome) == "usual" and "there was no time" in outcome.notes[0]
+    assert winner(outcome) == "usual" and "there was no time" in outcome.notes[0] and not outcome.tuned
+    raced = Raced(ways)
+    raced.entrants[1].tuned = "trained, too"
+    outcome = raced.run(10_000, minutes=2.0, rule=1)
+    assert winner(outcome) == "usual" and outcome.tuned and "Proposed is trained, too" in outcome.notes[0]
+    outcome = Raced({**ways, "cheap": (0.99, 1.0)}).run(10_000, minutes=3.0, rule=1)
+    assert winner(outcome) == "cheap"  # all but right already
     outcome = Raced(ways).run(10_000, minutes=3.0)
     assert winner(outcome) == "cheap"
     outcome = Raced({**ways, "usual": (0.5, 4000.0)}).run(10_000, minutes=1.0, rule=1)  # hours, for a minute's race
