@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from pipelines.base.errors import ConfigError, QuartetError
 from pipelines.base.formatting import duration
@@ -55,8 +56,8 @@ def run(entrants: Sequence[Entrant], minutes: float, say: Callable[[str], None],
 
     first: Experiment = entrants[0].experiment
     size, folds = race_trial.fold_sizes(first)
-    return race(entrants, lambda experiment, judged: race_trial.attempt(experiment, judged, say), size=size, folds=folds,
-                seconds=60 * minutes, rule=rule, parts=parts, say=say)
+    attempt = partial(race_trial.attempt, say=say)
+    return race(entrants, attempt, size=size, folds=folds, seconds=60 * minutes, rule=rule, parts=parts, say=say)
 
 
 def header(outcome: Outcome) -> list[str]:

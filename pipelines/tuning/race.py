@@ -42,6 +42,7 @@ class Score:
         metric: what is judged, as a task calls it; lower: less is better.
         values: [n] of each held-out example; names: of these, to see that all ways were judged on the same.
         groups: [n] of each, where there are any.
+        done: share of the training's steps after which its time was over; it may become better by the others.
     """
 
     metric: str
@@ -50,10 +51,11 @@ class Score:
     names: tuple[str, ...] = ()
     groups: np.ndarray | None = None
     grouped_by: str = "group"
+    done: float = 1.0
 
 
-# (an experiment, how many held-out examples are judged at most) -> its score
-Attempt = Callable[[Experiment, int], Score]
+# (an experiment, how many held-out examples are judged at most, seconds for all of it) -> its score
+Attempt = Callable[[Experiment, int, float], Score]
 
 
 @dataclass
@@ -133,8 +135,8 @@ class Outcome:
                 continue
             folds = [key for key in one.scores if key[0] == one.largest]
             some = f" on {one.largest:,} of {self.size:,} examples" if one.largest < self.size else ""
-            figures = _over([one.scores[key] for key in folds])
-            rows.append((mark, one.name, figures + some, f"{np.mean([one.seconds[key] for key in folds]):.1f}"))
+            scores = [one.scores[key] for key in folds]
+            rows.append((mark, one.name, _over(scores) + _short(scores) + some, f"{np.mean([one.seconds[key] for key in folds]):.1f}"))
         widths = [max(len(row[at]) for row in rows) for at in range(4)]
         return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths)).rstrip() for row in rows]
 
@@ -196,7 +198,7 @@ def _try(one: Entrant, others: Sequence[Entrant], attempt: Attempt, part: int, s
     some = f"{part:,} of {size:,} examples" if part < size else f"fold {fold[0]} of {fold[1]}"
     try:
         with _ended_after(seconds):
-            score = attempt(one.at(part if part < size else None, fold), JUDGED_MOST[part == size])
+            score = attempt(one.at(part if part < size else None, fold), JUDGED_MOST[part == size], seconds)
     except OutOfTime:
         one.stopped[part] = clock() - began
         one.out = f"more than {duration(one.stopped[part])} on {part:,} examples" if not one.scores else "no more time"
@@ -213,8 +215,9 @@ def _try(one: Entrant, others: Sequence[Entrant], attempt: Attempt, part: int, s
     if any(key in other.scores and other.scores[key].names != score.names for other in others):
         one.out = "is judged on other examples: its data are divided otherwise"
         return
-    one.scores[key], one.seconds[key] = score, clock() - began
-    say(f"{one.name}, {some}: {_over([score])}, {duration(one.seconds[key])}")
+    took = clock() - began
+    one.scores[key], one.seconds[key] = score, took / score.done
+    say(f"{one.name}, {some}: {_over([score])}{_short([score])}, {duration(took)}")
 
 
 @contextlib.contextmanager
@@ -262,6 +265,11 @@ def _paired(one: Entrant, other: Entrant, keys: Sequence[tuple[int, int]]) -> tu
 def _units(scores: Sequence[Score]) -> Units:
     groups = [score.groups for score in scores]
     return grouped(np.concatenate(groups), scores[0].grouped_by) if all(one is not None for one in groups) else EXAMPLES  # type: ignore[arg-type]
+
+
+def _short(scores: Sequence[Score]) -> str:
+    done = min(score.done for score in scores)
+    return "" if done == 1 else f" after {100 * done:.0f} % of its steps"
 
 
 def _over(scores: Sequence[Score]) -> str:
@@ -320,7 +328,8 @@ def _choose(outcome: Outcome, rule: int | None, seconds: float) -> None:
         return
     usual, chosen = entrants[rule], entrants[outcome.winner]
     known = difference(chosen, usual, size)
-    if usual.out.startswith("cannot") or (known is not None and known.size * GROWTH >= size):
+    whole = all(score.done == 1 for score in usual.scores.values())
+    if usual.out.startswith("cannot") or (known is not None and known.size * GROWTH >= size and whole):
         return
     expected, name = usual.expected(size), usual.tuned or usual.name
     if expected <= TOO_LONG * seconds:
