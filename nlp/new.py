@@ -3,14 +3,14 @@
 The choices are starting points that train in reasonable time on two cores; comments name the alternatives.
 """
 
-import re
 from pathlib import Path
 
 from nlp.data.inspection import ROLES as ROLES
 from nlp.data.inspection import Seen, look
-from nlp.data.ngrams import ngram_counts
+from nlp.data.ngrams import SHORT, Grams, ngram_counts, ngrams_for
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, Way, section
+from pipelines.data.english import are_english
 from pipelines.data.frame import COMMENTS
 from pipelines.data.kinds import check_classes
 from pipelines.encoders.finetune import FROZEN_BELOW, Frozen, by_examples
@@ -18,11 +18,9 @@ from pipelines.encoders.presets import Preset
 from pipelines.encoders.proposal import FOLDS_CHOOSE, choices, noted, propose
 
 TASKS = ("classification",)
-Grams = tuple[int, tuple[int, int] | None]  # words of an n-gram at most; fewest and most characters of one, None: there are none
 _UNEVEN = 5.0  # largest class over smallest from which a comment says how to weigh classes
 _FEWEST = 10  # texts without which there is nothing to divide
 _NEIGHBOURS = {2: "pairs", 3: "up to triples"}
-_SHORT = 40  # words of a usual text up to which character n-grams are worth their time
 _JUDGE_EPOCHS = 5000  # texts below which a tenth of them is too few to choose an epoch by
 _FEW = 2000  # texts below which all of them are learned from, in short steps
 _ROWS = (1 << 10, 1 << 20)  # fewest and most rows of a table
@@ -33,10 +31,7 @@ _GAINING = 30_000  # short texts up to which one is proposed
 _LONG_GAINING = 5000  # long ones, under an encoder that stays as it is; with more, it takes longer than some minutes
 _FEW_CLASSES = 3  # with fewer, single words tell classes apart, such as spam, and a bag of them is as good, but where texts are very few
 _TOKENS, _LONG_TOKENS = 256, 512  # of its own that are read at most, of short texts and of long ones
-_ENGLISH = re.compile(r"\b(?:a|an|and|are|can|do|does|for|how|i|in|is|it|me|my|of|on|that|the|this|to|was|what|when|where|who|with|you)\b",
-                      re.I)
 _NOTHING_TO_CHOOSE = "none: a tenth of so few texts chooses nothing; all are learned from"
-_ENGLISH_SHARE = 0.15  # of the words, from which texts count as English
 
 
 def draft(path: Path, asked: Asked) -> Draft:
@@ -83,7 +78,7 @@ def _body(seen: Seen, path: Path, preset: Preset | None, *, frozen: bool | None 
 def _linear(seen: Seen, path: Path) -> str:
     """The YAML of the cheap baseline as a model."""
     data = _data(seen, path, none="" if _many(seen) else FOLDS_CHOOSE)
-    return "\n".join(["task: nlp.classification", section("data", data),
+    return "\n".join(["task: nlp.classification", section("data", data), section("tokens", _tokens(seen, _grams(seen))),
                       section("model", [("name", "linear", "fitted at once; or bag, pretrained, cnn, lstm, transformer")])])
 
 
@@ -118,7 +113,7 @@ def _data(seen: Seen, path: Path, *, none: str) -> list[Entry]:
     entries: list[Entry] = [("source", seen.source, ""), ("path", str(path), "" if path.is_absolute() else "from the current directory")]
     entries += [(key, value, comments.get(key, "")) for key, value in seen.settings.items()]
     own = seen.validation, seen.test
-    if none and not own[0]:
+    if none and (seen.folds or not own[0]):
         entries.append(("validation", 0, none))
     else:  # thresholds of several labels are chosen on it, too
         entries.append(("validation", own[0] or 0.1, "the data's own" if own[0] else "share of train"))
@@ -128,9 +123,7 @@ def _data(seen: Seen, path: Path, *, none: str) -> list[Entry]:
 
 def _grams(seen: Seen) -> Grams:
     """What of a text counts: parts of words only where they are worth their time."""
-    if seen.ascii < 0.5:
-        return 2, (1, 4)
-    return 2, (2, 5) if seen.words[0] <= _SHORT else None
+    return ngrams_for(seen.sample)
 
 
 def _called(grams: Grams) -> str:
@@ -153,16 +146,14 @@ def _tokens(seen: Seen, grams: Grams) -> list[Entry]:
 
 def _reason(seen: Seen) -> str:
     """Why these texts gain by a pretrained encoder; empty where they do not, or validation has not shown it."""
-    words = [word for text in seen.sample for word in text.split()]
-    english = sum(len(_ENGLISH.findall(text)) for text in seen.sample) >= _ENGLISH_SHARE * len(words)
     most = _LONG_GAINING if _long(seen) else _GAINING if len(seen.counts) >= _FEW_CLASSES else FROZEN_BELOW - 1
-    if not english or seen.texts > most or _many(seen):
+    if not are_english(seen.sample) or seen.texts > most or _many(seen):
         return ""
     return f"since {seen.texts:,} {'long' if _long(seen) else 'short'} English texts are few: it knows words that occur in none of them"
 
 
 def _long(seen: Seen) -> bool:
-    return seen.words[0] > _SHORT
+    return seen.words[0] > SHORT
 
 
 def _stands_still(seen: Seen) -> bool:

@@ -94,6 +94,8 @@ def new(data: Any, domain: str | None = None, *, task: str | None = None, column
     if in_memory(data):
         kept = keep(data, Path(runs).absolute() / "data")
         path, called, domain = kept.path, "in-memory", domain or _DOMAINS.get(kept.kind)
+        if kept.kind == "texts":  # whose columns are known, whatever they hold
+            columns = {**{setting.removesuffix("_key"): name for setting, name in kept.keys.items()}, **(columns or {})}
     else:
         path = Path(data)
         called = re.sub(r"[^A-Za-z0-9._-]+", "-", path.absolute().stem).strip("-.") or "data"

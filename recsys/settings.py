@@ -33,7 +33,8 @@ class InteractionData(TableData):
         "table: CSV, TSV, JSONL or Parquet with one interaction per row",
     )
     name: str | None = setting(None, "tfds: the data set, such as movielens/latest-small-ratings")
-    path: str | None = setting(None, "table: the file", path=True)
+    path: str | None = setting(
+        None, "table: the file, or a folder with train.csv, test.csv, ..., which then replace the protocol", path=True)
     data_dir: str | None = setting(None, "tfds: the data directory; default as TFDS has it", path=True)
     user_key: str | None = setting("user", "column of the user's id: text or whole numbers, kept as given")
     item_key: str | None = setting("item", "column of the item's id: text or whole numbers, kept as given")

@@ -12,7 +12,7 @@ import tensorflow as tf
 from pipelines.base.errors import DataError
 from pipelines.data.divide import check_several
 from pipelines.data.source import Source, Tensors, origin
-from pipelines.task.contract import Splits
+from pipelines.task.contract import Read, Splits
 from pipelines.task.form import Field
 from pipelines.task.results import Judgement
 from recsys.data import splits
@@ -20,7 +20,7 @@ from recsys.data.catalogue import Catalogue
 from recsys.data.facts import ListFacts
 from recsys.data.known import all_known
 from recsys.data.protocol import TRAIN, VALIDATION
-from recsys.data.requests import Request, as_id, as_ids, parsed, requests
+from recsys.data.requests import Request, as_flag, as_id, as_ids, parsed, requests
 from recsys.metrics.ranking_metrics import judge_lists
 from recsys.metrics.users import UserSource, spread, train_users, unpacked, user_sources
 from recsys.models.base import ListModel, VectorModel
@@ -326,12 +326,10 @@ class ListTask(FittedAtOnce):
             "k": raw["k"],
         }
 
-    def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
+    def read(self, inputs: list[str]) -> Iterator[Read]:
         """Requests as JSON or in tables: a user's id, or {"user": ..., "history": [...], "allow": [...], "similar": ...,
         "exclude_seen": false, "k": 10}."""
-        spec, keys = self.raw_spec(), self._keys
-        texts = [key for key, name in keys.items() if name not in ("exclude_seen", "k") and spec[name].dtype == tf.string]
-        yield from requests(inputs, list(keys), "user", text=texts, raw=self._asked)
+        yield from requests(inputs, self._keys, "user", raw=self._asked)
 
     def take(self, sent: Any) -> dict[str, Any]:
         return self._asked(parsed(sent, list(self._keys), "user"))
@@ -363,7 +361,7 @@ class ListTask(FittedAtOnce):
             numeric = spec[name].dtype == tf.int64
             row[name] = as_ids(request[name], numeric) if request.get(name) else []
             row[name] = row[name] or [missing(spec[name].dtype)]
-        row["exclude_seen"] = bool(request.get("exclude_seen", self.experiment.evaluate.exclude_seen))
+        row["exclude_seen"] = as_flag("exclude_seen", request.get("exclude_seen", self.experiment.evaluate.exclude_seen))
         row["k"] = self._count(request.get("k"))
         if "similar" in request:
             known = set(map(str, self.facts["item_ids"]))

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from pipelines.base.errors import DataError
 from pipelines.data.source import ArraySource, Source, Tensors, origin
-from pipelines.task.contract import Splits
+from pipelines.task.contract import Read, Splits
 from pipelines.task.form import Field
 from pipelines.task.results import Judgement
 from pipelines.training.embedding_tables import Table
@@ -366,11 +366,9 @@ class RankingTask(FittedAtOnce):
                 examples[one["name"]] = tf.ensure_shape(padded, [None, one["length"]])
         return examples
 
-    def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
+    def read(self, inputs: list[str]) -> Iterator[Read]:
         """Requests: {"user": ..., "item": ..., "time": ..., column: ...}, as JSON or in tables; or user,item."""
-        spec, keys = self.raw_spec(), self._keys
-        texts = [key for key, name in keys.items() if spec[name].dtype == tf.string]
-        yield from requests(inputs, list(keys), "user", text=texts, raw=self._asked)
+        yield from requests(inputs, self._keys, "user", raw=self._asked)
 
     def take(self, sent: Any) -> dict[str, Any]:
         return self._asked(parsed(sent, list(self._keys), "user"))
