@@ -1,6 +1,7 @@
 """One training of a race: on one fold of train, judged on what this fold holds out, in this process and without a run."""
 
 import gc
+import logging
 import time
 from collections.abc import Callable
 
@@ -19,6 +20,8 @@ from pipelines.training.meter import Meter
 from pipelines.training.session import Session, assemble
 from pipelines.tuning.race import FOLDS, Score
 
+# each training traces its functions anew, which TensorFlow takes for a mistake from the fifth in a process on
+logging.getLogger("tensorflow").addFilter(lambda record: "tf.function retracing" not in record.getMessage())
 TRAINED = 0.75  # of the time of a training, after which it is judged
 
 
