@@ -12,6 +12,7 @@ from tests import undrawn
 
 # what `quartet new` proposes must not depend on the presets of the machine that tests; tests of real ones name their folder
 os.environ["QUARTET_PRESETS"] = os.path.join(os.path.dirname(__file__), "no presets")
+os.environ["QUARTET_MINUTES"] = "0"  # `quartet new` tries nothing; tests of the race say how long
 # Each process of the tests has about one core: several threads of each would only wait for one another.
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(name, "1")

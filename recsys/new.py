@@ -7,7 +7,7 @@ user where there are none (retrieval).
 from pathlib import Path
 
 from pipelines.base.errors import DataError
-from pipelines.config.draft import Asked, Draft, Entry, section
+from pipelines.config.draft import Asked, Draft, Entry, Way, section
 from pipelines.data.frame import COMMENTS
 from pipelines.data.kinds import first, not_used
 from pipelines.data.tables import is_table
@@ -27,10 +27,25 @@ def draft(path: Path, asked: Asked) -> Draft:
         raise DataError(f"{path}: lists need users and items; name their columns with --user and --item")
     if task == "ranking" and seen.rating is None and seen.click is None:
         raise DataError(f"{path}: ranking needs a rating or a click; name its column with --rating")
-    sections = [f"task: recsys.{task}".ljust(30) + f"# {_why(task, seen)}", section("data", _data(path, seen, task))]
-    body = {"ranking": _ranking, "sequential": _sequential, "retrieval": _retrieval}[task](seen)
+    model = {"ranking": _ranking, "sequential": _sequential, "retrieval": _retrieval}[task](seen)
     compared = "" if task == "ranking" else "popularity, item kNN and EASE on the same test"
-    return Draft(f"Recommendation from {path.name}.", tuple(_described(seen, task)), "\n".join([*sections, *body]), compared)
+    return Draft(f"Recommendation from {path.name}.", tuple(_described(seen, task)), _body(path, seen, task, model), compared,
+                 ways=lambda: _ways(path, seen, task), parts=False, stands=False)
+
+
+def _body(path: Path, seen: Seen, task: str, model: list[str]) -> str:
+    head = f"task: recsys.{task}".ljust(30) + f"# {_why(task, seen)}"
+    return "\n".join([head, section("data", _data(path, seen, task)), *model])
+
+
+def _ways(path: Path, seen: Seen, task: str) -> list[Way]:
+    """Models in closed form, then networks."""
+    if task == "ranking":
+        return []
+    found = [Way("EASE", _body(path, seen, "retrieval", _ease(seen)))] if _linear_fits(seen) else []
+    if task == "sequential":
+        return [*found, Way("GRU over the latest items", _body(path, seen, task, _sequential(seen)))]
+    return [*found, Way("towers", _body(path, seen, task, _towers(seen)))]
 
 
 def _task(seen: Seen, asked: Asked) -> str:
@@ -118,14 +133,20 @@ def _sequential(seen: Seen) -> list[str]:
 
 
 def _retrieval(seen: Seen) -> list[str]:
-    if not seen.time and _linear_fits(seen):
-        users, items = (seen.frame.facts[name].distinct for name in (seen.user, seen.item) if name)
-        return [
-            f"# {users:,} users and {items:,} items fit a linear model of items on items, fitted at once in closed form: no epochs. From",
-            f"# {EASE_ITEMS:,} items, {EASE_USERS:,} users or {EASE_EVENTS:,} events on it would be towers, trained by steps.",
-            "model:",
-            "  name: ease                  # its regularisation is chosen on validation; new users are answered by their histories",
-        ]
+    return _ease(seen) if not seen.time and _linear_fits(seen) else _towers(seen)
+
+
+def _ease(seen: Seen) -> list[str]:
+    users, items = (seen.frame.facts[name].distinct for name in (seen.user, seen.item) if name)
+    return [
+        f"# {users:,} users and {items:,} items fit a linear model of items on items, fitted at once in closed form: no epochs. From",
+        f"# {EASE_ITEMS:,} items, {EASE_USERS:,} users or {EASE_EVENTS:,} events on it would be towers, trained by steps.",
+        "model:",
+        "  name: ease                  # its regularisation is chosen on validation; new users are answered by their histories",
+    ]
+
+
+def _towers(seen: Seen) -> list[str]:
     batch = 1024 if seen.frame.rows < 500_000 else 2048
     epochs = _epochs(seen, batch, 780, fewest=8 if batch == 1024 else 20)
     # without times no item of a history is its latest: a vector for each user holds more than an average of some of them

@@ -2,18 +2,19 @@
 
 import unicodedata
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
 from pipelines.base.errors import DataError
-from pipelines.config.draft import Asked, Draft, Entry, section
+from pipelines.config.draft import Asked, Draft, Entry, Way, section
 from pipelines.config.dump import inline
 from pipelines.data.english import are_english
 from pipelines.data.frame import COMMENTS
 from pipelines.data.kinds import check_classes
 from pipelines.encoders.finetune import FROZEN_BELOW
 from pipelines.encoders.presets import Preset
-from pipelines.encoders.proposal import FOLDS_CHOOSE, Proposal, propose
+from pipelines.encoders.proposal import FOLDS_CHOOSE, Proposal, choices, noted, propose
 from speech.data import audio
 from speech.data.enough import too_little
 from speech.data.inspection import ROLES as ROLES
@@ -31,6 +32,7 @@ MOST_WORDS = 30  # up to which words are what an output step represents
 ENCODED_STEPS = 300  # updates under a pretrained encoder that trains, at least
 WHISPER = "WhisperBackbone"
 SIGNS = ".,?!"  # that Whisper writes; a transcript without any was not punctuated
+_OF_SPEECH = ("WhisperBackbone", "MoonshineBackbone")  # encoders with a vector for each moment
 WINDOW = "what the model gets: the loudest part of longer recordings"
 
 
@@ -52,19 +54,44 @@ def draft(path: Path, asked: Asked) -> Draft:
              f"{_contents(seen)}.",
              *seen.notes)
     proposal = propose(asked, "speech", reason=_reason(seen), gain="new voices are understood after few recordings")
-    if proposal.preset and not _few(seen) and not _writes(proposal.preset) and asked.used_encoder() is None:
+    if proposal.preset and not _few(seen) and not _writes(proposal.preset) and not asked.wants_encoder:
         proposal = Proposal()  # an encoder that does not write English by itself is not known to gain
     if seen.texts is not None and not proposal.preset and (
             note := too_little(seen.texts, sum(seconds) / len(seconds) * len(seen.files))):
         notes = (*notes, f"Warning: {note}.")
     if proposal.preset and _sentences(seen) and _writes(proposal.preset):
-        body = _written(path, seen, proposal.preset)
-        return Draft(f"Speech to text, of {path.name}.", (*notes, *proposal.notes), body)
-    body = (_commands if seen.texts is None else _transcription)(path, seen, rate, seconds, proposal.preset)
+        return Draft(f"Speech to text, of {path.name}.", notes, _written(path, seen, proposal.preset), notes=proposal.notes)
+    write = _commands if seen.texts is None else _transcription
+
+    def body(preset: Preset | None, frozen: bool | None = None) -> str:
+        return write(path, seen, rate, seconds, preset, frozen)
+
+    kernel = [] if seen.texts is not None else [Way("kernel machine on statistics of cepstra", _kernel(path, seen, rate, seconds))]
     what = "Speech to text" if seen.texts is not None else f"Spoken commands: {len(seen.classes)} classes"
     compared = ("the transcript of the most similar training recording" if seen.texts is not None else
                 "a kernel classifier on statistics of cepstra, fitted in the run")
-    return Draft(f"{what}, of {path.name}.", (*notes, *proposal.notes), body, compared)
+    return Draft(f"{what}, of {path.name}.", notes, body(proposal.preset), compared, proposal.notes,
+                 lambda: _ways(seen, asked, body, kernel))
+
+
+def _ways(seen: Seen, asked: Asked, body: Callable[..., str], cheap: list[Way]) -> list[Way]:
+    """Encoders as they are, and a network from scratch. Cheap ones first."""
+    found = []
+    for preset in choices(asked, "speech"):
+        if seen.texts is None or preset.backbone in _OF_SPEECH:
+            tuned = seen.texts is not None and _kept(seen) >= FROZEN_BELOW
+            trained = Way(f"{preset.name}, its last blocks trained", body(preset, False), noted(preset)) if tuned else None
+            found.append(Way(f"{preset.name}, frozen", body(preset, True), noted(preset), trained))
+    return found if asked.wants_encoder else [*cheap, *found, Way("a network from scratch", body(None))]
+
+
+def _kernel(path: Path, seen: Seen, rate: int, seconds: list[float]) -> str:
+    """The YAML of the cheap baseline as a model."""
+    return "\n".join([
+        "task: speech.commands",
+        section("data", _data(path, seen, rate, [("seconds", _window(seen.files, seconds), WINDOW)], folds=True)),
+        section("model", [("name", "kernel", "fitted at once; or ds_cnn, pretrained")]),
+    ])
 
 
 def _reason(seen: Seen) -> str:
@@ -111,21 +138,20 @@ def _data(path: Path, seen: Seen, rate: int, task: list[Entry], *, folds: bool =
     entries += [(key, name, COMMENTS.get(key, "")) for key, name in seen.columns.items()]
     if seen.pattern:
         entries.append(("speaker_pattern", seen.pattern, "matches the speaker in a name"))
-    # of the data's own splits the groups still say which parts of train choose
-    grouped = (seen.speakers or seen.group) and ("test" not in seen.splits or (folds and not seen.divided))
+    # with the data's own test split the groups still say which parts of train choose
+    grouped = (seen.speakers or seen.group) and ("test" not in seen.splits or not seen.divided)
     if grouped and seen.speakers:
         entries.append(("group_by", "speaker", "no speaker in two splits; null to divide recording by recording"))
     elif grouped:
         entries.append(("group_by", seen.group, "all recordings of one stay in one split; null to divide one by one"))
     none = (0, why.replace("parts", "groups") if grouped else why)
     validation: tuple[float, str] = none if folds else (VALIDATION, "share of train")
-    own = {role: name for role, name in seen.splits.items() if not (role == "validation" and folds and seen.folds)}
     for name, share, meaning in (("validation", *validation), ("test", TEST, "share of all; judged once, at the end")):
-        entries.append((name, own.get(name, share), "the data's own" if name in own else meaning))
+        entries.append((name, seen.splits.get(name, share), "the data's own" if name in seen.splits else meaning))
     return entries
 
 
-def _commands(path: Path, seen: Seen, rate: int, seconds: list[float], preset: Preset | None = None) -> str:
+def _commands(path: Path, seen: Seen, rate: int, seconds: list[float], preset: Preset | None, frozen: bool | None = None) -> str:
     count, most = len(seen.files), max(seen.classes.values()) / min(seen.classes.values())
     window = _window(seen.files, seconds)
     if preset:
@@ -161,10 +187,10 @@ def _kept(seen: Seen) -> float:
     return len(seen.files) * (1.0 if "test" in seen.splits else 1 - TEST) * (1.0 if "validation" in seen.splits else 1 - VALIDATION)
 
 
-def _encoded(path: Path, seen: Seen, tokens: list[Entry], preset: Preset) -> str:
+def _encoded(path: Path, seen: Seen, tokens: list[Entry], preset: Preset, frozen: bool | None) -> str:
     """A transcription by a pretrained encoder: frozen, or with its last blocks training (docs/pretrained.md)."""
     kept = _kept(seen)
-    frozen = kept < FROZEN_BELOW
+    frozen = kept < FROZEN_BELOW if frozen is None else frozen
     way: dict[str, object] = {"name": "frozen"} if frozen else {"name": "last", "blocks": 2, "learning_rate": 0.0002, "head": "new"}
     layers: list[Entry] = [("layers", 3, "beside one another: lower ones know sounds, the last one English words")]
     sections = [
@@ -235,7 +261,7 @@ def _window(files: list[Path], seconds: list[float]) -> float:
     return min(3.0, max(0.5, round(min(span, whole), 1)))
 
 
-def _transcription(path: Path, seen: Seen, rate: int, seconds: list[float], preset: Preset | None = None) -> str:
+def _transcription(path: Path, seen: Seen, rate: int, seconds: list[float], preset: Preset | None, frozen: bool | None = None) -> str:
     unit = _unit(seen)
     long = median(seconds) > 8
     count = len(seen.files)
@@ -247,7 +273,7 @@ def _transcription(path: Path, seen: Seen, rate: int, seconds: list[float], pres
     if signs:
         tokens.append(("remove", signs, "neither learned nor scored"))
     if preset:
-        return _encoded(path, seen, tokens, preset)
+        return _encoded(path, seen, tokens, preset, frozen)
     name = "conformer" if long and count >= 1000 else "quartz"
     model: list[Entry] = [("name", name, "quartz is faster, conformer better on long sentences")]
     augment: list[Entry] = [("speed", 0.1, ""), ("frequency_masks", 2, ""), ("time_masks", 2, "")]

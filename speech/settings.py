@@ -420,6 +420,8 @@ class Transcription(SpeechExperiment):
         found = super().problems()
         data, model = self.data, self.model
         if data.source == "connected":
+            if data.fold:
+                found.append(("data.fold", "source: connected divides its data by speakers, not into folds"))
             if not data.name:
                 found.append(("data.name", "source: connected joins the recordings of a tfds data set of digits, such as spoken_digit"))
             if not data.test_speakers:

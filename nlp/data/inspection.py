@@ -13,7 +13,7 @@ from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked
 from pipelines.config.messages import listed
 from pipelines.data import text_rows
-from pipelines.data.columns import Facts, by_folds, by_name, number_of, role_in, role_of
+from pipelines.data.columns import Facts, by_name, number_of, role_in, role_of
 from pipelines.data.dialect import ending, find_dialect, guessed_encoding
 from pipelines.data.frame import Frame, label_column, split_column
 from pipelines.data.kinds import labels_in, not_used, pair_in, separator_in
@@ -36,7 +36,6 @@ class Seen:
         words: median and longest number of words and marks in a sample.
         settings: further settings of the data section, such as text_key and header.
         validation, test: the data's own splits, None where there are none.
-        folds: these are numbered folds: train is all that is not held out.
         ascii: the share of letters in the sample that are plain Latin ones.
         sample: some texts of train.
         path: the table, where it lies in the folder that was named.
@@ -51,7 +50,6 @@ class Seen:
     settings: dict[str, Any] = field(default_factory=dict)
     validation: str | None = None
     test: str | None = None
-    folds: bool = False
     ascii: float = 1.0
     path: Path | None = None
     label: str | list[str] | None = None
@@ -174,8 +172,8 @@ def _table(path: Path, asked: Asked) -> Seen:
     sample = [" ".join(str(columns[name][place]) for name in text) for place in train[:: max(1, len(train) // SAMPLE)]]
     notes = [note] if (note := frame.passed_over()) else []
     notes += not_used(frame.names, [*text, *([label] if isinstance(label, str) else label), *used])
-    return Seen("table", counts, len(train), _lengths(sample), settings, parts.get("validation"), parts.get("test"), by_folds(parts),
-                _ascii(sample), label=label, notes=notes, sample=sample)
+    return Seen("table", counts, len(train), _lengths(sample), settings, parts.get("validation"), parts.get("test"), _ascii(sample),
+                label=label, notes=notes, sample=sample)
 
 
 def _of_pairs(path: Path, pair: tuple[str, str], facts: dict[str, Facts]) -> str:

@@ -39,6 +39,10 @@ class Data(Section):
     group_by: str | None = setting(
         None, "column (or 'folder' for the parent folder's name, or 'name' for what data.group_pattern finds in a file's name) whose value "
         "stays on one side of every split")
+    fold: list[int] | None = setting(
+        None, "[k, n], for cross-validation: the k-th of n folds of train stands in the place of test, which is not read; classes in their "
+        "shares, groups whole; interactions in time: the data end before what k splits hold out one after another",
+        search="it is what experiments are compared on")
     limit: int | None = setting(None, "use only this many training examples (stratified), for a quick look", unit="examples", ge=1,
                                search=True)
     on_bad_example: Literal["stop", "skip"] = setting(
@@ -53,6 +57,14 @@ class Data(Section):
                 "else none", search=True)
     cache_folder: str | None = setting(None, "folder of the disk cache; default: the user's cache folder", search=True)
     workers: int | None = setting(None, "parallel decoding calls; default: chosen by tf.data", ge=1, search=True)
+
+    def problems(self) -> list[tuple[str, str]]:
+        found = super().problems()
+        if self.fold is not None and not (len(self.fold) == 2 and 1 <= self.fold[0] <= self.fold[1] and self.fold[1] > 1):
+            found.append(("fold", f"{self.fold} is no fold: write [k, n] with 1 <= k <= n and n of 2 or more, such as [1, 5]"))
+        if self.fold is not None and (self.prepared or getattr(self, "streaming", False)):
+            found.append(("fold", "what is prepared or streamed is divided already; leave out prepared and streaming"))
+        return found
 
     def described(self) -> list[tuple[str | int, str]]:
         """What an example is read from, for a description of the data: (column, feature or array; image, audio, text, label, id, time,

@@ -13,7 +13,7 @@ from pipelines.base.errors import DataError
 from pipelines.config.messages import did_you_mean, listed
 from pipelines.config.schema import Data
 from pipelines.data.source import Source
-from pipelines.data.split import choose, hold_out, hold_out_pieces
+from pipelines.data.split import choose, folds, hold_out, hold_out_pieces
 
 ALIASES = {"train": ("train", "training"), "validation": ("validation", "val", "valid", "dev"), "test": ("test", "testing")}
 MANY = 20  # classes up to which there are never too many
@@ -33,7 +33,7 @@ def divide(
     Args:
         names: the data's own splits; a single name means that the data come in one piece.
         load: gives the source of one of them; called once for each that is used.
-        data: `validation`, `test`, `split_seed`, `group_by`, `limit`.
+        data: `validation`, `test`, `fold`, `split_seed`, `group_by`, `limit`.
         place: the data set, folder or file, for messages.
 
     Returns:
@@ -59,9 +59,11 @@ def divide(
 
     train, test, validation = load(pool), None, None
     if test_name is not None:
-        test = load(test_name)
+        test = None if data.fold else load(test_name)
     elif test_share:
         train, test = _held_out(train, test_share, "test", data, notes)
+    if data.fold:
+        train, test = _fold_out(train, data, notes)
     if validation_name is not None:
         validation = load(validation_name)
     elif validation_share:
@@ -170,10 +172,28 @@ def _named(value: float | str | None, purpose: str, names: Sequence[str], place:
     return name, 0.0
 
 
-def _held_out(source: Source, share: float, purpose: str, data: Data, notes: list[str]) -> tuple[Source, Source]:
-    groups = source.groups if data.group_by else None
-    if data.group_by and groups is None:
+def _fold_out(train: Source, data: Data, notes: list[str]) -> tuple[Source, Source]:
+    """Train without one of its folds, and this fold."""
+    assert data.fold is not None
+    number, of = data.fold
+    which = folds(of, count=len(train), seed=data.split_seed, labels=train.labels, groups=_groups(train, data), pieces=train.pieces)
+    held = which == number - 1
+    if not held.any() or held.all():
+        raise DataError(f"data.fold: {len(train):,} training examples{' in few groups' if data.group_by else ''} do not divide into {of} "
+                        f"folds, of which number {number} is held out; take fewer")
+    train.shared = data.limit is None
+    notes.append(f"fold {number} of {of}: {held.sum():,} of {len(train):,} training examples stand in the place of test, which is not read")
+    return train.subset(np.flatnonzero(~held)), train.subset(np.flatnonzero(held))
+
+
+def _groups(source: Source, data: Data) -> np.ndarray | None:
+    if data.group_by and source.groups is None:
         raise DataError(f"data.group_by: {data.group_by}: these data have no such groups")
+    return source.groups if data.group_by else None
+
+
+def _held_out(source: Source, share: float, purpose: str, data: Data, notes: list[str]) -> tuple[Source, Source]:
+    groups = _groups(source, data)
     how_drawn: dict[str, Any] = {"seed": data.split_seed, "purpose": purpose, "labels": source.labels}
     if groups is None and source.pieces is not None and np.any(source.pieces >= 0):
         split = hold_out_pieces(share, source.pieces, **how_drawn)

@@ -22,6 +22,9 @@ Repetitions = Literal["count", "judged once", "left out"]
 def divided(log: Log, data: InteractionData, repetitions: Repetitions = "count") -> tuple[np.ndarray, list[str]]:
     """(part of each event [n] int8: TRAIN, VALIDATION, TEST or LEFT_OUT; what was decided, in words).
 
+    With data.fold [k, n] the test events are left out, and of the others a fold is TEST: the k-th of n where they are drawn at random, or
+    the data's own; else what the protocol holds out of the events before those that it has held out k times.
+
     Args:
         repetitions: further events of one user with one item. `count`: they are events like others. `judged once`: so they are, but
             validation and test have each pair once. `left out`: a pair is in one part alone, the earliest that it occurs in, and of its
@@ -31,30 +34,57 @@ def divided(log: Log, data: InteractionData, repetitions: Repetitions = "count")
     Raises:
         DataError: nothing is left to train on, or the data's own split names are not understood.
     """
-    wants_test, wants_validation = data.test is not None, data.validation != 0.0
     if log.users is None or log.items is None:
         repetitions = "count"
+    own = data.split_key is not None and log.parts is not None
+    parts, sentences = (_own(log, data) if own else _by_protocol(log, data, repetitions))
+    if data.fold:
+        sentences += [f"Fold {data.fold[0]} of {data.fold[1]}, in the place of test, whose {np.sum(parts == TEST):,} events are left out"]
+        parts = _fold(log, parts, data, repetitions, drawn=own or data.protocol == "random")
     once = repetitions == "left out"
-    if data.split_key is not None and log.parts is not None:
-        parts, sentences = _own(log, data)
-    elif data.protocol == "leave_last_out":
-        parts, sentences = _leave_last_out(log, wants_validation, wants_test, once)
-    else:
-        test = POOL_TEST / 2 if isinstance(data.test, str) else float(data.test or 0.0)
-        validation = float(data.validation) if not isinstance(data.validation, str) else 0.1
-        shares = ((TEST, test), (VALIDATION, validation))
-        parts, sentences = _by_time(log, shares) if data.protocol == "time" else _at_random(log, shares, data.split_seed, once)
     if once:
         parts = _once(log, parts)
     elif repetitions == "judged once":
         parts = _judged_once(log, parts)
     gone = int(np.sum(parts == LEFT_OUT))
-    if gone:
+    if gone and not data.fold:
         why = "a pair counts once, by its last event in the earliest part that has it" if once else "held out, a pair counts once"
         sentences.append(f"{gone:,} of {len(log):,} events ({gone / len(log):.0%}) repeat a user and item and are left out: {why}")
     if not np.any(parts == TRAIN):
         raise DataError(f"{log.place}: no event is left to train on ({sentences[0]})")
     return parts, sentences
+
+
+def _by_protocol(log: Log, data: InteractionData, repetitions: Repetitions) -> tuple[np.ndarray, list[str]]:
+    once = repetitions == "left out"
+    if data.protocol == "leave_last_out":
+        return _leave_last_out(log, data.validation != 0.0, data.test is not None, once)
+    test = POOL_TEST / 2 if isinstance(data.test, str) else float(data.test or 0.0)
+    validation = float(data.validation) if not isinstance(data.validation, str) else 0.1
+    shares = ((TEST, test), (VALIDATION, validation))
+    return _by_time(log, shares) if data.protocol == "time" else _at_random(log, shares, data.split_seed, once)
+
+
+def _fold(log: Log, parts: np.ndarray, data: InteractionData, repetitions: Repetitions, *, drawn: bool) -> np.ndarray:
+    """The parts with a fold in the place of test, whose events are left out.
+
+    Args:
+        drawn: the fold is a share of train; else the protocol divides what comes before.
+    """
+    assert data.fold is not None
+    number, of = data.fold
+    if drawn:
+        parts = np.where(parts == TEST, np.int8(LEFT_OUT), parts)
+        train = np.flatnonzero(parts == TRAIN)
+        parts[train[np.argsort(draws(len(train), data.split_seed, "folds"), kind="stable")[number - 1::of]]] = TEST
+        return parts
+    numbers = np.arange(len(log))
+    for _ in range(number):
+        numbers = numbers[(parts == TRAIN) | (parts == VALIDATION)]
+        parts, _ = _by_protocol(log.take(numbers), data, repetitions)
+    whole = np.full(len(log), LEFT_OUT, np.int8)
+    whole[numbers] = parts
+    return whole
 
 
 def pairs_of(log: Log) -> np.ndarray:

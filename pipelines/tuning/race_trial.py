@@ -1,0 +1,79 @@
+"""One training of a race: on one fold of train, judged on what this fold holds out, in this process and without a run."""
+
+import gc
+from collections.abc import Callable
+
+import numpy as np
+
+from pipelines.base.errors import ConfigError, DataError
+from pipelines.base.metric_kinds import better
+from pipelines.config.schema import Experiment
+from pipelines.data.split import choose
+from pipelines.runs.launch import task_class
+from pipelines.task.units import called
+from pipelines.training.evaluation import Evaluator, batch_size
+from pipelines.training.hooks.not_finite import StopWhenNotFinite
+from pipelines.training.loop import Loop
+from pipelines.training.meter import Meter
+from pipelines.training.session import Session, assemble
+from pipelines.tuning.race import FOLDS, Score
+
+
+def fold_sizes(experiment: Experiment) -> tuple[int, int]:
+    """(training examples of a fold, number of folds), once the data are divided.
+
+    Raises:
+        DataError: data that cannot be used, or divided into folds.
+    """
+    reason: DataError | None = None
+    for folds in FOLDS:
+        data = experiment.data.model_copy(update={"fold": [folds, folds]})
+        try:
+            splits = task_class(experiment.task)(experiment.model_copy(update={"data": data})).splits()
+            return len(splits.train), folds
+        except DataError as error:
+            if "data.fold" not in str(error):
+                raise
+            reason = error
+    assert reason is not None
+    raise reason
+
+
+def attempt(experiment: Experiment, judged: int, say: Callable[[str], None] = lambda text: None) -> Score:
+    """Trains to the end, and scores the held-out examples, or `judged` of them; the last weights, or their averages, count."""
+    session = assemble(experiment, task_class(experiment.task), say=say)
+    held = session.splits.test
+    if held is None:
+        raise ConfigError("data.fold: these data are not divided into folds")
+    session.initialise()
+    for average, variable in zip(session.averages, session.averaged):
+        average.assign(variable.value)
+    if session.steps:
+        hooks = [StopWhenNotFinite(lambda step: []), *session.freezing]
+        Loop(session.step, plan=session.plan, steps=session.steps, hooks=hooks, meter=Meter()).train()
+    for average, variable in zip(session.averages, session.averaged):
+        variable.assign(average.value)
+    numbers = choose(judged, count=len(held), seed=experiment.data.split_seed, purpose="race", labels=held.labels)
+    values = _evaluator(session, experiment, numbers).each()
+    metric, direction = session.task.watch
+    if metric not in values:
+        metric = next(name for name in (*session.step.score_names, "loss") if name in values)
+        direction = better(metric) or "min"
+    names = tuple(held.name(int(number)) for number in numbers)
+    groups = held.groups[numbers] if held.groups is not None else None
+    score = Score(metric, direction == "min", np.asarray(values[metric], np.float64), names, groups, called(experiment.data.group_by))
+    del session
+    gc.collect()  # a model and its functions hold one another
+    return score
+
+
+def _evaluator(session: Session, experiment: Experiment, numbers: np.ndarray) -> Evaluator:
+    """Of the held-out examples; where the head alone learned, on features that are there already."""
+    held, learner = session.splits.test, session.learner
+    assert held is not None
+    features = learner.features(held) if learner.answers else None
+    task, model, source = (session.task, session.model, held) if features is None else (learner.task, learner.model, features)
+    if len(numbers) < len(source):
+        source = source.subset(numbers)
+    return Evaluator(task, model, source, machine=session.machine, data=experiment.data,
+                     batch=batch_size(experiment.evaluate, experiment.train.batch_size), trained=True)
