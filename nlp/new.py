@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nlp.data.inspection import ROLES as ROLES
 from nlp.data.inspection import Seen, look
-from nlp.data.ngrams import ngram_counts
+from nlp.data.ngrams import SHORT, Grams, ngram_counts, ngrams_for
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, Way, section
 from pipelines.data.english import are_english
@@ -18,11 +18,9 @@ from pipelines.encoders.presets import Preset
 from pipelines.encoders.proposal import FOLDS_CHOOSE, choices, noted, propose
 
 TASKS = ("classification",)
-Grams = tuple[int, tuple[int, int] | None]  # words of an n-gram at most; fewest and most characters of one, None: there are none
 _UNEVEN = 5.0  # largest class over smallest from which a comment says how to weigh classes
 _FEWEST = 10  # texts without which there is nothing to divide
 _NEIGHBOURS = {2: "pairs", 3: "up to triples"}
-_SHORT = 40  # words of a usual text up to which character n-grams are worth their time
 _JUDGE_EPOCHS = 5000  # texts below which a tenth of them is too few to choose an epoch by
 _FEW = 2000  # texts below which all of them are learned from, in short steps
 _ROWS = (1 << 10, 1 << 20)  # fewest and most rows of a table
@@ -80,7 +78,7 @@ def _body(seen: Seen, path: Path, preset: Preset | None, *, frozen: bool | None 
 def _linear(seen: Seen, path: Path) -> str:
     """The YAML of the cheap baseline as a model."""
     data = _data(seen, path, none="" if _many(seen) else FOLDS_CHOOSE)
-    return "\n".join(["task: nlp.classification", section("data", data),
+    return "\n".join(["task: nlp.classification", section("data", data), section("tokens", _tokens(seen, _grams(seen))),
                       section("model", [("name", "linear", "fitted at once; or bag, pretrained, cnn, lstm, transformer")])])
 
 
@@ -93,7 +91,7 @@ def _ways(seen: Seen, path: Path, asked: Asked) -> list[Way]:
     found = [] if asked.wants_encoder else [Way("linear machines on words and their parts", _linear(seen, path))]
     found += [Way(_called(grams), _body(seen, path, None, grams=grams)) for grams in bags]
     for preset in presets:
-        tuned = None if _stands_still(seen) else Way(
+        tuned = None if _stands_still(seen) or seen.texts > _GAINING else Way(
             f"{preset.name}, all of it trained", _body(seen, path, preset, frozen=False), noted(preset))
         found.append(Way(f"{preset.name}, frozen", _body(seen, path, preset, frozen=True), noted(preset), tuned))
     return found
@@ -125,9 +123,7 @@ def _data(seen: Seen, path: Path, *, none: str) -> list[Entry]:
 
 def _grams(seen: Seen) -> Grams:
     """What of a text counts: parts of words only where they are worth their time."""
-    if seen.ascii < 0.5:
-        return 2, (1, 4)
-    return 2, (2, 5) if seen.words[0] <= _SHORT else None
+    return ngrams_for(seen.sample)
 
 
 def _called(grams: Grams) -> str:
@@ -157,7 +153,7 @@ def _reason(seen: Seen) -> str:
 
 
 def _long(seen: Seen) -> bool:
-    return seen.words[0] > _SHORT
+    return seen.words[0] > SHORT
 
 
 def _stands_still(seen: Seen) -> bool:

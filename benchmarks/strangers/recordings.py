@@ -103,7 +103,7 @@ def mfcc_statistics(samples: np.ndarray, rate: int, *, mels: int = 40, kept: int
     return np.concatenate([cepstra.mean(0), cepstra.std(0), moves.mean(0), moves.std(0)])
 
 
-_stranger = partial(Stranger, domain="speech", baselines=baselines)
+_stranger = partial(Stranger, domain="speech", baselines=baselines, expert=("MFCC statistics + SVM",))
 SETS = [
     _stranger("digits_az", lay_out=digits_az, metrics=("accuracy",)),
     _stranger("spoken_digit", lay_out=partial(spoken_digit, manifest=False), metrics=("accuracy",)),

@@ -9,10 +9,11 @@ from statistics import median
 UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+|[^\w\s]")  # roughly as it divides texts
 SHORT = 40  # words of a usual text up to which character n-grams are worth their time
+Grams = tuple[int, tuple[int, int] | None]  # words of an n-gram at most; fewest and most characters of one, None: there are none
 
 
-def ngrams_for(sample: Sequence[str]) -> tuple[int, tuple[int, int] | None]:
-    """What tells texts like these apart: (longest word n-gram, [shortest, longest] character n-gram or None).
+def ngrams_for(sample: Sequence[str]) -> Grams:
+    """What tells texts like these apart.
 
     Of scripts without spaces each letter is a word of its own, so that n-grams of words are those of letters.
     """

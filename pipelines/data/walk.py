@@ -69,6 +69,13 @@ def folders_in(folder: Path, passed: PassedOver) -> list[Path]:
     return sorted(folders)
 
 
+def other_folders(folder: Path, used: Collection[Path], count: Callable[[Path], int]) -> list[str]:
+    """A note on folders beside those of the splits, with the number of files in each that were not looked at; none where there is none."""
+    rest = [(entry.name, count(entry)) for entry in folders_in(folder, PassedOver()) if entry not in used]
+    shown = ", ".join(f"{name} ({number:,} files)" for name, number in rest if number)
+    return [f"Not used: folder {shown}, which is called like none of train, validation and test."] if shown else []
+
+
 def _check_name(name: str, folder: Path) -> None:
     """Raises DataError for a folder's name that is not UTF-8: as a class it could not be written into a report."""
     try:
@@ -142,11 +149,14 @@ def pattern_of_files(folder: Path, values: Sequence[str], endings: Sequence[str]
     """Where nearly all values name files, as data.file_pattern has it: `images/{}.jpg`; None where nowhere.
 
     Args:
-        folder: of the table; it and the folders in it are searched.
+        folder: of the table; it, the folders in it and in these, and the folders beside it (`../audio/{}`) are searched.
         endings: of such files, "" for values that have theirs.
     """
-    inside = [entry.name for entry in folders_in(folder, PassedOver())]
-    for place in ["", *inside[:FOLDERS]]:
+    inside = folders_in(folder, PassedOver())[:FOLDERS]
+    deeper = [one for entry in inside for one in folders_in(entry, PassedOver())][:FOLDERS]
+    above = folder.absolute().parent
+    beside = ["..", *(f"../{entry.name}" for entry in folders_in(above, PassedOver())[:FOLDERS])] if above != folder else []
+    for place in ["", *(entry.relative_to(folder).as_posix() for entry in (*inside, *deeper)), *beside]:
         for end in endings:
             pattern = f"{place}/{{}}{end}" if place else f"{{}}{end}"
             if pattern == "{}" or not values:

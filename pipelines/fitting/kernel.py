@@ -9,22 +9,27 @@ Nystroem Method to Speed Up Kernel Machines").
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 from scipy.linalg import cho_factor, cho_solve
+from threadpoolctl import threadpool_limits
 
 from pipelines.data.source import Source
 from pipelines.fitting.folds import fitting_part, folds
 from pipelines.fitting.temperature import of_classes
 from pipelines.task.judging import Features
 
-WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)  # times the mean squared distance of two examples
-RIDGES = (1e-3, 1e-2, 1e-1, 1.0)  # of the kernel's diagonal, which is 1
+WIDTHS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)  # times the mean squared distance of two examples
+RIDGES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)  # of the kernel's diagonal, which is 1
+PARTS = (0.0, 0.3, 1.0, 3.0)  # of a block of features in the distance
+FIRST = (2, 3, 2)  # places of what is tried first: a width, a ridge, and the part of every block
+GAIN = 1e-3  # nats by which another one is better
 MOST, SUPPORT = 50_000, 4_000  # examples that are fitted to, and that answers are compared with
-CHOOSING = 2_000  # examples on which these are chosen, at most
+CHOOSING = 1_500  # examples on which these are chosen, at most
 CHUNK = 4_096  # examples whose similarities are computed at a time
 STILL = 1e-6  # a deviation below which a feature says nothing
 
@@ -141,20 +146,23 @@ def fit(features: np.ndarray, labels: np.ndarray, classes: int, *, groups: np.nd
         blocks: widths of groups of features that stand beside one another, all of which count alike; empty: one.
         support: examples that are kept, at most.
     """
-    mean, scale = _scaling(features, blocks or (features.shape[1],))
+    blocks = blocks or (features.shape[1],)
+    mean, scale = _scaling(features, blocks)
     scaled = ((features - mean) * scale).astype(np.float32)
     truth = np.eye(classes)[labels]
     bias = truth.mean(0)
     draw = np.random.default_rng(seed)
     some = _some(len(labels), CHOOSING, draw)
     fold = folds(labels[some], None if groups is None else groups[some], len(some), seed)
-    width, ridge, (sharpness, _), right = _chosen(scaled[some], (truth - bias)[some], bias, labels[some], fold)
-    scaled *= width ** -0.5
+    with threadpool_limits(1, user_api="blas"):  # of matrices this small: several threads wait for one another for most of the time
+        chosen = _chosen(scaled[some], blocks, (truth - bias)[some], bias, labels[some], fold)
+    factor = np.repeat(np.sqrt(np.array(chosen.parts) / chosen.width), blocks).astype(np.float32)
+    scaled *= factor
     kept = _some(len(labels), support, draw)
-    coefficients = _solved(scaled, scaled[kept], truth - bias, ridge)
-    how = (f"width {width:g} and ridge {ridge:g} of the kernel were chosen on train, held out in {fold.max() + 1} folds "
-           f"({right:.1%} right)")
-    return Fitted(mean, scale * width ** -0.5, scaled[kept], sharpness * coefficients, sharpness * bias, how)
+    coefficients = _solved(scaled, scaled[kept], truth - bias, chosen.ridge)
+    how = (f"width {chosen.width:g} and ridge {chosen.ridge:g} were chosen on train, held out in {fold.max() + 1} folds "
+           f"({chosen.right:.1%} right)")
+    return Fitted(mean, scale * factor, scaled[kept], chosen.sharpness * coefficients, chosen.sharpness * bias, how)
 
 
 def _some(count: int, most: int, draw: np.random.Generator) -> np.ndarray:
@@ -173,17 +181,53 @@ def _distances(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
     return np.maximum(np.square(ours).sum(1)[:, None] + np.square(theirs).sum(1) - 2.0 * ours @ theirs.T, 0.0)
 
 
-def _chosen(scaled: np.ndarray, wanted: np.ndarray, bias: np.ndarray, labels: np.ndarray, fold: np.ndarray,
-            ) -> tuple[float, float, tuple[float, float], float]:
-    """(width, ridge, (scale of the scores, its loss), share of right answers) of the smallest loss on held-out examples."""
-    distances, tried = _distances(scaled, scaled).astype(np.float64), []
-    for width in WIDTHS:
-        kernel = np.exp(-distances / width)
-        for ridge in RIDGES:
+@dataclass(frozen=True, order=True)
+class _Choice:
+    """What was tried, by its mean loss on held-out examples in nats.
+
+    Attributes:
+        parts: of each block in the squared distance.
+        sharpness: by which scores are log-odds.
+        right: share of right answers.
+    """
+
+    loss: float
+    width: float
+    ridge: float
+    parts: tuple[float, ...]
+    sharpness: float
+    right: float
+
+
+def _chosen(scaled: np.ndarray, blocks: Sequence[int], wanted: np.ndarray, bias: np.ndarray, labels: np.ndarray, fold: np.ndarray,
+            ) -> _Choice:
+    """The best by its loss: a climb from `FIRST`, one step of one of them at a time."""
+    edges = np.cumsum([0, *blocks])
+    apart = [_distances(*2 * (scaled[:, first:last],)).astype(np.float64) for first, last in pairwise(edges)]
+    scales = (WIDTHS, RIDGES, *([PARTS] * len(blocks) if len(blocks) > 1 else [(1.0,)]))
+    tried: dict[tuple[int, ...], _Choice] = {}
+
+    def attempt(place: tuple[int, ...]) -> _Choice:
+        if place not in tried:
+            width, ridge, *parts = (scale[number] for scale, number in zip(scales, place))
+            kernel = np.exp(-sum(part * distances for part, distances in zip(parts, apart)) / width)
             scores = bias + _held_out(kernel, wanted, ridge, fold)
-            calibrated = of_classes(scores, labels)
-            tried.append((calibrated[1], width, ridge, calibrated, float(np.mean(scores.argmax(1) == labels))))
-    return min(tried)[1:]
+            sharpness, loss = of_classes(scores, labels)
+            tried[place] = _Choice(loss, width, ridge, tuple(parts), sharpness, float(np.mean(scores.argmax(1) == labels)))
+        return tried[place]
+
+    best = (*FIRST[:2], *([FIRST[2]] * len(blocks) if len(blocks) > 1 else [0]))
+    moved = True
+    while moved:
+        moved = False
+        for which, scale in enumerate(scales):
+            for step in (-1, 1):
+                while 0 <= (number := best[which] + step) < len(scale):
+                    other = (*best[:which], number, *best[which + 1:])
+                    if attempt(other).loss > attempt(best).loss - GAIN:
+                        break
+                    best, moved = other, True
+    return attempt(best)
 
 
 def _held_out(kernel: np.ndarray, wanted: np.ndarray, ridge: float, fold: np.ndarray) -> np.ndarray:

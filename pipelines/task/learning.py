@@ -148,6 +148,10 @@ class Learning(ABC):
     def initialise(self, model: "keras.Model", batches: Iterator[tuple[Any, Any]]) -> None:  # noqa: B027
         """Sets weights that are computed from training examples as judged (inputs, targets), before step 0."""
 
+    def refit(self, model: "keras.Model") -> None:  # noqa: B027
+        """Sets the weights that are judged on test and saved, where they may be computed from train and validation together once all is
+        chosen: of models in closed form. Called when the answers for validation, by the weights as they were, are there; on each host."""
+
     @abstractmethod
     def loss(self, outputs: Any, targets: Any, training: bool) -> "tf.Tensor":
         """Loss of each example, [batch] float32, in graph. Smoothing and class weights only when training."""

@@ -160,13 +160,13 @@ def race(entrants: Sequence[Entrant], attempt: Attempt, *, size: int, folds: int
     try:
         for part, fold in course:
             running = [one for one in entrants if not one.out]
-            for place, one in enumerate(running):
+            for one in running:
                 left = seconds - (clock() - began)
                 if left <= 0:
                     raise OutOfTime
                 if one.expected(part) > left:
                     continue
-                share = left / 2 if place + 1 < len(running) else left  # no way takes all the time from those after it
+                share = left if one.scores else left / 2  # of what is not known yet, no way takes all the time from the others
                 _try(one, entrants, attempt, part, size, (fold, folds), share, say, clock)
             _drop(outcome.entrants, size)
             if _settled(outcome.entrants, size):
@@ -203,10 +203,11 @@ def _try(one: Entrant, others: Sequence[Entrant], attempt: Attempt, part: int, s
         return
     except Interrupted:
         raise
-    except QuartetError as error:
+    except Exception as error:  # what ends one way ends no other
+        what = str(error) if isinstance(error, QuartetError) else f"{type(error).__name__}: {error}"
         if not one.scores:
-            one.out = f"cannot be tried: {' '.join(str(error).split())[:100]}"
-        say(f"{one.name}, {some}: {error}")
+            one.out = f"cannot be tried: {' '.join(what.split())[:100]}"
+        say(f"{one.name}, {some}: {what}")
         return
     if any(key in other.scores and other.scores[key].names != score.names for other in others):
         one.out = "is judged on other examples: its data are divided otherwise"

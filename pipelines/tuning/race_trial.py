@@ -53,6 +53,7 @@ def attempt(experiment: Experiment, judged: int, say: Callable[[str], None] = la
         Loop(session.step, plan=session.plan, steps=session.steps, hooks=hooks, meter=Meter()).train()
     for average, variable in zip(session.averages, session.averaged):
         variable.assign(average.value)
+    session.task.refit(session.model)
     numbers = choose(judged, count=len(held), seed=experiment.data.split_seed, purpose="race", labels=held.labels)
     values = _evaluator(session, experiment, numbers).each()
     metric, direction = session.task.watch

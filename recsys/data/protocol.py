@@ -36,7 +36,7 @@ def divided(log: Log, data: InteractionData, repetitions: Repetitions = "count")
     """
     if log.users is None or log.items is None:
         repetitions = "count"
-    own = data.split_key is not None and log.parts is not None
+    own = log.parts is not None
     parts, sentences = (_own(log, data) if own else _by_protocol(log, data, repetitions))
     if data.fold:
         sentences += [f"Fold {data.fold[0]} of {data.fold[1]}, in the place of test, whose {np.sum(parts == TEST):,} events are left out"]
@@ -219,7 +219,7 @@ def _own(log: Log, data: InteractionData) -> tuple[np.ndarray, list[str]]:
             f"{log.name(int(unknown[0]))}: {str(log.parts[unknown[0]])!r} in column {data.split_key} (data.split_key) is none of "
             "train, validation and test, nor named by data.test or data.validation"
         )
-    sentence = f"Protocol: the data's own splits, column {data.split_key}"
+    sentence = f"Protocol: the data's own splits, {f'column {data.split_key}' if data.split_key else 'a file each'}"
     share = data.validation if isinstance(data.validation, float) else 0.1 if data.validation == "validation" else 0.0
     train = np.flatnonzero(parts == TRAIN)
     count = round(share * len(train))

@@ -39,7 +39,7 @@ def judge_lists(
         fallback: [users] bool, answered by popularity.
         source, numbers: the users, as places in the source.
         chosen: places in `numbers` of the users whose lists are shown.
-        itself: the baseline that the model is a form of, which the verdict does not compare it with.
+        itself: the baseline that the model is, which is then none.
     """
     basis, people = source.basis, source.people
     rows, held_items, counts = people.pairs(numbers)
@@ -47,7 +47,7 @@ def judge_lists(
     names = {"model": lists}
     matrix = people.matrix(basis.items, numbers)
     for name in settings.baselines:
-        scores = basis.scores(name, settings)
+        scores = basis.scores(name, settings, final=source.final) if name != itself else None
         if scores is not None:
             names[name] = baselines.top(scores, matrix, matrix if settings.exclude_seen else None, lists.shape[1], basis.allowed)
     hits = {name: per_user.hits(one, rows, held_items, basis.items) for name, one in names.items()}
@@ -73,7 +73,7 @@ def judge_lists(
             {name: value for name, value in row.items() if name not in (f"recall@{lead}", f"map@{lead}")}
             for row in judgement.tables["model_and_baselines"]
         ]
-    others = [name for name in names if name not in ("model", itself)]
+    others = [name for name in names if name != "model"]
     if others:
         best = max(others, key=lambda name: float(values[name][lead]["ndcg"].mean()))
         ours, theirs = values["model"][lead]["ndcg"], values[best][lead]["ndcg"]
@@ -85,6 +85,7 @@ def judge_lists(
         f"Candidates: all {items:,} items of the catalogue, never a sample; {seen}. Cut-offs: {', '.join(map(str, settings.cutoffs))}",
         "Intervals and tests draw users",
         *basis.notes,
+        *(["Baselines are fitted to train and validation, with what validation chose"] if source.final and others else []),
     ]
     cold = int(np.sum(held_items <= 0))
     if cold:

@@ -14,17 +14,27 @@ from pipelines.config.draft import Asked
 from pipelines.config.messages import listed
 from pipelines.data.columns import by_name, role_in, role_of
 from pipelines.data.dialect import ending
-from pipelines.data.frame import Frame, file_column, in_both, label_column, label_values, open_frame, split_column, tables_in
+from pipelines.data.frame import (
+    file_column,
+    files_there,
+    in_both,
+    label_column,
+    label_values,
+    missing_files,
+    open_frame,
+    split_column,
+    tables_for,
+)
 from pipelines.data.kinds import not_used
 from pipelines.data.names import groups_in_names, some, suspected_folders, suspected_groups, suspected_labels
 from pipelines.data.tables import SUFFIXES, file_paths
-from pipelines.data.walk import PassedOver, files_of, folders_in, sampled
+from pipelines.data.walk import PassedOver, files_of, folders_in, other_folders, sampled
 from speech.data import audio
 from speech.data.ljspeech import is_lj
 from speech.settings import MAX_SECONDS
 
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # named in messages
-ROLES = ("file", "text", "label", "split", "group")
+ROLES = ("file", "files", "text", "label", "split", "group")
 VOICES = 3  # speakers that names must suggest: fewer cannot be divided into train, validation and test, and are something else
 NOHASH = "/([0-9a-f]+)_nohash_"  # speakers in the names of Google's Speech Commands
 
@@ -70,7 +80,7 @@ def look(path: Path, asked: Asked) -> Seen:
 
 def _folder(path: Path, asked: Asked) -> Seen:
     if (path / "metadata.csv").is_file() and is_lj(path / "metadata.csv"):
-        raise DataError(f"{path}: holds a table; did you mean {path / 'metadata.csv'}?")
+        return _table(path / "metadata.csv", asked)
     manifest = find_manifest(path, asked)
     if manifest is not None:
         return _table(manifest, asked)
@@ -78,6 +88,7 @@ def _folder(path: Path, asked: Asked) -> Seen:
     splits = {role: entry for entry in tops if (role := role_of(entry.name))}
     root = splits.get("train", path)
     own = {role: entry.name for role, entry in splits.items() if role != "train"} if "train" in splits else {}
+    rest = other_folders(path, list(splits.values()), lambda folder: len(_recordings(folder))) if "train" in splits else []
     files = _recordings(root)
     if not files:
         raise DataError(f"{path}: there are no recordings ({', '.join(audio.SUFFIXES)}) in it")
@@ -90,13 +101,13 @@ def _folder(path: Path, asked: Asked) -> Seen:
         if missing:
             raise DataError(f"{missing}: has no transcript beside it ({missing.with_suffix('.txt').name}), as the others have")
         texts = [file.with_suffix(".txt").read_text(encoding="utf-8-sig", errors="replace") for file in files]
-        return _with_speakers(Seen("folder", files, texts, splits=own), names, None)
+        return _with_speakers(Seen("folder", files, texts, splits=own, notes=rest), names, None)
     classes = {entry.name: _recordings(entry) for entry in folders_in(root, PassedOver()) if not entry.name.startswith("_")}
     classes = {name: hint for name, hint in classes.items() if hint}
     loose = [file for file in files if file.parent == root]
     if not classes and (hint := suspected_labels(names)):
         labels = groups_in_names(names, hint.pattern)
-        seen = Seen("folder", files, None, Counter(labels), {"label_pattern": hint.pattern}, own)
+        seen = Seen("folder", files, None, Counter(labels), {"label_pattern": hint.pattern}, own, notes=rest)
         seen.notes.append(f"There are no class folders: the class is taken from the names ({some(hint.values)}, such as in {names[0]}).")
         return _with_speakers(seen, names, labels)
     if len(classes) < 2 or loose:
@@ -104,8 +115,8 @@ def _folder(path: Path, asked: Asked) -> Seen:
                         f"({listed(TABLES)}) may name both" + (f"; {loose[0].name} lies in no class folder" if classes and loose else ""))
     files = [file for hint in classes.values() for file in hint]
     labels = [name for name, hint in classes.items() for _ in hint]
-    return _with_speakers(Seen("folder", files, None, Counter(labels), splits=own), [file.relative_to(path).as_posix() for file in files],
-                          labels)
+    return _with_speakers(Seen("folder", files, None, Counter(labels), splits=own, notes=rest),
+                          [file.relative_to(path).as_posix() for file in files], labels)
 
 
 def _recordings(folder: Path) -> list[Path]:
@@ -132,21 +143,17 @@ def _with_speakers(seen: Seen, names: list[str], labels: list[str] | None) -> Se
 
 def find_manifest(folder: Path, asked: Asked) -> Path | None:
     """A table in a folder that names recordings in it; None where there is none."""
-    tables = tables_in(folder)
+    tables = tables_for(folder)
     for table in tables:
         try:
             frame = open_frame(table)
             sound, pattern = file_column(frame, asked, audio.SUFFIXES, unread=audio.UNREAD, by_name_alone=True)
         except DataError:
             continue
-        if sound is not None and len(frame.names) > 1 and (_there(frame, sound, pattern) or len(tables) == 1):
+        if sound is not None and len(frame.names) > 1 and (
+                files_there(frame, sound, pattern) or (len(tables) == 1 and table.parent == folder)):
             return table
     return None
-
-
-def _there(frame: Frame, sound: str, pattern: str | None) -> bool:
-    values = [str(value) for value in frame.values[sound][:50]]
-    return sum((frame.path.parent / (pattern or "{}").replace("{}", value)).is_file() for value in values) * 2 >= len(values)
 
 
 def _table(path: Path, asked: Asked) -> Seen:
@@ -156,7 +163,7 @@ def _table(path: Path, asked: Asked) -> Seen:
         raise DataError(f"{path}: not understood; give a folder or a table ({listed(TABLES)})")
     if is_lj(path):
         rows = [line.split("|") for line in path.read_text(encoding="utf-8-sig", errors="replace").splitlines() if line]
-        return Seen("table", [path.parent / "wavs" / f"{row[0]}.wav" for row in rows], [row[-1] for row in rows])
+        return Seen("table", [path.parent / "wavs" / f"{row[0]}.wav" for row in rows], [row[-1] for row in rows], path=path)
     frame = open_frame(path)
     sound, pattern = file_column(frame, asked, audio.SUFFIXES, unread=audio.UNREAD, by_name_alone=True)
     if sound is None:
@@ -190,6 +197,8 @@ def _table(path: Path, asked: Asked) -> Seen:
     stored = [role_in(parts, value) for value in frame.values[split]] if split else ["train"] * frame.rows
     train = [number for number, part in enumerate(stored) if part == "train"]
     files = file_paths([frame.values[sound][number] for number in train], path, pattern, f"{sound} (--file)")
+    if files and not any(file.is_file() for file in files[:: max(1, len(files) // 50)]):
+        raise missing_files(path, sound, files[0])
     one = label if isinstance(label, str) else None
     keys, names = frame.named({"file": sound, "text": text, "label": one, "speaker": speaker or group, "split": split})
     columns: dict[str, Any] = {key: keys[role] for key, role, usual in (

@@ -11,8 +11,8 @@ import tensorflow as tf
 from pipelines.fitting import kernel
 from speech.settings import Kernel
 
-COEFFICIENTS = 13
-PARTS = 4  # of what is loud, each with its own mean
+COEFFICIENTS = (13, 7)  # of the envelope of the spectrum, and finer ones behind, which tell voices apart rather than words
+PARTS = 6  # of what is loud, each with its own mean
 LOUD = 25.0  # dB below the loudest frame; what is quieter counts nothing
 REACH = 2  # frames to each side over which the slope of a coefficient is taken
 
@@ -32,14 +32,21 @@ def cepstral_statistics(bands: tf.Tensor, mels: int | None = None) -> tf.Tensor:
     """
     width = int(bands.shape[-1])
     basis = np.eye(width) if mels else scipy.fft.dct(np.eye(width), norm="ortho", axis=-1)
-    cepstra = tf.tensordot(bands, tf.constant(basis[:, :COEFFICIENTS], tf.float32), 1)
+    cepstra = tf.tensordot(bands, tf.constant(basis[:, :sum(COEFFICIENTS)], tf.float32), 1)
     loudness = cepstra[..., 0] / (mels or width) ** 0.5
     loud = tf.cast(loudness >= tf.reduce_max(loudness, 1, keepdims=True) - LOUD, tf.float32)
     # where within what is loud a frame lies, 0 to 1
     place = (tf.cumsum(loud, 1) - 0.5) / tf.reduce_sum(loud, 1, keepdims=True)
     mean, deviation = _moments(cepstra, loud)
     parts = [_moments(cepstra, loud * tf.cast(tf.floor(place * PARTS) == part, tf.float32))[0] for part in range(PARTS)]
-    return tf.concat([mean, deviation, _moments(_slopes(cepstra), loud)[1], *parts], -1)
+    every = [mean, deviation, _moments(_slopes(cepstra), loud)[1], *parts]
+    return tf.concat([*(one[:, :COEFFICIENTS[0]] for one in every), *(one[:, COEFFICIENTS[0]:] for one in every)], -1)
+
+
+def blocks(width: int) -> list[int]:
+    """The number of values of coarse and of fine coefficients, of so many bands."""
+    sizes = min(width, COEFFICIENTS[0]), min(width, sum(COEFFICIENTS)) - COEFFICIENTS[0]
+    return [size * (3 + PARTS) for size in sizes if size > 0]
 
 
 def _moments(values: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

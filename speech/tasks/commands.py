@@ -28,7 +28,7 @@ from speech.data.recordings import facts_of, waveform
 from speech.data.splits import load_commands
 from speech.metrics import detection, sound_figures, speakers
 from speech.models import command_model
-from speech.models.kernel import cepstral_statistics
+from speech.models import kernel as cepstra
 from speech.settings import Commands, Kernel
 from speech.tasks.base import SILENT, SpeechTask, part_name, silent
 
@@ -131,12 +131,17 @@ class CommandTask(SpeechTask, SingleLabel):
         """The model's input as [batch, values]: what the cheap baseline, and the model `kernel`, know of a recording; in graph."""
         frontend = self.experiment.frontend
         mean, std = (tf.constant(self.facts[name], tf.float32) for name in ("mean", "std"))
-        return cepstral_statistics(self.front_end.decibels(features, mean, std), frontend.mels if frontend.kind == "mfcc" else None)
+        return cepstra.cepstral_statistics(self.front_end.decibels(features, mean, std), frontend.mels if frontend.kind == "mfcc" else None)
 
     def fit_at_once(self, model: keras.Model, train: Source, features: Features) -> str | None:
         if not isinstance(self.experiment.model, Kernel):
             return None
-        return f"{CHEAP}: {kernel.fit_model(model, train, features, self._statistics, seed=self.experiment.train.seed)}."
+        how = kernel.fit_model(model, train, features, self._statistics, blocks=self._blocks, seed=self.experiment.train.seed)
+        return f"{CHEAP}: {how}."
+
+    @property
+    def _blocks(self) -> list[int]:
+        return cepstra.blocks(self.front_end.width)
 
     @property
     def _columns(self) -> list[int]:
@@ -149,7 +154,7 @@ class CommandTask(SpeechTask, SingleLabel):
     def baseline(self, train: Source, features: Features) -> Baseline | None:
         if isinstance(self.experiment.model, Kernel):
             return None
-        return kernel_baseline(CHEAP, train, features, self._statistics, len(self.classes))
+        return kernel_baseline(CHEAP, train, features, self._statistics, len(self.classes), blocks=self._blocks)
 
     def condense(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> Condensed:
         return classification.condensed(answers["probabilities"], targets["label"], self._columns), targets

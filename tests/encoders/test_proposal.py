@@ -15,7 +15,7 @@ from nlp.models import word_scores
 from pipelines.base.errors import ConfigError
 from pipelines.commands import main
 from pipelines.commands.estimate import estimate
-from pipelines.config.draft import new
+from pipelines.config.draft import look, new
 from pipelines.config.load import from_text
 from pipelines.encoders import listing
 from tests import processes
@@ -264,3 +264,21 @@ def test_the_libraries_of_an_encoder_start_in_silence(there, tmp_path):
                          check=True)
     assert "written" in done.stdout and "small" in (tmp_path / "one.yaml").read_text()
     assert done.stderr == ""
+
+
+def test_encoders_at_hand_are_among_the_ways_that_are_tried(there, tmp_path):
+    keras_preset(there / "lite", "EfficientNetBackbone")
+    keras_preset(there / "bert", **BERT)
+    digits, more = photos(tmp_path / "digits", mode="L", edge=8), photos(tmp_path / "more", count=250, edge=32)
+    for domain, data, tuned in (("vision", digits, False), ("vision", more, True), ("nlp", questions(tmp_path / "q.csv"), False),
+                                ("nlp", questions(tmp_path / "many.csv", count=800), True)):
+        draft = look(domain, data).draft
+        ways = draft.ways()
+        frozen = next(way for way in ways if "frozen" in way.name)
+        assert from_text(frozen.body).experiment.model.finetune.name == "frozen" and "Encoder: " in frozen.notes[0]
+        assert (frozen.tuned is not None) == tuned
+        bodies = [one.body for way in ways for one in (way, way.tuned) if one]
+        assert bodies.count(draft.body) == 1 and all(from_text(body).experiment for body in bodies)
+        assert not any("frozen" in way.name for way in look(domain, data, encoder="none").draft.ways())
+        asked = "lite" if domain == "vision" else "bert"
+        assert [way.name for way in look(domain, data, encoder=asked).draft.ways()] == [f"{asked}, frozen"]

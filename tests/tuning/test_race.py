@@ -12,6 +12,8 @@ from pipelines.config.load import from_text, load
 from pipelines.tuning import race_trial
 from pipelines.tuning.proposing import propose
 from pipelines.tuning.race import Entrant, OutOfTime, Score, difference, race, sizes
+from tests.speech.synthetic_recordings import class_folders
+from tests.vision.synthetic_images import folder as images
 
 BODY = "task: nlp.classification\ndata: {source: tfds, name: imdb_reviews}\nmodel: {name: bag}\ntokens: {name: words}\n"
 
@@ -155,6 +157,20 @@ def test_new_tries_ways_and_says_so_in_the_draft(texts, monkeypatch):
     header, _, body = proposal.text.partition("task:")
     assert "# Tried on folds of train alone" in header and "#   >  linear machines" in header and "cannot be tried" in header
     assert from_text(proposal.text).experiment.model.name == "linear" and "limit" not in body
+
+
+def test_the_ways_of_each_domain_are_experiments_and_the_drafts_own_is_among_them(tmp_path):
+    recordings = class_folders(tmp_path / "sounds", {"go": 6, "stop": 6})
+    events = tmp_path / "events.csv"
+    events.write_text("user,item,rating,time\n" + "".join(f"{number % 7},{number % 5},{number % 3},{number}\n" for number in range(60)))
+    for domain, data, task, names in (
+            ("vision", images(tmp_path / "images", {"a": 8, "b": 8}), None, ("kernel", "fast")),
+            ("speech", recordings, None, ("kernel", "ds_cnn")),
+            ("recsys", events, "ranking", ("factors", "dcn")), ("recsys", events, "lists", ("item_knn", "ease", "gru"))):
+        draft = look(domain, data, task=task).draft
+        ways = draft.ways()
+        assert tuple(from_text(way.body).experiment.model.name for way in ways) == names
+        assert draft.body in [way.body for way in ways]
 
 
 def test_test_examples_are_not_read_by_a_race(texts):

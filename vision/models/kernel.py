@@ -12,7 +12,7 @@ from vision.models.gradients import OrientedGradients
 from vision.settings import Kernel
 
 COPY, SEEN = 8, 32  # px: edges of a small copy, and of the one whose gradients and colours are seen
-CELLS, ORIENTATIONS = (2, 4, 8), 8  # px, and directions of these
+CELLS, ORIENTATIONS = (4, 8), 8  # px, and directions of these
 BINS = 8  # of each channel's histogram; a value between the middles of two counts for both
 
 
