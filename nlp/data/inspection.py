@@ -13,7 +13,7 @@ from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked
 from pipelines.config.messages import listed
 from pipelines.data import text_rows
-from pipelines.data.columns import LOOKED_AT, Facts, by_folds, by_name, number_of, plain, role_in, role_of
+from pipelines.data.columns import LOOKED_AT, Facts, by_name, number_of, plain, role_in, role_of
 from pipelines.data.dialect import ending, find_dialect, guessed_encoding
 from pipelines.data.frame import Frame, check_width, label_column, split_column
 from pipelines.data.kinds import labels_in, not_used, pair_in, separator_in
@@ -38,7 +38,6 @@ class Seen:
         words: median and longest number of words and marks in a sample.
         settings: further settings of the data section, such as text_key and header.
         validation, test: the data's own splits, None where there are none.
-        folds: these are numbered folds: train is all that is not held out.
         ascii: the share of letters in the sample that are plain Latin ones.
         sample: some texts of train.
         path: the table, where it lies in the folder that was named.
@@ -53,7 +52,6 @@ class Seen:
     settings: dict[str, Any] = field(default_factory=dict)
     validation: str | None = None
     test: str | None = None
-    folds: bool = False
     ascii: float = 1.0
     path: Path | None = None
     label: str | list[str] | None = None
@@ -187,8 +185,8 @@ def _table(path: Path, asked: Asked, beside: Sequence[Path] = ()) -> Seen:
     sample = [" ".join(str(columns[name][place])[:LOOKED_AT] for name in text) for place in train[:: max(1, len(train) // SAMPLE)]]
     notes = [note] if (note := frame.passed_over()) else []
     notes += not_used(frame.names, [*text, *([label] if isinstance(label, str) else label), *used, group])
-    return Seen("table", counts, len(train), _lengths(sample), settings, parts.get("validation"), parts.get("test"), by_folds(parts),
-                _ascii(sample), label=label, notes=notes, sample=sample)
+    return Seen("table", counts, len(train), _lengths(sample), settings, parts.get("validation"), parts.get("test"), _ascii(sample),
+                label=label, notes=notes, sample=sample)
 
 
 def _speaker(facts: dict[str, Facts]) -> str | None:
