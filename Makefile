@@ -4,7 +4,7 @@
 PYTHON ?= python3
 RUNS ?= runs
 ARGS ?=
-# A file's tests stay together: what they train is trained once. Slow files come first (tests/conftest.py). A process takes some 2 GB.
+# A file's tests stay together: what they train is trained once. Slow files come first (conftest.py). A process takes some 2 GB.
 # One that dies ends the tests with an error: pytest-xdist may wait for ever where it gives the rest of its files to others.
 ALL := --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder --max-worker-restart=0
 BIN := .venv/bin
@@ -15,11 +15,12 @@ ASKED := $(if $(filter file,$(origin PYTHON)),$(BIN)/python,$(PYTHON))
 # An environment of another Python than the one asked for, of a folder since moved, or only half made does not count as ready.
 $(shell exec 2>/dev/null; $(BIN)/python -c '' && [ "$$($(ASKED) $(IDENTITY))" = "$$(cat $(READY))" ] || rm -f $(READY))
 
-.PHONY: help setup demo test test-fast lint docs lock wheel clean
+.PHONY: help setup demo test test-all test-fast lint docs lock wheel clean
 
 help:
 	@echo "make demo    trains on 1,797 handwritten digits, and says where the report is"
-	@echo "make test    runs all tests, a process for each core up to four; ARGS='-k resume' chooses, in one process"
+	@echo "make test    runs the tests of core and domains, a process for each core up to four; ARGS='-k resume' chooses, in one process"
+	@echo "make test-all  those of the extensions, too"
 	@echo "make test-fast  the tests that train next to nothing: about two minutes on two cores"
 	@echo "make lint    style and types"
 	@echo "make docs    writes docs/settings/ and docs/experiments.md from the schema and configs/"
@@ -34,6 +35,9 @@ demo: $(READY)
 
 test: $(READY)
 	@$(BIN)/python -m pytest $(or $(ARGS),$(ALL))
+
+test-all: $(READY)
+	@$(BIN)/python -m pytest $(ALL) tests extensions
 
 # What it shows as slow belongs among the tests marked `slow`.
 test-fast: $(READY)

@@ -3,23 +3,24 @@
 The choices are starting points that train in reasonable time on two cores; comments name the alternatives.
 """
 
-import re
 from pathlib import Path
 
 from nlp.data.inspection import ROLES as ROLES
 from nlp.data.inspection import Seen, look
-from nlp.data.ngrams import ngram_counts
+from nlp.data.ngrams import SHORT, Grams, ngram_counts, ngrams_for
 from pipelines.base.errors import DataError
-from pipelines.config.draft import Asked, Draft, Entry, section
+from pipelines.config.draft import Asked, Draft, Entry, Way, section
+from pipelines.data.english import are_english
 from pipelines.data.frame import COMMENTS
+from pipelines.data.kinds import check_classes
 from pipelines.encoders.finetune import FROZEN_BELOW, Frozen, by_examples
 from pipelines.encoders.presets import Preset
-from pipelines.encoders.proposal import FOLDS_CHOOSE, propose
+from pipelines.encoders.proposal import FOLDS_CHOOSE, choices, noted, propose
 
 TASKS = ("classification",)
 _UNEVEN = 5.0  # largest class over smallest from which a comment says how to weigh classes
 _FEWEST = 10  # texts without which there is nothing to divide
-_SHORT = 40  # words of a usual text up to which character n-grams are worth their time
+_NEIGHBOURS = {2: "pairs", 3: "up to triples"}
 _JUDGE_EPOCHS = 5000  # texts below which a tenth of them is too few to choose an epoch by
 _FEW = 2000  # texts below which all of them are learned from, in short steps
 _ROWS = (1 << 10, 1 << 20)  # fewest and most rows of a table
@@ -30,10 +31,7 @@ _GAINING = 30_000  # short texts up to which one is proposed
 _LONG_GAINING = 5000  # long ones, under an encoder that stays as it is; with more, it takes longer than some minutes
 _FEW_CLASSES = 3  # with fewer, single words tell classes apart, such as spam, and a bag of them is as good, but where texts are very few
 _TOKENS, _LONG_TOKENS = 256, 512  # of its own that are read at most, of short texts and of long ones
-_ENGLISH = re.compile(r"\b(?:a|an|and|are|can|do|does|for|how|i|in|is|it|me|my|of|on|that|the|this|to|was|what|when|where|who|with|you)\b",
-                      re.I)
 _NOTHING_TO_CHOOSE = "none: a tenth of so few texts chooses nothing; all are learned from"
-_ENGLISH_SHARE = 0.15  # of the words, from which texts count as English
 
 
 def draft(path: Path, asked: Asked) -> Draft:
@@ -42,17 +40,61 @@ def draft(path: Path, asked: Asked) -> Draft:
     path = seen.path or path
     if seen.texts < _FEWEST:
         raise DataError(f"{path}: {seen.texts} texts are too few to train on and to judge by; give {_FEWEST} or more")
-    many = seen.settings.get("labels") == "many"
+    if not _many(seen):
+        check_classes(seen.counts, path, asked, "a text", seen.label)
     proposal = propose(asked, "nlp", reason=_reason(seen), gain="short texts are told apart by what they mean")
-    sections = ["task: nlp.classification", section("data", _data(seen, path, none="" if many else _without(seen, proposal.preset)))]
-    if proposal.preset:
-        sections += _encoded(proposal.preset, seen)
+    what = "labels" if _many(seen) else "classes"
+    return Draft(f"Texts of {path.name}: {len(seen.counts)} {what}.", _found(seen), _body(seen, path, proposal.preset),
+                 "TF-IDF with a linear support vector machine, fitted in the run", proposal.notes,
+                 lambda: _ways(seen, path, asked))
+
+
+def _many(seen: Seen) -> bool:
+    """Texts have several labels."""
+    return seen.settings.get("labels") == "many"
+
+
+def _body(seen: Seen, path: Path, preset: Preset | None, *, frozen: bool | None = None,
+          grams: Grams | None = None) -> str:
+    """The YAML of an encoder, or of a bag.
+
+    Args:
+        frozen: whether the encoder stands still; None: as the number of texts suggests.
+        grams: of a bag; None: as words and letters suggest.
+    """
+    still = _stands_still(seen) if frozen is None else frozen
+    none = FOLDS_CHOOSE if preset and still else _NOTHING_TO_CHOOSE if not preset and seen.texts < _FEW else ""
+    none = "" if _many(seen) else none
+    sections = ["task: nlp.classification", section("data", _data(seen, path, none=none))]
+    if preset:
+        sections += _encoded(preset, seen, still)
     else:
-        sections += [section("tokens", _tokens(seen)), section("model", _model()), section("train", _train(seen))]
-    if not many and not proposal.preset:  # several labels a text have a loss of their own
+        sections += [section("tokens", _tokens(seen, grams or _grams(seen))), section("model", _model()), section("train", _train(seen))]
+    if not _many(seen) and not preset:  # several labels a text have a loss of their own
         sections.append(section("loss", _loss(seen)))
-    return Draft(f"Texts of {path.name}: {len(seen.counts)} {'labels' if many else 'classes'}.", (*_found(seen), *proposal.notes),
-                 "\n".join(sections), "TF-IDF with a linear support vector machine, fitted in the run")
+    return "\n".join(sections)
+
+
+def _linear(seen: Seen, path: Path) -> str:
+    """The YAML of the cheap baseline as a model."""
+    data = _data(seen, path, none="" if _many(seen) else FOLDS_CHOOSE)
+    return "\n".join(["task: nlp.classification", section("data", data), section("tokens", _tokens(seen, _grams(seen))),
+                      section("model", [("name", "linear", "fitted at once; or bag, pretrained, cnn, lstm, transformer")])])
+
+
+def _ways(seen: Seen, path: Path, asked: Asked) -> list[Way]:
+    """Bags of n-grams, then encoders. Cheap ones first."""
+    presets = choices(asked, "nlp")
+    usual = _grams(seen)
+    other: Grams = (2, (2, 5)) if usual[1] is None else (3, None) if seen.ascii < 0.5 else (2, None)
+    bags = [] if asked.wants_encoder else sorted({usual, other}, key=lambda grams: grams[1] is not None)
+    found = [] if asked.wants_encoder else [Way("linear machines on words and their parts", _linear(seen, path))]
+    found += [Way(_called(grams), _body(seen, path, None, grams=grams)) for grams in bags]
+    for preset in presets:
+        tuned = None if _stands_still(seen) or seen.texts > _GAINING else Way(
+            f"{preset.name}, all of it trained", _body(seen, path, preset, frozen=False), noted(preset))
+        found.append(Way(f"{preset.name}, frozen", _body(seen, path, preset, frozen=True), noted(preset), tuned))
+    return found
 
 
 def _found(seen: Seen) -> tuple[str, ...]:
@@ -62,13 +104,6 @@ def _found(seen: Seen) -> tuple[str, ...]:
     each = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
     return (f"Found: {seen.texts:,} training texts of {seen.words[0]:,} words (median; the longest of a sample {seen.words[1]:,}); "
             f"{each} a class: {shown}.", *seen.notes)
-
-
-def _without(seen: Seen, preset: Preset | None) -> str:
-    """Why no texts are held out for validation; empty where some are."""
-    if preset is None:
-        return _NOTHING_TO_CHOOSE if seen.texts < _FEW else ""
-    return FOLDS_CHOOSE if _stands_still(seen) else ""
 
 
 def _data(seen: Seen, path: Path, *, none: str) -> list[Entry]:
@@ -86,12 +121,20 @@ def _data(seen: Seen, path: Path, *, none: str) -> list[Entry]:
     return entries
 
 
-def _tokens(seen: Seen) -> list[Entry]:
-    characters = None
-    if seen.words[0] <= _SHORT or seen.ascii < 0.5:
-        characters = (2, 5) if seen.ascii >= 0.5 else (1, 4)
-    words, letters = _rows(seen, characters)
-    entries: list[Entry] = [("name", "hashed", "or words, subwords"), ("words", 2, "words and pairs of neighbours")]
+def _grams(seen: Seen) -> Grams:
+    """What of a text counts: parts of words only where they are worth their time."""
+    return ngrams_for(seen.sample)
+
+
+def _called(grams: Grams) -> str:
+    words, characters = grams
+    return f"bag of words and {_NEIGHBOURS[words]}" + (f", parts of words of {characters[0]} to {characters[1]}" if characters else "")
+
+
+def _tokens(seen: Seen, grams: Grams) -> list[Entry]:
+    most, characters = grams
+    words, letters = _rows(seen, most, characters)
+    entries: list[Entry] = [("name", "hashed", "or words, subwords"), ("words", most, f"words and {_NEIGHBOURS[most]} of neighbours")]
     if characters:
         entries.append(("characters", list(characters), "also parts of words; without them (and their buckets) it trains faster"))
     entries += [("distinct", True, "an n-gram counts once a text"), ("buckets", words, "rows, eight or more for each different n-gram")]
@@ -103,16 +146,14 @@ def _tokens(seen: Seen) -> list[Entry]:
 
 def _reason(seen: Seen) -> str:
     """Why these texts gain by a pretrained encoder; empty where they do not, or validation has not shown it."""
-    words = [word for text in seen.sample for word in text.split()]
-    english = sum(len(_ENGLISH.findall(text)) for text in seen.sample) >= _ENGLISH_SHARE * len(words)
     most = _LONG_GAINING if _long(seen) else _GAINING if len(seen.counts) >= _FEW_CLASSES else FROZEN_BELOW - 1
-    if not english or seen.texts > most or seen.settings.get("labels") == "many":
+    if not are_english(seen.sample) or seen.texts > most or _many(seen):
         return ""
     return f"since {seen.texts:,} {'long' if _long(seen) else 'short'} English texts are few: it knows words that occur in none of them"
 
 
 def _long(seen: Seen) -> bool:
-    return seen.words[0] > _SHORT
+    return seen.words[0] > SHORT
 
 
 def _stands_still(seen: Seen) -> bool:
@@ -120,11 +161,11 @@ def _stands_still(seen: Seen) -> bool:
     return _long(seen) or by_examples(seen.texts).name == "frozen"
 
 
-def _encoded(preset: Preset, seen: Seen) -> list[str]:
+def _encoded(preset: Preset, seen: Seen, still: bool) -> list[str]:
     """The section model of an encoder that trains as the number of texts suggests, and train where it takes epochs."""
     most = _LONG_TOKENS if _long(seen) else _TOKENS
     limit = 8 * -(-min(most, max(16, 3 * seen.words[1] // 2 + 2)) // 8)  # of its own tokens, which are parts of words
-    way = Frozen(name="frozen") if _stands_still(seen) else by_examples(seen.texts)
+    way = Frozen(name="frozen") if still else by_examples(max(seen.texts, FROZEN_BELOW))
     sections = [section("model", [
         ("name", "pretrained", "or bag, which needs no encoder and is served faster"),
         ("preset", preset.handle, "quartet encoders lists others"),
@@ -139,13 +180,13 @@ def _encoded(preset: Preset, seen: Seen) -> list[str]:
     return sections
 
 
-def _rows(seen: Seen, characters: tuple[int, int] | None) -> tuple[int, int]:
+def _rows(seen: Seen, most_words: int, characters: tuple[int, int] | None) -> tuple[int, int]:
     """Rows for word and for character n-grams: the power of two from `_SPARE` times their number on, or fewer where many classes make rows
     long."""
     each = max(_ROWS[0], _WEIGHTS // ((2 if characters else 1) * len(seen.counts)))
     most = min(_ROWS[1], 1 << (each.bit_length() - 1))
     words, letters = (min(most, max(_ROWS[0], 1 << (_SPARE * count - 1).bit_length()))
-                      for count in ngram_counts(seen.sample, seen.texts, 2, characters))
+                      for count in ngram_counts(seen.sample, seen.texts, most_words, characters))
     return words, letters
 
 

@@ -20,6 +20,7 @@ from pipelines.config.schema import (
 )
 from pipelines.config.variants import Variants
 from pipelines.encoders.settings import PretrainedModel
+from pipelines.fitting.settings import FittedModel, problems_at_once
 
 declare({
     "out_of_scope_auroc": MetricKind("max", True, "Out-of-scope AUROC"),
@@ -149,6 +150,15 @@ class Bag(Section):
         return found
 
 
+@MODELS.register("nlp.models.linear:build")
+class Linear(FittedModel):
+    """Linear support vector machines on tf-idf features of n-grams, fitted at once: the cheap baseline that stands beside every report, as
+    a model. The regularisation is chosen on folds of train."""
+
+    name: Literal["linear"]
+    reads_order: ClassVar[bool] = False
+
+
 @MODELS.register("nlp.models.cnn:build")
 class Cnn(Section):
     """Convolutions of several widths, each pooled to its maximum (Kim 2014, arXiv:1408.5882)."""
@@ -253,7 +263,8 @@ class TextClassification(Experiment):
 
     task: Literal["nlp.classification"]
     data: Annotated[TextData, SOURCES]
-    tokens: Annotated[Any, TOKENS] | None = setting(None, "how texts are cut; default: hashed for bag, words for cnn, lstm and transformer")
+    tokens: Annotated[Any, TOKENS] | None = setting(
+        None, "how texts are cut; default: hashed for bag and linear, words for cnn, lstm and transformer")
     model: Annotated[Any, MODELS]
     reject: Reject | None = setting(
         None, "rejection of texts that fit no class, which needs a validation split; null: every text gets a class")
@@ -261,7 +272,7 @@ class TextClassification(Experiment):
     evaluate: TextEvaluate = setting(TextEvaluate, "judging")
 
     def problems(self) -> list[tuple[str, str]]:
-        found = super().problems()
+        found = super().problems() + problems_at_once(self)
         data, model = self.data, self.model
         characters = self.tokens.characters if isinstance(self.tokens, Hashed) else None
         if characters and characters[0] > characters[1]:
@@ -285,6 +296,8 @@ class TextClassification(Experiment):
                 found.append(("loss", "class_weights and label_smoothing are for labels: one"))
         if getattr(model, "words", 0) and self.train.privacy:
             found.append(("model.words", "its classifiers are fitted to the training texts without noise; set it to 0 with train.privacy"))
+        if self.reject and self.reject.train == "uniform" and isinstance(model, Linear):
+            found.append(("reject.train", "model.name: linear learns of the classes alone; leave it out"))
         if self.reject and not self.reject.label and not self.reject.splits and self.reject.accept is None:
             found.append(("reject", "needs label or splits (where the texts of no class stand in the data), or accept: 0.95"))
         if self.reject and self.reject.splits and "{split}" not in self.reject.splits:
@@ -311,6 +324,8 @@ class TextClassification(Experiment):
         """The tokens section, or the model's default."""
         if self.tokens is not None:
             return self.tokens
+        if isinstance(self.model, Linear):
+            return Hashed(name="hashed", characters=[2, 5], distinct=True, buckets=1 << 18, character_buckets=1 << 18)
         return Words(name="words", limit=256) if self.reads_order else Hashed(name="hashed")
 
 

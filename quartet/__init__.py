@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pipelines.data.memory import Recordings
     from pipelines.data.random import uniform
     from pipelines.data.source import ArraySource, Source
+    from pipelines.runs.run_hook import RunHook
     from pipelines.task.contract import Task
     from pipelines.task.learning import Splits
     from pipelines.task.results import Judgement, Metric
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from quartet.extend import (
         declare_metrics,
         register_augmentation,
+        register_command,
         register_domain,
+        register_hook,
         register_metric,
         register_model,
         register_source,
@@ -67,11 +70,14 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "Metric": "pipelines.task.results",
     "MetricKind": "pipelines.base.metric_kinds",
     "register_augmentation": "quartet.extend",
+    "register_command": "quartet.extend",
     "register_domain": "quartet.extend",
+    "register_hook": "quartet.extend",
     "register_metric": "quartet.extend",
     "register_model": "quartet.extend",
     "register_source": "quartet.extend",
     "register_task": "quartet.extend",
+    "RunHook": "pipelines.runs.run_hook",
     "Section": "pipelines.config.schema",
     "setting": "pipelines.config.schema",
     "Source": "pipelines.data.source",
@@ -82,9 +88,10 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
 
 __all__ = [
     "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Interrupted", "Judgement",
-    "Metric", "MetricKind", "QuartetError", "Recordings", "Run", "Search", "Section", "Source", "Splits", "Task",
-    "TrainingError", "Untrusted", "check", "declare_metrics", "load", "new", "register_augmentation", "register_domain", "register_metric",
-    "register_model", "register_source", "register_task", "runs", "setting", "train", "tune", "uniform",
+    "Metric", "MetricKind", "QuartetError", "Recordings", "Run", "RunHook", "Search", "Section", "Source", "Splits", "Task",
+    "TrainingError", "Untrusted", "check", "declare_metrics", "load", "new", "register_augmentation", "register_command",
+    "register_domain", "register_hook", "register_metric", "register_model", "register_source", "register_task", "runs",
+    "setting", "train", "tune", "uniform",
 ]
 
 

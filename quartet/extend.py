@@ -18,7 +18,9 @@ from typing import Any, Literal, TypeVar, get_args
 from pipelines.base.errors import ConfigError
 from pipelines.base.metric_kinds import MetricKind, declare
 from pipelines.config import registry
-from pipelines.config.schema import METRICS, Experiment, Section
+from pipelines.config.doors import COMMANDS, HOOKS
+from pipelines.config.schema import METRICS, Experiment, Monitor, Section
+from pipelines.config.variants import add_settings
 
 Builder = TypeVar("Builder", bound=Callable[..., Any])
 
@@ -126,6 +128,41 @@ def declare_metrics(**kinds: MetricKind) -> None:
         declare(kinds)
     except ValueError as error:
         raise ConfigError(str(error)) from error
+
+
+def register_hook(name: str, settings: type[Section] | None = None) -> Callable[[Builder], Builder]:
+    """A decorator for a class of `quartet.RunHook`: one is made for each run that a person trains; it listens, and changes nothing.
+
+    Args:
+        name: what it is called in messages.
+        settings: added to `monitor`, each with a name that `monitor` does not have; `self.run.experiment.monitor.added(settings)` has them.
+
+    Raises:
+        ConfigError: the name, or one of the settings, is taken.
+    """
+    if settings is not None:
+        add_settings(Monitor, settings)
+
+    def add(hook: Builder) -> Builder:
+        HOOKS.add(name, hook)
+        return hook
+
+    return add
+
+
+def register_command(name: str) -> Callable[[Builder], Builder]:
+    """A decorator for a function that becomes the command `quartet NAME`; its annotated parameters are the arguments and options, as
+    typer takes them. A QuartetError that it raises is printed as one line. Commands come from installed packages alone, not by --use.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+
+    def add(command: Builder) -> Builder:
+        COMMANDS.add(name, command)
+        return command
+
+    return add
 
 
 def register_domain(package: str) -> None:

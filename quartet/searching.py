@@ -94,6 +94,7 @@ def tune(experiment: Given, settings: Settings = None, *, data: Any = None, runs
     from pipelines.base.encryption import require_key
     from pipelines.config.dump import resolved_yaml
     from pipelines.runs.folder import name_of, run_folder
+    from pipelines.runs.signed import require_signed
     from pipelines.stores.address import address_of
     from pipelines.tuning import encrypted
     from pipelines.tuning.search import prepared, search
@@ -101,12 +102,14 @@ def tune(experiment: Given, settings: Settings = None, *, data: Any = None, runs
 
     if address_of(runs):
         raise ConfigError(f"runs: {runs}: a search is kept on a disk; give a folder")
+    key = Path(require_signature) if require_signature is not None else None
+    if isinstance(experiment, (str, Path)):
+        require_signed(experiment, None, key)
     chosen = choose(experiment, settings, data, runs)
     kept = [one for one in chosen.changes if not one.startswith(_LIMITS)]
     folder = SearchFolder(run_folder(runs, chosen.name, name or (f"search-{name_of(kept)}" if kept else "search")).path)
     prepared(chosen.experiment)
-    key = Path(require_signature) if require_signature is not None else None
-    require_search(folder, chosen.experiment.model_dump(mode="python"), key, fresh=fresh)
+    require_search(folder, chosen.experiment, key, fresh=fresh)
     if encrypt:
         require_key("encrypt: the new search")
     if not fresh:

@@ -71,16 +71,16 @@ def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: 
         experiment = experiment.path / "experiment.yaml"
     key = Path(require_signature) if require_signature is not None else None
     if isinstance(experiment, (str, Path)):
-        require_signed(experiment, key)
+        require_signed(experiment, None, key)
     chosen = choose(experiment, settings, data, runs)
     alone = isinstance(experiment, (str, Path)) and not (settings or name or fresh or data is not None)
     earlier = unfinished(experiment) if alone else None  # type: ignore[arg-type]
     called = earlier.experiment_name if earlier else chosen.name
     folder = earlier or run_folder(runs, chosen.name, name, chosen.changes)
-    require_named(chosen.experiment.model_dump(mode="python"), folder.path, key)
     among = named()
     with here(Path(runs), chosen.experiment, folder, fresh=fresh, say=Screen("", quiet=quiet).note,
               writes=among is None or among.number == 0) as folder:
+        require_named(chosen.experiment, folder.path, key)
         if not fresh:
             require_begun(folder, key)
         if folder.trained and not fresh and among is None:
@@ -101,7 +101,7 @@ def check(experiment: Given = None, settings: Settings = None, *, data: Any = No
 
     Args:
         experiment, settings, data, runs: as for `quartet.train`.
-        encoder: the preset whose features compare the examples, or "none"; default: the experiment's own, else one at hand, on a sample.
+        encoder: the preset whose features compare the examples, or "none"; default: the experiment's own, on a sample.
 
     Returns:
         The findings: `.failed` where training would stop, `.findings` with `.level` and `.text`, `.splits`, `.to_json()`.

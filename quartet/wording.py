@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from pipelines.base.errors import QuartetError
+from pipelines.base.errors import QuartetError, expected
 
 _OPTIONS = {
     "--name NEW": "name=NEW", "--name": "name", "--fresh": "fresh=True", "--replace": "replace=True", "--output DIR": "path=DIR",
@@ -22,9 +22,14 @@ def for_python(function: Callable[Arguments, Result]) -> Callable[Arguments, Res
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         try:
             return function(*args, **kwargs)
-        except QuartetError as error:
-            error.args = tuple(translated(one) if isinstance(one, str) else one for one in error.args)
-            raise
+        except (QuartetError, OSError) as error:
+            failure = expected(error)
+            if failure is None:
+                raise
+            failure.args = tuple(translated(one) if isinstance(one, str) else one for one in failure.args)
+            if failure is error:
+                raise
+            raise failure from error
 
     return call
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from pipelines.config.schema import Experiment
 from pipelines.data.check import Check, Finding
+from pipelines.data.opened import LENIENT
 from recsys.data.features import unused
 from recsys.data.log import Log
 from recsys.data.protocol import NAMES, TEST, TRAIN, VALIDATION, repeating, when
@@ -25,7 +26,7 @@ def check_interactions(experiment: Experiment, progress: Callable[[int, int], No
         DataError: the data cannot be read at all; everything else is a finding.
     """
     data: InteractionData = experiment.data  # type: ignore[assignment]
-    lenient = data.model_copy(update={"on_bad_example": "skip"})
+    lenient = data.model_copy(update=LENIENT)
     log = read_log(lenient)
     if progress:
         progress(len(log), len(log))

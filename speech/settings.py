@@ -22,9 +22,11 @@ from pipelines.config.schema import (
 )
 from pipelines.config.variants import Variants
 from pipelines.encoders.settings import PretrainedModel
+from pipelines.fitting.settings import KernelModel, problems_at_once
 
 declare({
-    "wer": MetricKind("min", True, "Word error rate"), "cer": MetricKind("min", True, "Character error rate"),
+    "wer": MetricKind("min", True, "Word error rate"),
+    "normalized_wer": MetricKind("min", True, "Word error rate without signs"), "cer": MetricKind("min", True, "Character error rate"),
     "eer": MetricKind("min", True, "EER"), "keyword_eer": MetricKind("min", True, "Equal error rate of the keyword"),
     "real_time_factor": MetricKind("min", title="Real-time factor"), "time_factor": LOW,
     "substitution_share": LOW_SHARE, "deletion_share": LOW_SHARE, "insertion_share": LOW_SHARE,
@@ -119,6 +121,10 @@ class TranscriptData(SpeechData):
     source: Literal["synthetic", "tfds", "folder", "table", "connected", "none"] = setting(  # type: ignore[assignment]
         ..., "synthetic, tfds, folder (of recordings, each with a .txt of the same name), table; connected: strings of digits joined from "
         "single recordings of a tfds data set of digits; none: no data, for model.name: whisper as it is")
+    test: Annotated[float, Field(ge=0.0, le=1.0)] | str | None = setting(
+        "test", "the split or folder judged once at the end; where the data have no test split, and with a number instead of a name, a "
+        "share of all is held out (0.2; of a model that does not train all of it, which is 1); null for none", unit="share",
+        search="it is read once, after the search")
     text_key: str = setting("text", "tfds feature or table column with the transcript; a sequence of classes is joined by blanks")
     words: list[str] = setting(list, "tfds: the words of class 0, 1, ... if the text is a sequence of classes")
     strings: int = setting(3000, "connected: strings generated for training", unit="recordings", ge=1)
@@ -168,7 +174,7 @@ class Augment(Section):
     noise: float = setting(0.0, "share of recordings to which noise is added", unit="share", ge=0.0, le=1.0)
     noise_folder: str | None = setting(
         None, "folder of recordings of noise, the first minute of each, or less where all come to over an hour; default: white to brown "
-        "noise, synthetic", path=True)
+        "noise, synthetic", path="data")
     snr: list[float] = setting(lambda: [5.0, 30.0], "[lowest, highest] ratio of voice to noise", unit="dB", min_length=2, max_length=2)
     warp: float = setting(
         0.0, "vocal tract length perturbation (Jaitly and Hinton 2013): largest change of all frequencies, as a share, at the same tempo; "
@@ -225,6 +231,11 @@ class Broadcast(Section):
     width: int = setting(16, "channels of the first stage; the others have 1, 1.5, 2 and 2.5 times as many", ge=4)
     depth: list[Count] = setting(lambda: [2, 2, 4, 4], "blocks of the four stages", min_length=4, max_length=4)
     dropout: Share = setting(0.1, "dropout in the blocks", unit="share")
+
+
+@COMMAND_MODELS.register("speech.models.kernel:build")
+class Kernel(KernelModel):
+    """A kernel machine on statistics of cepstra, fitted at once: the cheap baseline that stands beside every report, as a model."""
 
 
 @COMMAND_MODELS.register("speech.models.pretrained:commands")
@@ -300,7 +311,7 @@ class Whisper(Section):
     name: Literal["whisper"]
     own_front_end: ClassVar[bool] = True
     own_decoder: ClassVar[bool] = True  # writes token by token, without CTC; without training, too
-    preset: str = setting(..., "as of model.name: pretrained; with its tokenizer")
+    preset: str = setting(..., "as of model.name: pretrained; with its tokenizer", preset=True)
     weights: Literal["preset"] | None = setting("preset", "preset: start from its weights; null: from scratch")
     language: str | None = setting(
         None, "of the speech, such as en or de; default: recognised from each 30 s, where the preset knows several")
@@ -350,7 +361,7 @@ class SpeechExperiment(Experiment):
         return getattr(getattr(self, "model", None), "own_front_end", False)
 
     def problems(self) -> list[tuple[str, str]]:
-        found = super().problems()
+        found = super().problems() + problems_at_once(self)
         data, frontend, augment = self.data, self.frontend, self.augment
         if self.own_front_end and frontend != Frontend():
             found.append(("frontend", "a pretrained encoder has a front end of its own, its preset's; leave this section out"))
@@ -400,10 +411,17 @@ class Transcription(SpeechExperiment):
         """Whether the model writes by a decoder of its own in place of CTC, as its settings declare."""
         return getattr(self.model, "own_decoder", False)
 
+    @property
+    def untrained(self) -> bool:
+        """Whether the model is used as it is."""
+        return self.own_decoder and self.model.trains == "nothing"
+
     def problems(self) -> list[tuple[str, str]]:
         found = super().problems()
         data, model = self.data, self.model
         if data.source == "connected":
+            if data.fold:
+                found.append(("data.fold", "source: connected divides its data by speakers, not into folds"))
             if not data.name:
                 found.append(("data.name", "source: connected joins the recordings of a tfds data set of digits, such as spoken_digit"))
             if not data.test_speakers:
@@ -412,6 +430,8 @@ class Transcription(SpeechExperiment):
             low, high = getattr(data, name)
             if low > high or (name == "gap" and low < 0):
                 found.append((f"data.{name}", f"[{low:g}, {high:g}] is not [lowest, highest]"))
+        if data.test == 1 and not self.untrained:
+            found.append(("data.test", "1 leaves nothing to train on; it is for model.name: whisper as it is; set a share such as 0.2"))
         if self.own_decoder:
             if getattr(model, "times", False) and model.trains != "nothing":
                 found.append(("model.times", "transcripts have no time stamps to learn from; leave it out, or model.trains"))

@@ -135,7 +135,7 @@ def serve() -> list[str]:
     os.dup2(2, 1)  # what libraries print is no reply
     start_tensorflow(devices=False)
     undrawn.in_this_process()
-    gc.set_threshold(10_000, 10, 10)  # as in tests/conftest.py
+    gc.set_threshold(10_000, 10, 10)  # as in conftest.py
     for name in ("pipelines.commands.main", "pipelines.runs.launch", "pipelines.serving.export", "pipelines.serving.predict",
                  "pipelines.serving.evaluate", "matplotlib.figure", "sklearn.metrics"):
         importlib.import_module(name)

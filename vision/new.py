@@ -8,11 +8,12 @@ from pathlib import Path
 from statistics import median
 
 from pipelines.base.errors import DataError
-from pipelines.config.draft import Asked, Draft, Entry, section
+from pipelines.config.draft import Asked, Draft, Entry, Way, section
 from pipelines.data.frame import COMMENTS
+from pipelines.data.kinds import check_classes
 from pipelines.encoders.finetune import Frozen, by_examples
 from pipelines.encoders.presets import Preset
-from pipelines.encoders.proposal import FOLDS_CHOOSE, propose
+from pipelines.encoders.proposal import FOLDS_CHOOSE, choices, noted, propose
 from vision.data.inspection import ROLES as ROLES
 from vision.data.inspection import Seen, look
 
@@ -41,24 +42,54 @@ def draft(path: Path, asked: Asked) -> Draft:
     images = sum(seen.counts.values())
     if images < _FEWEST:
         raise DataError(f"{path}: {images} images are too few to train on and to judge by; give {_FEWEST} or more")
-    grey = all(header.channels == 1 for header in seen.headers)
-    train = round(images * _left(seen))
-    proposal = propose(asked, "vision", reason=_reason(seen, train, grey), gain="few photos are learned better, and in fewer epochs")
-    size = _size(seen, encoded=proposal.preset is not None)
-    frozen = proposal.preset is not None and _stands_still(train)
+    check_classes(seen.counts, path, asked, "an image", seen.label)
+    proposal = propose(asked, "vision", reason=_reason(seen, _train(seen), _grey(seen)),
+                       gain="few photos are learned better, and in fewer epochs")
+    return Draft(f"Images of {path.name}: {len(seen.counts)} classes.", _found(seen, images), _body(seen, path, proposal.preset),
+                 "a kernel classifier on small copies of the images, fitted in the run", proposal.notes, lambda: _ways(seen, path, asked))
+
+
+def _grey(seen: Seen) -> bool:
+    return all(header.channels == 1 for header in seen.headers)
+
+
+def _train(seen: Seen) -> int:
+    """Images that are trained on, by what `_data` proposes."""
+    return round(sum(seen.counts.values()) * _left(seen))
+
+
+def _body(seen: Seen, path: Path, preset: Preset | None, *, still: bool | None = None) -> str:
+    """The YAML of an encoder, or of a network from scratch; `still`: whether the encoder is not trained, None: by the number of images."""
+    train, size = _train(seen), _size(seen, encoded=preset is not None)
+    frozen = preset is not None and (_stands_still(train) if still is None else still)
     sections = [
         "task: vision.classification",
-        section("data", _data(seen, path, size, channels=1 if grey else 3, folds=frozen)),
-        *(_encoded(proposal.preset, train, size) if proposal.preset else
+        section("data", _data(seen, path, size, channels=1 if _grey(seen) else 3, folds=frozen)),
+        *(_encoded(preset, train, size, frozen) if preset else
           (section("model", _model(size)), section("train", training_settings(train, size)))),
     ]
     if frozen:  # mixed, shifted or mirrored images and smoothed labels gain nothing there
         sections += [section("loss", weights)] if (weights := _class_weights(seen)) else []
     else:
-        sections += [*_shown(_augment(seen, size, photos=max(_size(seen)) > _SMALL), encoded=proposal.preset is not None),
+        sections += [*_shown(_augment(seen, size, photos=max(_size(seen)) > _SMALL), encoded=preset is not None),
                      section("loss", [("label_smoothing", 0.1, ""), *_class_weights(seen)])]
-    return Draft(f"Images of {path.name}: {len(seen.counts)} classes.", (*_found(seen, images), *proposal.notes), "\n".join(sections),
-                 "a kernel classifier on small copies of the images, fitted in the run")
+    return "\n".join(sections)
+
+
+def _ways(seen: Seen, path: Path, asked: Asked) -> list[Way]:
+    """Encoders as they are, and a network from scratch. Cheap ones first."""
+    found = []
+    for preset in choices(asked, "vision"):
+        tuned = None if _stands_still(_train(seen)) or _train(seen) > _GAINING else Way(
+            f"{preset.name}, its later blocks trained", _body(seen, path, preset, still=False), noted(preset))
+        found.append(Way(f"{preset.name}, frozen", _body(seen, path, preset, still=True), noted(preset), tuned))
+    if asked.wants_encoder:
+        return found
+    size = _size(seen)
+    data = _data(seen, path, size, channels=1 if _grey(seen) else 3, folds=True)
+    kernel = "\n".join(["task: vision.classification", section("data", data),
+                        section("model", [("name", "kernel", "fitted at once; or fast, pretrained")])])
+    return [Way("kernel machine on small copies", kernel), *found, Way("a network from scratch", _body(seen, path, None))]
 
 
 def _found(seen: Seen, images: int) -> tuple[str, ...]:
@@ -106,14 +137,14 @@ def _reason(seen: Seen, train: int, grey: bool) -> str:
     return f"since {train:,} {'grey' if grey else 'colour'} images are few: what it learned from a million photos helps"
 
 
-def _encoded(preset: Preset, images: int, size: tuple[int, int]) -> tuple[str, str]:
+def _encoded(preset: Preset, images: int, size: tuple[int, int], frozen: bool) -> tuple[str, str]:
     """The sections model and train of a pretrained encoder whose later blocks train, within some minutes on two cores."""
     edge = _ENCODED_MANY if images > _MANY else _ENCODED
     model: list[Entry] = [("name", "pretrained", "or fast, which trains from scratch"),
                           ("preset", preset.handle, "quartet encoders lists others")]
     if min(size) < edge:
         model.append(("image_size", edge, "px that the encoder sees; more is better, and takes longer"))
-    if _stands_still(images):
+    if frozen:
         model.append(("finetune", {"name": "frozen"}, "fitted at once; {name: last, blocks: 0.7} for what is unlike photos"))
         return section("model", model), section("train", [("precision", *_FLOATS)])
     model.append(("finetune", {"name": "last", "blocks": 0.7}, "share of the blocks that train; {name: frozen} takes one pass"))

@@ -19,6 +19,7 @@ from pipelines.config.schema import (
 )
 from pipelines.config.variants import Variants
 from pipelines.encoders.settings import PretrainedModel
+from pipelines.fitting.settings import KernelModel, problems_at_once
 
 Count = Annotated[int, Field(ge=1)]
 Pair = Annotated[list[Count], Field(min_length=2, max_length=2)]
@@ -166,6 +167,12 @@ class Gradients(Section):
     norm: float = setting(6.0, "L2 norm to which the features of each image are scaled", gt=0.0)
 
 
+@MODELS.register("vision.models.kernel:build")
+class Kernel(KernelModel):
+    """A kernel machine on small copies, colours and gradients of images, fitted at once: the cheap baseline that stands beside every
+    report, as a model."""
+
+
 @MODELS.register("vision.models.application:build")
 class Application(Section):
     """Any network of keras.applications."""
@@ -237,8 +244,10 @@ class ImageClassification(Experiment):
     evaluate: ImageEvaluate = setting(ImageEvaluate, "judging")
 
     def problems(self) -> list[tuple[str, str]]:
-        found = super().problems()
+        found = super().problems() + problems_at_once(self)
         data, augment = self.data, self.augment
+        if data.streaming and isinstance(self.model, Kernel):
+            found.append(("data.streaming", "model.name: kernel is fitted to all images at once; leave it out"))
         if data.streaming and not data.prepared and self.loss.class_weights == "balanced":
             found.append(("loss.class_weights", "balanced needs the classes counted, and a stream is not read ahead; give {class: weight}, "
                           "or train from prepared data (quartet prepare)"))

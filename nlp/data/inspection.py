@@ -1,6 +1,5 @@
 """What lies in a table or folder of labelled texts: which columns hold what, classes, counts, lengths, splits. Imports no TensorFlow."""
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,21 +7,24 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from nlp.data.ngrams import WORD
+from nlp.data.other_forms import other_form
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked
 from pipelines.config.messages import listed
 from pipelines.data import text_rows
-from pipelines.data.columns import Facts, by_name, number_of, role_in, role_of
+from pipelines.data.columns import LOOKED_AT, Facts, by_name, number_of, plain, role_in, role_of
 from pipelines.data.dialect import ending, find_dialect, guessed_encoding
-from pipelines.data.frame import Frame, label_column, split_column
+from pipelines.data.frame import Frame, check_width, label_column, split_column
+from pipelines.data.kinds import labels_in, not_used, pair_in, separator_in
 from pipelines.data.tables import JSON_LINES, PARQUET, LeftOut
-from pipelines.data.walk import PassedOver, files_of, folders_in
+from pipelines.data.walk import PassedOver, files_of, folders_in, other_folders
 
 ROLES = ("text", "label", "split", "group")
 TEXT_FILES = (".txt", ".text")
-SEPARATORS = (";", "|", ",")
+SPEAKERS = ("speaker", "speaker_id", "author", "author_id", "participant", "participant_id", "patient", "patient_id", "person", "person_id")
+FEWEST_SPEAKERS = 6  # with fewer nothing can be held out
 SAMPLE = 2000  # texts whose lengths are measured
-_TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 @dataclass
@@ -39,6 +41,7 @@ class Seen:
         ascii: the share of letters in the sample that are plain Latin ones.
         sample: some texts of train.
         path: the table, where it lies in the folder that was named.
+        label: the column of the labels, where it is one.
         notes: further remarks, a line each.
     """
 
@@ -51,21 +54,36 @@ class Seen:
     test: str | None = None
     ascii: float = 1.0
     path: Path | None = None
+    label: str | list[str] | None = None
     sample: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 def look(path: Path, asked: Asked | None = None) -> Seen:
     """Raises DataError for anything but a table of texts and labels, a folder of tables, or a folder of class folders of .txt files."""
-    asked = asked or Asked()
+    try:
+        return _look(path, asked or Asked())
+    except DataError as error:
+        if form := other_form(path):
+            raise DataError(form) from error
+        raise
+
+
+def _look(path: Path, asked: Asked) -> Seen:
     if path.is_dir():
         candidates = [child for child in sorted(path.iterdir()) if child.is_file() and ending(child) in text_rows.SUFFIXES]
         if any(role_of(child.stem) == "train" for child in candidates):
             files = text_rows.split_files(path)
             train = next(file for name, file in files.items() if role_of(name) == "train")
-            seen = _table(train, asked)
+            seen = _table(train, asked, list(files.values()))
+            for file in files.values():
+                if file != train and (note := _frame(file, list(files.values())).passed_over()):
+                    seen.settings["on_bad_example"] = "skip"
+                    seen.notes.append(note)
             names = {role_of(name): name for name in files}
             seen.validation, seen.test = names.get("validation"), names.get("test")
+            others = [child.name for child in candidates if child not in files.values() and child.suffix.lower() != ".txt"]
+            seen.notes += [f"Not used: {', '.join(others)}."] if others else []
             return seen
         alone = [child for child in candidates if child.suffix.lower() != ".txt"] or [child for child in candidates if _holds_many(child)]
         if len(alone) == 1 and not any(_text_files(child) for child in path.iterdir() if child.is_dir()):
@@ -99,24 +117,26 @@ def _folder(path: Path) -> Seen:
     some = every[:: max(1, len(every) // SAMPLE)]
     encodings = {guessed_encoding(file) for file in some if b"\0" in (content := file.read_bytes()) or not content.isascii()}
     encoding = next(iter(encodings)) if len(encodings) == 1 else None
-    sample = [text_rows.text_of(file, encoding, lenient=True) for file in some]
+    sample = [text_rows.text_of(file, encoding, lenient=True)[:LOOKED_AT] for file in some]
     return Seen("folder", Counter({name: len(paths) for name, paths in files.items()}), len(every), _lengths(sample),
                 {"encoding": encoding} if encoding else {},
                 validation=splits["validation"].name if "validation" in splits else None,
-                test=splits["test"].name if "test" in splits else None, ascii=_ascii(sample),
-                sample=sample)
+                test=splits["test"].name if "test" in splits else None, ascii=_ascii(sample), sample=sample,
+                notes=other_folders(path, list(splits.values()), lambda folder: len(_text_files(folder))) if "train" in splits else [])
 
 
 def _text_files(folder: Path) -> list[Path]:
     return files_of(folder, TEXT_FILES)
 
 
-def _frame(path: Path) -> Frame:
-    """All rows, by the reader that training uses."""
+def _frame(path: Path, beside: Sequence[Path] = ()) -> Frame:
+    """All rows, by the reader that training uses, in the form of this file and of those `beside` it."""
     text = ending(path) not in (*PARQUET, *JSON_LINES)
     encoding = guessed_encoding(path) if ending(path) not in PARQUET else None
-    header = not text or (how := find_dialect(path)).header or how.fasttext
-    records = text_rows.records(path, named=header, encoding=encoding)
+    if text:
+        check_width(path, (how := find_dialect(path, beside=beside)).width)
+    header = not text or how.header or how.fasttext
+    records = text_rows.records(path, named=header, encoding=encoding, beside=beside)
     _, names = next(records)
     lost, rows = LeftOut(), []
     for line, record in records:
@@ -131,18 +151,24 @@ def _frame(path: Path) -> Frame:
     return Frame(path, columns, header, {"encoding": encoding} if encoding else {}, lost)
 
 
-def _table(path: Path, asked: Asked) -> Seen:
-    frame = _frame(path)
+def _table(path: Path, asked: Asked, beside: Sequence[Path] = ()) -> Seen:
+    frame = _frame(path, beside)
     columns, facts = frame.values, frame.facts
     given = asked.roles(columns, path, ("split", "group"))
     split, parts = split_column(columns, given.get("split"), path, asked)
     group = given.get("group")
     used = [name for name in (split, group) if name]
     marked = asked.several("label", columns, path)
-    text = asked.several("text", columns, path) or _text_columns(path, {name: one for name, one in facts.items()
-                                                                        if name not in (*used, *(marked or ()))})
+    free = {name: one for name, one in facts.items() if name not in (*used, *(marked or ()))}
+    text = asked.several("text", columns, path)
+    if text is None and (pair := pair_in(free)):
+        raise DataError(_of_pairs(path, pair, {name: one for name, one in facts.items() if name not in (*pair, *used)}))
+    text = text or _text_columns(path, free)
     label = label_column(path, {name: one for name, one in facts.items() if name not in (*text, *used)}, columns, most=1 / 3, what="label",
                          asked=asked, roles=("label", "rating"))
+    if group is None and split is None and not asked.absent("group"):
+        taken = (*text, *([label] if isinstance(label, str) else label))
+        group = _speaker({name: one for name, one in facts.items() if name not in taken})
     train = [place for place in range(frame.rows) if split is None or role_in(parts, columns[split][place]) == "train"]
     counts, many, separator = _labels(frame, label, train)
     key = (lambda name: name) if frame.header else int
@@ -151,15 +177,35 @@ def _table(path: Path, asked: Asked) -> Seen:
     settings |= {"split_key": key(split)} if split else {}
     settings |= {"header": "no"} if not frame.header else {}
     settings |= frame.settings | ({"labels": "many"} if many else {})
-    settings |= {"label_separator": separator} if separator and separator != ";" else {}
+    settings |= {"label_separator": separator} if separator and separator not in (";", "[") else {}
     settings |= {"group_by": key(group)} if group else {}
     unlabelled = isinstance(label, str) and not many and any(text_rows.title(columns[label][place]) is None for place in train)
     if frame.lost.count or unlabelled:
         settings["on_bad_example"] = "skip"
-    sample = [" ".join(str(columns[name][place]) for name in text) for place in train[:: max(1, len(train) // SAMPLE)]]
+    sample = [" ".join(str(columns[name][place])[:LOOKED_AT] for name in text) for place in train[:: max(1, len(train) // SAMPLE)]]
     notes = [note] if (note := frame.passed_over()) else []
+    notes += not_used(frame.names, [*text, *([label] if isinstance(label, str) else label), *used, group])
     return Seen("table", counts, len(train), _lengths(sample), settings, parts.get("validation"), parts.get("test"), _ascii(sample),
-                notes=notes, sample=sample)
+                label=label, notes=notes, sample=sample)
+
+
+def _speaker(facts: dict[str, Facts]) -> str | None:
+    """A column that says whose texts they are, where many are of the same."""
+    return next((name for name, one in facts.items() if FEWEST_SPEAKERS <= one.distinct <= one.present / 2
+                 and plain(name) in SPEAKERS), None)
+
+
+def _of_pairs(path: Path, pair: tuple[str, str], facts: dict[str, Facts]) -> str:
+    """What is said of pairs of texts, which are no texts to classify by the first of them alone."""
+    roles = by_name(facts, ["label", "rating"])
+    label = roles.get("label") or roles.get("rating") or next((name for name, one in facts.items() if one.few(1 / 3)), None)
+    both = f"{path}: columns {pair[0]} and {pair[1]} are pairs of texts"
+    if label is None:
+        return (f"{both} without labels, such as translations: to write one text for another is not there yet. Name a column of classes "
+                "with --label, and the text with --text")
+    what = "graded by" if facts[label].kind == "number" and facts[label].distinct > 2 else "with a class in"
+    return (f"{both} {what} column {label}: questions about pairs are not there yet. --text {pair[0]},{pair[1]} reads both as one text, "
+            f"--text {pair[0]} the first alone")
 
 
 def _labels(frame: Frame, label: str | list[str], train: list[int]) -> tuple[Counter[str], bool, str | None]:
@@ -168,10 +214,10 @@ def _labels(frame: Frame, label: str | list[str], train: list[int]) -> tuple[Cou
         sets = [[name for name in label if number_of(frame.values[name][place]) == 1] for place in train]
         return Counter(name for names in sets for name in names), any(len(names) != 1 for names in sets), None
     labels = [frame.values[label][place] for place in train]
-    separator = _separator(labels)
+    separator = separator_in(Counter(value for value in labels if isinstance(value, str)))
     counts: Counter[str] = Counter()
     for value in labels:
-        parts = value if isinstance(value, (list, tuple)) else value.split(separator) if separator and isinstance(value, str) else [value]
+        parts = labels_in(value, separator) if separator or isinstance(value, (list, tuple)) else [value]
         counts.update(one for one in map(text_rows.title, parts) if one is not None)
     return counts, separator is not None or any(isinstance(value, (list, tuple)) for value in labels), separator
 
@@ -192,21 +238,8 @@ def _text_columns(path: Path, facts: dict[str, Facts]) -> list[str]:
     return [title, best] if title else [best]
 
 
-def _separator(labels: list[Any]) -> str | None:
-    """The separator of several labels of one text, where some texts have several and the parts repeat."""
-    texts = [value for value in labels if isinstance(value, str)]
-    for separator in SEPARATORS:
-        several = [value for value in texts if separator in value]
-        if len(several) < max(3, 0.02 * len(texts)):
-            continue
-        parts = {part.strip() for value in texts for part in value.split(separator)}
-        if len(parts) < 0.7 * len(set(texts)):
-            return separator
-    return None
-
-
 def _lengths(sample: list[str]) -> tuple[int, int]:
-    sizes = [len(_TOKEN.findall(text)) for text in sample] or [0]
+    sizes = [len(WORD.findall(text)) for text in sample] or [0]
     return int(median(sizes)), max(sizes)
 
 

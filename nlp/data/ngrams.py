@@ -3,8 +3,25 @@
 import math
 import re
 from collections.abc import Sequence
+from statistics import median
 
-WORD = re.compile(r"\w+|[^\w\s]")  # roughly as nlp.tokens.normalise tokenises
+# letters of scripts without spaces, each of which nlp.tokens.normalise makes a word of its own
+UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+|[^\w\s]")  # roughly as it divides texts
+SHORT = 40  # words of a usual text up to which character n-grams are worth their time
+Grams = tuple[int, tuple[int, int] | None]  # words of an n-gram at most; fewest and most characters of one, None: there are none
+
+
+def ngrams_for(sample: Sequence[str]) -> Grams:
+    """What tells texts like these apart.
+
+    Of scripts without spaces each letter is a word of its own, so that n-grams of words are those of letters.
+    """
+    letters = [letter for text in sample for letter in text[:400] if letter.isalpha()]
+    if len(re.findall(f"[{UNSPACED}]", "".join(letters))) >= 0.5 * max(1, len(letters)):
+        return 3, None
+    usual = median(len(WORD.findall(text)) for text in sample) if sample else 0
+    return 2, (2, 5) if usual <= SHORT or sum(letter.isascii() for letter in letters) < 0.5 * len(letters) else None
 
 
 def ngram_counts(sample: Sequence[str], texts: int, words: int, characters: tuple[int, int] | None) -> tuple[int, int]:

@@ -111,7 +111,8 @@ def _table(path: Path, data: TextData) -> Iterator[Read]:
     encoding = None if data.encoding and text_rows.is_utf8(path) else data.encoding
 
     def opened(named: bool) -> tuple[list[str], Iterator[tuple[int, Any]]]:
-        records = iter(text_rows.records(path, named=named, delimiter=data.delimiter, encoding=encoding, lenient=True))
+        records = iter(text_rows.records(path, named=named, delimiter=data.delimiter, quote=data.quote,
+                                         encoding=encoding, lenient=True))
         return next(records)[1], records
 
     names, records = opened(named)

@@ -22,13 +22,15 @@ from pipelines.data import folders, text_rows
 from pipelines.data.columns import number_of
 from pipelines.data.files import TensorSource
 from pipelines.data.fingerprint import of_files
-from pipelines.data.opened import Opened, check_columns
+from pipelines.data.kinds import labels_in
+from pipelines.data.opened import Opened, check_columns, check_skipped
 from pipelines.data.records import tfds_source
 from pipelines.data.source import Source, Tensors
 from pipelines.data.tables import class_names, one_hot, split_names
 from pipelines.data.tfds import features, prepared
 from pipelines.stores.copies import local
 
+MISSING = NO_TEXT, NO_LABEL = "no text", "no label"
 OUTSIDE = -1  # label of a text that fits no class, while the data are divided
 SUFFIXES = {".txt", ".text"}
 
@@ -93,10 +95,10 @@ def open_data(data: TextData, reject: Reject | None = None, *, elsewhere: bool =
         raise DataError(f"reject.splits: {pattern}: {place} has no such split beside {', '.join(sorted(names))}")
 
     def load(split: str) -> Source:
-        kept = _usable(read(split, True), data, opened)
+        kept = _usable(read(split, True), data, opened, f"{place}: split {split}")
         marked = [reject is not None and reject.label is not None and label == reject.label for label in kept.labels]
         if split in apart:
-            more = _usable(read(apart[split], False), data, opened, labelled=False)
+            more = _usable(read(apart[split], False), data, opened, f"{place}: split {apart[split]}", labelled=False)
             kept, own = _appended(kept, more), len(kept.labels)
             marked += [True] * (len(kept.labels) - own)
         return _numbered(kept, marked, data, opened)
@@ -105,7 +107,7 @@ def open_data(data: TextData, reject: Reject | None = None, *, elsewhere: bool =
     return opened
 
 
-def _usable(rows: Rows, data: TextData, opened: Opened, *, labelled: bool = True) -> Rows:
+def _usable(rows: Rows, data: TextData, opened: Opened, place: str, *, labelled: bool = True) -> Rows:
     """The rows without bad ones. Raises DataError for the first where data.on_bad_example is stop."""
     bad, keep = list(rows.bad), []
     tensor = isinstance(rows.texts, tf.Tensor)
@@ -115,13 +117,13 @@ def _usable(rows: Rows, data: TextData, opened: Opened, *, labelled: bool = True
         size = lengths[number] if tensor else len(text) if isinstance(text, str) else 0
         reason = None
         if not tensor and not isinstance(text, str):
-            reason = "no text" if text is None else f"{show(text)} is not a text"
+            reason = NO_TEXT if text is None else f"{show(text)} is not a text"
         elif size > data.longest:
             reason = (f"a text of {size:,} characters (data.longest is {data.longest:,}); usually a quotation mark that is not closed")
         elif text is not None and "\0" in text:
             reason = "NUL bytes in the text: the file is damaged, or has another encoding (data.encoding)"
         elif label is None and data.labels == "one" and labelled:
-            reason = "no label"
+            reason = NO_LABEL
         if reason:
             bad.append((rows.places(number), reason))
         else:
@@ -130,7 +132,10 @@ def _usable(rows: Rows, data: TextData, opened: Opened, *, labelled: bool = True
         place, reason = bad[0]
         more = f" (and {len(bad) - 1:,} more such examples)" if len(bad) > 1 else ""
         raise DataError(f"{place}: {reason}{more}. Repair or remove it, or set data.on_bad_example: skip; `quartet check` lists them all.")
-    opened.skipped.extend(f"{place}: {reason}" for place, reason in bad)
+    reasons = [f"{place}: {reason}" for place, reason in bad]
+    opened.skipped.extend(reasons)
+    check_skipped([reason for reason, (_, why) in zip(reasons, bad) if why not in MISSING], len(keep) + len(bad), data,
+                  place)
     if len(keep) == len(rows.labels):
         return rows
     if not keep:
@@ -278,7 +283,7 @@ def _table(data: TextData, beside: str | None) -> Read:
         files = text_rows.split_files(path, beside)
         if data.split_key is not None:
             raise DataError(f"data.split_key: {path} has a file for each split already ({', '.join(file.name for file in files.values())})")
-        return str(path), sorted(files), lambda split, labelled: _rows(files[split], data, labelled)[0], []
+        return str(path), sorted(files), lambda split, labelled: _rows(files[split], data, labelled, list(files.values()))[0], []
     whole, parts = _rows(path, data)
     if parts is None:
         return str(path), ["all"], lambda split, labelled: whole, []
@@ -294,8 +299,9 @@ def _table(data: TextData, beside: str | None) -> Read:
     return str(path), sorted(set(parts)), read, []
 
 
-def _rows(path: Path, data: TextData, labelled: bool = True) -> tuple[Rows, list[str] | None]:
-    """The rows of a table, and each row's split where a column names it; without `labelled` no label column is needed."""
+def _rows(path: Path, data: TextData, labelled: bool = True, beside: Sequence[Path] = ()) -> tuple[Rows, list[str] | None]:
+    """The rows of a table, and each row's split where a column names it; without `labelled` no label column is needed. Its form is that of
+    the files `beside` it, too."""
     keys = text_keys(data)
     marks = data.label_key if isinstance(data.label_key, list) else [data.label_key]
     wanted = [*keys, *(marks if labelled else [])]
@@ -305,7 +311,7 @@ def _rows(path: Path, data: TextData, labelled: bool = True) -> tuple[Rows, list
             wanted.append(key)
             names.append(setting)
     table = text_rows.read(path, wanted, settings=names, header=data.header, delimiter=data.delimiter, encoding=data.encoding,
-                        lenient=data.on_bad_example == "skip", names=data.columns)
+                           quote=data.quote, lenient=data.on_bad_example == "skip", names=data.columns, beside=beside)
     columns = table.values
     texts: list[Any] = columns[0]
     if len(keys) > 1:
@@ -332,5 +338,4 @@ def _rows(path: Path, data: TextData, labelled: bool = True) -> tuple[Rows, list
 
 def _several(value: Any, data: TextData) -> tuple[str, ...]:
     """The labels of a text, from a list or from one text."""
-    parts = value if isinstance(value, (list, tuple)) else [] if value is None else str(value).split(data.label_separator)
-    return tuple(dict.fromkeys(title for title in map(text_rows.title, parts) if title))
+    return tuple(dict.fromkeys(title for title in map(text_rows.title, labels_in(value, data.label_separator)) if title))

@@ -43,13 +43,15 @@ def load_texts(experiment: TextClassification, known: dict[str, Any] | None = No
     opened = open_data(data, reject, elsewhere=bool(known))
     train, validation, test, notes = divide(opened.names, opened.load, data, opened.place)
     parts = of_known_classes({"train": train, "validation": validation, "test": test}, opened, skip=data.on_bad_example == "skip")
-    trained = sorted({label for labels in class_numbers(train) for label in labels})
+    numbers = class_numbers(train)
+    trained = sorted({label for labels in numbers for label in labels})
     classes = [opened.classes[number] for number in trained]
     alone = validation is None and test is None  # new data for a finished run, all of which are evaluated
     if reject is not None and validation is None and not known:
         raise DataError(NO_VALIDATION)
     if not known and (data.labels == "one" or not classes):
-        check_several(classes, opened.place)
+        single = data.labels == "one" and data.limit is None
+        check_several(classes, opened.place, labels=np.array([label for labels in numbers for label in labels]) if single else None)
     if reject is not None and reject.train == "leave_out" and not alone:
         parts["train"] = _inside(parts["train"])
     final = {name: None if source is None else _final(source, trained) for name, source in parts.items()}

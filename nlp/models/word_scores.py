@@ -13,6 +13,7 @@ import tensorflow as tf
 from scipy import sparse
 
 from nlp.models.bag import rarity
+from nlp.models.linear import divided
 from nlp.tokens.base import PAD
 from pipelines.encoders.features import ClassScores
 
@@ -20,7 +21,6 @@ FOLDS = 5
 OF_A_TEXT = 64  # rows of a classifier for each text of train, of which other runs of tokens take the same
 LEAST, MOST = 1 << 12, 1 << 20  # rows of a classifier
 NUMBERS = 1 << 24  # in all of them, with a column for each class
-TOLERANCE = 1e-2  # of the machines' solver; 1e-4 takes longer and divides no better
 PRIME, BASE = (1 << 31) - 1, 1_540_483_477  # a run's hash is a polynomial of its tokens (Karp and Rabin 1987)
 
 
@@ -99,7 +99,7 @@ def fit(layer: WordScores, batches: Iterable[tuple[tf.Tensor, np.ndarray]]) -> N
     table, border = np.zeros((FOLDS, layer.buckets, layer.classes), np.float32), np.zeros((FOLDS, layer.classes), np.float32)
     for number in range(FOLDS):
         others = np.flatnonzero((fold != number) & learned)
-        table[number], border[number] = _divided(held[others], truth[others])
+        table[number], border[number] = divided(held[others], truth[others])
     layer.rarity.assign(weights)
     layer.table.assign(table.reshape(layer.table.shape))
     layer.border.assign(border)
@@ -110,22 +110,3 @@ def _held(runs: np.ndarray, buckets: int) -> sparse.csr_matrix:
     there = runs > 0
     begins = np.concatenate([[0], np.cumsum(there.sum(1))])
     return sparse.csr_matrix((np.ones(begins[-1], np.float32), runs[there], begins), shape=(len(runs), buckets))
-
-
-def _divided(texts: sparse.csr_matrix, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weights [buckets, classes] and borders [classes] of the classifiers of texts whose classes are `truth` [texts, classes]; of a class
-    that no text has, or all have, the border alone."""
-    from sklearn.svm import LinearSVC
-
-    weights, border = np.zeros((texts.shape[1], truth.shape[1])), np.where(truth.all(0) & truth.any(0), 1.0, -1.0)
-    divides = np.flatnonzero(truth.any(0) & ~truth.all(0))
-    if len(divides) > 1 and (truth.sum(1) == 1).all():
-        machine = LinearSVC(random_state=0, tol=TOLERANCE).fit(texts, truth.argmax(1))
-        both = len(divides) == 2  # then one classifier divides them, and is positive for the second
-        weights[:, divides] = np.concatenate([-machine.coef_, machine.coef_]).T if both else machine.coef_.T
-        border[divides] = np.concatenate([-machine.intercept_, machine.intercept_]) if both else machine.intercept_
-        return weights, border
-    for each in divides:
-        machine = LinearSVC(random_state=0, tol=TOLERANCE).fit(texts, truth[:, each])
-        weights[:, each], border[each] = machine.coef_[0], machine.intercept_[0]
-    return weights, border

@@ -12,11 +12,12 @@ from nlp import models, tokens
 from nlp.data import requests, splits
 from nlp.data.facts import TextFacts
 from nlp.metrics import baseline, judging
-from nlp.settings import Hashed, TextClassification, Words, text_keys
+from nlp.settings import Hashed, Linear, TextClassification, Words, text_keys
 from nlp.tokens import decode_alone
 from nlp.tokens.base import FIRST, PAD
 from pipelines.base.formatting import escaped
 from pipelines.data.source import Source, Tensors
+from pipelines.fitting.folds import fitting_part
 from pipelines.serving.output import WARNING
 from pipelines.task.contract import Condensed, Features, Read, Splits
 from pipelines.task.form import Field
@@ -33,7 +34,7 @@ COUNTED = 5000  # texts whose words are counted for it, where tokens have no nam
 SHOWN = 60  # words of a text in TensorBoard
 SENTENCES = ("yes", "Is there a table for two on Friday evening?",
              "I have waited for an hour, the soup was cold, and nobody could tell us when the main course would come; never again!")
-CUT, SCORED = 1024, 100_000  # texts at a time, and at most, to which classifiers of words are fitted in memory
+SCORED = 100_000  # texts at most to which classifiers of words are fitted
 LONG = 1 << 14  # bytes of a text that is worth other threads
 LARGE = 1 << 20  # bytes of a text that takes long to cut into words
 BLANK = r"[\s\pZ\pC]*"  # only separators and invisible characters
@@ -142,14 +143,8 @@ class Classification(SingleLabel):
         if self.facts.get("words"):
             from nlp.models import word_scores
 
-            word_scores.fit(model.get_layer("features").get_layer("words"), self._cut_texts(train))
-
-    def _cut_texts(self, source: Source) -> Iterator[tuple[tf.Tensor, np.ndarray]]:
-        """(token numbers, labels) of some texts after the other; of many, each second, third, ... alone."""
-        numbers = np.arange(0, len(source), -(-len(source) // SCORED))
-        for start in range(0, len(numbers), CUT):
-            rows = source.gather(tf.constant(numbers[start:start + CUT], tf.int64))
-            yield self._cut(rows)["tokens"], rows["label"].numpy()
+            scored = tokens.cut_labelled(fitting_part(train, SCORED), self.tokenizer)
+            word_scores.fit(model.get_layer("features").get_layer("words"), scored)
 
     def initialise(self, model: keras.Model, batches: Iterator[tuple[Any, Any]]) -> None:
         settings = self.experiment.model
@@ -160,6 +155,17 @@ class Classification(SingleLabel):
                 set_ratios(model, count_tokens(batches, self.tokenizer.size, len(self.classes)))
             else:
                 set_rarity(model, count_tokens(batches, self.tokenizer.size, 1)[:, 0], self.facts["splits"]["train"]["examples"])
+
+    def fit_at_once(self, model: keras.Model, train: Source, features: Features) -> str | None:
+        if not isinstance(self.experiment.model, Linear):
+            return None
+        from nlp.models import linear
+
+        some = fitting_part(train, SCORED)
+        fitted = linear.fit(tokens.cut_labelled(some, self.tokenizer), self.tokenizer, len(self.classes), groups=some.groups,
+                            seed=self.experiment.train.seed)
+        linear.put(model, fitted)
+        return f"Linear support vector machines on tf-idf features: {fitted.how}."
 
     def loss(self, outputs: tf.Tensor, targets: Any, training: bool) -> tf.Tensor:
         """Cross-entropy in nats, [batch] float32: of the classes, with smoothing when training; or summed over the labels (many).
@@ -205,7 +211,7 @@ class Classification(SingleLabel):
         return None if self.many else super().chance()
 
     def baseline(self, train: Source, features: Features) -> Baseline | None:
-        return baseline.fit_classifier(train, len(self.classes), self.many)
+        return None if isinstance(self.experiment.model, Linear) else baseline.fit_classifier(train, len(self.classes), self.many)
 
     def each(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> np.ndarray:
         """With several labels a text its F1; a text of no class does not count."""

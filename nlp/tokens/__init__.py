@@ -4,9 +4,10 @@ Number 0 is padding and 1 an unknown token; every text has at least one token. N
 their 62-bit hash in a sorted constant, which a SavedModel carries as it is.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from nlp.settings import TOKENS
@@ -15,6 +16,9 @@ from nlp.tokens.base import PAD as PAD
 from nlp.tokens.base import UNKNOWN as UNKNOWN
 from nlp.tokens.base import Tokenizer
 from pipelines.config.schema import Section
+from pipelines.data.source import Source
+
+AT_ONCE = 1024  # texts
 
 
 def learn(settings: Section, batches: Iterable[tf.Tensor]) -> dict[str, Any]:
@@ -26,3 +30,10 @@ def learn(settings: Section, batches: Iterable[tf.Tensor]) -> dict[str, Any]:
 def make(settings: Section, facts: dict[str, Any]) -> Tokenizer:
     """The tokenizer of these settings; `facts` as `learn` gave them."""
     return TOKENS.builder(settings).make(settings, facts.get("vocabulary", []))
+
+
+def cut_labelled(source: Source, tokenizer: Tokenizer) -> Iterator[tuple[tf.Tensor, np.ndarray]]:
+    """(token numbers [n, time] int32, labels [n, ...]) of some examples {"text", "label"} after the other."""
+    for start in range(0, len(source), AT_ONCE):
+        rows = source.gather(tf.range(start, min(start + AT_ONCE, len(source)), dtype=tf.int64))
+        yield tokenizer.ids(rows["text"]).to_tensor(PAD), rows["label"].numpy()

@@ -1,9 +1,11 @@
 """Encryption at rest: files in the age format (https://age-encryption.org/v1), decrypted in memory alone. Needs the extra `trust`.
 
 A folder that holds `encrypted.json` is encrypted: `write_whole` and `whole_folder` encrypt what is written below it, whoever writes, except
-for what `stays_plain`. What is read through `open_decrypted` and `readable` is decrypted where it begins as an age file does. The key is
-that of --age-key or QUARTET_AGE_KEY. No plain byte of such files is given to a disk: what libraries read and write by path lies in a
-private folder of a file system in memory, and so do their temporary files. Imports no TensorFlow.
+for what `stays_plain`. What is read through `open_decrypted` and `readable` is decrypted where it begins as an age file does; a plain file
+that should be encrypted is refused, since somebody has put it there. Anybody can encrypt to the public key in `encrypted.json`: only a
+signature tells the run's own files from such. The key is that of --age-key or QUARTET_AGE_KEY. No plain byte of such files is given to a
+disk: what libraries read and write by path lies in a private folder of a file system in memory, and so do their temporary files. Imports no
+TensorFlow.
 """
 
 import atexit
@@ -21,6 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from pipelines.base.errors import ConfigError
+from pipelines.base.json_text import parse_json
 from pipelines.base.regular import check_regular, read_small
 from pipelines.base.staging import remove, stage_folder, sweep
 
@@ -114,10 +117,22 @@ def key_for(path: Path | str) -> Key | None:
         Encrypted: it is to be encrypted, and the key is missing, or another one than that of its folder.
     """
     path = Path(os.path.abspath(path))
-    for folder in path.parents:
-        if (folder / MARKER).is_file():
-            return None if stays_plain(path.relative_to(folder)) else _fitting(folder)
-    return None
+    folder = _marked(path)
+    return None if folder is None or stays_plain(path.relative_to(folder)) else _fitting(folder)
+
+
+def refuse_plain(path: Path | str) -> None:
+    """Raises Encrypted for a plain file that should be encrypted, as it lies in an encrypted folder."""
+    path = Path(os.path.abspath(path))
+    folder = _marked(path)
+    if folder is not None and not stays_plain(inside := path.relative_to(folder)) and inside.name not in PLAIN:  # those of an export
+        raise Encrypted(f"{path}: is not encrypted, and {folder} is: somebody has put it there, or `quartet encrypt` was interrupted; take "
+                        "the file from a copy of the run, or if you trust it, give quartet encrypt again")
+
+
+def _marked(path: Path) -> Path | None:
+    """The nearest encrypted folder above."""
+    return next((folder for folder in path.parents if (folder / MARKER).is_file()), None)
 
 
 def stays_plain(inside: Path) -> bool:
@@ -141,8 +156,8 @@ def marker(key: Key) -> str:
 def _fitting(folder: Path) -> Key:
     key = require_key(folder)
     try:
-        recipient = json.loads(read_small(folder / MARKER, _LARGEST))["recipient"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        recipient = parse_json(read_small(folder / MARKER, _LARGEST))["recipient"]
+    except (OSError, ValueError, KeyError, TypeError):
         raise Encrypted(f"{folder / MARKER}: cannot be read; the file is damaged") from None
     if recipient != key.recipient:
         raise Encrypted(f"{folder}: is encrypted to {str(recipient)[:80]}, and the key given is that of {key.recipient}")
@@ -191,12 +206,13 @@ def open_decrypted(file: BinaryIO, path: Path | str) -> BinaryIO:
     """An open file as it is, or where it is encrypted, its content in anonymous memory.
 
     Raises:
-        Encrypted: there is no key, it is another one, or the file was changed.
+        Encrypted: there is no key, it is another one, or the file was changed, or replaced by a plain one.
         OSError: the file cannot be read.
     """
     start = file.read(len(MAGIC))
     file.seek(0)
     if start != MAGIC:
+        refuse_plain(path)
         return file
     with file:
         key, age = require_key(path), _age()
@@ -224,6 +240,8 @@ def readable(path: Path) -> Iterator[Path]:
     """
     files = [Path(place) / name for place, _, names in os.walk(path) for name in names] if path.is_dir() else [path]
     if not any(begins_encrypted(file) for file in files):
+        for file in files:
+            refuse_plain(file)
         yield path
         return
     with memory_folder() as place:

@@ -4,6 +4,9 @@ The command line prints the message of a QuartetError and exits with its status;
 defect of the program and keeps its traceback.
 """
 
+import errno
+import os
+
 
 class QuartetError(Exception):
     """An expected failure. Its text is written for the person who ran the command."""
@@ -19,6 +22,20 @@ class ConfigError(QuartetError):
 
 class DataError(QuartetError):
     """Data that cannot be used: names the file (and row) and what is wrong with it."""
+
+
+_OF_A_FILE = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EIO, errno.ESTALE)
+
+
+def expected(error: QuartetError | OSError) -> QuartetError | None:
+    """A failure that a person can fix, in words; None for a defect.
+
+    What the system says of a file, wherever it is opened, is one: no permission, a link onto itself or to nothing, too long a name.
+    """
+    if isinstance(error, QuartetError):
+        return error
+    named = isinstance(error.filename, (str, bytes)) and error.errno in _OF_A_FILE
+    return DataError(f"{os.fsdecode(error.filename)}: cannot be read: {error.strerror}") if named else None
 
 
 class TrainingError(QuartetError):

@@ -220,10 +220,9 @@ def embed(
         folder = find_run(runs, run)
     except ConfigError as error:
         unknown = str(error)
-        if require_signature is not None:
-            from pipelines.runs.signed import require_named
+        from pipelines.runs.signed import require_preset
 
-            require_named({"preset": run}, Path(run), require_signature)
+        require_preset(run, require_signature)
     if folder is not None:
         folder = finished(runs, run, require_signature)
     from pipelines.machine.startup import start_tensorflow

@@ -1,11 +1,11 @@
 """The commands before training: check, new and schema."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines.base.errors import ConfigError, QuartetError
+from pipelines.base.errors import ConfigError, QuartetError, TrainingError
 from pipelines.base.terminal import json_text
 from pipelines.commands.shell import (
     RUNS,
@@ -20,11 +20,18 @@ from pipelines.commands.shell import (
     quoted,
     reported,
     sandboxed,
+    say,
     shown,
     to_copy,
 )
 from pipelines.stores.address import address_of
 
+if TYPE_CHECKING:
+    from pipelines.config.draft import Drafted
+    from pipelines.tuning.race import Outcome
+
+Minutes = Annotated[float, typer.Option(
+    min=0.0, metavar="N", envvar="QUARTET_MINUTES", help="Time for trying ways to learn on folds of train; 0: none is tried.")]
 Column = Annotated[str | None, typer.Option(metavar="COLUMN", show_default="guessed", help="The column of a table that holds it.")]
 
 
@@ -40,24 +47,26 @@ def check(
         ),
     ] = None,
     encoder: Annotated[str | None, typer.Option(
-        metavar="PRESET|none", show_default="one at hand, on a sample", help="The pretrained encoder that compares examples.")] = None,
+        metavar="PRESET|none", show_default="the experiment's own, on a sample", help="The encoder that compares examples.")] = None,
     require_signature: RequireSignature = None,
     sandbox: Sandbox = False,
 ) -> None:
     """Check an experiment, then read all its data once; trains nothing. Exit status 1 where training would stop."""
     from pipelines.config.load import load
-    from pipelines.runs.signed import require_named, require_signed
+    from pipelines.encoders.settings import PretrainedModel
+    from pipelines.runs.signed import require_named, require_preset, require_signed
 
     if output is None and address_of(runs):
         raise ConfigError("--runs: is in a store; give --output FILE for the findings")
     config, overrides = divided(arguments)
-    require_signed(config, require_signature)
+    require_signed(config, None, require_signature)
     loaded = load(config, overrides)
     target = output or runs / named(loaded) / "check.json"
-    asked = loaded.experiment.model_dump(mode="python")
-    if require_signature is not None and encoder is None and not (asked.get("model") or {}).get("preset"):
+    if require_signature is not None and encoder is None and not isinstance(getattr(loaded.experiment, "model", None), PretrainedModel):
         encoder = "none"  # not one that is at hand and that nobody has named
-    require_named({**asked, **({"encoder": encoder} if encoder != "none" else {})}, target, require_signature)
+    require_named(loaded.experiment, target, require_signature)
+    if encoder not in (None, "none"):
+        require_preset(encoder, require_signature)
     sandboxed(sandbox, None, target)
     from pipelines.machine.startup import start_tensorflow
 
@@ -65,16 +74,15 @@ def check(
     from pipelines.base.files import write_json
     from pipelines.base.terminal import console
     from pipelines.commands.check import check as read_all
-    from pipelines.data.croissant import FILE as CROISSANT
 
     result = read_all(loaded.experiment, encoder, name=named(loaded))
     result.render(console())
     write_json(target, result.to_json())
     echo(f"findings     {shown(target)}")
-    if result.description is not None:
-        described = target.with_name(CROISSANT if output is None else f"{output.stem}.{CROISSANT}")
-        write_json(described, result.description)
-        echo(f"description  {shown(described)}: the data as Croissant describes them")
+    for file, description in result.descriptions.items():
+        described = target.with_name(file if output is None else f"{output.stem}.{file}")
+        write_json(described, description)
+        echo(f"description  {shown(described)}")
     if result.failed:
         raise typer.Exit(1)
 
@@ -95,25 +103,90 @@ def new(
     split: Column = None,
     group: Column = None,
     file: Column = None,
+    files: Annotated[str | None, typer.Option(metavar="PATTERN", show_default="looked for", help=(
+        "Where the files lie that a table names, from its folder on, with {} for the column's value: 'images/{}.jpg'."))] = None,
     encoder: Annotated[str | None, typer.Option(
         metavar="PRESET|none", show_default="one at hand, where it gains", help="The pretrained encoder to begin from, or none.")] = None,
+    minutes: Minutes = 3.0,
     no_estimate: Annotated[bool, typer.Option("--no-estimate", help="Do not run a few steps to see how long training will take.")] = False,
 ) -> None:
-    """Look at data and write an experiment for it. Columns of a table that no option names are guessed; `none`: there is no such column."""
+    """Look at data, try what fits on parts of them, and write an experiment. Columns of a table that no option names are guessed; `none`:
+    there is no such column."""
     from pipelines.base.files import write_whole
-    from pipelines.config.draft import new as draft
+    from pipelines.config.draft import look
 
     if output.exists():
         raise ConfigError(f"--output: {output} is there already; give another name, or remove it")
     named = {"user": user, "item": item, "rating": rating, "time": time, "text": text, "label": label, "split": split, "group": group,
-             "file": file}
+             "file": file, "files": files}
     columns = {role: column for role, column in named.items() if column is not None}
-    write_whole(output, draft(domain, str(data), file=str(output), columns=columns, task=task, encoder=encoder))
+    drafted = look(domain, str(data), file=str(output), columns=columns, task=task, encoder=encoder)
+    write_whole(output, _raced(drafted, minutes) if minutes else drafted.text())
     echo(f"written      {shown(output)}")
     for what in ("check", "train"):
         echo(f"{what} it     {to_copy(f'{what} {quoted(output)}')}")
     if not no_estimate:
         _say_estimate(output)
+
+
+def _raced(drafted: "Drafted", minutes: float) -> str:
+    """The text of the experiment that wins, told line by line."""
+    from pipelines.machine.startup import start_tensorflow
+
+    start_tensorflow()
+    from pipelines.tuning.proposing import propose
+
+    echo(f"trying       ways to learn from these data, {minutes:g} minutes at most, on folds of train (--minutes 0 leaves it out)")
+    proposal = propose(drafted, minutes, _said)
+    _show(proposal.outcome)
+    return proposal.text
+
+
+def _said(line: str) -> None:
+    say(f"             {line}")
+
+
+def _show(outcome: "Outcome | None") -> None:
+    for line in [*outcome.table(), *outcome.notes] if outcome else ():
+        echo(f"             {line}")
+
+
+@reported
+@extensible()
+def race(
+    experiments: Annotated[list[str], typer.Argument(
+        metavar="EXPERIMENT...", help="YAML files; a single one is compared with what `quartet new` would try on its data.")],
+    minutes: Minutes = 3.0,
+    output: Annotated[Path | None, typer.Option(
+        "--output", "-o", metavar="FILE", show_default="only the table", help="Where to write the winner.")] = None,
+) -> None:
+    """Compare experiments on the same folds of train: which learns best within some minutes? The test split is not read."""
+    from pipelines.config.load import load
+
+    if output is not None and output.exists():
+        raise ConfigError(f"--output: {output} is there already; give another name, or remove it")
+    if not minutes:
+        raise ConfigError("--minutes: 0 leaves no time to try anything")
+    loaded = [load(name) for name in experiments]
+    from pipelines.machine.startup import start_tensorflow
+
+    start_tensorflow()
+    from pipelines.base.files import write_whole
+    from pipelines.config.dump import resolved_yaml
+    from pipelines.tuning.proposing import others, run
+    from pipelines.tuning.race import Entrant
+
+    entrants = [Entrant(name, one.experiment) for name, one in zip(experiments, loaded)]
+    if len(entrants) == 1:
+        entrants = others(loaded[0]) + entrants
+    outcome = run(entrants, minutes, _said)
+    for line in [*outcome.table(), *outcome.notes]:
+        echo(line)
+    if outcome.winner is None:
+        raise TrainingError("none of them could be tried; --minutes gives more time")
+    if output is not None:
+        write_whole(output, resolved_yaml(entrants[outcome.winner].experiment))
+        echo(f"written      {shown(output)}")
 
 
 def _say_estimate(path: Path) -> None:

@@ -11,9 +11,10 @@ from typing import Annotated
 import typer
 
 from pipelines.base.terminal import json_text
-from pipelines.commands import answering, drafting, preparing, records, runs, shipping, training, trust
+from pipelines.commands import answering, drafting, preparing, runs, shipping, training, trust
 from pipelines.commands.cluster import OnRay
 from pipelines.commands.shell import RUNS, Runs, echo, reported
+from pipelines.config import doors, registry
 from pipelines.machine.startup import current_folder_last
 
 
@@ -72,11 +73,10 @@ app.command()(shipping.prune)
 app.command()(drafting.check)
 app.command(cls=OnRay)(preparing.prepare)
 app.command()(drafting.new)
+app.command()(drafting.race)
 app.command()(encoders)
 app.add_typer(runs.runs_commands, name="runs")
 app.command()(runs.report)
-app.command()(records.register)
-app.command()(records.push)
 app.command()(trust.sign)
 app.command()(trust.verify)
 app.command()(trust.lineage)
@@ -84,6 +84,9 @@ app.command()(trust.encrypt)
 app.command()(trust.decrypt)
 app.command()(doctor)
 app.command()(drafting.schema)
+registry.import_extensions()
+for _command in doors.COMMANDS.entries():
+    app.command(_command.name)(reported(_command.load()))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -13,7 +13,7 @@ def closing(folder: RunFolder, report: Mapping[str, Any]) -> str:
     """A few lines: the leading metric with its interval, where the time went, the report, TensorBoard, and how to predict."""
     seeds = [folder.path.with_name(seed["run"]) for seed in report.get("seeds") or ()]
     run = RunFolder(seeds[0]) if seeds else folder
-    lines = [headline(report)]
+    lines = [headline(report)] + ([report["compared"]] if report.get("compared") else [])
     time = report.get("time") or {}
     if time.get("shares"):
         used = formatting.used(time)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from pipelines.base import encryption
-from pipelines.base.errors import QuartetError
+from pipelines.base.errors import QuartetError, expected
 from pipelines.base.terminal import lines, printable
 from pipelines.runs.folder import RunFolder
 from pipelines.stores import copies
@@ -58,9 +58,12 @@ def reported(command: Command) -> Command:
     def run(*args: Any, **kwargs: Any) -> None:
         try:
             command(*args, **kwargs)
-        except QuartetError as error:
-            fail(copies.named(str(error)))
-            raise typer.Exit(error.exit_status) from None
+        except (QuartetError, OSError) as error:
+            failure = expected(error)
+            if failure is None:
+                raise
+            fail(copies.named(str(failure)))
+            raise typer.Exit(failure.exit_status) from None
         except KeyboardInterrupt:
             fail("interrupted")
             raise typer.Exit(130) from None

@@ -1,5 +1,6 @@
 """The commands that train: train and tune."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -20,6 +21,7 @@ from pipelines.commands.shell import (
     reported,
     say,
 )
+from pipelines.machine.ray_cluster import LOCAL
 from pipelines.stores.address import address_of
 
 Name = Annotated[
@@ -34,6 +36,13 @@ Fresh = Annotated[
     bool,
     typer.Option("--fresh/--resume", show_default="resume", help="Begin anew (an existing run is moved aside), or resume."),
 ]
+
+
+def _require_here(key: Path | None, ray: str | None, runs: Path) -> None:
+    """Raises ConfigError where other machines would read what only this one has verified."""
+    if key is not None and ray is not None and (ray != LOCAL or address_of(runs)):
+        raise ConfigError("--require-signature: not with a cluster of other machines or runs in a store that its workers hold: what they "
+                          "read is not what is verified here; train on this machine, or on named hosts (docs/cluster.md)")
 
 
 @reported
@@ -69,14 +78,14 @@ def train(
     config, overrides = divided(arguments)
     if encrypt:
         require_key("--encrypt: the new run")
-    require_signed(config, require_signature)
+    require_signed(config, context.obj, require_signature)
     loaded = load(config, overrides, domain=context.obj)
     begun = None if overrides or name or fresh else unfinished(config)
     experiment = begun.experiment_name if begun else named(loaded)
     folder = begun or run_folder(runs, experiment, name, overrides)
     if encrypt and (ray is not None or address_of(runs)):
         raise ConfigError("--encrypt: not with --ray or runs in a store, where other machines would need the key")
-    require_named(loaded.experiment.model_dump(mode="python"), folder.path, require_signature)
+    _require_here(require_signature, ray, runs)
     if workers is not None and ray is None:
         raise ConfigError("--workers: needs --ray; other launchers start the command on each host (docs/cluster.md)")
     from pipelines.machine.hosts import named as hosts
@@ -87,6 +96,7 @@ def train(
         return train_on_ray(ray, loaded.experiment, folder, same(str(store)), workers=workers or 1, restarts=restarts, fresh=fresh,
                             runs=runs)
     with here(runs, loaded.experiment, folder, fresh=fresh, say=say, writes=among is None or among.number == 0) as folder:
+        require_named(loaded.experiment, folder.path, require_signature)
         if not fresh:
             require_begun(folder, require_signature)
         if folder.trained and not fresh and among is None:
@@ -133,6 +143,7 @@ def tune(
     from pipelines.base.encryption import require_key
     from pipelines.config.load import load, resolved_yaml
     from pipelines.runs.folder import name_of, run_folder
+    from pipelines.runs.signed import require_signed
     from pipelines.tuning import encrypted
     from pipelines.tuning.search_folder import SearchFolder
     from pipelines.tuning.signed import require_search
@@ -140,6 +151,8 @@ def tune(
     config, overrides = divided(arguments)
     if encrypt:
         require_key("--encrypt: the new search")
+    _require_here(require_signature, ray, runs)
+    require_signed(config, context.obj, require_signature)
     loaded = load(config, overrides, domain=context.obj)
     experiment = named(loaded)
     kept = [one for one in overrides if not one.startswith(("tune.trials=", "tune.minutes=", "tune.seeds=", "tune.compare="))]
@@ -154,7 +167,7 @@ def tune(
     encrypted.refuse_elsewhere(encrypt and elsewhere)
     with folder_here(runs, path, [path.name], fresh=fresh, say=say) as path:
         folder = SearchFolder(path)
-        require_search(folder, loaded.experiment.model_dump(mode="python"), require_signature, fresh=fresh)
+        require_search(folder, loaded.experiment, require_signature, fresh=fresh)
         if not fresh:
             encrypted.check(folder, encrypt, elsewhere=elsewhere)
         if not fresh and folder.compared(resolved_yaml(loaded.experiment)) and folder.finished:

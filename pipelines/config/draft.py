@@ -4,9 +4,10 @@ A domain offers ROLES, the columns that it asks for; TASKS; and `draft(path: Pat
 it does not understand. Imports no TensorFlow.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.regular import check_regular
@@ -15,8 +16,25 @@ from pipelines.config.dump import inline
 from pipelines.config.load import from_text
 from pipelines.config.messages import did_you_mean, listed
 from pipelines.config.registry import domains, part
+from pipelines.config.schema import Experiment
 
 Entry = tuple[str, object, str]  # setting, value, comment
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to learn from data: the YAML without its header.
+
+    Attributes:
+        name: in a table of several.
+        notes: on what it uses, a line each.
+        tuned: the same with its encoder trained, too, which takes too long to be tried and is proposed where that usually gains.
+    """
+
+    name: str
+    body: str
+    notes: tuple[str, ...] = ()
+    tuned: "Way | None" = None
 
 
 @dataclass(frozen=True)
@@ -28,12 +46,46 @@ class Draft:
         found: what was seen in the data, a line each.
         body: the YAML, with comments.
         compared: what the run will judge beside the model, on the same test; empty where nothing.
+        notes: on what the YAML uses, a line each.
+        ways: gives the ways that are worth a try, cheap ones first, the draft's own among them.
+        parts: whether some of the training examples tell what more of them will.
+        stands: whether the draft's own way is proposed where too little of it could be tried.
     """
 
     title: str
     found: tuple[str, ...]
     body: str
     compared: str = ""
+    notes: tuple[str, ...] = ()
+    ways: Callable[[], Sequence[Way]] = tuple
+    parts: bool = True
+    stands: bool = True
+
+
+@dataclass(frozen=True)
+class Drafted:
+    """A draft for data, by rules; `file`: name that its text will have."""
+
+    domain: str
+    file: str
+    draft: Draft
+
+    def text(self, way: Way | None = None, table: Sequence[str] = ()) -> str:
+        """The experiment's YAML, checked as `load` checks it.
+
+        Args:
+            way: the one that is proposed; default: the draft's own.
+            table: lines on how it was chosen.
+        """
+        draft = self.draft
+        way = way or Way("", draft.body, draft.notes)
+        header = [draft.title, f"  python -m {self.domain}.train {self.file}", *draft.found, *way.notes, *table,
+                  *([f"Beside its score will stand: {draft.compared}."] if draft.compared else []),
+                  f"Every setting: docs/settings/{self.domain}.md"]
+        text = "".join(f"# {line}\n" for line in header) + way.body.strip() + "\n"
+        text += _searched(from_text(text, file=self.file).experiment)
+        from_text(text, file=self.file)
+        return text
 
 
 def section(name: str, entries: Iterable[Entry]) -> str:
@@ -57,6 +109,11 @@ class Asked:
     def __init__(self, columns: Mapping[str, str] | None = None, task: str | None = None, encoder: str | None = None):
         self.columns, self.task, self._encoder = dict(columns or {}), task, encoder
         self._used: set[str] = set()
+
+    @property
+    def wants_encoder(self) -> bool:
+        """Whether an encoder was named."""
+        return self._encoder not in (None, "none")
 
     def used_encoder(self) -> str | None:
         """The encoder that was asked for, which is then known to have been looked at."""
@@ -93,6 +150,14 @@ class Asked:
         self._used.add(role)
         return [name for name in found if name is not None]
 
+    def pattern(self) -> str | None:
+        """Where the files lie that a table names, with {} for the column's value, as --files says."""
+        value = self.columns.get("files")
+        if value is None:
+            return None
+        self._used.add("files")
+        return value if "{}" in value else f"{value.rstrip('/')}/{{}}"
+
     def roles(self, there: Collection[str], path: Path, roles: Iterable[str]) -> dict[str, str]:
         """Role -> column of those that were named."""
         return {role: name for role in roles if (name := self.column(role, there, path)) is not None}
@@ -120,16 +185,16 @@ class Asked:
                               "table")
 
 
-def new(domain: str, data: str | Path, *, file: str = "experiment.yaml", columns: Mapping[str, str] | None = None,
-        task: str | None = None, encoder: str | None = None) -> str:
-    """YAML text of an experiment for these data, checked as `load` checks it.
+def look(domain: str, data: str | Path, *, file: str = "experiment.yaml", columns: Mapping[str, str] | None = None,
+        task: str | None = None, encoder: str | None = None) -> Drafted:
+    """An experiment for these data, by rules.
 
     Args:
         domain: "vision", "speech", "nlp" or "recsys".
         data: file or folder, relative to the current directory or absolute; it stands in the experiment as given.
         file: name the text will have, for the command in its header.
         columns: role -> column of a table ("user", "item", "rating", "time", "text", "label", "split", "group", "file"); what is not named
-            is guessed; "none" says that there is no such column.
+            is guessed; "none" says that there is no such column. "files" is a pattern: where the files lie that the column names.
         task: the last part of a task's name, such as ranking.
         encoder: the pretrained encoder to begin from, as model.preset names it; "none": without; default: one that is at hand, where
             such data gain by it.
@@ -153,8 +218,19 @@ def new(domain: str, data: str | Path, *, file: str = "experiment.yaml", columns
     made: Draft = module.draft(path, asked)
     asked.check_used(path)
     asked.check_encoder(domain)
-    header = [made.title, f"  python -m {domain}.train {file}", *made.found,
-              *([f"Beside its score will stand: {made.compared}."] if made.compared else []), f"Every setting: docs/settings/{domain}.md"]
-    text = "".join(f"# {line}\n" for line in header) + made.body.strip() + "\n"
-    from_text(text, file=file)
-    return text
+    return Drafted(domain, file, made)
+
+
+def new(domain: str, data: str | Path, **given: Any) -> str:
+    """YAML text of an experiment for these data, by rules; arguments and errors as those of `look`."""
+    return look(domain, data, **given).text()
+
+
+def _searched(experiment: Experiment) -> str:
+    """The section tune, over the learning rate; empty where no steps train, so that there is none."""
+    rate = experiment.train.learning_rate
+    if experiment.tune is not None or rate is None or "peak" not in rate.model_fields_set:
+        return ""
+    low, high = (float(f"{rate.peak * factor:.1g}") for factor in (0.1, 3.0))
+    space = {"train.learning_rate.peak": {"float": [low, high], "scale": "log"}}
+    return section("tune", [("space", space, "for quartet tune; add settings of your own")]) + "\n"

@@ -20,6 +20,7 @@ from pipelines.base.stored import UsedExtension
 from pipelines.config import origin, registry
 from pipelines.config.origin import Origin, of_file, remember, remembered
 from pipelines.config.schema import Experiment, Section
+from pipelines.config.section import ADDED
 from pipelines.config.variants import registered
 
 VARIABLE = "QUARTET_USE"  # by which a search tells its own processes
@@ -123,6 +124,9 @@ def _used_in(value: Any) -> Iterator[tuple[Origin, str]]:
         entry = registered(type(value))
         if entry is not None and entry.origin is not None:
             yield entry.origin, f"{entry.what} {getattr(value, entry.key)}"
+        for added in ADDED.get(type(value), ()):
+            if (source := origin.origin_of(added)) is not None and (changed := value.added(added).changed()):
+                yield source, f"settings {', '.join(sorted(changed))}"
     inner = [getattr(value, name) for name in type(value).model_fields] if isinstance(value, Section) else (
         value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ())
     for each in inner:

@@ -70,7 +70,7 @@ def load(
     Raises:
         ConfigError: with everything that is wrong.
     """
-    path, name = _locate(config, domain)
+    path, name = file_of(config, domain)
     document = read(path, _shown(path))
     experiment = _build(document, overrides, domain, check_paths)
     return Loaded(experiment, name, path, document.header, document)
@@ -163,8 +163,8 @@ def _expand_paths(cls: type[Experiment], values: dict[str, Any]) -> None:
                 at[last] = str(Path(at[last]).expanduser())
 
 
-def _locate(config: str | Path | None, domain: str | None) -> tuple[Path, str]:
-    """The file and the name of an experiment."""
+def file_of(config: str | Path | None, domain: str | None) -> tuple[Path, str]:
+    """The file and the name of an experiment, as `load` takes it. Raises ConfigError where there is none."""
     if config is None:
         if domain is None:
             raise ConfigError("name an experiment: a YAML file, or a shipped one such as vision/digits")

@@ -213,7 +213,8 @@ def _tidy(node: Any) -> Any:
     if not isinstance(node, dict):
         return node
     unit = node.get("unit")
-    own: dict[str, Any] = {"title": str, "unit": str, "path": bool, "run": bool, "names": str, "search": (str, bool, type(None))}
+    own: dict[str, Any] = {"title": str, "unit": str, "path": (bool, str), "run": bool, "preset": bool, "names": str,
+                           "search": (str, bool, type(None))}
     tidy = {key: _tidy(value) for key, value in node.items() if not isinstance(value, own.get(key, ()))}
     if isinstance(unit, str) and unit and isinstance(tidy.get("description"), str):
         tidy["description"] += f" ({unit})"

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, TypeVar, get_args
 
 from pipelines.base.errors import ConfigError
-from pipelines.config import variants
+from pipelines.config import doors, variants
 from pipelines.config.messages import did_you_mean, listed
 from pipelines.config.origin import Origin, of_file, origin_of, remember, ships
 from pipelines.config.schema import Experiment, Section
@@ -37,6 +37,7 @@ class RegisteredTask:
     origin: Origin | None
 
 
+_OWN = Path(__file__).parents[2] / "extensions"  # ours, which may be absent
 _domains: dict[str, None] = {}
 _tasks: dict[str, RegisteredTask] = {}
 _imported = False  # the extensions of installed packages
@@ -47,6 +48,7 @@ def register_domain(package: str) -> None:
     _domains[package] = None
 
 
+ships(_OWN.name)
 for _name in SHIPPED:
     ships(_name)
     register_domain(_name)
@@ -106,7 +108,7 @@ def tasks(domain: str | None = None) -> dict[str, type[Experiment]]:
     """Task name -> Experiment class, of one domain or of all that are there, with every section that is registered."""
     for each in (domain,) if domain else _known():
         part(each, "settings")
-    _import_extensions()
+    import_extensions()
     _rebuild()
     order = {name: number for number, name in enumerate(_known())}
     found = {name: one.experiment for name, one in _tasks.items() if domain in (None, name.partition(".")[0])}
@@ -150,12 +152,15 @@ def _choices(section: type[Section], before: str = "") -> dict[str, Variants]:
 def origins() -> set[Origin]:
     """Of every section and task in use that does not ship with Quartet."""
     tasks()
-    return variants.origins() | {one.origin for one in _tasks.values() if one.origin is not None}
+    registered = {one.origin for one in _tasks.values() if one.origin is not None}
+    return variants.origins().union(registered, *(door.origins() for door in doors.ALL))
 
 
 def forget(name: str) -> None:
-    """Takes back the sections and tasks of an extension."""
+    """Takes back what an extension has registered."""
     variants.forget(name)
+    for door in doors.ALL:
+        door.forget(name)
     for task in [task for task, one in _tasks.items() if one.origin is not None and one.origin.name == name]:
         del _tasks[task]
 
@@ -175,12 +180,14 @@ def task_class(task: str) -> Any:
     return resolved(_tasks[task].task)
 
 
-def _import_extensions() -> None:
-    """Imports the extensions of installed packages, once: entry-point group `quartet.extensions`."""
+def import_extensions() -> None:
+    """Imports our own extensions and those of installed packages (entry-point group `quartet.extensions`), once."""
     global _imported
     if _imported:
         return
     _imported = True  # before: an extension asks for tasks, too
+    for package in sorted(_OWN.glob("*/__init__.py")):
+        importlib.import_module(f"{_OWN.name}.{package.parent.name}")
     for entry in importlib.metadata.entry_points(group=EXTENSIONS):
         name = entry.dist.name if entry.dist else entry.name
         spec = importlib.util.find_spec(entry.module.partition(".")[0])

@@ -39,10 +39,16 @@ class Data(Section):
     group_by: str | None = setting(
         None, "column (or 'folder' for the parent folder's name, or 'name' for what data.group_pattern finds in a file's name) whose value "
         "stays on one side of every split")
+    fold: list[int] | None = setting(
+        None, "[k, n], for cross-validation: the k-th of n folds of train stands in the place of test, which is not read; classes in their "
+        "shares, groups whole; interactions in time: the data end before what k splits hold out one after another",
+        search="it is what experiments are compared on")
     limit: int | None = setting(None, "use only this many training examples (stratified), for a quick look", unit="examples", ge=1,
                                search=True)
     on_bad_example: Literal["stop", "skip"] = setting(
         "stop", "stop at the first unreadable example and name it, or skip it and count it in the report")
+    most_skipped: Share = setting(0.01, "on_bad_example: skip stops where more than this share of a split (and more than three examples) "
+                                  "cannot be read; examples without label count as read", unit="share")
     prepared: str | None = setting(
         None, "the folder that `quartet prepare` wrote of this experiment: examples and facts come from there, and the original is not "
         "looked for", path=True, search=True)
@@ -51,6 +57,14 @@ class Data(Section):
                 "else none", search=True)
     cache_folder: str | None = setting(None, "folder of the disk cache; default: the user's cache folder", search=True)
     workers: int | None = setting(None, "parallel decoding calls; default: chosen by tf.data", ge=1, search=True)
+
+    def problems(self) -> list[tuple[str, str]]:
+        found = super().problems()
+        if self.fold is not None and not (len(self.fold) == 2 and 1 <= self.fold[0] <= self.fold[1] and self.fold[1] > 1):
+            found.append(("fold", f"{self.fold} is no fold: write [k, n] with 1 <= k <= n and n of 2 or more, such as [1, 5]"))
+        if self.fold is not None and (self.prepared or getattr(self, "streaming", False)):
+            found.append(("fold", "what is prepared or streamed is divided already; leave out prepared and streaming"))
+        return found
 
     def described(self) -> list[tuple[str | int, str]]:
         """What an example is read from, for a description of the data: (column, feature or array; image, audio, text, label, id, time,
@@ -67,6 +81,7 @@ class TableData(Data):
     columns: list[str] | None = setting(None, "table: names of the columns of a CSV or TSV file that has no header row")
     delimiter: str | None = setting(
         None, "table: what separates fields; default: detected among comma, semicolon, tab, | and ::", min_length=1, max_length=2)
+    quote: Literal['"', "'", "none"] | None = setting(None, "table: the mark around fields; default: detected")
     encoding: str | None = setting(
         None, "table: such as utf-8, cp1252 or shift_jis; default: by byte order mark, else UTF-8")
 
@@ -249,7 +264,7 @@ class ClassificationLoss(Section):
 
 
 class Monitor(Section):
-    """What is written for TensorBoard, the terminal and a tracker of experiments."""
+    """What is written for TensorBoard and the terminal."""
 
     tensorboard: bool = setting(True, "write TensorBoard events")
     samples: int = setting(16, "examples shown as the model sees them, each epoch, or less often where epochs are short", ge=0, le=256)
@@ -258,13 +273,6 @@ class Monitor(Section):
         unit="steps", min_length=2, max_length=2)
     input_wait_warning: float = setting(
         0.2, "share of time spent waiting for input above which the run says so", unit="share", gt=0.0, le=1.0)
-    track: Literal["mlflow", "wandb"] | None = setting(
-        None, "send settings, metrics and the report to MLflow or Weights & Biases, by a process beside the training (extras `mlflow`, "
-        "`wandb`); where and as whom say their own environment variables: MLFLOW_TRACKING_URI, WANDB_API_KEY, ...")
-    track_server: str | None = setting(
-        None, "the tracker's address, such as https://mlflow.example.org or sqlite:///runs/mlflow.db; default: as its environment says")
-    track_files: bool = setting(True, "the report goes there, too, with the examples that it shows, and settings and environment")
-    track_seconds: float = setting(30.0, "how long the end of a run waits for the tracker at most", unit="s", gt=0.0, le=3600.0)
 
 
 class Cost(Section):
@@ -307,7 +315,7 @@ class Experiment(Section):
     data: Data = setting(Data, "the data")
     train: Train = setting(Train, "training")
     evaluate: Evaluate = setting(Evaluate, "judging")
-    monitor: Monitor = setting(Monitor, "TensorBoard, terminal and trackers")
+    monitor: Monitor = setting(Monitor, "TensorBoard, terminal, and where extensions send a run")
     tune: Tune | None = setting(None, "the search space")
 
     def problems(self) -> list[tuple[str, str]]:
@@ -340,10 +348,6 @@ class Experiment(Section):
         if train.deterministic and train.xla == "on":
             found.append(("train.xla", "determinism switches XLA off; set xla: auto or off, or deterministic: false"))
         found += breaks_privacy(self)
-        server = self.monitor.track_server or ""
-        if "@" in server.partition("://")[2].partition("/")[0]:
-            found.append(("monitor.track_server", "holds a name or a password, which every copy of the run would show; give them by "
-                          "MLFLOW_TRACKING_USERNAME, MLFLOW_TRACKING_PASSWORD or WANDB_API_KEY"))
         window = self.monitor.profile
         if window and not 0 <= window[0] < window[1]:
             found.append(("monitor.profile", f"{window} is not [first, last] with 0 <= first < last"))

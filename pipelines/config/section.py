@@ -1,27 +1,32 @@
 """What every section of an experiment is made of: settings with a meaning, checked strictly. Imports no TensorFlow."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+Added = TypeVar("Added", bound="Section")
+ADDED: "dict[type[Section], list[type[Section]]]" = {}  # section -> those whose settings extensions have added (`variants.add_settings`)
 
-def setting(default: Any, meaning: str, *, unit: str = "", path: bool = False, names: str = "", run: bool = False,
-            search: bool | str | None = None, **limits: Any) -> Any:
+
+def setting(default: Any, meaning: str, *, unit: str = "", path: bool | Literal["data"] = False, names: str = "", run: bool = False,
+            preset: bool = False, search: bool | str | None = None, **limits: Any) -> Any:
     """A setting: its default (`...` where one must be given), meaning, unit, and pydantic's limits.
 
     Args:
         default: the value when the experiment does not say; a class or function to call for a fresh one.
         meaning: one sentence for the reference page.
         unit: what the number counts ("examples", "s", "px", "share"), empty for none.
-        path: the value is a file or folder that must exist before any work starts.
+        path: the value is a file or folder that must exist before any work starts; outside of `data`, --require-signature asks for its
+            signature, unless it is "data".
         run: the value is a finished run: its folder, or its name below the folder of runs; it is looked for when training begins.
+        preset: the value is a pretrained encoder, as `pipelines.encoders.locate.locate` has it.
         names: the Keras module, such as "keras.optimizers", that must have a class of that name, in whatever case.
         search: whether a search may vary it, or why not; None: it may, but for the settings of `data`, which change what trials are
             judged on.
         limits: `ge`, `gt`, `le`, `lt`, `min_length`, `pattern`, ... as pydantic's Field takes them.
     """
-    extra: dict[str, Any] = {"unit": unit, "path": path, "run": run, "names": names, "search": search}
+    extra: dict[str, Any] = {"unit": unit, "path": path, "run": run, "preset": preset, "names": names, "search": search}
     if callable(default):
         return Field(default_factory=default, description=meaning, json_schema_extra=extra, **limits)
     return Field(default, description=meaning, json_schema_extra=extra, **limits)
@@ -51,7 +56,17 @@ class Section(BaseModel):
         """Checks across the settings of this section and of those in it: (dotted setting, what is wrong and what to do) for each that
         does not hold. A section with checks of its own adds them."""
         within = ((name, section) for name in type(self).model_fields if isinstance(section := getattr(self, name), Section))
-        return [(f"{name}.{setting}", text) for name, section in within for setting, text in section.problems()]
+        found = [(f"{name}.{setting}", text) for name, section in within for setting, text in section.problems()]
+        return found + [problem for added in ADDED.get(type(self), ()) for problem in self.added(added).problems()]
+
+    def added(self, section: type[Added]) -> Added:
+        """The settings that an extension has added to this section, as the section in which it declared them."""
+        return section.model_construct(**{name: vars(self)[name] for name in section.model_fields if name in vars(self)})
+
+    def changed(self) -> set[str]:
+        """Names of the settings that differ from their defaults."""
+        return {name for name, field in type(self).model_fields.items()
+                if getattr(self, name) != field.get_default(call_default_factory=True)}
 
 
 class WithHeads(Section):

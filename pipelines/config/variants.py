@@ -25,7 +25,7 @@ from pydantic.fields import FieldInfo
 
 from pipelines.base.errors import ConfigError
 from pipelines.config.origin import Origin, origin_of
-from pipelines.config.section import Section
+from pipelines.config.section import ADDED, Section
 
 SectionClass = TypeVar("SectionClass", bound=type[Section])
 Builder = str | Callable[..., Any]
@@ -149,11 +149,44 @@ def forget(name: str) -> None:
             Variants.stale = True
     for section in [section for section, entry in _EVERY.items() if entry.origin is not None and entry.origin.name == name]:
         del _EVERY[section]
+    for base, sections in ADDED.items():
+        for section in [one for one in sections if (origin := origin_of(one)) is not None and origin.name == name]:
+            _remove_settings(base, section)
 
 
 def origins() -> set[Origin]:
     """Of all that is registered and does not ship with Quartet."""
-    return {entry.origin for entry in _EVERY.values() if entry.origin is not None}
+    added = {origin_of(section) for sections in ADDED.values() for section in sections}
+    return {entry.origin for entry in _EVERY.values() if entry.origin is not None} | {origin for origin in added if origin is not None}
+
+
+def add_settings(section: type[Section], added: type[Section]) -> None:
+    """Puts the settings of an extension into a section of the experiment, such as `Monitor`, behind its own.
+
+    `experiment.monitor.added(Track)` gives them back; checks across settings (`Track.problems`) are made with those of the section.
+
+    Raises:
+        ConfigError: the section has a setting of that name.
+    """
+    before = next((one for one in ADDED.get(section, ()) if one.__qualname__ == added.__qualname__), None)
+    if before is not None:  # a file that has changed, used again
+        _remove_settings(section, before)
+    taken = next((name for name in added.model_fields if name in section.model_fields), None)
+    if taken:
+        raise ConfigError(f"{added.__name__}: {section.__name__} has a setting {taken!r} already; choose another name")
+    ADDED.setdefault(section, []).append(added)
+    section.__pydantic_fields__.update(added.model_fields)
+    section.__annotations__.update({name: added.__annotations__[name] for name in added.model_fields})
+    section.model_rebuild(force=True)
+    Variants.stale = True
+
+
+def _remove_settings(section: type[Section], added: type[Section]) -> None:
+    ADDED[section].remove(added)
+    for name in added.model_fields:
+        del section.__pydantic_fields__[name], section.__annotations__[name]
+    section.model_rebuild(force=True)
+    Variants.stale = True
 
 
 def resolved(builder: Builder) -> Any:
@@ -177,7 +210,7 @@ def within(field: FieldInfo) -> Variants | None:
 
 def rebuild(cls: type[Section]) -> bool:
     """Builds a class of settings and the sections in it anew, so that they take what was registered since; whether there was need to."""
-    stale = False
+    stale = cls in ADDED
     for field in cls.model_fields.values():
         inner = [rebuild(section) for section in _sections_in(field.annotation)]
         stale = stale or within(field) is not None or any(inner)

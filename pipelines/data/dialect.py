@@ -1,6 +1,7 @@
-"""The dialect of a text table: its delimiter, header and encoding.
+"""The dialect of a text table: its delimiter, quotation mark, fields, header and encoding.
 
-Detected by content, alike for `quartet new` and training; the ending of the name says less: `.csv` often uses semicolons.
+Detected by content, alike for `quartet new` and training; the ending of the name says less: `.csv` often uses semicolons. Files that make
+one table (train.csv, test.csv) have one form, that of most of their rows.
 Imports no TensorFlow and no pyarrow.
 """
 
@@ -10,7 +11,8 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,8 +27,12 @@ TABS = (".tsv", ".tab")
 DOUBLE = "::"  # of MovieLens' ratings.dat
 UNIT = "\x1f"  # replaces it while such a file is read
 FASTTEXT = "__label__"
-SAMPLE = 50  # records from which the delimiter is detected
-COMPARED = 1000  # records that the first is compared with
+APOSTROPHE = "'"
+UNQUOTED = "none"  # data.quote: no field is in quotation marks
+SAMPLE = 50  # lines from which fastText's form is detected
+COMPARED = 1000  # records of a file from which its form is detected
+ENCLOSED = 0.5  # share of records with a field in single quotation marks from which these are no apostrophes
+WIDE = 1000  # columns by which a header is known
 BEGINNING = 1_000_000  # bytes from which a dialect is detected
 SPARSE = 0.2  # share of zero bytes from which a text is UTF-16, and of bytes beyond ASCII up to which it is in Latin letters
 MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"), (codecs.BOM_UTF16_LE, "utf-16"),
@@ -42,7 +48,8 @@ class Dialect:
         encoding: Python's name.
         header: whether the first line names the columns.
         fasttext: lines such as `__label__spam free prize`, without columns.
-        width: fields of the first record.
+        width: fields of most records; of a table with a header those of the header.
+        quote: around fields: `"`, `'` or "none".
     """
 
     delimiter: str
@@ -50,6 +57,7 @@ class Dialect:
     header: bool
     fasttext: bool = False
     width: int = 1
+    quote: str = '"'
 
 
 def ending(path: Path) -> str:
@@ -75,26 +83,38 @@ def content_of(path: Path, size: int = -1) -> bytes:
     return content
 
 
-def find_dialect(path: Path, *, delimiter: str | None = None, encoding: str | None = None) -> Dialect:
-    """The dialect of a text file, from its beginning. Raises DataError where no encoding is likely."""
+def find_dialect(path: Path, *, delimiter: str | None = None, quote: str | None = None, encoding: str | None = None,
+                 beside: Iterable[Path] = ()) -> Dialect:
+    """The dialect of a text file, from its beginning and from those of the files `beside` it that belong to the same table.
+
+    Raises:
+        DataError: no encoding is likely.
+    """
+    text, own = _beginning(path, encoding)
+    if not delimiter and labelled(text):
+        return Dialect(" ", own, False, True, quote=UNQUOTED)
+    texts = [text, *(_beginning(other, encoding)[0] for other in beside if other != path)]
+    delimiter, quote = find_form(texts, delimiter or ("\t" if ending(path) in TABS else None), quote)
+    rows = first_records(text, delimiter, quote)
+    header = is_header(rows)
+    usual = Counter(len(row) for one in texts for row in (rows if one is text else first_records(one, delimiter, quote)))
+    width = len(rows[0]) if rows and header else usual.most_common(1)[0][0] if usual else 1
+    return Dialect(delimiter, own, header, width=width, quote=quote)
+
+
+def _beginning(path: Path, encoding: str | None) -> tuple[str, str]:
+    """(the first lines of a text file, its encoding)."""
     start = content_of(path, BEGINNING)
     encoding = mark_of(start) or encoding or guessed_encoding(path) or "utf-8"
     text = codecs.getincrementaldecoder(encoding)("replace").decode(start)
-    if len(start) == BEGINNING:
-        text = text[:text.rfind("\n") + 1] or text
-    if labelled(text):
-        return Dialect(" ", encoding, False, True)
-    delimiter = delimiter or ("\t" if ending(path) in TABS else find_delimiter(text))
-    rows = _first_rows(text, delimiter)
-    return Dialect(delimiter, encoding, is_header(rows), width=len(rows[0]) if rows else 1)
+    return (text[:text.rfind("\n") + 1] or text) if len(start) == BEGINNING else text, encoding
 
 
-def _first_rows(text: str, delimiter: str) -> list[list[str]]:
-    if len(delimiter) > 1:
-        text, delimiter = text.replace(delimiter, UNIT), UNIT
-    rows = []
+def first_records(text: str, delimiter: str, quote: str) -> list[list[str]]:
+    """Up to `COMPARED` records that are not empty."""
+    rows: list[list[str]] = []
     try:
-        for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter):
+        for row in split_records(io.StringIO(text, newline=""), delimiter, quote):
             rows += [row] if row else []
             if len(rows) == COMPARED:
                 break
@@ -103,32 +123,56 @@ def _first_rows(text: str, delimiter: str) -> list[list[str]]:
     return rows
 
 
+def split_records(lines: Iterable[str], delimiter: str, quote: str) -> Iterator[list[str]]:
+    """The fields of each record. Raises csv.Error."""
+    if len(delimiter) > 1:
+        return csv.reader((line.replace(delimiter, UNIT) for line in lines), delimiter=UNIT, quoting=csv.QUOTE_NONE)
+    if quote == APOSTROPHE:
+        return (split_apostrophes(line, delimiter) for line in lines)
+    return csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE if quote == UNQUOTED else csv.QUOTE_MINIMAL)
+
+
+def split_apostrophes(line: str, delimiter: str) -> list[str]:
+    """The fields of a line, some in single quotation marks: such a mark ends a field only before a delimiter or the end of the line, since
+    within it may be an apostrophe, also doubled or after a backslash."""
+    line = line.rstrip("\r\n")
+    if not line:
+        return []
+    mark, fields, at = re.escape(delimiter), [], 0
+    pattern = re.compile(rf"'((?:[^'\\]|\\.|'(?!{mark}|$))*)'(?={mark}|$)|[^{mark}]*")
+    while at <= len(line):
+        match = pattern.match(line, at)
+        assert match is not None  # an empty field matches
+        fields.append(match[0] if match[1] is None else match[1].replace("''", "'").replace("\\'", "'"))
+        at = match.end() + 1
+    return fields
+
+
 def labelled(text: str) -> bool:
     """Whether all of the first lines are fastText's."""
     lines = [line for line in text.split("\n", SAMPLE)[:SAMPLE] if line.strip()]
     return bool(lines) and all(line.lstrip().startswith(FASTTEXT) for line in lines)
 
 
-def find_delimiter(text: str) -> str:
-    """The delimiter that gives the first records the same number of fields, more than one; a comma where there is none."""
-    best, score = ",", 0.0
-    lines = [line for line in text[:200_000].split("\n")[:SAMPLE] if line.strip()]
-    if len(lines) > 1 and len({line.count(DOUBLE) for line in lines}) == 1 and DOUBLE in lines[0]:
-        return DOUBLE
-    for candidate in CANDIDATES:
-        widths = []
-        try:
-            for record in csv.reader(io.StringIO(text[:200_000], newline=""), delimiter=candidate):
-                if record:
-                    widths.append(len(record))
-                if len(widths) >= SAMPLE:
-                    break
-        except csv.Error:
-            continue
-        if widths and widths[0] > 1:
-            even = widths.count(widths[0]) / len(widths)
-            if even > score:
-                best, score = candidate, even
+def find_form(texts: Sequence[str], delimiter: str | None, quote: str | None) -> tuple[str, str]:
+    """(delimiter, quotation mark) by which most records of the texts have the same number of fields, more than one; a comma and `"` where
+    none does. What is given is kept."""
+    lines = [line for text in texts for line in text[:200_000].split("\n")[:SAMPLE] if line.strip()]
+    if delimiter is None and len(lines) > 1 and len({line.count(DOUBLE) for line in lines}) == 1 and DOUBLE in lines[0]:
+        return DOUBLE, UNQUOTED
+    best, score = (delimiter or ",", quote or '"'), 0.0
+    single = any(APOSTROPHE in line for line in lines)
+    for mark in [quote] if quote else ['"', *([APOSTROPHE] if single else [])]:
+        for candidate in [delimiter] if delimiter else CANDIDATES:
+            records = [row for text in texts for row in first_records(text, candidate, mark)]
+            width, count = Counter(map(len, records)).most_common(1)[0] if records else (1, 0)
+            if mark == APOSTROPHE and not quote:
+                closed = re.compile(rf"(?:^|{re.escape(candidate)})'.*'(?:{re.escape(candidate)}|$)")
+                if sum(closed.search(line.rstrip()) is not None for line in lines) < ENCLOSED * len(lines):
+                    continue
+                count += 1  # of equals the one that takes the marks off
+            if width > 1 and count > score * len(records):
+                best, score = (candidate, mark), count / len(records)
     return best
 
 
@@ -136,6 +180,7 @@ def is_header(rows: Sequence[Sequence[str]]) -> bool:
     """Whether the first of some records names columns: it differs in kind from those below, or has usual names."""
     if not rows:
         return True
+    rows = [row[:WIDE] for row in rows]
     names = [name.strip() for name in rows[0]]
     if any(number_of(name) is not None for name in names if name) or len(set(names)) < len(names):
         return False

@@ -3,7 +3,8 @@
 Shares are drawn by data.split_seed alone. Notes tell the report what was decided.
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ from pipelines.base.errors import DataError
 from pipelines.config.messages import did_you_mean, listed
 from pipelines.config.schema import Data
 from pipelines.data.source import Source
-from pipelines.data.split import choose, hold_out, hold_out_pieces
+from pipelines.data.split import choose, folds, hold_out, hold_out_pieces
 
 ALIASES = {"train": ("train", "training"), "validation": ("validation", "val", "valid", "dev"), "test": ("test", "testing")}
+MANY = 20  # classes up to which there are never too many
 POOL_TEST = 0.2  # held out where data.test is `test` and the data have no such split
 POOL_VALIDATION = 0.1  # of train, the same for data.validation
 
@@ -31,7 +33,7 @@ def divide(
     Args:
         names: the data's own splits; a single name means that the data come in one piece.
         load: gives the source of one of them; called once for each that is used.
-        data: `validation`, `test`, `split_seed`, `group_by`, `limit`.
+        data: `validation`, `test`, `fold`, `split_seed`, `group_by`, `limit`.
         place: the data set, folder or file, for messages.
 
     Returns:
@@ -57,9 +59,11 @@ def divide(
 
     train, test, validation = load(pool), None, None
     if test_name is not None:
-        test = load(test_name)
+        test = None if data.fold else load(test_name)
     elif test_share:
         train, test = _held_out(train, test_share, "test", data, notes)
+    if data.fold:
+        train, test = _fold_out(train, data, notes)
     if validation_name is not None:
         validation = load(validation_name)
     elif validation_share:
@@ -75,6 +79,13 @@ def divide(
         notes.append(f"train limited to {data.limit:,} of {len(train):,} examples (data.limit)")
         train = train.subset(choose(data.limit, count=len(train), seed=data.split_seed, purpose="limit", labels=train.labels))
     return train, validation, test, notes
+
+
+def own_parts(names: Sequence[str], data: Data) -> set[str]:
+    """Which of validation and test are the data's own splits, not held out of train; arguments as those of `divide`, which has accepted
+    them."""
+    asked = {"validation": data.validation, "test": data.test}
+    return {part for part, value in asked.items() if _named(value, part, names, "")[0] is not None}
 
 
 def find(name: str, names: Sequence[str]) -> str | None:
@@ -118,17 +129,33 @@ def check_classes(parts: dict[str, Source | None], classes: Sequence[str], place
                             f"{' ...' if len(unseen) > 5 else ''} (such as {example}); add examples to train, or remove them")
 
 
-def check_several(names: Sequence[str], place: str, of: str = "class", purpose: str = "classification") -> None:
-    """Raises DataError where train has examples of fewer than two classes, or items.
+def check_several(names: Sequence[str], place: str, of: str = "class", purpose: str = "classification", *,
+                  labels: np.ndarray | None = None) -> None:
+    """Raises DataError where train has examples of fewer than two classes, or items, or too few of each to learn anything.
 
     Args:
         names: those that train has examples of.
         of: what they are, in the singular.
         purpose: what needs two or more of them.
+        labels: the class of each example of train, where all of train is there.
     """
     if len(names) < 2:
         raise DataError(f"{place}: train has {f'one {of} only ({names[0]})' if names else f'examples of no {of}'}; {purpose} needs two or "
                         "more: add examples of others (data.limit and what is held out must leave some in train)")
+    counts = {} if labels is None else dict(Counter(labels.tolist()))
+    if too_many(counts):
+        raise DataError(f"{place}: train has {len(counts):,} classes for {sum(counts.values()):,} examples, {seen_once(counts):,} of them "
+                        "seen once: these are numbers or names rather than classes; put them into fewer classes")
+
+
+def seen_once(counts: Mapping[Any, int]) -> int:
+    """Classes of one example."""
+    return sum(count == 1 for count in counts.values())
+
+
+def too_many(counts: Mapping[Any, int]) -> bool:
+    """Whether there are more classes than half of the examples, or most of them are seen once: nothing can be learned of such."""
+    return len(counts) > MANY and (2 * len(counts) > sum(counts.values()) or 2 * seen_once(counts) > len(counts))
 
 
 def _named(value: float | str | None, purpose: str, names: Sequence[str], place: str) -> tuple[str | None, float]:
@@ -145,10 +172,28 @@ def _named(value: float | str | None, purpose: str, names: Sequence[str], place:
     return name, 0.0
 
 
-def _held_out(source: Source, share: float, purpose: str, data: Data, notes: list[str]) -> tuple[Source, Source]:
-    groups = source.groups if data.group_by else None
-    if data.group_by and groups is None:
+def _fold_out(train: Source, data: Data, notes: list[str]) -> tuple[Source, Source]:
+    """Train without one of its folds, and this fold."""
+    assert data.fold is not None
+    number, of = data.fold
+    which = folds(of, count=len(train), seed=data.split_seed, labels=train.labels, groups=_groups(train, data), pieces=train.pieces)
+    held = which == number - 1
+    if not held.any() or held.all():
+        raise DataError(f"data.fold: {len(train):,} training examples{' in few groups' if data.group_by else ''} do not divide into {of} "
+                        f"folds, of which number {number} is held out; take fewer")
+    train.shared = data.limit is None
+    notes.append(f"fold {number} of {of}: {held.sum():,} of {len(train):,} training examples stand in the place of test, which is not read")
+    return train.subset(np.flatnonzero(~held)), train.subset(np.flatnonzero(held))
+
+
+def _groups(source: Source, data: Data) -> np.ndarray | None:
+    if data.group_by and source.groups is None:
         raise DataError(f"data.group_by: {data.group_by}: these data have no such groups")
+    return source.groups if data.group_by else None
+
+
+def _held_out(source: Source, share: float, purpose: str, data: Data, notes: list[str]) -> tuple[Source, Source]:
+    groups = _groups(source, data)
     how_drawn: dict[str, Any] = {"seed": data.split_seed, "purpose": purpose, "labels": source.labels}
     if groups is None and source.pieces is not None and np.any(source.pieces >= 0):
         split = hold_out_pieces(share, source.pieces, **how_drawn)

@@ -15,7 +15,7 @@ from pipelines.data import kept_listing
 from pipelines.data.divide import ALIASES
 from pipelines.data.files import FileSource
 from pipelines.data.names import groups_in_names
-from pipelines.data.walk import PassedOver, entries, files_below, folders_in, hidden
+from pipelines.data.walk import PassedOver, entries, files_below, folders_in, hidden, is_folder
 from pipelines.stores.copies import local
 
 POOL = "all"  # the only split of a folder without splits
@@ -168,7 +168,7 @@ def _by_name(folder: Path, root: Path, counts: Callable[[Path], bool], pattern: 
 
 def _refuse_files(folder: Path, counts: Callable[[Path], bool], message: str, ignored: PassedOver) -> None:
     for entry in sorted(entries(folder), key=lambda entry: entry.name):
-        if entry.is_dir():
+        if is_folder(entry):
             continue
         if kind := other_kind(entry.path):
             ignored.special.append((folder / entry.name, kind))

@@ -8,9 +8,12 @@ import numpy as np
 
 from pipelines.base.errors import DataError
 from pipelines.config.messages import listed
+from pipelines.config.schema import Data
 from pipelines.data.source import Source
 
 AnySource = TypeVar("AnySource", bound=Source)
+LENIENT: Mapping[str, Any] = {"on_bad_example": "skip", "most_skipped": 1.0}  # settings by which `quartet check` lists all bad examples
+SPARED = 3  # examples that may be lost of the smallest data
 
 
 @dataclass
@@ -50,9 +53,27 @@ def check_columns(splits: Mapping[str, Mapping[str, Any]], wanted: Sequence[str]
             raise DataError(f"source {source}: split {split}: {', '.join(f'{len(columns[name]):,} of {name}' for name in wanted)}")
 
 
-def without(source: AnySource, bad: Sequence[tuple[int, str]], skipped: list[str]) -> AnySource:
-    """The source without its unreadable examples, (number, reason), which are named in `skipped`."""
+def check_skipped(reasons: Sequence[str], examples: int, data: Data, place: str, count: int | None = None) -> None:
+    """Raises DataError, which shows three, where more of the `examples` in a place cannot be read than data.most_skipped allows.
+
+    Args:
+        reasons: of each example that cannot be read, or of the first of `count`.
+    """
+    count = len(reasons) if count is None else count
+    if count > max(SPARED, data.most_skipped * examples):
+        raise DataError(f"{place}: {count:,} of {examples:,} examples cannot be read, more than data.most_skipped allows "
+                        f"({data.most_skipped:g}): {'; '.join(reasons[:3])}. Repair them; where a table is read in a wrong form set "
+                        "data.delimiter, data.quote or data.encoding; or raise data.most_skipped")
+
+
+def without(source: AnySource, bad: Sequence[tuple[int, str]],
+            skipped: list[str], data: Data | None = None, place: str = "") -> AnySource:
+    """The source without its unreadable examples, (number, reason), which are named in `skipped`. With `data`, raises DataError where they
+    are more than its settings allow."""
     if not bad:
         return source
-    skipped.extend(f"{source.name(number)}: {reason}" for number, reason in bad)
+    reasons = [f"{source.name(number)}: {reason}" for number, reason in bad]
+    if data is not None:
+        check_skipped(reasons, len(source), data, place)
+    skipped.extend(reasons)
     return source.subset(np.setdiff1d(np.arange(len(source)), [number for number, _ in bad]))  # type: ignore[return-value]

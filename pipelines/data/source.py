@@ -29,6 +29,7 @@ class Source(ABC):
         mapped: examples are read from files mapped into memory, as fast as from a cache on disk.
         decoded: examples are as Task.decode gives them when judging, and this is the spec of those of which it made them; None: they
             are still to be decoded, where the task does that.
+        shared: folds are cut out of it, which share what an encoder makes of each of its examples.
     """
 
     spec: dict[str, "tf.TensorSpec"]
@@ -39,6 +40,7 @@ class Source(ABC):
     lengths: np.ndarray | None = None
     mapped = False
     decoded: dict[str, "tf.TensorSpec"] | None = None
+    shared = False
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -175,9 +177,9 @@ class Subset(Source):
         return hashlib.sha256(self.base.fingerprint().encode() + self.numbers.tobytes()).hexdigest()[:16]
 
 
-def origin(source: Source) -> tuple[Source, np.ndarray]:
-    """The source behind a chain of subsets, and each example's number there, int64."""
+def origin(source: Source, *, shared: bool = False) -> tuple[Source, np.ndarray]:
+    """The source behind a chain of subsets, and each example's number there, int64; `shared`: the first whose folds share features."""
     numbers = np.arange(len(source))
-    while isinstance(source, Subset):
+    while isinstance(source, Subset) and not (shared and source.shared):
         numbers, source = source.numbers[numbers], source.base
     return source, numbers

@@ -86,6 +86,46 @@ def hold_out_pieces(share: float, pieces: np.ndarray, *, seed: int, purpose: str
                  (*rest.notes, note))
 
 
+def folds(of: int, *, count: int, seed: int, labels: np.ndarray | None = None, groups: np.ndarray | None = None,
+          pieces: np.ndarray | None = None) -> np.ndarray:
+    """The fold of each example, [count] int64 from 0 to of - 1; -1 for what always stays in train: all that there is of a class.
+
+    Args:
+        labels: classes are divided evenly.
+        groups: all examples of one share a fold, and folds are as alike in size and classes as a greedy choice makes them.
+        pieces: as `hold_out_pieces` takes them; whole recordings share a fold, or of fewer than folds each is cut into parts.
+    """
+    drawn = draws(count, seed, "folds")
+    classes = np.zeros(count, np.int64) if labels is None else np.unique(labels, return_inverse=True)[1]
+    if groups is None and pieces is not None and np.any(pieces >= 0):
+        order = np.lexsort((np.arange(count), pieces))
+        sizes = np.bincount(pieces + 1)
+        rank = np.empty(count, np.int64)  # of each piece within its recording
+        rank[order] = np.arange(count) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        cut = rank * of // sizes[pieces + 1] if np.count_nonzero(sizes[1:]) < of else 0
+        groups = np.where(pieces >= 0, pieces * of + cut, -1 - np.arange(count))
+    fold = np.empty(count, np.int64)
+    if groups is None:
+        order = np.lexsort((drawn, classes))
+        fold[order] = np.arange(count) % of
+        single = (np.bincount(classes) == 1) & (labels is not None)
+        fold[single[classes]] = -1
+        return fold
+    names, codes = np.unique(groups.astype(str), return_inverse=True)
+    table = np.zeros((len(names), int(classes.max()) + 1), np.int64)  # examples of each group and class
+    np.add.at(table, (codes, classes), 1)
+    scale, inside, chosen = 1.0 / np.maximum(table.sum(0), 1), np.zeros((of, table.shape[1])), np.empty(len(names), np.int64)
+    for group in np.lexsort((draws(len(names), seed, "folds of groups"), -table.sum(1))):
+        after = inside + table[group]
+        grown = (scale * (after**2 - inside**2)).sum(1) + (after.sum(1) ** 2 - inside.sum(1) ** 2) / count
+        chosen[group] = np.argmin(grown)
+        inside[chosen[group]] = after[chosen[group]]
+    whole = (inside == table.sum(0)) & (inside > 0) & (labels is not None)  # of folds that hold all of a class
+    alone = np.array([np.any(whole[chosen[group]] & (table[group] > 0)) for group in range(len(names))])
+    chosen[alone] = -1
+    return chosen[codes]
+
+
 def choose(size: int, *, count: int, seed: int, purpose: str, labels: np.ndarray | None = None) -> np.ndarray:
     """`size` of `count` examples, each class in its share: int64, ascending. All of them where size >= count."""
     if size >= count:

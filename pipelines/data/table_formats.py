@@ -3,7 +3,6 @@
 import contextlib
 import csv
 import gzip
-import json
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -15,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.base.errors import DataError
+from pipelines.base.json_text import parse_json
 from pipelines.data import dialect
-from pipelines.data.dialect import UNIT, Dialect, find_dialect
+from pipelines.data.dialect import UNIT, UNQUOTED, Dialect, find_dialect
 
 NAMED = 1000  # omitted rows that are named one by one
 
@@ -42,14 +42,15 @@ class LeftOut:
             self.reasons.append(reason)
 
 
-def dialect_of(path: Path, delimiter: str | None, encoding: str | None, *, guess: bool = False) -> Dialect:
+def dialect_of(path: Path, delimiter: str | None, encoding: str | None, quote: str | None = None, *, guess: bool = False,
+               beside: Sequence[Path] = ()) -> Dialect:
     """The dialect as set, else as detected; the encoding is guessed only with `guess`, for messages."""
     if not guess:
         encoding = dialect.mark_of(dialect.content_of(path, 4)) or encoding or "utf-8-sig"
     try:
-        return find_dialect(path, delimiter=delimiter, encoding=encoding)
+        return find_dialect(path, delimiter=delimiter, quote=quote, encoding=encoding, beside=beside)
     except DataError:
-        return find_dialect(path, delimiter=delimiter, encoding="latin-1")
+        return find_dialect(path, delimiter=delimiter, quote=quote, encoding="latin-1", beside=beside)
     except LookupError:
         raise DataError(f"data.encoding: {encoding!r} is not an encoding that Python knows, such as utf-8, cp1252, shift_jis") from None
 
@@ -64,7 +65,9 @@ def _opened(path: Path, how: Dialect) -> TextIO:
 def _reader(file: TextIO, how: Dialect) -> Any:
     if len(how.delimiter) > 1:
         return csv.reader((line.replace(how.delimiter, UNIT) for line in file), delimiter=UNIT, quoting=csv.QUOTE_NONE)
-    return csv.reader(file, delimiter=how.delimiter)
+    if how.quote == UNQUOTED:
+        return csv.reader(file, delimiter=how.delimiter, quoting=csv.QUOTE_NONE)
+    return csv.reader(file, delimiter=how.delimiter, quotechar=how.quote)
 
 
 def _records(reader: Any, header: bool) -> Iterator[tuple[int, list[str]]]:
@@ -110,10 +113,13 @@ def read_csv(path: Path, how: Dialect, text: Collection[str], names: Sequence[st
             content, read_options=pyarrow.csv.ReadOptions(column_names=list(names) if names else None,
                                                           encoding="utf8" if plain else how.encoding),
             parse_options=pyarrow.csv.ParseOptions(
-                delimiter=UNIT if several else how.delimiter, quote_char=False if several else '"',
+                delimiter=UNIT if several else how.delimiter, quote_char=False if several or how.quote == UNQUOTED else how.quote,
                 newlines_in_values=left_out is None and not several, invalid_row_handler=None if left_out is None else skip),
             convert_options=pyarrow.csv.ConvertOptions(column_types={name: pa.string() for name in text}))
     except pa.ArrowInvalid as error:
+        if "straddling" in str(error):
+            raise DataError(f"{path}: has a line of more than a megabyte, which is no row of a table; is a quotation mark not "
+                            "closed?") from error
         raise DataError(_csv_error(path, how, names) or f"{path} cannot be read: {str(error).splitlines()[0]}") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not {how.encoding.upper()} ({error.reason}); set another data.encoding") from None
@@ -200,11 +206,11 @@ def _good_lines(path: Path, left_out: LeftOut) -> bytes:
             if not text.strip():
                 continue
             try:
-                value = json.loads(text.decode("utf-8"))
+                value = parse_json(text.decode("utf-8"))
             except UnicodeDecodeError as error:
                 bad.append((number, f"byte {text[error.start]:#04x} is not UTF-8"))
-            except json.JSONDecodeError as error:
-                bad.append((number, f"not JSON: {error.msg} at column {error.colno}"))
+            except ValueError as error:
+                bad.append((number, f"not JSON: {error}"))
             else:
                 if not isinstance(value, dict):
                     bad.append((number, f'{_kind(value)} where an object such as {{"column": "value"}} is needed'))
@@ -238,9 +244,9 @@ def _json_error(path: Path) -> str | None:
             if not line.strip():
                 continue
             try:
-                value = json.loads(line)
-            except json.JSONDecodeError as error:
-                return f"{path}:{number}: not JSON: {error.msg} at column {error.colno}"
+                value = parse_json(line)
+            except ValueError as error:
+                return f"{path}:{number}: not JSON: {error}"
             if not isinstance(value, dict):
                 return f'{path}:{number}: {_kind(value)} where an object such as {{"column": "value"}} is needed'
             for key, item in value.items():

@@ -35,7 +35,8 @@ def is_table(path: Path) -> bool:
 
 
 def read_table(path: str | Path, *, text: Collection[str] = (), names: Sequence[str] | None = None, left_out: LeftOut | None = None,
-               delimiter: str | None = None, encoding: str | None = None) -> pa.Table:
+               delimiter: str | None = None, encoding: str | None = None, quote: str | None = None,
+               beside: Sequence[Path] = ()) -> pa.Table:
     """The whole table. CSV and its like need a header row, or `names`.
 
     Args:
@@ -46,6 +47,8 @@ def read_table(path: str | Path, *, text: Collection[str] = (), names: Sequence[
             of most lines, are omitted and counted here, instead of raising.
         delimiter: of the fields of a text table; None to detect it.
         encoding: of a text table; None for UTF-8, or that of a byte order mark.
+        quote: around fields of a text table: `"`, `'` or "none"; None to detect it.
+        beside: further files of the same table, by whose rows the form is detected, too.
 
     Raises:
         DataError: names the file and the line of what cannot be read.
@@ -57,7 +60,7 @@ def read_table(path: str | Path, *, text: Collection[str] = (), names: Sequence[
         raise DataError(f"{path} does not exist")
     try:
         if suffix in TEXT:
-            table = read_csv(path, dialect_of(path, delimiter, encoding), text, names, left_out)
+            table = read_csv(path, dialect_of(path, delimiter, encoding, quote, beside=beside), text, names, left_out)
         elif suffix in JSON_LINES:
             table = read_json(path, left_out)
         elif suffix in PARQUET:

@@ -6,19 +6,19 @@ Encoding and delimiter are set, or detected: a byte order mark, else UTF-8; the 
 import codecs
 import csv
 import io
-import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from pipelines.base.errors import DataError
+from pipelines.base.json_text import parse_json
 from pipelines.base.regular import check_regular
 from pipelines.config.messages import did_you_mean, listed, show
-from pipelines.data.dialect import FASTTEXT, TABS, content_of, ending, find_delimiter, labelled, mark_of
+from pipelines.data.dialect import FASTTEXT, Dialect, content_of, ending, find_dialect, mark_of, split_records
 from pipelines.data.dialect import TEXT as DELIMITED
 from pipelines.data.divide import ALIASES
 from pipelines.data.tables import JSON_LINES, PARQUET, SUFFIXES
@@ -52,7 +52,8 @@ class Table:
 
 
 def read(path: Path, wanted: Sequence[Column], *, settings: Sequence[str] = (), header: str = "auto", delimiter: str | None = None,
-         encoding: str | None = None, lenient: bool = False, names: Sequence[str] | None = None) -> Table:
+         encoding: str | None = None, lenient: bool = False, names: Sequence[str] | None = None, quote: str | None = None,
+         beside: Sequence[Path] = ()) -> Table:
     """The wanted columns of every row.
 
     Args:
@@ -60,7 +61,8 @@ def read(path: Path, wanted: Sequence[Column], *, settings: Sequence[str] = (), 
         wanted: names or positions from 0.
         settings: of each wanted column the setting that names it, for messages.
         header: "yes", "no", or "auto": there is a header where a column is named.
-        delimiter, encoding: None to detect them.
+        delimiter, encoding, quote: None to detect them.
+        beside: further files of the same table, by whose rows the form is detected, too.
         lenient: bytes that do not fit the encoding make a bad row, not an error.
         names: of the columns of a CSV or TSV file that has no header row.
 
@@ -71,7 +73,7 @@ def read(path: Path, wanted: Sequence[Column], *, settings: Sequence[str] = (), 
     table = Table(path)
     by_name = not wanted or any(isinstance(key, str) for key in wanted)
     rows = iter(records(path, named=names is None and (header == "yes" or (header == "auto" and by_name)),
-                         delimiter=delimiter, encoding=encoding, lenient=lenient))
+                         delimiter=delimiter, encoding=encoding, lenient=lenient, quote=quote, beside=beside))
     _, first = next(rows)
     table.columns = list(names if names and len(names) == len(first) else first)
     places = [_place(path, table.columns, key, setting) for key, setting in zip(wanted, asked)]
@@ -88,8 +90,8 @@ def read(path: Path, wanted: Sequence[Column], *, settings: Sequence[str] = (), 
     return table
 
 
-def records(path: Path, *, named: bool, delimiter: str | None = None, encoding: str | None = None,
-            lenient: bool = False) -> Iterator[tuple[int, Any]]:
+def records(path: Path, *, named: bool, delimiter: str | None = None, encoding: str | None = None, lenient: bool = False,
+            quote: str | None = None, beside: Sequence[Path] = ()) -> Iterator[tuple[int, Any]]:
     """(0, names of the columns) first, then (line, list of fields) of each row; for a bad row (line, the reason, as text)."""
     suffix = ending(path)
     if not path.is_file():
@@ -100,7 +102,9 @@ def records(path: Path, *, named: bool, delimiter: str | None = None, encoding: 
     elif suffix in JSON_LINES:
         yield from _json(path, text_of(path, encoding, lenient))
     elif suffix in DELIMITED:
-        yield from _delimited(path, text_of(path, encoding, lenient), named, delimiter or ("\t" if suffix in TABS else None))
+        text = text_of(path, encoding, lenient)
+        yield from _delimited(path, text, named, find_dialect(path, delimiter=delimiter, quote=quote, encoding=encoding or "utf-8",
+                                                              beside=beside) if text.strip() else None)
     else:
         raise DataError(f"{path}: a table is .csv, .tsv, .jsonl or .parquet, not {path.suffix or 'a file without ending'}")
 
@@ -159,7 +163,8 @@ def split_files(folder: Path, beside: str | None = None) -> dict[str, Path]:
     """
     known = [alias for names in ALIASES.values() for alias in names]
     every = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix.lower() in SUFFIXES}
-    files = {name: path for name, path in every.items() if name.lower() in known}
+    files = {name: every[name] for name in sorted((name for name in every if name.lower() in known),
+                                                  key=lambda name: known.index(name.lower()))}  # in the order of time, train first
     files |= {name: every[name] for name in [beside.format(split=name) for name in files] if name in every} if beside else {}
     if not any(name.lower() in ALIASES["train"] for name in files):
         raise DataError(f"{folder}: has no train.csv (.tsv, .jsonl, .parquet); name the table itself, or call its files train, validation "
@@ -167,18 +172,23 @@ def split_files(folder: Path, beside: str | None = None) -> dict[str, Path]:
     return files
 
 
-def _delimited(path: Path, text: str, named: bool, delimiter: str | None) -> Iterator[tuple[int, Any]]:
-    if not text.strip():
+def _delimited(path: Path, text: str, named: bool, how: Dialect | None) -> Iterator[tuple[int, Any]]:
+    if how is None:
         raise DataError(f"{path} is empty")
     csv.field_size_limit(sys.maxsize)  # data.longest limits texts, not the csv module
-    if not delimiter and labelled(text):
+    if how.fasttext:
         yield from _fasttext(text)
         return
-    delimiter = delimiter or find_delimiter(text)
     lines = io.StringIO(text, newline="")
-    records = _unfolded(list(lines), delimiter) if len(delimiter) == 1 else (
-        (number, line.rstrip("\r\n").split(delimiter)) for number, line in enumerate(lines, 1) if line.strip())
-    width, first = None, True
+    records: Iterable[tuple[int, Any]]
+    if len(how.delimiter) > 1:
+        records = ((number, line.rstrip("\r\n").split(how.delimiter)) for number, line in enumerate(lines, 1) if line.strip())
+    elif how.quote == '"':
+        records = _unfolded(list(lines), how.delimiter, 0 if named else how.width)
+    else:
+        fields = split_records(lines, how.delimiter, how.quote)
+        records = ((number, record) for number, record in enumerate(fields, 1) if record)
+    width, first = 0 if named else how.width, True
     for line, record in records:
         if isinstance(record, str):
             if first:
@@ -186,12 +196,13 @@ def _delimited(path: Path, text: str, named: bool, delimiter: str | None) -> Ite
             yield line, record
             continue
         if first:
-            first, width = False, len(record)
+            first, width = False, width or len(record)
             yield 0, [name.strip() for name in record] if named else [str(place) for place in range(width)]
             if named:
                 continue
         if len(record) != width:
-            yield line, (f"{len(record)} field{'s' if len(record) != 1 else ''} where the {'header' if named else 'first row'} has {width}"
+            fields = f"{len(record)} field{'s' if len(record) != 1 else ''}"
+            yield line, (f"{fields} where {'the header has' if named else 'most rows have'} {width}"
                          + ("; a text with the delimiter in it needs quotation marks" if len(record) > (width or 0) else ""))
         else:
             yield line, record if all(map(_fits, record)) else "bytes that do not fit the encoding (data.encoding)"
@@ -210,13 +221,14 @@ def _fasttext(text: str) -> Iterator[tuple[int, Any]]:
         yield number, [names[0] if len(names) == 1 else names or None, rest]
 
 
-def _unfolded(lines: list[str], delimiter: str) -> Iterator[tuple[int, Any]]:
+def _unfolded(lines: list[str], delimiter: str, width: int) -> Iterator[tuple[int, Any]]:
     """(line, fields) of each record that is not empty, or (line, the reason why it is bad).
 
     An unclosed quotation mark would make one record of all lines up to the next mark. It costs its own line only: with tabs, where
-    many programs write texts without quoting, each line that has all fields is read as it is; otherwise the line is bad.
+    many programs write texts without quoting, each line that has all fields is read as it is; otherwise the line is bad. `width` is the
+    number of all fields, 0 for those of the first record.
     """
-    at, width = 0, 0
+    at = 0
     while at < len(lines):
         start = at
         reader = csv.reader((lines[place] for place in range(start, len(lines))), delimiter=delimiter)
@@ -277,7 +289,7 @@ def _json(path: Path, text: str) -> Iterator[tuple[int, Any]]:
         if not content.strip():
             continue
         try:
-            value = json.loads(content)
+            value = parse_json(content)
         except ValueError as error:
             rows.append((line, f"not JSON: {error}"))
             continue

@@ -4,13 +4,13 @@ TFDS imports the module of every class that `features.json` (or `features` in `d
 old entries name, and formats the shards' names from a template. Imports no TFDS.
 """
 
-import json
 import os
 import re
 from pathlib import Path
 from typing import Any
 
 from pipelines.base.errors import DataError
+from pipelines.base.json_text import TooDeep, parse_json
 from pipelines.base.regular import other_kind, read_small
 from pipelines.data.walk import entries
 
@@ -62,10 +62,9 @@ def check_inside(path: Path, folder: Path) -> None:
 def read_json(path: Path) -> Any:
     """A small JSON file in UTF-8. Raises DataError, or OSError where it cannot be opened."""
     try:
-        return json.loads(read_small(path, LARGEST).decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        why = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
-        raise DataError(f"{path} is not readable JSON: {why}; prepare the data set again") from error
+        return parse_json(read_small(path, LARGEST).decode("utf-8"))
+    except ValueError as error:
+        raise DataError(f"{path} is not readable JSON: {error}; prepare the data set again") from error
 
 
 def _check_values(path: Path, document: Any) -> None:
@@ -83,11 +82,11 @@ def _check_values(path: Path, document: Any) -> None:
             left += [(item, depth + 1) for item in value]
         elif isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
             try:
-                left.append((json.loads(value), depth + 1))
+                left.append((parse_json(value), depth + 1))
+            except TooDeep as error:
+                raise DataError(f"{path}: {error}; prepare the data set again") from None
             except ValueError:
                 continue  # a text that only begins like JSON
-            except RecursionError as error:
-                raise DataError(f"{path} is nested deeper than {DEEPEST} levels; prepare the data set again") from error
 
 
 def _check_entry(path: Path, key: str, value: Any) -> None:

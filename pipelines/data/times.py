@@ -1,4 +1,5 @@
-"""Times as people write them: seconds, ms, us or ns since 1970, ISO, 17.09.2026, 9/17/2026. Day or month is decided by the column."""
+"""Times as people write them: seconds, ms, us or ns since 1970, ISO, 20260917, 17.09.2026, 9/17/2026. Day or month is decided by the
+column."""
 
 import re
 from collections.abc import Callable
@@ -12,11 +13,16 @@ import pyarrow as pa
 from pipelines.data.columns import number_of, plain
 
 UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+COMPACT = {8: 10**0, 12: 10**4, 14: 10**6}  # digits of a date, with hours and minutes, with seconds -> what is behind the day
 SAMPLE = 1_000_000  # times of which the median says the unit
+NUMERIC = ("auto", "compact", *UNITS)  # what data.time_format may be of numbers
+USUAL = 0.95  # share of numbers that are dates such as 20261121 from which all are taken for such
 EARLIEST, LATEST = 6.3e8, 2.9e9  # s since 1970: 1990 to 2061
 MEANINGS = {"auto": "(seconds, or a date and time such as 2026-11-21 13:53:39)", "iso": "such as 2026-11-21 13:53:39",
             "day_first": "such as 21.11.2026 13:53", "month_first": "such as 11/21/2026 1:53 PM", "year_first": "such as 2026/11/21 13:53",
+            "compact": "such as 20261121 or 20261121135300",
             **{unit: f"in {unit} since 1970" for unit in UNITS}}
+MIXED = "mixes numbers in several units since 1970, such as seconds and milliseconds: each is read by its size"
 _DATE = re.compile(r"(\d{1,4})\s?[./\- ]\s?(\d{1,2})\s?[./\-, ]\s?(\d{1,4})\.?(?:[ T,]+(.*))?$")
 _NAMED = re.compile(r"(?:[a-z]+,? )?(?:(\d{1,2})(?:st|nd|rd|th|\.)?[ \-](?:de )?([a-z]+)\.?|([a-z]+)\.? (\d{1,2})(?:st|nd|rd|th)?),?"
                     r"[ \-](?:de )?(\d{4}|\d\d)(?:,? (.*))?$")
@@ -32,7 +38,8 @@ class Times:
     Attributes:
         seconds: [n] float64 since 1970; numbers that are not such a time stay unchanged (days of a study); NaN where there is none.
         wrong: row -> its value, where that is not a time.
-        how: as data.time_format has it: "s", "ms", "us", "ns", "iso", "day_first", "month_first" or "year_first".
+        how: as data.time_format has it: "s", "ms", "us", "ns", "compact", "iso", "day_first", "month_first" or "year_first".
+        mixed: numbers of several units since 1970, each of which was read by its size.
         ambiguous: dates none of which shows whether day or month comes first; they are read with the month first.
         example: a value.
     """
@@ -42,6 +49,7 @@ class Times:
     how: str = "s"
     ambiguous: bool = False
     example: str = ""
+    mixed: bool = False
 
     @property
     def meaning(self) -> str:
@@ -58,19 +66,15 @@ def read_times(values: pa.ChunkedArray, how: str = "auto") -> Times:
                            whole.fill_null(0).to_numpy(zero_copy_only=False) / 1e6)
         return _result(values, seconds, "iso")
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        numbers = _numbers(values)
-        unit = how if how in UNITS else _unit(numbers)
-        numbers /= UNITS[unit]
-        return _result(values, numbers, unit)
+        return _result(values, *_since_1970(_numbers(values), how))
     coded = values.combine_chunks().dictionary_encode()
     where = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     distinct = coded.dictionary.to_pylist()
-    plain_numbers = [number_of(value) if not isinstance(value, str) or how in ("auto", *UNITS) else None for value in distinct]
-    if (not pa.types.is_string(kind) and not pa.types.is_large_string(kind)) or how in UNITS or (
+    plain_numbers = [number_of(value) if not isinstance(value, str) or how in NUMERIC else None for value in distinct]
+    if (not pa.types.is_string(kind) and not pa.types.is_large_string(kind)) or how in (*UNITS, "compact") or (
             distinct and how == "auto" and sum(number is not None for number in plain_numbers) > 0.5 * len(distinct)):
         known = np.array([*(np.nan if number is None else number for number in plain_numbers), np.nan], np.float64)
-        unit = how if how in UNITS else _unit(known)
-        return _result(values, known[where] / UNITS[unit], unit)
+        return _result(values, *_since_1970(known[where], how))
     texts = ["" if value is None else str(value).strip() for value in distinct]
     ambiguous = False
     if how == "auto":
@@ -94,19 +98,57 @@ def _numbers(values: pa.ChunkedArray) -> np.ndarray:
     return np.concatenate([np.zeros(0), *parts])
 
 
-def _result(values: pa.ChunkedArray, seconds: np.ndarray, how: str, ambiguous: bool = False) -> Times:
+def _since_1970(numbers: np.ndarray, how: str) -> tuple[np.ndarray, str, bool, bool]:
+    """(seconds [n] float64, how, False, whether units are mixed). A number that is a time in another unit alone is read by that one, or,
+    where the unit is given, is none."""
+    if how == "compact" or (how not in UNITS and _is_compact(numbers)):
+        return _compact(numbers), "compact", False, False
+    unit = how if how in UNITS else _unit(numbers)
+    if unit is None:
+        return numbers, "s", False, False
+    seconds, mixed = numbers / UNITS[unit], False
+    for other, factor in UNITS.items():
+        theirs = (numbers >= EARLIEST * factor) & (numbers <= LATEST * factor) if other != unit else np.zeros(len(numbers), bool)
+        if theirs.any():
+            seconds[theirs] = np.nan if how in UNITS else numbers[theirs] / factor
+            mixed = how not in UNITS
+    return seconds, unit, False, mixed
+
+
+def _is_compact(numbers: np.ndarray) -> bool:
+    """Whether nearly all of some numbers are dates such as 20261121: as seconds since 1970 they would all be of August 1970."""
+    some = numbers[np.isfinite(numbers)][:SAMPLE]
+    return len(some) > 0 and bool(np.isfinite(_compact(some)).mean() >= USUAL)
+
+
+def _compact(numbers: np.ndarray) -> np.ndarray:
+    """20261121, 202611211353 and 20261121135300 as seconds since 1970, [n] float64; NaN for what is none."""
+    whole = np.where(np.isfinite(numbers) & (numbers >= 0) & (numbers < 1e14), numbers, 0).astype(np.int64)
+    behind = np.select([whole >= 10**13, whole >= 10**11], [COMPACT[14], COMPACT[12]], COMPACT[8])
+    day, clock = whole // behind, whole % behind * (COMPACT[14] // behind) % COMPACT[14]
+    year, month, number = day // 10_000, day // 100 % 100, day % 100
+    date = (np.clip(year, 1900, 2100) - 1970).astype("M8[Y]").astype("M8[M]") + np.clip(month - 1, 0, 11)
+    exact = date.astype("M8[D]") + np.clip(number - 1, 0, 30)
+    good = (numbers == whole) & (year >= 1900) & (year <= 2100) & (month >= 1) & (month <= 12) & (number >= 1)
+    good &= (exact.astype("M8[M]") == date) & (clock < 240_000) & (clock // 100 % 100 < 60) & (clock % 100 < 60)
+    seconds = exact.astype("M8[s]").astype(np.int64) + clock // 10_000 * 3600 + clock // 100 % 100 * 60 + clock % 100
+    return np.where(good, seconds, np.nan)
+
+
+def _result(values: pa.ChunkedArray, seconds: np.ndarray, how: str, ambiguous: bool = False, mixed: bool = False) -> Times:
     wrong = np.flatnonzero(~np.isfinite(seconds))
     first = None if pa.types.is_timestamp(values.type) else next(
         (number for number in range(len(seconds)) if np.isfinite(seconds[number])), None)
     return Times(seconds, {int(number): values[int(number)].as_py() for number in wrong}, how, ambiguous,
-                 "" if first is None else str(values[first].as_py()))
+                 "" if first is None else str(values[first].as_py()), mixed)
 
 
-def _unit(numbers: np.ndarray) -> str:
+def _unit(numbers: np.ndarray) -> str | None:
+    """The unit in which the median is a time of our days; None for other numbers, which count something else."""
     some = numbers[::max(1, len(numbers) // SAMPLE)]
     there = some[np.isfinite(some)]
     middle = float(np.median(there)) if len(there) else 0.0
-    return next((unit for unit, factor in UNITS.items() if EARLIEST * factor <= middle <= LATEST * factor), "s")
+    return next((unit for unit, factor in UNITS.items() if EARLIEST * factor <= middle <= LATEST * factor), None)
 
 
 def _notation(texts: list[str]) -> tuple[str, bool]:

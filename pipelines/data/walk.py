@@ -59,7 +59,7 @@ def folders_in(folder: Path, passed: PassedOver) -> list[Path]:
     folders = []
     passed.folders.append(str(folder))
     for entry in entries(folder):
-        if not entry.is_dir():
+        if not is_folder(entry):
             continue
         if hidden(entry.name):
             passed.hidden += 1
@@ -67,6 +67,13 @@ def folders_in(folder: Path, passed: PassedOver) -> list[Path]:
             _check_name(entry.name, folder)
             folders.append(folder / entry.name)
     return sorted(folders)
+
+
+def other_folders(folder: Path, used: Collection[Path], count: Callable[[Path], int]) -> list[str]:
+    """A note on folders beside those of the splits, with the number of files in each that were not looked at; none where there is none."""
+    rest = [(entry.name, count(entry)) for entry in folders_in(folder, PassedOver()) if entry not in used]
+    shown = ", ".join(f"{name} ({number:,} files)" for name, number in rest if number)
+    return [f"Not used: folder {shown}, which is called like none of train, validation and test."] if shown else []
 
 
 def _check_name(name: str, folder: Path) -> None:
@@ -81,7 +88,7 @@ def _check_name(name: str, folder: Path) -> None:
 def files_below(folder: Path, passed: PassedOver, above: frozenset = frozenset()) -> Iterator[Path]:
     """Every visible file below `folder`, in no order; linked folders are entered unless they lead back into a folder above them.
 
-    A broken link is given, too: reading it reports that.
+    A link that leads nowhere, or onto itself, is given, too: reading it reports that.
     """
     status = os.stat(folder)
     identity = (status.st_dev, status.st_ino)
@@ -92,9 +99,9 @@ def files_below(folder: Path, passed: PassedOver, above: frozenset = frozenset()
     for entry in entries(folder):
         if hidden(entry.name):
             passed.hidden += 1
-        elif entry.is_dir():
+        elif is_folder(entry):
             yield from files_below(folder / entry.name, passed, above | {identity})
-        elif not entry.is_file() and (kind := other_kind(entry.path)):
+        elif not entry.is_file(follow_symlinks=False) and (kind := other_kind(entry.path)):
             passed.special.append((folder / entry.name, kind))
         else:
             yield folder / entry.name
@@ -130,15 +137,25 @@ def entries(folder: Path) -> list[os.DirEntry]:
         raise DataError(f"{folder} cannot be read: {error.strerror or error}") from error
 
 
+def is_folder(entry: os.DirEntry) -> bool:
+    """Whether an entry, or what its link leads to, is a folder; not of a link that leads in a circle or where nobody may look."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
 def pattern_of_files(folder: Path, values: Sequence[str], endings: Sequence[str]) -> str | None:
     """Where nearly all values name files, as data.file_pattern has it: `images/{}.jpg`; None where nowhere.
 
     Args:
-        folder: of the table; it and the folders in it are searched.
+        folder: of the table; it, the folders in it and in these, and the folders beside it (`../audio/{}`) are searched.
         endings: of such files, "" for values that have theirs.
     """
-    inside = [entry.name for entry in folders_in(folder, PassedOver())]
-    for place in ["", *inside[:FOLDERS]]:
+    inside = folders_in(folder, PassedOver())[:FOLDERS]
+    deeper = [one for entry in inside for one in _readable(entry)][:FOLDERS]
+    beside = ["..", *(f"../{entry.name}" for entry in _readable(folder.absolute().parent)[:FOLDERS])]
+    for place in ["", *(entry.relative_to(folder).as_posix() for entry in (*inside, *deeper)), *beside]:
         for end in endings:
             pattern = f"{place}/{{}}{end}" if place else f"{{}}{end}"
             if pattern == "{}" or not values:
@@ -147,6 +164,14 @@ def pattern_of_files(folder: Path, values: Sequence[str], endings: Sequence[str]
             if next(there, False) and sum(there) + 1 >= 0.9 * len(values):
                 return pattern
     return None
+
+
+def _readable(folder: Path) -> list[Path]:
+    """The folders in a folder; none where it cannot be read, or one has a name that is no text: it is not the user's data."""
+    try:
+        return folders_in(folder, PassedOver())
+    except DataError:
+        return []
 
 
 def sampled(files: Sequence[Path], read: Callable[[Path], Value | None]) -> tuple[list[Value], bool]:

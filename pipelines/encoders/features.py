@@ -26,7 +26,7 @@ from pipelines.data.graph_hash import graph_hash
 from pipelines.data.input import Feed, make_feed
 from pipelines.data.lengths import FlatSource, Lengths
 from pipelines.data.results import Shapes, kept
-from pipelines.data.source import ArraySource, Source, Tensors
+from pipelines.data.source import ArraySource, Source, Tensors, origin
 from pipelines.data.stream import StreamSource
 from pipelines.machine.constant_weights import constant
 from pipelines.machine.devices import Machine
@@ -212,6 +212,12 @@ class Computing:
         Args:
             views: 0: as they are judged, else as the first epochs of training see them, with an axis for them where there are several.
         """
+        whole, numbers = origin(source, shared=True)
+        if whole.shared and whole is not source and not self.prepared.sequences:
+            features = self.source(whole, views)
+            return None if features is None else ArraySource(
+                {name: array[numbers] for name, array in features.arrays.items()}, names=source.name, labels=source.labels,
+                groups=source.groups, fingerprint=source.fingerprint())
         if self.prepared.sequences:
             return None if views else self._sequences(source)
         lead = (views,) if views > 1 else ()
@@ -250,7 +256,9 @@ class Computing:
 
     def _key(self, source: Source, views: int) -> str:
         decode = None if self.task.stored_decoded else self.task.decode
-        facts = json.dumps(self.task.facts, sort_keys=True, default=str)
+        # numbers learned from train stand in the graph, tables of texts do not
+        learned = {name: json.dumps(value, sort_keys=True, default=str) for name, value in self.task.facts.items() if name != "splits"}
+        facts = json.dumps({name: text for name, text in learned.items() if '"' in text}, sort_keys=True)
         drawn = f"{views} {self.seed}" if views else ""
         return " ".join([source.fingerprint(), source.stamp(), str(len(source)), computation(source, decode), self.prepared.graph,
                          self.weights, facts, drawn, self.machine.precision])
@@ -315,7 +323,7 @@ class Computing:
                 return numbers, examples, {}
             epoch = step // feed.plan.steps_per_epoch
             return numbers, examples, {"keys": order.example_keys(self.seed, epoch, numbers), "epoch": epoch,
-                                       "seed": order.micro_seed(self.seed, step * feed.plan.replicas + replica, 0)}
+                                       "seed": order.step_seed(self.seed, step)}
 
         def made(examples: Tensors, drawn: Tensors) -> Tensors:
             return values_of(examples, *self.task.prepare(examples, **drawn))

@@ -1,12 +1,12 @@
 """What the headers of a weights file say: arrays and their sizes, without reading their values."""
 
-import json
 import math
 import os
 from pathlib import Path
 from typing import Any
 
 from pipelines.base.errors import ConfigError
+from pipelines.base.json_text import parse_json
 from pipelines.base.stored import read_bytes
 
 _DAMAGED = "the file is damaged; copy the preset again"
@@ -16,8 +16,8 @@ _FLOATS = ("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2")
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object. Raises ConfigError where the file is missing or holds none."""
     try:
-        content = json.loads(read_bytes(path))
-    except (ValueError, RecursionError) as error:
+        content = parse_json(read_bytes(path))
+    except ValueError as error:
         raise ConfigError(f"{path}: is no JSON ({error}); {_DAMAGED}") from None
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: holds no JSON object; {_DAMAGED}")
@@ -46,7 +46,7 @@ def parameters(path: Path) -> int:
     """The number of weights in a file. Raises ConfigError where it is damaged."""
     try:
         return _of_safetensors(path) if path.suffix == ".safetensors" else _of_h5(path)
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"{path}: cannot be read as weights ({reason}); {_DAMAGED}") from None
 
@@ -74,7 +74,7 @@ def _of_safetensors(path: Path) -> int:
         length = int.from_bytes(file.read(8), "little")
         if not 2 <= length <= min(size - 8, 100_000_000):
             raise ValueError("its header is cut off")
-        header = json.loads(file.read(length))
+        header = parse_json(file.read(length))
     arrays = [value for name, value in header.items() if name != "__metadata__"]
     end = max(array["data_offsets"][1] for array in arrays)
     if end != size - 8 - length:

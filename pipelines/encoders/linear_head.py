@@ -23,6 +23,7 @@ from threadpoolctl import threadpool_limits
 from pipelines.data.lengths import FlatSource
 from pipelines.data.source import ArraySource
 from pipelines.encoders.features import FEATURES, MOMENTS
+from pipelines.fitting.folds import by_chance, by_group
 from pipelines.task.contract import Task
 
 STRENGTHS = (1.0, 3e-1, 1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6)  # of half the squared weights beside a mean loss
@@ -30,7 +31,6 @@ BEFORE_TRAINING = 1e-2  # at least: leaves a loss of which the encoder learns; a
 FIRST = STRENGTHS.index(3e-3)  # then weaker ones while they gain, then stronger ones
 FIRST_OF_GROUPS = STRENGTHS.index(1e-1)  # then stronger ones, then weaker ones
 FIRST_BY_LOSS = STRENGTHS.index(3e-2)  # of folds that were drawn by chance: there are few examples, or no validation
-FOLDS = 5  # at most
 FOLDED = 10_000  # training examples above which validation, or one fifth of train, says enough
 TELLING = 1000  # examples of validation that tell strengths apart; fewer do not choose
 PATIENCE = 2  # strengths in a row without gain, after which no further one is tried that way
@@ -152,7 +152,7 @@ def _folds(task: Task, fitting: "_Objective", train: ArraySource, validation: Ar
     if validation is not None:
         judged = [(fitting.standardised(features), targets) for features, targets in _chunks(task, validation, 1)]
         return [_Fold(fitting.all, judged, [np.ones(len(features), bool) for features, _ in judged])], "validation"
-    numbers = _by_group(train.groups) if grouped and train.groups is not None else _by_chance(train, seed)
+    numbers = by_group(train.groups) if grouped and train.groups is not None else by_chance(train.labels, len(train), seed)
     count = int(numbers.max()) + 1
     name = f"train, its groups held out in {count} folds" if grouped else f"train, held out in {count} folds"
     if not grouped and len(train) > FOLDED:
@@ -160,26 +160,6 @@ def _folds(task: Task, fitting: "_Objective", train: ArraySource, validation: Ar
     pieces = _pieces(train, views)
     return [_Fold([(numbers[rows] != fold).astype(np.float32) for _, rows in pieces], fitting.chunks,
                   [numbers[rows] == fold for _, rows in pieces]) for fold in range(count)], name
-
-
-def _by_group(groups: np.ndarray) -> np.ndarray:
-    """The fold of each example: those of a group share one, and folds are alike in size."""
-    names, which, counts = np.unique(groups, return_inverse=True, return_counts=True)
-    fold, sizes = np.zeros(len(names), np.int64), np.zeros(min(FOLDS, len(names)), np.int64)
-    for group in np.argsort(-counts, kind="stable"):
-        fold[group] = np.argmin(sizes)
-        sizes[fold[group]] += counts[group]
-    return fold[which]
-
-
-def _by_chance(train: ArraySource, seed: int) -> np.ndarray:
-    """The fold of each example: classes are divided evenly."""
-    mixed = np.random.default_rng(seed).permutation(len(train))
-    if train.labels is not None:
-        mixed = mixed[np.argsort(train.labels[mixed], kind="stable")]
-    fold = np.empty(len(train), np.int64)
-    fold[mixed] = np.arange(len(train)) % FOLDS
-    return fold
 
 
 def _chosen(objective: "_Objective", folds: list[_Fold], judged_on: str, grouped: bool, strengths: Sequence[float], first: int, *,

@@ -31,13 +31,11 @@ def locate(handle: str, key: str, builtin: dict[str, Any]) -> Path:
     Raises:
         ConfigError: there is none of that name, or it can neither be found on this machine nor be downloaded.
     """
-    place = Path(handle).expanduser()
-    if "://" not in handle and place.exists():
+    place = on_disk(handle)
+    if place is not None:
         if not place.is_dir():
             raise ConfigError(f"{key}: {handle} is a file; name the folder of a preset")
         return place
-    if "/" not in handle and (presets_folder() / handle).is_dir():
-        return presets_folder() / handle
     kaggle = builtin[handle]["kaggle_handle"] if handle in builtin else handle
     if match := _REPOSITORY.match(handle):
         return _from_hugging_face(match[1], key)
@@ -46,6 +44,14 @@ def locate(handle: str, key: str, builtin: dict[str, Any]) -> Path:
     own = sorted(path.name for path in presets_folder().iterdir() if path.is_dir()) if presets_folder().is_dir() else []
     raise ConfigError(f"{key}: there is no preset {handle!r}: no such folder here or in {presets_folder()}, and KerasHub knows no such name"
                       f"{did_you_mean(handle, [*own, *builtin])} (a handle of a hub is hf://ORGANISATION/NAME)")
+
+
+def on_disk(handle: str) -> Path | None:
+    """What a handle names by a path, or by a name in the presets' folder; None for what a hub has, downloaded before or not."""
+    if "://" in handle:
+        return None
+    place, named = Path(handle).expanduser(), presets_folder() / handle
+    return place if place.exists() else named if "/" not in handle and named.is_dir() else None
 
 
 def _from_hugging_face(repository: str, key: str) -> Path:

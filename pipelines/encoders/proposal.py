@@ -44,14 +44,30 @@ def propose(asked: Asked, domain: str, *, reason: str, gain: str) -> Proposal:
         return Proposal(preset, (f"Encoder: {_described(preset)}, as asked for{doubt}.",))
     if not reason:
         return Proposal()
-    try:
-        there = at_hand(domain) if presets_here() else []
-    except ConfigError:  # keras-hub is not installed
-        there = []
+    there = _there(domain)
     if not there:
         return Proposal(None, (f"No pretrained encoder is at hand in {presets_folder()}: with one, {gain} (docs/pretrained.md).",))
     others = f"; there are also {', '.join(preset.name for preset in there[1:])}" if there[1:] else ""
     return Proposal(there[0], (f"Encoder: {_described(there[0])}, {reason}; --encoder none leaves it out{others}.",))
+
+
+def choices(asked: Asked, domain: str) -> list[Preset]:
+    """The encoders that are worth a try: the one that was asked for, else those at hand, small ones first."""
+    if asked.wants_encoder:
+        return [find(str(asked.used_encoder()), domain=domain, key="--encoder")]
+    return [] if asked.used_encoder() == "none" else _there(domain)
+
+
+def noted(preset: Preset) -> tuple[str, ...]:
+    """What an experiment's header says of the encoder that it names."""
+    return (f"Encoder: {_described(preset)}; --encoder none leaves it out.",)
+
+
+def _there(domain: str) -> list[Preset]:
+    try:
+        return at_hand(domain) if presets_here() else []
+    except ConfigError:  # keras-hub is not installed
+        return []
 
 
 def _described(preset: Preset) -> str:

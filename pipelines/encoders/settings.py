@@ -12,7 +12,8 @@ class PretrainedModel(Section):
     name: Literal["pretrained"]
     preset: str = setting(
         ..., "the encoder: a folder (a Keras preset, or from Hugging Face or timm with safetensors), a name in ~/.keras/presets, "
-        "hf://ORGANISATION/NAME, or a name of KerasHub such as bert_tiny_en_uncased; the last two are downloaded once")
+        "hf://ORGANISATION/NAME, or a name of KerasHub such as bert_tiny_en_uncased; the last two are downloaded once",
+        preset=True)
     weights: Literal["preset"] | None = setting("preset", "preset: start from its weights; null: from scratch")
     dropout: Share = setting(0.1, "dropout before the last layer", unit="share")
     finetune: Finetune | None = setting(

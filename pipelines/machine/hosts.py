@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.base.errors import ConfigError
+from pipelines.base.json_text import parse_json
 
 _STEP = ("SLURM_STEP_NODELIST", "SLURM_PROCID", "SLURM_JOB_ID")
 PORTS = range(12_000, 28_000)  # chosen here, not by a launcher: below those that the system gives to outgoing connections
@@ -43,7 +44,7 @@ def named(environment: Mapping[str, str] = os.environ) -> Hosts | None:
 
 def _of_tf_config(text: str) -> Hosts | None:
     try:
-        config = json.loads(text)
+        config = parse_json(text)
         cluster, task = config.get("cluster") or {}, config.get("task") or {}
         groups = {kind: list(cluster[kind]) for kind in cluster}
     except (ValueError, AttributeError, TypeError):

@@ -14,6 +14,7 @@ from difflib import ndiff
 from typing import Any
 
 from pipelines.base.errors import ConfigError, HostLost
+from pipelines.base.json_text import parse_json
 from pipelines.machine.hosts import Hosts
 
 DEADLINE = 120.0  # s
@@ -184,7 +185,7 @@ def _heard(connection: socket.socket, seconds: float) -> dict[str, Any]:
     connection.settimeout(seconds)
     try:
         length = int.from_bytes(_exactly(connection, 4), "big")
-        message = json.loads(_exactly(connection, length)) if length <= _LONGEST else None
+        message = parse_json(_exactly(connection, length)) if length <= _LONGEST else None
     except (OSError, EOFError, ValueError):
         return {}
     return message if isinstance(message, dict) and isinstance(message.setdefault("facts", {}), dict) else {}

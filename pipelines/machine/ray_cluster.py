@@ -64,7 +64,7 @@ def connected(address: str, *, workers: int) -> Iterator[None]:
             machine alone, started here and stopped afterwards, with room for so many workers.
 
     Raises:
-        ConfigError: Ray is not installed, or there is no such cluster.
+        ConfigError: Ray is not installed, cannot start, or there is no such cluster.
     """
     try:
         import ray
@@ -76,17 +76,33 @@ def connected(address: str, *, workers: int) -> Iterator[None]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray warns otherwise that it will be so
     own: dict[str, Any] = {}
-    if address == LOCAL:
-        own = {"num_cpus": max(workers, os.cpu_count() or 1), "include_dashboard": False, "object_store_memory": _OBJECTS}
-    try:
-        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)
-        _without_messages_on_stdout()
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        raise ConfigError(f"--ray: no Ray cluster answers at {address}: {str(error).splitlines()[0] if str(error) else error!r}") from None
+    with contextlib.ExitStack() as closing:
+        if address == LOCAL:
+            own = {"num_cpus": max(workers, os.cpu_count() or 1), "include_dashboard": False, "object_store_memory": _OBJECTS}
+            closing.enter_context(_on_loopback())
+        try:
+            ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)
+            _without_messages_on_stdout()
+        except Exception as error:  # where a process of its own does not start, Ray raises no kind of its own
+            what = "Ray does not start on this machine" if address == LOCAL else f"no Ray cluster answers at {address}"
+            raise ConfigError(f"--ray: {what}: {next(iter(str(error).strip().splitlines()), repr(error))[:300]}") from None
+        closing.callback(ray.shutdown)
+        yield
+
+
+@contextlib.contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Within, a Ray that is started listens on 127.0.0.1 alone, as it does by itself where it has no clusters; else it would on every
+    address of this machine, for whoever comes."""
+    from ray._private import ray_constants as constants
+
+    name, before = constants.ENABLE_RAY_CLUSTERS_ENV_VAR, constants.ENABLE_RAY_CLUSTER
+    os.environ[name], constants.ENABLE_RAY_CLUSTER = "0", False  # for its processes, and for this one
     try:
         yield
     finally:
-        ray.shutdown()
+        constants.ENABLE_RAY_CLUSTER = before
+        del os.environ[name]
 
 
 def _without_messages_on_stdout() -> None:

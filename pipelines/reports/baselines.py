@@ -1,59 +1,40 @@
 """A cheap model beside every score: fitted on train in seconds, and judged on the same examples.
 
-A model that does not beat it by more than chance is worth nothing, and the report says so.
+The report says in its headline by how much the model is better, or that it is not.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from pipelines.base import formatting
-from pipelines.data.source import Source, Subset
+from pipelines.data.source import Source
+from pipelines.fitting import kernel
 from pipelines.task import intervals
+from pipelines.task.judging import Features
 from pipelines.task.results import Baseline, Judgement, Metric
 from pipelines.task.units import EXAMPLES
 
 MOST = 20_000  # examples of train that a baseline is fitted on
-COMPONENTS = 1000  # of the approximated kernel
-RIDGES = (1e-3, 1e-2, 1e-1, 1.0)  # of which leave-one-out within train chooses
+ALIKE = 0.01  # of the baseline's score: by a smaller difference, of which chance may be all, nobody chooses
 
 
-def fitting_part(train: Source, most: int = MOST) -> Source:
-    """The training examples that a baseline is fitted on: all, or `most` drawn at random from a fixed seed."""
-    if len(train) <= most:
-        return train
-    return Subset(train, np.sort(np.random.default_rng(0).choice(len(train), most, replace=False)).astype(np.int64))
+def kernel_baseline(name: str, train: Source, features: Features, describe: Callable[[Any], Any], classes: int, *,
+                    blocks: Sequence[int] = ()) -> Baseline:
+    """A kernel machine (pipelines.fitting.kernel, with these arguments) on a part of train."""
+    fitted = kernel.fit_source(train, features, describe, classes, blocks=blocks, most=MOST)
 
+    def score(source: Source) -> np.ndarray:
+        values, targets = features(source, describe)
+        return (fitted.logits(values).argmax(1) == targets["label"]).astype(np.float64)
 
-def kernel_ridge(features: np.ndarray, labels: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """A classifier with an RBF kernel, by Nystroem's approximation and least squares (Williams and Seeger 2001).
-
-    Within a point or two of an RBF-SVM on such features; 20,000 examples take seconds.
-
-    Args:
-        features: [n, d].
-        labels: [n] int.
-
-    Returns:
-        Features [m, d] -> labels [m].
-    """
-    from sklearn.kernel_approximation import Nystroem
-    from sklearn.linear_model import RidgeClassifierCV
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    scaler = StandardScaler()
-    scaled = scaler.fit_transform(np.asarray(features, np.float64))
-    width = max(float(np.sum(scaled.var(axis=0))), 1.0)  # as gamma="scale" of scikit-learn's SVC has it
-    kernel = Nystroem(gamma=1.0 / width, n_components=min(COMPONENTS, len(scaled)), random_state=0)
-    model = make_pipeline(kernel, RidgeClassifierCV(alphas=RIDGES)).fit(scaled, labels)
-    return lambda more: model.predict(scaler.transform(np.asarray(more, np.float64)))
+    return Baseline(name, "accuracy", score)
 
 
 def put_beside(judgement: Judgement, baseline: Baseline, own: np.ndarray, other: np.ndarray, resamples: int, *,
-               private: bool = False) -> str | None:
-    """Adds the table `baselines`; returns what a reader must know of a model that does not beat the baseline by more than chance.
+               private: bool = False) -> None:
+    """Adds the table `baselines`, and `compare`s.
 
     Args:
         judgement: of the examples that count, drawn by its units.
@@ -63,32 +44,50 @@ def put_beside(judgement: Judgement, baseline: Baseline, own: np.ndarray, other:
     counts, units = ~np.isnan(own), judgement.units or EXAMPLES
     own, other = own[counts], other[counts]
     if not len(own):
-        return None
+        return
     here, there, gain = (intervals.mean(values, resamples=resamples, units=units) for values in (own, other, own - other))
     judgement.tables["baselines"] = [
         {"model": name, **_bounded(baseline.metric, metric), **_bounded(f"gain_in_{baseline.metric}", over)}
         for name, metric, over in (("this model", here, None), (baseline.name, there, gain))]
-    return verdict(baseline.metric, baseline.name, here, there, gain, private=private)
+    compare(judgement, baseline.metric, baseline.name, here, there, gain, private=private)
 
 
-def verdict(metric: str, baseline: str, own: Metric, other: Metric, gain: Metric, *, private: bool = False) -> str | None:
-    """What a reader must know of a model that does not beat the baseline, whose name that is; None where it does.
+def compare(judgement: Judgement, metric: str, baseline: str, own: Metric, other: Metric, gain: Metric, *, private: bool = False) -> None:
+    """Says in a judgement how the model compares with a baseline, whose name that is: `compared`, and where it is worse, `beaten`.
 
     Args:
-        gain: of the model over the baseline, positive where it is better, whatever the metric's direction.
+        gain: of the model over the baseline, positive where it is better, whatever the metric's direction, with its paired interval.
         private: as `put_beside` takes it.
     """
-    if gain.value > 0 and (gain.low is None or gain.low > 0):
-        return None
-    title, ours, theirs = formatting.title(metric), formatting.number(own.value, metric), formatting.number(other.value, metric)
-    figures = f"{title} {ours} against {theirs} of {baseline}, fitted in seconds"
-    if private:
-        return (f"What privacy costs here: {figures} without privacy. More training examples, a larger epsilon, larger batches, and fewer "
-                "weights on good features make it less (docs/training.md#private-training).")
-    if gain.value < 0 and gain.high is not None and gain.high < 0:
-        return (f"Worse than a cheap baseline: {figures}. The training was too short, or something is wrong with it or its settings "
-                "(docs/troubleshooting.md).")
-    return f"No better than a cheap baseline, by more than chance: {figures}."
+    ours, theirs = formatting.number(own.value, metric), formatting.number(other.value, metric)
+    figures = f"{formatting.title(metric)} {ours} against {theirs} of {baseline}, fitted in seconds ({_difference(gain, metric)})"
+    better, worse = (gain.low is None or gain.low > 0) and gain.value > 0, gain.high is not None and gain.high < 0
+    if better:
+        judgement.compared = f"Better than the cheap baseline: {figures}."
+    elif private:
+        judgement.beaten = judgement.compared = (
+            f"What privacy costs here: {figures} without privacy. More training examples, a larger epsilon, larger batches, and fewer "
+            "weights on good features make it less (docs/training.md#private-training).")
+    elif worse:
+        judgement.beaten = judgement.compared = (
+            f"Worse than the cheap baseline: {figures}. The training was too short, or something is wrong with it or its settings "
+            "(docs/troubleshooting.md).")
+    elif gain.value > ALIKE * abs(other.value):
+        judgement.compared = f"Better than the cheap baseline, but {_number(gain)} are too few to show that it is no chance: {figures}."
+    else:
+        judgement.compared = f"No better than the cheap baseline: {figures}."
+
+
+def _difference(gain: Metric, metric: str) -> str:
+    """`+10.0 points [4.1, 16.0]`."""
+    share = formatting.is_percent(metric)
+    value, *bounds = (None if one is None else f"{100 * one:+.1f}" if share else f"{one:+.4g}" for one in (gain.value, gain.low, gain.high))
+    return f"{value}{' points' if share else ''}" + (f" [{bounds[0]}, {bounds[1]}]" if None not in bounds else "")
+
+
+def _number(gain: Metric) -> str:
+    """What the interval was drawn by."""
+    return formatting.counted(gain.units or gain.n, gain.unit) if gain.units or gain.n else "these examples"
 
 
 def _bounded(name: str, metric: "Metric | None") -> dict[str, Any]:

@@ -15,7 +15,6 @@ from pipelines.base.files import abridged, finite, write_json, write_whole
 from pipelines.reports.blocks import markdown
 from pipelines.reports.card import card
 from pipelines.reports.html import page
-from pipelines.reports.hub_card import front_matter
 from pipelines.reports.predictions import FILE as PREDICTIONS
 from pipelines.reports.predictions import write as write_predictions
 from pipelines.reports.resamples import write_resamples
@@ -34,7 +33,7 @@ def write_report(
     meter: Mapping[str, Any] | None = None, curves: "Figure | None" = None, splits: Splits | None = None, settings: BaseModel | None = None,
     environment: Mapping[str, Any] | None = None, notes: Sequence[str] = (), seeds: Sequence[Mapping[str, Any]] = (),
     lead: str | None = None, run_folder: Path | None = None, fingerprints: Mapping[str, str] | None = None,
-    readme: Path | None = None, hub_task: str = "",
+    readme: Path | None = None,
 ) -> dict[str, Any]:
     """Writes report.md, report.html, model_card.md, figures/*.png, resamples.npz and, last, report.json; each file whole.
 
@@ -55,7 +54,7 @@ def write_report(
             {"test/accuracy": 0.73, ...}}; the commands then name the first of those runs.
         run_folder: the run, for the commands that the report ends with; default: the parent of `folder`.
         fingerprints: of the examples of each split judged, to tell whether two runs were judged on the same.
-        readme: where the model card goes, too, with the metadata that hubs of models read; `hub_task` as Task has it.
+        readme: where the model card goes, too.
         lead: the metric that the report leads with, without split; default: the first of the judgement.
 
     Returns:
@@ -74,6 +73,7 @@ def write_report(
     content: dict[str, Any] = finite({
         "task": task, "experiment": experiment, "run": run,
         "metrics": {name: metric.as_json() for name, metric in metrics.items()},
+        "compared": judged.compared,
         "judged": {name: {"fingerprint": fingerprint} for name, fingerprint in (fingerprints or {}).items()},
         "timing": dict(timing), "time": dict(meter or {}),
         "data": _data(splits), "notes": list(dict.fromkeys(remarks)), "skipped": list(splits.skipped) if splits else [],
@@ -92,7 +92,7 @@ def write_report(
     described = markdown(card(content, str(folder.parent)))
     write_whole(folder / "model_card.md", described)
     if readme is not None:
-        write_whole(readme, front_matter(content, hub_task) + described)
+        write_whole(readme, described)
     write_resamples(folder, metrics)
     if judged.predictions:
         write_predictions(folder / PREDICTIONS, judged.predictions)

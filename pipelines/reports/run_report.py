@@ -67,7 +67,7 @@ class RunReport:
         return [*blocks, Heading("Use it"), self._commands()]
 
     def headline(self) -> str:
-        """The result in one sentence."""
+        """The result in one sentence, and in another how it compares with a cheap baseline."""
         names = [name for name in self.metrics if name.startswith(f"{self.split}/")]
         if not names:
             return "Nothing was judged: the data have neither a test nor a validation split."
@@ -84,7 +84,7 @@ class RunReport:
             itself = abs(several["mean"] - metric.value) < 1e-12
             mean = f"mean of {several['n']} seeds" if itself else f"over {several['n']} seeds {formatting.number(several['mean'], name)}"
             text += f"; {mean}, spread {formatting.number(several['std'], name)}"
-        return f"{text}."
+        return f"{text}." + (f" {self.judged.compared}" if self.judged.compared else "")
 
     def _brackets(self) -> str:
         """A note on the kind of the intervals, and the units they were drawn by."""

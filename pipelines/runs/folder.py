@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.base import stored
-from pipelines.base.errors import ConfigError
+from pipelines.base.encryption import MARKER
+from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.files import write_whole, writing
 from pipelines.base.inside import flush, held, open_own, refuse_links
 from pipelines.base.staging import sweep_tree
@@ -118,7 +119,20 @@ class RunFolder:
             self.move_aside()
         with self.locked():  # of a new folder: the lock taken to move the old one has moved with it
             self.claim(resolved)
-            yield
+            try:
+                yield
+            except (ConfigError, DataError):
+                self._leave_refused()
+                raise
+
+    def _leave_refused(self) -> None:
+        """Removes a folder in which nothing was begun, as what it was claimed for was refused: no run is there that could go on."""
+        own = (".lock", self.experiment.name, MARKER)
+        if all(path.name in own for path in self.path.iterdir()):
+            with contextlib.suppress(OSError):
+                for name in own:
+                    (self.path / name).unlink(missing_ok=True)
+                self.path.rmdir()
 
     def claim(self, resolved: str) -> None:
         """Writes the experiment into a new folder, or checks that a begun run is the same experiment.

@@ -60,7 +60,7 @@ def judge(session: Session, experiment: Experiment, policy: Policy, watching: Ev
     Args:
         watching: of the validation split, None where there is none.
         known: its answers by the weights that are judged.
-        warn: is given the verdict on scores that beat no baseline.
+        warn: is told where a model is worse than its baseline.
     """
     test = evaluator(session, experiment, session.splits.test) if policy.test and session.splits.test else None
     evaluators = {"validation": watching, "test": test}
@@ -78,13 +78,12 @@ def judge(session: Session, experiment: Experiment, policy: Policy, watching: Ev
         add_own(judgement, one.own, experiment.evaluate.bootstrap)
         if policy.details:
             session.task.explain(session.model, judgement, answers, targets, source)
-        verdict = judgement.beaten
         if baseline is not None:
             own, other = session.task.each(answers, targets), baseline.score(source)
             private = experiment.train.privacy is not None
-            verdict = put_beside(judgement, baseline, own, other, experiment.evaluate.bootstrap, private=private)
-        if verdict and policy.guidance and (split == "test" or test is None):
-            warn(verdict)
+            put_beside(judgement, baseline, own, other, experiment.evaluate.bootstrap, private=private)
+        if judgement.beaten and policy.guidance and (split == "test" or test is None):
+            warn(judgement.beaten)
     return judgements
 
 

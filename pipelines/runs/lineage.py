@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from pipelines.base import stored
 from pipelines.base.errors import ConfigError
 from pipelines.base.inside import refuse_links
-from pipelines.monitoring.tracking import record
 from pipelines.runs.folder import RunFolder
 from pipelines.trust import signing
 
+TRACKED = "tracking.json"  # of a run that was sent to a tracker
 CODE = ("quartet", "tensorflow", "keras", "keras-hub", "python")
 
 
@@ -39,7 +40,7 @@ def lineage(folder: RunFolder, key: Path | None = None, *, _above: tuple[Path, .
                  "extensions": environment["extensions"]},
         "encoder": environment.get("encoder"),
         "privacy": environment.get("privacy"),
-        "tracked": None if (tracked := record.read(folder.path)) is None else {"tracker": tracked.tracker, "id": tracked.id},
+        "tracked": _tracked(folder.path / TRACKED),
         "parents": [{"setting": name, **lineage(parent, key, _above=(*_above, here))} for name, parent in parents(settings, here)
                     if parent.path.resolve() not in (*_above, here)],
         "signature": signature,
@@ -91,6 +92,15 @@ def parents(settings: Any, run: Path, name: str = "") -> Iterator[tuple[str, Run
         found = next((place for place in places if (place / "experiment.yaml").is_file() and (place / "environment.json").is_file()), None)
         if found is not None:
             yield name, RunFolder(found)
+
+
+class _Tracked(stored.Record):
+    tracker: stored.Name
+    id: stored.Name
+
+
+def _tracked(file: Path) -> dict[str, str] | None:
+    return stored.read(file, _Tracked).model_dump(include={"tracker", "id"}) if file.is_file() else None
 
 
 def _description(file: Path) -> dict[str, str] | None:

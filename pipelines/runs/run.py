@@ -12,10 +12,9 @@ from pipelines.base.encryption import MARKER
 from pipelines.base.errors import ConfigError, DataError, Interrupted, QuartetError, TrainingError
 from pipelines.base.files import whole_folder, write_json
 from pipelines.base.screen import Screen
-from pipelines.config import extensions
+from pipelines.config import doors, extensions
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment
-from pipelines.data.croissant import croissant
 from pipelines.data.divide import Warned
 from pipelines.data.fingerprint import VERSION
 from pipelines.data.stream import ORDER
@@ -24,14 +23,13 @@ from pipelines.machine.environment import version
 from pipelines.monitoring.metrics_log import MetricsLog, read_rows
 from pipelines.monitoring.progress import Progress
 from pipelines.monitoring.tensorboard import Writer
-from pipelines.monitoring.tracking.beside import Tracking
-from pipelines.monitoring.tracking.trackers import Status
 from pipelines.reports.report import write_report
 from pipelines.reports.settings import changed_settings
-from pipelines.runs import encryption, judging, run_display, tracked
+from pipelines.runs import encryption, judging, run_display
 from pipelines.runs.cleaning import drop_state
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.policy import Policy
+from pipelines.runs.run_hook import HookedRun, RunHook, Status
 from pipelines.task.contract import Condensed, Task
 from pipelines.task.results import Judgement
 from pipelines.training import other_run, state
@@ -48,7 +46,6 @@ from pipelines.training.hooks.profile import Profile
 from pipelines.training.hooks.remarks import Remarks, Warnings, WarnOfWaiting
 from pipelines.training.hooks.samples import Samples
 from pipelines.training.hooks.tables_home import TablesHome
-from pipelines.training.hooks.tracking import Tracked
 from pipelines.training.hooks.validation import Validation
 from pipelines.training.loop import Hook, Loop
 from pipelines.training.meter import Meter
@@ -102,13 +99,12 @@ class _Run:
         self.meter = Meter()
         self.notes: list[str] = []
         self.warnings = Warnings()
-        self.tracking: Tracking | None = None
 
     def go(self) -> dict[str, Any]:
         """The order of events."""
         with self.meter.part("setup"):
             before = time.perf_counter() - self.began
-            tracked.check(self.experiment)
+            self.run_hooks = self._run_hooks()
             session = self._assembled()
             validation = judging.validation(session, self.experiment)
         assembled = time.perf_counter()
@@ -128,6 +124,8 @@ class _Run:
                 with self.meter.part("checkpoint"):
                     self._settle(session, loop)
                     answered = self._choose(session, validation)
+                    if self.policy.model:
+                        session.task.refit(session.model)
                     if self.policy.model and self.hosts.chief:
                         # a saved model is its weights; the optimizer's state stays in the checkpoint
                         session.model.optimizer = session.learner.model.optimizer = None
@@ -148,7 +146,16 @@ class _Run:
                 raise
             finally:
                 self.log.close()
-                self._end_tracking(ended, report)
+                for hook in self.run_hooks:
+                    hook.ended(ended, report)
+
+    def _run_hooks(self) -> list[RunHook]:
+        """Those of extensions; they listen to what a person trains, not to the trials of a search."""
+        if not (self.hosts.chief and self.policy.details):
+            return []
+        run = HookedRun(self.experiment, self.folder, self.call.name, self.call.task_class, self.encrypted,
+                        lambda text: self.progress.note(text), self._warn)
+        return [entry.load()(run) for entry in doors.HOOKS.entries()]
 
     def _assembled(self) -> Session:
         """The session, once it is known to be of the data that an interrupted run was begun with."""
@@ -201,17 +208,12 @@ class _Run:
         if session.way is not None:
             self.environment["finetune"] = session.way.model_dump()
         write_json(self.folder.environment, self.environment)
-        if self.policy.details and not self.experiment.train.privacy:  # whose counts of classes no noise protects
-            self._describe_data(session)
-
-    def _describe_data(self, session: Session) -> None:
-        splits = session.splits
-        parts = {"train": splits.train, "validation": splits.validation, "test": splits.test}
-        try:
-            write_json(self.folder.croissant, croissant(self.experiment.data, parts, name=self.call.name, task=self.experiment.task,
-                                                        classes=splits.facts.get("classes") or (), notes=splits.notes))
-        except (QuartetError, OSError) as error:  # the training has read them, and needs no description
-            self.progress.warning(f"{self.folder.croissant}: the data could not be described: {error}")
+        for hook in self.run_hooks:
+            try:
+                for file, content in hook.describe_data(self.experiment, session.splits, self.call.name).items():
+                    write_json(self.folder.path / file, content)
+            except (QuartetError, OSError) as error:  # the training has read them, and needs no description
+                self.progress.warning(f"{self.folder.path}: the data could not be described: {error}")
 
     def _loop(self, session: Session, validation: Evaluator | None) -> Loop:
         """The loop with its hooks, in the order of their calls."""
@@ -243,8 +245,7 @@ class _Run:
         if self.call.callbacks:
             hooks.append(KerasCallbacks(list(self.call.callbacks), session.model, train, plan.steps_per_epoch))
         hooks += self.policy.hooks
-        if monitor.track and self.hosts.chief:
-            hooks.append(Tracked(self._look))
+        hooks += self.run_hooks
         if monitor.profile and self.hosts.chief:
             hooks.append(Profile(self.folder.tensorboard / "train", monitor.profile, self.progress.note))
         until = self.policy.epochs * plan.steps_per_epoch if self.policy.epochs else None
@@ -289,18 +290,6 @@ class _Run:
                 self.log.writers[split] = Writer(self.folder.tensorboard / split, resume_step=step, on_failure=self.progress.warning)
             with Writer(self.folder.tensorboard) as root:  # at once, so that a run can be watched by it
                 root.custom_scalars(figures.layout(session.step.score_names))
-
-        if self.policy.details:
-            self.tracking = tracked.start(self.experiment, self.folder, self.call.name, self.progress.note, self._warn)
-
-    def _look(self) -> None:
-        if self.tracking is not None:
-            self.tracking.look()
-
-    def _end_tracking(self, ended: Status, report: dict[str, Any]) -> None:
-        if self.tracking is not None:
-            files = tracked.files(self.folder) if report and self.experiment.monitor.track_files and not self.encrypted else {}
-            self.tracking.end(ended, tracked.metrics(report) if report else {}, files)
 
     def _warn(self, text: str) -> None:
         """Says a warning, and keeps it for the report."""
@@ -373,7 +362,7 @@ class _Run:
             splits=session.splits,
             settings=self.experiment,
             environment=self.environment,
-            readme=self.folder.path / "README.md", hub_task=session.task.hub_task,
+            readme=self.folder.path / "README.md",
             fingerprints={split: source.fingerprint() for split in judgements if (source := getattr(session.splits, split)) is not None},
             notes=[*self.warnings.texts, *session.splits.notes, *session.learner.notes, *session.machine.notes, *self.notes],
         )

@@ -1,4 +1,7 @@
-"""Signatures of runs that are resumed, and of what a run begins from: checked before anything of them is read, where they lie.
+"""Signatures of runs that are resumed, and of what a training begins from: checked before anything of them is read, where they lie.
+
+What is verified is what is read, since both ask the same functions where it lies: `run_names.located` for runs, `locate.on_disk` for
+presets, `copies.local` for files. What they do not find is refused.
 
 Training works in the run's folder. Who can write there meanwhile can change what is trained; a signature does not prevent that.
 """
@@ -7,55 +10,81 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines.encoders.locate import presets_folder
+from pydantic.fields import FieldInfo
+
+from pipelines.config.load import file_of
+from pipelines.config.run_names import located
+from pipelines.config.schema import Experiment, Section
+from pipelines.config.space import dimensions
+from pipelines.config.tree import annotation_of, find, shape
+from pipelines.encoders.locate import on_disk
 from pipelines.runs.folder import RunFolder
-from pipelines.runs.lineage import parents
+from pipelines.stores.address import address_of
+from pipelines.stores.copies import local
+
+_DATA = ("data", "tune", "monitor")  # sections that name nothing of a model
+# what tells the folder of a run or a search from one in which a person keeps an experiment
+_OF_A_RUN = ("model.sig", "environment.json", "metrics.jsonl", "checkpoints", "search.yaml", "journal.jsonl")
 
 
-def require_signed(config: Path | str | None, key: Path | None) -> None:
-    """Of an experiment.yaml that lies in a begun run, the run. Raises Untrusted where it is not as the key has signed it."""
-    path = Path(config or "")
-    if key is not None and path.name == "experiment.yaml" and path.is_file():
-        require_begun(RunFolder(path.parent), key)
-
-
-def require_named(settings: Mapping[str, Any], run: Path, key: Path | None) -> None:
-    """What an experiment begins from: runs that its settings name, such as a teacher, presets, and files of weights; each is to be signed.
+def require_signed(config: Path | str | None, domain: str | None, key: Path | None) -> None:
+    """Of an experiment's file that lies in a run or a search, such as best.yaml, that folder.
 
     Args:
-        settings: as plain values; those of data are left out.
-        run: the folder that is trained in.
+        config, domain: as `pipelines.config.load.load` has them.
 
     Raises:
-        Untrusted: one is not as the key has signed it.
+        Untrusted: it is not as the key has signed it.
+        ConfigError: there is no such file.
     """
     if key is None:
         return
     from pipelines.trust.signing import verify
 
-    learned = {name: value for name, value in settings.items() if name not in ("data", "tune", "monitor")}
-    runs = [one for _, one in parents(learned, run)]
-    for one in runs:
-        verify(one.path, key)
-    for path in _paths(learned):
-        if not any(path.is_relative_to(one.path.absolute()) for one in runs):
-            verify(path, key)
+    folder = file_of(config, domain)[0].absolute().parent
+    if any((folder / name).exists() for name in _OF_A_RUN):
+        verify(folder, key)
 
 
-def _paths(value: Any, name: str = "") -> Iterator[Path]:
-    """Files and folders that settings name, presets by their name too."""
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _paths(inner, str(key))
-    elif isinstance(value, (str, Path)) and name in ("weights", "preset", "encoder", "run"):
-        near = (Path(value).expanduser(), presets_folder() / str(value))
-        found = next((path for path in near if path.exists()), None)
-        if found is not None:
-            yield found.absolute()
-        elif name in ("preset", "encoder") or "://" in str(value):
-            from pipelines.trust.signing import Untrusted
+def require_named(experiment: Experiment, beside: Path, key: Path | None, *, trials: bool = False) -> None:
+    """What an experiment begins from: runs, presets and files that its settings name, a search's choices too; each is to be signed.
 
-            raise Untrusted(f"{value}: is not on this machine, and what is downloaded is not signed; download it first, and sign it")
+    Args:
+        beside: the folder that is trained in.
+        trials: processes of their own read it, which fetch again what is in a store.
+
+    Raises:
+        Untrusted: one is not as the key has signed it, or can change before a trial reads it.
+        ConfigError: one is not there.
+    """
+    if key is None:
+        return
+    from pipelines.trust.signing import Untrusted, verify, verify_part
+
+    for setting, field, value in _of_models(experiment):
+        marks = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+        if any(value in kind.choices for kind in shape(annotation_of(field)).kinds):
+            continue  # a word with a meaning, such as imagenet
+        if trials and marks.get("path") != "data" and address_of(value):
+            raise Untrusted(f"{setting}: {value} is in a store, where it can change before a trial reads it; copy it to this machine")
+        if marks.get("run"):
+            verify(located(setting, value, beside), key)
+        elif marks.get("preset"):
+            require_preset(value, key)
+        elif marks.get("path") and marks["path"] != "data":
+            verify_part(local(value), key)
+
+
+def require_preset(handle: str, key: Path | None) -> None:
+    """A pretrained encoder. Raises Untrusted where it is not as the key has signed it, or would be downloaded."""
+    if key is None:
+        return
+    from pipelines.trust.signing import Untrusted, verify
+
+    folder = on_disk(handle)
+    if folder is None:
+        raise Untrusted(f"{handle}: is not on this machine, and what is downloaded is not signed; download it first, and sign it")
+    verify(folder, key)
 
 
 def require_begun(folder: RunFolder, key: Path | None) -> None:
@@ -64,7 +93,38 @@ def require_begun(folder: RunFolder, key: Path | None) -> None:
         return
     from pipelines.trust.signing import verify
 
-    seeds = [RunFolder(path) for path in sorted(folder.path.parent.glob("*")) if path.name.startswith(f"{folder.path.name}-seed")]
-    for one in (folder, *seeds):
-        if one.trained:
-            verify(one.path, key)
+    seeds = [path for path in sorted(folder.path.parent.glob("*")) if path.name.startswith(f"{folder.path.name}-seed")]
+    for one in (folder.path, *seeds):
+        if holds_work(one):
+            verify(one, key)
+
+
+def holds_work(folder: Path) -> bool:
+    """Whether training or searching there would read something: all but the lock, and the experiment, which is then written anew."""
+    return folder.is_dir() and any(path.name not in (".lock", "experiment.yaml") for path in folder.iterdir())
+
+
+def _of_models(experiment: Experiment) -> Iterator[tuple[str, FieldInfo, str]]:
+    """(setting, its field, a text that it has or may have in a trial) for all that may name something of a model."""
+    cls = type(experiment)
+    for name in cls.model_fields:
+        if name not in _DATA:
+            yield from _texts(name, cls.model_fields[name], getattr(experiment, name))
+    for searched in dimensions(experiment):
+        for setting in find(cls, searched.name):
+            for value in searched.values:
+                yield from _texts(searched.name, setting.field, value)
+
+
+def _texts(name: str, field: FieldInfo, value: Any) -> Iterator[tuple[str, FieldInfo, str]]:
+    if isinstance(value, str):
+        yield name, field, value
+    elif isinstance(value, Section):
+        for inner, its in type(value).model_fields.items():
+            yield from _texts(f"{name}.{inner}", its, getattr(value, inner))
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _texts(name, field, one)
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from _texts(name, field, one)

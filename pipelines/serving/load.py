@@ -22,7 +22,7 @@ from pipelines.runs.folder import RunFolder
 from pipelines.runs.launch import task_class
 from pipelines.runs.listing import require_model
 from pipelines.task.contract import Task
-from pipelines.training.weight_limits import bounded, read_weights
+from pipelines.training.weight_limits import filled
 from pipelines.trust.signing import trusted
 
 Precision = Literal["float32", "bfloat16", "float16"]
@@ -115,9 +115,12 @@ def _load(folder: RunFolder, where: Literal["auto", "cpu"] | int, precision: Pre
         raise ConfigError(f"{folder.environment}: says no precision that the run was judged in")
     machine = devices.prepare(described.experiment.train.model_copy(update={"devices": where}), precision=precision or described.precision)
     task = described.task()
-    with machine.strategy.scope(), bounded(str(folder.path)):
-        model = task.model()
-    read_weights(model, folder.model / "model.keras")
+
+    def build() -> keras.Model:
+        with machine.strategy.scope():
+            return task.model()
+
+    model = filled(build, folder.model / "model.keras", str(folder.path))
     with machine.strategy.scope():
         task.freeze(model)
     report = folder.read_report() if folder.finished else {}

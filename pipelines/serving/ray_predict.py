@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.base.errors import ConfigError, DataError
+from pipelines.base.json_text import parse_json
 from pipelines.config import extensions
 from pipelines.data.reasons import reason
 from pipelines.machine.ray_cluster import nodes, share
@@ -177,7 +178,7 @@ def claim(folder: OutputFolder, record: Mapping[str, Any], *, replace: bool) -> 
         own = []
     elif RECORD in there:
         try:
-            before = json.loads(folder.read(RECORD))
+            before = parse_json(folder.read(RECORD))
         except ValueError:
             before = {}
         differing = [name for name in record if not isinstance(before, dict) or before.get(name) != record[name]]

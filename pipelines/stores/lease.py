@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pipelines.base.errors import ConfigError, QuartetError
+from pipelines.base.json_text import parse_json
 from pipelines.stores.objects import Changed, Missing, Objects, StoreError
 
 SECONDS = 30.0  # that a lease lasts without being renewed
@@ -154,7 +155,7 @@ def _free(about: dict[str, Any]) -> bool:
 def _parsed(content: bytes) -> dict[str, Any]:
     """What a lease says; what is none is held by nobody known, for as long as a lease lasts."""
     try:
-        about = json.loads(content or b"{}")
+        about = parse_json(content or b"{}")
         if not content:
             return {"held": False, "seconds": SECONDS}
         return {**about, "seconds": min(max(float(about["seconds"]), 1.0), 600.0)}

@@ -1,6 +1,5 @@
 """What a task says of answering: the saved model's inputs and outputs, and how a person's or a client's input is read."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from pipelines.base.errors import DataError
+from pipelines.base.json_text import parse_json
 from pipelines.base.regular import check_regular
 from pipelines.config.schema import Experiment
 from pipelines.data.source import Tensors
@@ -107,7 +107,7 @@ class Answering(Judging):
                 continue
             for name, text in texts:
                 try:
-                    yield name, self.take(json.loads(text))
+                    yield name, self.take(parse_json(text))
                 except DataError as error:
                     yield name, error
                 except ValueError as error:

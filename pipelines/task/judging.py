@@ -106,6 +106,14 @@ class Judging(Learning):
                 targets: dict[str, np.ndarray], source: Source) -> None:
         """Adds to a judgement what needs the model itself, such as which part of an input an answer depends on."""
 
+    def fit_at_once(self, model: "keras.Model", train: Source, features: Features) -> str | None:
+        """Fits a model that no step trains, once, before step 0; what the report says of it, None where there is no such model.
+
+        Args:
+            features: as `baseline` takes it.
+        """
+        return None
+
     def baseline(self, train: Source, features: Features) -> Baseline | None:
         """A cheap model fitted on train within seconds, beside which the report puts this one; None where `judge` does that, or none fits.
 

@@ -53,6 +53,7 @@ class Judgement:
     """All that an evaluation of one split says.
 
     Units are what its intervals draw; None: examples one by one. Predictions hold a value of each example, by column.
+    How the model compares with a cheap baseline stands in `compared`; `beaten` is what must be warned of.
     Listings are shown in place of the table of their name, which report.json has: (title, lines whose letters stand under each other).
     """
 
@@ -62,6 +63,7 @@ class Judgement:
     notes: list[str] = field(default_factory=list)
     listings: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     units: Units | None = None
+    compared: str = ""
     beaten: str | None = None
     predictions: Mapping[str, Any] = field(default_factory=dict)
 

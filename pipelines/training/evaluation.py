@@ -66,6 +66,10 @@ class Evaluator:
         agreed: dict[str, float] = self.machine.group.of_chief(means)
         return agreed
 
+    def each(self) -> Arrays:
+        """The loss and the scores of each example, name -> [examples], in the order of the source."""
+        return self._collect(self._scores) or {}
+
     def answers(self) -> Condensed:
         """(answers, targets), each name -> array [examples, ...] in the order of the source, as served and whole: for few classes."""
         return _sides(self._collect(self._answers) or {})

@@ -24,6 +24,7 @@ class Learner:
     Attributes:
         answers: whether its answers are those of the whole network.
         fit: sets the weights of the head before the first step; where nothing trains by steps, that is all.
+        features: what it learns from of another source, such as one that is to be judged; None: examples as they are, or no room.
         notes: for the report.
     """
 
@@ -33,6 +34,7 @@ class Learner:
     validation: Source | None
     answers: bool = True
     fit: Callable[[], None] | None = None
+    features: Callable[[Source], Source | None] = lambda source: None
     notes: list[str] = field(default_factory=list)
 
 
@@ -84,7 +86,7 @@ def _of_head(whole: Learner, way: Frozen, computing: Computing | None, seed: int
         return None
     _, head = parts(whole.model)
     answers = not computing.prepared.sequences and answers_once(whole.task, whole.model, whole.train)
-    learner = Learner(computing.adapted(views), head, train, validation, answers, notes=whole.notes)
+    learner = Learner(computing.adapted(views), head, train, validation, answers, features=computing.source, notes=whole.notes)
     each = f" in {views} views" if views > 1 else ""
     learner.notes.append(f"The encoder is frozen: its features of {len(train):,} training examples{each} ({readable(train.nbytes)}) were "
                          f"computed once, in {computing.seconds:.1f} s.")

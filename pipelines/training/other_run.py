@@ -22,7 +22,7 @@ from pipelines.data.graph_hash import graph_hash
 from pipelines.data.source import Source
 from pipelines.task.contract import Task
 from pipelines.training.embedding_tables import tables_of
-from pipelines.training.weight_limits import bounded, read_weights
+from pipelines.training.weight_limits import filled
 from pipelines.trust.signing import digest
 
 
@@ -66,9 +66,7 @@ def model_of(setting: str, folder: Path, task: Task, train: Source) -> keras.Mod
     if _seen(theirs, train) != _seen(task, train):
         raise ConfigError(f"{setting}: {folder} sees other inputs than this model would; it needs these data, "
                           "sizes, front end or tokens, learned from the same train split")
-    with bounded(str(folder)):
-        model = theirs.model()
-    read_weights(model, folder / "model" / "model.keras")
+    model = filled(theirs.model, folder / "model" / "model.keras", str(folder))
     model.trainable = False
     return model
 

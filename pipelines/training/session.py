@@ -18,15 +18,17 @@ from pipelines.data.cache import decoded_spec
 from pipelines.data.input import Feed, make_feed
 from pipelines.data.lengths import Lengths
 from pipelines.data.order import Plan, Poisson, room
+from pipelines.data.source import Source
 from pipelines.encoders import trainable
 from pipelines.encoders.finetune import Finetune, Gradual
 from pipelines.machine import devices
-from pipelines.machine.precision import FASTER
-from pipelines.task.contract import Splits, Task
+from pipelines.machine.precision import FASTER, speed
+from pipelines.task.contract import Condensed, Splits, Task
 from pipelines.task.prepared import splits_of
 from pipelines.training import optimizers, other_run, precision_probe
 from pipelines.training.divided_tables import DividedTables
 from pipelines.training.embedding_tables import TableOptimizer, all_variables, in_main_memory, tables_of
+from pipelines.training.evaluation import Evaluator, batch_size
 from pipelines.training.hooks.freezing import GradualUnfreeze, Unfreeze
 from pipelines.training.learner import Learner, learner_of
 from pipelines.training.loop import Hook
@@ -98,6 +100,14 @@ class Session:
             other_run.take_over(self.model, self.start)
         elif learner.model is self.model and self.accountant is None:
             self.task.initialise(self.model, map(self.task.prepare, self.feed.judged(INITIAL_BATCH)))
+            if note := self.task.fit_at_once(self.model, self.splits.train, self._features):
+                learner.notes.append(note)
+
+    def _features(self, source: Source, function: Callable[[Any], Any]) -> Condensed:
+        """What `function` makes of the model's inputs, on this host alone (pipelines.task.judging.Features)."""
+        experiment = self.task.experiment
+        return Evaluator(self.task, self.model, source, machine=self.machine.alone(), data=experiment.data,
+                         batch=batch_size(experiment.evaluate, experiment.train.batch_size)).features(function)
 
 
 def plan_batches(train: Train, examples: int, replicas: int, secret: Secret | None = None) -> Plan:
@@ -212,10 +222,10 @@ def _timed(machine: devices.Machine, task: Task, model: keras.Model, way: Finetu
     train = task.experiment.train
     plain = devices.in_precision(machine, train, "float32")
     other, its_way = _built(task, examples)
-    faster = machine.group.of_chief(
+    gain = machine.group.of_chief(
         precision_probe.gain(task, model, other, spec, train.batch_size) if machine.group.chief else None)
-    said = f"this network, which has depthwise convolutions, is {faster:.1f} x as fast in {machine.precision} as in float32 here"
-    if faster < FASTER:
+    said = f"this network, which has depthwise convolutions, is {speed(gain, machine.precision)} here"
+    if gain < FASTER:
         return plain.with_reason(said), other, its_way
     return devices.in_precision(machine, train, machine.precision).with_reason(said), model, way
 

@@ -6,7 +6,6 @@ private copy that holds what was verified and nothing else, so that nobody can c
 
 import base64
 import hashlib
-import json
 import os
 import shutil
 import stat
@@ -19,6 +18,7 @@ from typing import Any
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.files import write_whole
 from pipelines.base.inside import NO_LINK, held, refuse_links
+from pipelines.base.json_text import parse_json
 from pipelines.base.regular import check_regular, read_small
 
 SIGNATURE = "model.sig"  # in a folder; of a file it is FILE.sig
@@ -102,6 +102,19 @@ def verify(path: Path, key: Path) -> None:
     _check(path, _signature(path), key, path)
 
 
+def verify_part(file: Path, key: Path) -> None:
+    """Checks a file by its own signature, or as one of those that the signature of the nearest signed folder above it covers.
+
+    Raises:
+        Untrusted, ConfigError: as `verify`; or that signature leaves the file out, as a run's does its exports.
+    """
+    file = file.resolve()
+    signed = next((one for one in (file, *file.parents) if signature_of(one).is_file()), file)
+    verify(signed, key)
+    if signed != file and file.relative_to(signed).as_posix() not in files_of(signed):
+        raise Untrusted(f"{file}: is not signed, and the signature of {signed} leaves it out; sign it: quartet sign")
+
+
 @contextmanager
 def verified(path: Path, key: Path) -> Iterator[Path]:
     """Copies a folder's signed files to a private place, and checks the copy; it is removed in the end.
@@ -144,8 +157,8 @@ def files_of(path: Path) -> list[str]:
 def key_of(signature: Path) -> str:
     """The SHA-256 of the public key that a signature says it is by. Raises Untrusted where the file is no signature."""
     try:
-        return str(json.loads(read_small(signature, _LARGEST))["verificationMaterial"]["publicKey"]["hint"])
-    except (OSError, DataError, ValueError, KeyError, TypeError, RecursionError) as error:
+        return str(parse_json(read_small(signature, _LARGEST))["verificationMaterial"]["publicKey"]["hint"])
+    except (OSError, DataError, ValueError, KeyError, TypeError) as error:
         raise Untrusted(f"{signature}: is no signature of a model ({_first(error)})") from None
 
 
@@ -234,9 +247,9 @@ def _check(content: Path, signature: bytes, key: Path, shown: Path) -> None:
 def _stated(signature: bytes, shown: Path) -> dict[str, str]:
     """Name -> SHA-256 as a signature states them; worth nothing until it is verified."""
     try:
-        payload = json.loads(base64.b64decode(json.loads(signature)["dsseEnvelope"]["payload"], validate=True))
+        payload = parse_json(base64.b64decode(parse_json(signature)["dsseEnvelope"]["payload"], validate=True))
         return {str(one["name"]): str(one["digest"]) for one in payload["predicate"]["resources"]}
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise Untrusted(f"{signature_of(shown)}: is no signature of a model ({_first(error)})") from None
 
 

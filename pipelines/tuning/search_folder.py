@@ -24,12 +24,15 @@ from pipelines.base.encryption import MARKER
 from pipelines.base.errors import ConfigError
 from pipelines.base.files import append_whole, finite, open_to_append, write_whole, writing
 from pipelines.base.inside import refuse_links
+from pipelines.base.json_text import parse_json
 from pipelines.config.yaml_text import parse
 from pipelines.runs.folder import Locked, RunFolder, changes, shown_changes
 from pipelines.tuning.stored import SearchReport
 
 # What may change when a search resumes: its extent and its report, not its trials.
 _MAY_CHANGE = {"tune.trials", "tune.minutes", "tune.seeds", "tune.compare"}
+
+NO_VALIDATION = "data.validation: there is no validation split, and trials are judged on nothing else; set data.validation: 0.1"
 
 
 @dataclass(frozen=True)
@@ -180,10 +183,10 @@ def read_events(path: Path) -> tuple[list[dict[str, Any]], int]:
     whole = 0
     for number, line in enumerate(content.splitlines(keepends=True), 1):
         try:
-            event = json.loads(line)
+            event = parse_json(line)
             if not line.endswith(b"\n") or not isinstance(event, dict) or not isinstance(event.get("event"), str):
                 raise ValueError("torn")
-        except (ValueError, RecursionError):
+        except ValueError:
             if whole + len(line) < len(content):
                 raise ConfigError(f"{path}, line {number}: not an event of a search; begin anew with --fresh") from None
             break

@@ -1,11 +1,11 @@
 """What `quartet predict` was given, as requests: a table of them, one as JSON, or a bare user id."""
 
-import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pipelines.base.errors import DataError
+from pipelines.base.json_text import parse_json
 from pipelines.config.messages import did_you_mean, listed
 from pipelines.data import text_rows
 from pipelines.data.dialect import ending
@@ -56,10 +56,8 @@ def parsed(sent: Any, keys: Sequence[str], bare: str) -> Request:
             raise DataError("the request is not UTF-8") from None
     if isinstance(sent, str) and sent.startswith("{"):
         try:
-            sent = json.loads(sent)
-        except json.JSONDecodeError as error:
-            raise DataError(f"no JSON: {error.msg} at column {error.colno}") from None
-        except (ValueError, RecursionError) as error:  # integers of over 4,300 digits, and lists in lists in lists
+            sent = parse_json(sent)
+        except ValueError as error:
             raise DataError(f"no JSON: {error}") from None
     if not isinstance(sent, dict):
         return {bare: sent}

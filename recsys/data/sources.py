@@ -16,17 +16,22 @@ import pyarrow.compute as pc
 
 from pipelines.base.errors import DataError
 from pipelines.config.messages import did_you_mean, listed
+from pipelines.data import text_rows
 from pipelines.data.columns import number_of
 from pipelines.data.dialect import TEXT, ending
 from pipelines.data.fingerprint import of_files
 from pipelines.data.memory import arrow
-from pipelines.data.tables import NAMED, LeftOut, column, read_table, split_names
-from pipelines.data.times import MEANINGS, read_times
+from pipelines.data.opened import check_skipped
+from pipelines.data.tables import NAMED, LeftOut, column, line_numbers, read_table, split_names
+from pipelines.data.times import MEANINGS, MIXED, read_times
 from pipelines.stores.copies import local
 from recsys.data import stored_log
 from recsys.data.log import Ids, Log, index_type, row_names
 from recsys.data.quickstart import synthetic_log
 from recsys.settings import IMPLICIT_SOURCES, RATED_SOURCES, InteractionData, RatedData
+
+MISSING = "no value"
+FILE = "(file)"  # the column, added to tables of a folder, that says from which split's file a row is
 
 
 def read_log(data: InteractionData) -> Log:
@@ -43,6 +48,12 @@ def read_log(data: InteractionData) -> Log:
     del opened
     pa.default_memory_pool().release_unused()  # of the table as it was read: twice what is kept of it, which Arrow would hold back
     return log
+
+
+def _lines(file: Path, count: int, *, header: bool) -> np.ndarray:
+    """The line of each row, [count] int64; its number from 1 in Parquet."""
+    lines = line_numbers(file, header=header)
+    return lines if len(lines) == count else np.arange(1, count + 1)
 
 
 def _own(table: Any, data: InteractionData) -> Log:
@@ -63,15 +74,23 @@ def read_shipped(data: InteractionData) -> Log:
     path = local(str(data.path)).expanduser()
     bad = LeftOut()
     ids = [name for name in (data.user_key, data.item_key, data.split_key, *data.categories) if name]
-    table = read_table(
-        path,
-        text=ids,
-        names=data.columns,
-        left_out=bad if data.on_bad_example == "skip" else None,
-        delimiter=data.delimiter,
-        encoding=data.encoding,
-    )
-    log = _log(data, table, place=str(path), path=path, digest=_file_digest(path), lines=bad.lines)
+    files = text_rows.split_files(path) if path.is_dir() else {"": path}
+    if path.is_dir() and data.split_key is not None:
+        raise DataError(f"data.split_key: {path} has a file for each split already ({', '.join(file.name for file in files.values())})")
+    tables, lines = [], []
+    for split, file in files.items():
+        own = LeftOut()
+        table = read_table(file, text=ids, names=data.columns, left_out=own if data.on_bad_example == "skip" else None,
+                           delimiter=data.delimiter, encoding=data.encoding, quote=data.quote, beside=list(files.values()))
+        check_skipped(own.reasons, table.num_rows + own.count, data, str(file), own.count)
+        tables.append(table.append_column(FILE, pa.array([split] * table.num_rows).dictionary_encode()) if split else table)
+        lines.append(own.lines if own.lines is not None or not split else _lines(file, table.num_rows, header=not data.columns))
+        bad.count += own.count
+        bad.reasons += own.reasons
+    table = tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="permissive")
+    known = [one for one in lines if one is not None]
+    log = _log(data, table, place=str(path), path=path, digest="".join(map(_file_digest, files.values())),
+               lines=np.concatenate(known) if known else None)
     extra: dict[str, Any] = {}
     for setting in ("items", "users"):
         where, key = getattr(data, setting), getattr(data, f"{setting[:-1]}_key")
@@ -90,13 +109,14 @@ def _log(
     where = path if path is not None else place
     say = partial(row_names, path, place, not data.columns, lines)
     bad: dict[int, str] = {}
+    notes: list[str] = []
 
     def ids_of(key: str | None, setting: str) -> tuple[np.ndarray | None, Ids | None]:
         if key is None:
             return None, None
         guess = path is not None and ending(path) in TEXT
         numbers, ids, missing = encode(column(table, key, where, setting), guess=guess)
-        bad.update(dict.fromkeys(missing.tolist(), f"no value in column {key} ({setting})"))
+        bad.update(dict.fromkeys(missing.tolist(), f"{MISSING} in column {key} ({setting})"))
         return numbers, ids
 
     users, user_ids = ids_of(data.user_key, "data.user_key")
@@ -104,7 +124,8 @@ def _log(
     ratings = times = parts = None
     if data.rating_key is not None:
         ratings, wrong = numbers_of(column(table, data.rating_key, where, "data.rating_key"))
-        bad.update({number: f"{value!r} in column {data.rating_key} is no number (data.rating_key)" for number, value in wrong.items()})
+        bad.update({number: f"{value!r} in column {data.rating_key} is no number (data.rating_key)"
+                    for number, value in wrong.items()})
         ratings = ratings.astype(np.float32)
     if data.time_key is not None:
         when = read_times(column(table, data.time_key, where, "data.time_key"), data.time_format)
@@ -114,13 +135,16 @@ def _log(
                 "set data.time_format: day_first or month_first"
             )
         times = when.seconds
+        notes += [f"column {data.time_key} {MIXED}"] if when.mixed else []
         bad.update(
             {
                 number: f"{value!r} in column {data.time_key} is no time {MEANINGS[data.time_format]} (data.time_key)"
                 for number, value in when.wrong.items()
             }
         )
-    if data.split_key is not None:
+    if FILE in table.column_names:
+        parts = np.asarray(table[FILE].to_pylist(), object).astype(str)
+    elif data.split_key is not None:
         stored = [str(value) for value in column(table, data.split_key, where, "data.split_key").to_pylist()]
         parts = np.asarray(split_names(stored, data), object).astype(str)
     if bad and data.on_bad_example == "stop":
@@ -149,6 +173,7 @@ def _log(
         np.arange(table.num_rows, dtype=index_type(table.num_rows)),
         place,
         path,
+        notes=tuple(notes),
         digest=digest,
         header=not data.columns,
         lines=lines,
@@ -157,7 +182,10 @@ def _log(
         keep = np.ones(len(log), bool)
         keep[list(bad)] = False
         named = sorted(bad)[:NAMED]
-        skipped = tuple(f"{name}: {bad[number]}" for name, number in zip(say(named), named))
+        reasons = {number: f"{name}: {bad[number]}" for name, number in zip(say(named), named)}
+        skipped = tuple(reasons.values())
+        unread = {number for number, why in bad.items() if not why.startswith((MISSING, "None ", "'' "))}  # an empty cell was read
+        check_skipped([reasons[number] for number in named if number in unread], len(log), data, place, len(unread))
         log = replace(log.take(keep), skipped=skipped, left_out=len(bad))
     if not len(log):
         raise DataError(f"{place}: not one interaction can be read" + (f"; the first: {next(iter(bad.values()))}" if bad else ""))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipelines.base import formatting
-from pipelines.reports.baselines import verdict as cheap_verdict
+from pipelines.reports.baselines import compare
 from pipelines.task.intervals import interval, resampled_sums
 from pipelines.task.intervals import mean as mean_of
 from pipelines.task.results import Judgement, Metric
@@ -198,7 +198,7 @@ def add_verdict(judgement: Judgement, metric: str, value: float, best: str, thei
     sign = -1.0 if lower else 1.0
     low, high = sorted(sign * float(bound) for bound in np.quantile(drawn, [0.025, 0.975]))
     gain = Metric(sign * (value - theirs), low, high)
-    judgement.beaten = cheap_verdict(metric, BASELINES.get(best, best), Metric(value), Metric(theirs), gain)
+    compare(judgement, metric, BASELINES.get(best, best), Metric(value), Metric(theirs), gain)
 
 
 def verdict(metric: str, value: float, best: str, theirs: float, drawn: np.ndarray, *, lower: bool) -> str:

@@ -89,6 +89,10 @@ class FrontEnd:
         """Features as [batch, frames, bands], dB or what stands for it: for people, and for what compares spectra; in graph."""
         return features
 
+    def decibels(self, features: tf.Tensor, mean: tf.Tensor, std: tf.Tensor) -> tf.Tensor:
+        """`bands` in dB (or coefficients of it) of features as `normalized` gives them; in graph."""
+        return self.bands(features) if self.settings.normalize == "none" else features * std + mean
+
     def _padded(self, waveforms: tf.Tensor) -> tf.Tensor:
         """With what the first and the last frame see beyond the ends."""
         half = self.fft // 2

@@ -9,7 +9,7 @@ from typing import Any
 
 from pipelines.base.errors import DataError
 from pipelines.config.messages import listed
-from pipelines.data.opened import Opened
+from pipelines.data.opened import Opened, check_skipped
 from pipelines.data.tables import LeftOut, absent_files, column, labels_of, read_table, row, split_names, values_of
 from pipelines.stores.copies import local
 from speech.data import audio
@@ -39,7 +39,7 @@ def open_table(data: SpeechData, texts: bool) -> Opened[Recordings]:
     lost = LeftOut()
     table = read_table(path, text=[name for name in (data.audio_key, *AUDIO_COLUMNS, *keys, data.split_key, data.speaker_key) if name],
                        names=data.columns, left_out=lost if data.on_bad_example == "skip" else None, delimiter=data.delimiter,
-                       encoding=data.encoding)
+                       encoding=data.encoding, quote=data.quote)
     files = []
     for part in named_parts(table, path, data):
         if isinstance(part, BadRow):
@@ -95,7 +95,9 @@ def _named_files(path: Path, files: list[Part], values: list[str], splits: list[
                       [speakers[number] for number in rows] if speakers else None, file_lengths(own, data))
         return recordings(files_loader(own, data), facts, files_fingerprint(own, path.parent, data), data, files_stamp(own))
 
-    return Opened(str(path), sorted(set(splits)), load, skipped=[*lost, *absent.values()])
+    skipped = [*lost, *absent.values()]
+    check_skipped(skipped, len(files) + len(lost), data, str(path))
+    return Opened(str(path), sorted(set(splits)), load, skipped=skipped)
 
 
 def _seconds(value: Any, place: str) -> float | None:

@@ -34,6 +34,9 @@ class WhisperFrontEnd(FrontEnd):
         decibels = super().__call__(waveforms, lengths)[:, :self.frames(tf.shape(waveforms)[1])]
         return (decibels / 10.0 + 4.0) / 4.0
 
+    def decibels(self, features: tf.Tensor, mean: tf.Tensor, std: tf.Tensor) -> tf.Tensor:
+        return 40.0 * features
+
     def _padded(self, waveforms: tf.Tensor) -> tf.Tensor:
         half = self.fft // 2
         longer = tf.pad(waveforms, [[0, 0], [0, half + 1]])

@@ -1,54 +1,25 @@
-"""Baselines on statistics of cepstra: for commands a kernel classifier, for text the transcript of the most similar training recording.
-Fitted in seconds."""
+"""The baseline of transcription: the transcript of the training recording with the most similar statistics of cepstra, in seconds."""
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from pipelines.data.source import Source
-from pipelines.reports.baselines import fitting_part, kernel_ridge
+from pipelines.fitting.folds import fitting_part
+from pipelines.reports.baselines import MOST
 from pipelines.task.results import Baseline
 from speech.metrics import word_errors
 
 COEFFICIENTS = 20
-PARTS = 4  # of a recording's window, each with its own mean
 TEXT_PARTS = 8  # of a recording of several words
 WORDS = "word_accuracy"
-NAME = "kernel ridge on cepstral statistics"
-
-
-def statistics(features: tf.Tensor, mfcc: bool) -> tf.Tensor:
-    """The model's input, [batch, frames, width] float32, as [batch, values]: mean and deviation of each coefficient, and its mean in
-    each quarter of the window; in graph."""
-    cepstra = features if mfcc else tf.signal.dct(features, norm="ortho")
-    cepstra = cepstra[..., :COEFFICIENTS]
-    frames = int(cepstra.shape[1])
-    edges = np.linspace(0, frames, PARTS + 1).astype(int)
-    parts = [tf.reduce_mean(cepstra[:, first:last], 1) for first, last in pairwise(edges) if last > first]
-    return tf.concat([tf.reduce_mean(cepstra, 1), tf.math.reduce_std(cepstra, 1), *parts], -1)
-
-
-def fit_classifier(train: Source, features: Callable[[Source], tuple[np.ndarray, dict[str, Any]]]) -> Baseline:
-    """Kernel ridge regression on `statistics`.
-
-    Args:
-        features: a source -> (`statistics` of its recordings, {"label": [n]}).
-    """
-    seen, targets = features(fitting_part(train))
-    predict = kernel_ridge(seen, targets["label"])
-
-    def score(source: Source) -> np.ndarray:
-        seen, targets = features(source)
-        return (predict(seen) == targets["label"]).astype(np.float64)
-
-    return Baseline(NAME, "accuracy", score)
 
 
 def statistics_by_part(features: tf.Tensor, frames: tf.Tensor, mfcc: bool) -> tf.Tensor:
-    """As `statistics` of recordings of any length, [batch, frames, width] and [batch] int32, with the length; in graph."""
+    """Bands of recordings of any length, [batch, frames, width] and [batch] int32, as [batch, values]: mean and deviation of each
+    cepstral coefficient, its mean in each part, and the length; in graph."""
     cepstra = (features if mfcc else tf.signal.dct(features, norm="ortho"))[..., :COEFFICIENTS]
     number = tf.range(tf.shape(cepstra)[1])[None]
     values = []
@@ -71,7 +42,7 @@ def nearest(train: Source, features: Callable[[Source], tuple[np.ndarray, dict[s
         features: a source -> (`statistics_by_part` of its recordings, targets).
         texts: targets -> transcripts.
     """
-    seen, targets = features(fitting_part(train))
+    seen, targets = features(fitting_part(train, MOST))
     transcripts, mean, std = texts(targets), seen.mean(0), np.maximum(seen.std(0), 1e-6)
     known = (seen - mean) / std
 

@@ -1,5 +1,6 @@
 """Networks for commands and transcription, in float or mixed precision, on features as speech.data.features makes them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -8,9 +9,10 @@ from pipelines.config.schema import Section
 from speech.settings import COMMAND_MODELS, TRANSCRIPT_MODELS
 
 
-def command_model(settings: Section, *, frames: int, width: int, classes: int, facts: dict[str, Any]) -> keras.Model:
-    """Features [batch, frames, width] float32 to logits [batch, classes]."""
-    return COMMAND_MODELS.build(settings, frames=frames, width=width, classes=classes, facts=facts)
+def command_model(settings: Section, *, frames: int, width: int, classes: int, facts: dict[str, Any], describe: Callable[[Any], Any],
+                  ) -> keras.Model:
+    """Features [batch, frames, width] float32 to logits [batch, classes]. `describe` makes statistics [batch, values] of features."""
+    return COMMAND_MODELS.build(settings, frames=frames, width=width, classes=classes, facts=facts, describe=describe)
 
 
 def transcript_model(settings: Section, *, width: int, tokens: int, facts: dict[str, Any]) -> keras.Model:

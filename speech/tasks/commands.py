@@ -12,7 +12,9 @@ import tensorflow as tf
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.messages import did_you_mean, listed
 from pipelines.data.source import Source, Tensors
+from pipelines.fitting import kernel
 from pipelines.reports import classification, classifier
+from pipelines.reports.baselines import kernel_baseline
 from pipelines.serving.output import WARNING
 from pipelines.task.contract import Condensed, Features, Splits
 from pipelines.task.intervals import resampled_by_counts
@@ -24,14 +26,16 @@ from speech.data.facts import CommandFacts
 from speech.data.features import rounded, without_offset
 from speech.data.recordings import facts_of, waveform
 from speech.data.splits import load_commands
-from speech.metrics import baseline, detection, sound_figures, speakers
+from speech.metrics import detection, sound_figures, speakers
 from speech.models import command_model
-from speech.settings import Commands
+from speech.models import kernel as cepstra
+from speech.settings import Commands, Kernel
 from speech.tasks.base import SILENT, SpeechTask, part_name, silent
 
 if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
 
+CHEAP = "kernel machine on cepstral statistics"
 PICTURES = 12  # mistakes shown as spectrograms
 WHOLE = 64  # classes up to which each is the keyword once, and all probabilities are kept
 SHORTEST = 0.1  # s; of a shorter recording little can be said, unless the window is short, too
@@ -88,6 +92,8 @@ class CommandTask(SpeechTask, SingleLabel):
                 return f"names: they do not belong to {len(self.facts['classes'])} classes, or to this encoder"
             if max(*names["prompt"], *names["first"]) >= settings.get("vocabulary_size", 0):
                 return "names: the decoder has no such tokens"
+        if isinstance(self.experiment.model, Kernel) and not self.facts.get("class_counts"):
+            return "class_counts: field required"
         return super().unfit()
 
     @property
@@ -120,7 +126,29 @@ class CommandTask(SpeechTask, SingleLabel):
 
     def model(self) -> keras.Model:
         return command_model(self.experiment.model, frames=self.frames, width=self.front_end.width, classes=len(self.classes),
-                             facts=self.facts)
+                             facts=self.facts, describe=self._statistics)
+
+    def _statistics(self, features: tf.Tensor) -> tf.Tensor:
+        """The model's input as [batch, values]: what the cheap baseline, and the model `kernel`, know of a recording; in graph."""
+        return cepstra.cepstral_statistics(self._decibels(features), self._mels)
+
+    def _decibels(self, features: tf.Tensor) -> tf.Tensor:
+        return self.front_end.decibels(features, *(tf.constant(self.facts[name], tf.float32) for name in ("mean", "std")))
+
+    @property
+    def _mels(self) -> int | None:
+        """Where features are coefficients, of how many bands."""
+        return self.experiment.frontend.mels if self.experiment.frontend.kind == "mfcc" else None
+
+    def fit_at_once(self, model: keras.Model, train: Source, features: Features) -> str | None:
+        if not isinstance(self.experiment.model, Kernel):
+            return None
+        how = kernel.fit_model(model, train, features, self._statistics, blocks=self._blocks, seed=self.experiment.train.seed)
+        return f"{CHEAP}: {how}."
+
+    @property
+    def _blocks(self) -> list[int]:
+        return cepstra.blocks(int(self._decibels(tf.zeros([1, self.frames, self.front_end.width])).shape[-1]), self._mels)
 
     @property
     def _columns(self) -> list[int]:
@@ -130,10 +158,10 @@ class CommandTask(SpeechTask, SingleLabel):
         chosen = self._chosen(self.classes)
         return [] if chosen is None else [self.classes.index(chosen)]
 
-    def baseline(self, train: Source, features: Features) -> Baseline:
-        mfcc = self.experiment.frontend.kind == "mfcc"
-        return baseline.fit_classifier(
-            train, lambda source: features(source, lambda seen: baseline.statistics(self.front_end.bands(seen), mfcc)))
+    def baseline(self, train: Source, features: Features) -> Baseline | None:
+        if isinstance(self.experiment.model, Kernel):
+            return None
+        return kernel_baseline(CHEAP, train, features, self._statistics, len(self.classes), blocks=self._blocks)
 
     def condense(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> Condensed:
         return classification.condensed(answers["probabilities"], targets["label"], self._columns), targets

@@ -36,8 +36,6 @@ def test_good_data(folder):
     found = json.loads((folder / "runs/vision/mine/check.json").read_text())
     assert found["failed"] is False and sum(split["examples"] for split in found["splits"].values()) == 24
     assert "cat" in done.stdout and "check.json" in done.stdout
-    described = json.loads((folder / "runs/vision/mine/croissant.json").read_text())
-    assert described["name"] == "photos" and "croissant.json" in done.stdout
 
 
 def test_a_broken_image_fails_unless_it_is_skipped(folder):
@@ -45,7 +43,6 @@ def test_a_broken_image_fails_unless_it_is_skipped(folder):
     done = call(folder, "-o", str(folder / "found.json"))
     assert done.exit_code == 1 and "broken.png" in done.stdout
     assert json.loads((folder / "found.json").read_text())["failed"] is True
-    assert not list(folder.rglob("*croissant.json"))  # training would stop
     assert call(folder, "data.on_bad_example=skip").exit_code == 0
 
 

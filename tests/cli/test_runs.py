@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from pipelines.base.errors import ConfigError
+from pipelines.base.errors import ConfigError, DataError, Interrupted
 from pipelines.base.files import write_json, write_whole
 from pipelines.commands import main
 from pipelines.config.load import load, resolved_yaml
@@ -187,3 +187,18 @@ def test_names_of_runs_hold_no_braces_and_commas_of_values():
     one, other = (name_of([f"train.learning_rate={{peak: {peak}, schedule: cosine}}"]) for peak in ("0.1", "0.2"))
     assert one.startswith("learning_rate=peak-0.1-schedule-cosine") and one != other and "," not in one
     assert name_of(["model.widths=[1, 2]"]) != name_of(["model.widths=[1-2]"])
+
+
+@pytest.mark.parametrize("failure, there, left", [
+    (ConfigError("model.preset: there is no preset"), [], False), (DataError("no such file"), [], False),
+    (Interrupted(15, "SIGTERM"), [], True), (ConfigError("loss"), ["metrics.jsonl"], True), (ConfigError("x"), ["0.order.json"], True)])
+def test_what_was_refused_before_anything_was_begun_leaves_no_run(failure, there, left, tmp_path):
+    folder = RunFolder(tmp_path / "vision" / "digits" / "wrong")
+    with pytest.raises(type(failure)), folder.claimed("task: vision.classification\n", fresh=False):
+        for name in there:
+            (folder.path / name).touch()
+        raise failure
+    assert folder.begun == left and [one.name for one in list_runs(tmp_path)] == ["wrong"] * left
+    assert folder.path.exists() == left
+    with folder.claimed("task: vision.classification\n", fresh=False):  # what is there can be begun, or go on
+        assert folder.begun

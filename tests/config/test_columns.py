@@ -4,8 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.data.columns import by_name, facts_of, plain, split_values
-from pipelines.data.dialect import find_dialect
+from pipelines.base.errors import DataError
+from pipelines.config.draft import new
+from pipelines.data.columns import LOOKED_AT, by_name, facts_of, plain, split_values
+from pipelines.data.dialect import find_dialect, split_apostrophes
 from pipelines.data.names import groups_in_names, suspected_groups, suspected_labels
 from pipelines.data.tables import read_table
 from pipelines.data.times import read_times
@@ -46,9 +48,17 @@ def test_values_say_what_names_do_not():
     assert not facts_of([1, 2, 3]).looks_timed and facts_of(["2,5", "3", "4,5"]).kind == "number"
 
 
+def test_what_is_looked_at_is_bounded(tmp_path):
+    assert facts_of(["word " * 100_000]).words == LOOKED_AT / 5
+    (tmp_path / "wide.csv").write_text(",".join(f"c{number}" for number in range(6000)) + "\n" + "1," * 5999 + "1\n")
+    for domain in ("vision", "speech", "nlp", "recsys"):
+        with pytest.raises(DataError, match="has 6,000 columns or more, of which no more than 5,000 are looked at"):
+            new(domain, tmp_path / "wide.csv")
+
+
 def test_a_column_that_divides():
     assert split_values("x", ["train", "val", "test"]) == {"test": "test", "train": "train", "validation": "val"}
-    assert split_values("fold", [1, 2, 3, 4, 5] * 4) == {"train": None, "test": "5", "validation": "4"}
+    assert split_values("fold", [1, 2, 3, 4, 5] * 4) == {"train": None, "test": "5"}, "the other folds are learned from"
     assert split_values("label", [1, 2, 3]) is None and split_values("split", ["a", "b"]) is None
 
 
@@ -58,11 +68,21 @@ def test_a_column_that_divides():
     (["881250949"], "s", 881250949), ([1758100000000], "ms", 1758100000), ([1758100000000000], "us", 1758100000), ([3, 4], "s", 3),
     (["09 17, 2026", "01 2, 2010"], "month_first", 1789603200), (["17. September 2026"], "day_first", 1789603200),
     (["Sep 17, 2026"], "day_first", 1789603200), (["17 de septiembre de 2026"], "day_first", 1789603200),
-    (["2026-09-17T00:00:00Z"], "iso", 1789603200),
+    (["2026-09-17T00:00:00Z"], "iso", 1789603200), ([20260917, 20260918], "compact", 1789603200),
+    (["20260917", "20260918"], "compact", 1789603200), ([20260917130500], "compact", 1789650300), (["202609171305"], "compact", 1789650300),
 ])
 def test_times_in_many_notations(values, how, first):
     read = read_times(pa.chunked_array([values]))
     assert (read.how, read.seconds[0], read.ambiguous, read.wrong) == (how, first, False, {})
+
+
+def test_units_that_are_mixed_are_read_by_size_unless_one_is_given():
+    values = pa.chunked_array([[1_600_000_000, 1_600_000_000_000, 1_600_000_001, 7]])
+    read = read_times(values)
+    assert read.mixed and read.how == "s" and read.seconds.tolist() == [1.6e9, 1.6e9, 1_600_000_001, 7]
+    assert read_times(values, "s").wrong == {1: 1_600_000_000_000} and not read_times(values, "s").mixed
+    assert read_times(pa.chunked_array([[20260917, 20260931, 20261317]]), "compact").wrong == {1: 20260931, 2: 20261317}
+    assert read_times(pa.chunked_array([[20260917, 5, 17]])).how == "s"  # most are no dates
 
 
 def test_day_and_month_that_cannot_be_told_apart():
@@ -86,6 +106,19 @@ def test_dialects(tmp_path, name, content, delimiter, header):
     names = None if header else [f"c{place}" for place in range(how.width)]
     table = read_table(tmp_path / name, names=names)
     assert table.num_rows == content.count("\n") - header and table.num_columns == how.width
+
+
+def test_the_form_of_a_table_is_that_of_most_rows_of_all_its_files(tmp_path):
+    rows = [f"good;'it''s text {number}, isn't it'\n" for number in range(40)]
+    (tmp_path / "train.csv").write_text("".join(rows))
+    (tmp_path / "test.csv").write_text("bad;'one; two'; three\n" + "".join(rows[:3]))
+    for name in ("train.csv", "test.csv"):
+        how = find_dialect(tmp_path / name, beside=[tmp_path / "train.csv", tmp_path / "test.csv"])
+        assert (how.delimiter, how.quote, how.width, how.header) == (";", "'", 2, False)
+    assert split_apostrophes(r"good;'it''s; isn\'t it';'';x'y", ";") == ["good", "it's; isn't it", "", "x'y"]
+    (tmp_path / "plain.csv").write_text("'tis so,1\nno 'twas,2\n")
+    assert find_dialect(tmp_path / "plain.csv").quote == '"'  # apostrophes alone are no quotation marks
+    assert find_dialect(tmp_path / "plain.csv", quote="none").quote == "none"
 
 
 def grid(form, speakers, takes, digits=range(5)):

@@ -21,7 +21,7 @@ from vision.settings import ImageClassification
 
 def picture(path: Path, width: int = 32, height: int = 32, mode: str = "RGB") -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new(mode, (width, height), 90).save(path)
+    Image.new(mode, (width, height), (90, 60, 30) if mode == "RGB" else 90).save(path)
 
 
 def written(data: Path | str) -> ImageClassification:
@@ -83,7 +83,7 @@ def test_folder_of_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_folder_with_splits(tmp_path: Path) -> None:
-    for split, count in (("Train", 12), ("val", 3), ("testing", 3)):
+    for split, count in (("Train", 12), ("val", 3), ("testing", 3), ("unlabelled", 2)):
         for number in range(count):
             picture(tmp_path / f"{split}/0/{number}.png", 28, 28, "L")
             picture(tmp_path / f"{split}/1/{number % 2}.png", 28, 28, "L")
@@ -92,7 +92,8 @@ def test_folder_with_splits(tmp_path: Path) -> None:
     assert (data.validation, data.test, data.image_size, data.channels) == ("val", "testing", 28, 1)
     assert experiment.model.name == "fast" and not experiment.augment.flip  # digits have no mirror images
     assert experiment.loss.class_weights == "none"  # one class has six times the other, which is said
-    assert "6 times the smallest" in new("vision", tmp_path)
+    made = new("vision", tmp_path)
+    assert "6 times the smallest" in made and "# Not used: folder unlabelled (4 files)" in made
 
 
 @pytest.mark.parametrize(("size", "count", "seen", "widths"), [
@@ -162,7 +163,7 @@ def test_npz(tmp_path: Path) -> None:
     np.savez(path, train_images=images, train_labels=np.ones((30, 1)), val_images=images[:3], val_labels=np.ones((3, 1)))
     data = written(path).data
     assert (data.image_key, data.label_key, data.validation, data.test) == ("images", "labels", "val", 0.2)
-    np.savez(path, images=np.zeros((30, 40, 32, 3), np.float32), kinds=np.array(["a", "b", "c"] * 10))
+    np.savez(path, images=np.full((30, 40, 32, 3), [0.2, 0.4, 0.9]), kinds=np.array(["a", "b", "c"] * 10))
     data = written(path).data
     assert (data.image_key, data.label_key, data.test, data.image_size, data.channels) == ("images", "kinds", 0.2, [40, 32], 3)
 
@@ -257,6 +258,22 @@ def test_refused(make: Callable[[Path], Path], says: str, tmp_path: Path) -> Non
     assert says in str(caught.value)
 
 
+def test_grey_pictures_that_are_stored_with_colours_are_grey(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0)
+    for kind, end in (("grey", "jpg"), ("grey2", "png"), ("colour", "jpg")):
+        for name in ("a", "b"):
+            (tmp_path / kind / name).mkdir(parents=True)
+            for number in range(6):
+                pixels = np.repeat(noise.integers(0, 255, [28, 28, 1], np.uint8), 3, -1)
+                pixels[..., 0] //= 2 if kind == "colour" and number % 2 else 1
+                Image.fromarray(pixels).save(tmp_path / kind / name / f"{number}.{end}")
+        assert written(tmp_path / kind).data.channels == (3 if kind == "colour" else 1)
+    images = np.repeat(noise.random([20, 9, 9, 1]), 3, -1)
+    np.savez(tmp_path / "grey.npz", x=images, y=np.arange(20) % 2)
+    np.savez(tmp_path / "colour.npz", x=images * [1.0, 0.5, 1.0], y=np.arange(20) % 2)
+    assert [written(tmp_path / f"{kind}.npz").data.channels for kind in ("grey", "colour")] == [1, 3]
+
+
 def test_a_table_without_header(tmp_path: Path) -> None:
     for number in range(12):
         picture(tmp_path / f"{number}.png")
@@ -272,7 +289,21 @@ def test_a_table_in_a_folder_and_files_beside_it(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text("id_code,breed,fold\n" + "".join(rows))
     data = written(tmp_path).data
     assert data.path == str(tmp_path / "train.csv") and data.file_pattern == "photos/{}.jpg" and data.label_key == "breed"
-    assert (data.split_key, data.validation, data.test) == ("fold", "2", "3")
+    assert (data.split_key, data.validation, data.test) == ("fold", 0.1, "3")
+
+
+def test_images_that_lie_elsewhere_than_their_table(tmp_path: Path) -> None:
+    for number in range(20):
+        picture(tmp_path / "data" / "images" / f"{number}.png")
+    (tmp_path / "data" / "labels").mkdir()
+    (tmp_path / "data" / "labels" / "t.csv").write_text("image,kind\n" + "".join(f"{n},{'ab'[n % 2]}\n" for n in range(20)))
+    assert written(tmp_path / "data").data.file_pattern == written(tmp_path / "data/labels/t.csv").data.file_pattern == "../images/{}.png"
+    (tmp_path / "data" / "images").rename(tmp_path / "far")
+    (tmp_path / "data" / "labels" / "t.csv").write_text("image,kind\n" + "".join(f"{n}.png,{'ab'[n % 2]}\n" for n in range(20)))
+    with pytest.raises(DataError, match="--files PATTERN says where they lie"):
+        new("vision", tmp_path / "data/labels/t.csv")
+    made = new("vision", tmp_path / "data/labels/t.csv", columns={"files": "../../far/{}"})
+    assert "file_pattern: ../../far/{}" in made or "file_pattern: '../../far/{}'" in made
 
 
 def test_classes_and_people_in_names(tmp_path: Path) -> None:

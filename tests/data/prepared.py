@@ -62,7 +62,7 @@ def need(name: str) -> None:
 
 def require_preset(name: str) -> str:
     """The folder of a real encoder, where it is unpacked and keras-hub is here; else the test is skipped, or fails as by `need`."""
-    folder = Path.home() / ".keras" / "presets" / name  # tests/conftest.py hides it from what does not name it
+    folder = Path.home() / ".keras" / "presets" / name  # conftest.py hides it from what does not name it
     extra = all(importlib.util.find_spec(module) for module in ("keras_hub", "tensorflow_text"))
     if not (extra or os.environ.get("QUARTET_REQUIRE_EXTRAS")):
         pytest.skip("needs the extra `pretrained` (keras-hub, tensorflow-text): what it tests is not tested here")

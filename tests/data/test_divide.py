@@ -113,3 +113,21 @@ def test_classes_that_train_lacks():
 
 def test_find_takes_slices_and_case():
     assert find("train[:10%]", ["train"]) == "train[:10%]" and find("test", ["Train", "TEST"]) == "TEST" and find("x", ["y"]) is None
+
+
+def test_folds_of_train_stand_in_the_place_of_test_which_is_not_read():
+    sizes, loaded, notes = parts(["train", "test"], validation=0, fold=[2, 5])
+    assert sizes == [80, None, 20] and loaded == ["train"] and notes[0].startswith("fold 2 of 5: 20 of 100")
+    whole, _, tested, _ = divide(["all"], lambda name: pool(), Data(validation=0, test=0.2), "the data")
+    held = []
+    for number in range(1, 5):
+        train, _, fold, _ = divide(["all"], lambda name: pool(), Data(validation=0, test=0.2, fold=[number, 4]), "the data")
+        names = [{one.name(place) for place in range(len(one))} for one in (train, fold)]
+        assert names[0] | names[1] == {whole.name(place) for place in range(80)} and not names[0] & names[1]
+        held += names[1]
+    assert len(held) == len(set(held)) == 80 and not set(held) & {tested.name(place) for place in range(20)}
+
+
+def test_groups_that_do_not_divide_into_folds():
+    with pytest.raises(DataError, match=r"data.fold: 100 training examples in few groups do not divide into 5 folds"):
+        parts(["train", "test"], groups=np.array(["a"] * 50 + ["b"] * 50), group_by="who", validation=0, fold=[5, 5])

@@ -5,7 +5,7 @@ import pytest
 
 from pipelines.base.errors import DataError
 from pipelines.data.source import ArraySource
-from pipelines.data.split import choose, describe, hold_out
+from pipelines.data.split import choose, describe, folds, hold_out
 
 
 def test_the_split_of_a_seed_is_written_down():
@@ -121,3 +121,26 @@ def test_describe_counts_and_identifies():
     assert facts["train"]["examples"] == 3 and facts["train"]["classes"] == {"a": 1, "b": 2}
     assert facts["validation"]["classes"] == {"a": 0, "b": 1} and "test" not in facts
     assert facts["train"]["fingerprint"] != facts["validation"]["fingerprint"]
+
+
+def test_folds_hold_each_example_once_and_classes_in_their_shares():
+    labels = np.repeat([0, 1, 2], [50, 20, 1])
+    fold = folds(5, count=71, seed=0, labels=labels)
+    counts = np.array([np.bincount(labels[fold == number], minlength=3) for number in range(5)])
+    assert np.all(counts == [10, 4, 0]) and fold[-1] == -1  # what train would have none of stays in train
+
+
+def test_folds_keep_groups_whole_and_classes_in_train():
+    groups = np.array([f"speaker {number}" for number in np.arange(120) // 10])
+    labels = np.where(groups == "speaker 3", 2, np.arange(120) % 2)
+    fold = folds(4, count=120, seed=0, labels=labels, groups=groups)
+    assert all(len(set(fold[groups == group])) == 1 for group in set(groups))
+    assert sorted(np.bincount(fold[fold >= 0], minlength=4)) == [20, 30, 30, 30] and set(fold[labels == 2]) == {-1}
+
+
+def test_folds_of_pieces_are_recordings_or_parts_of_them():
+    pieces = np.repeat(np.arange(-1, 8), 10)
+    fold = folds(4, count=90, seed=0, pieces=pieces)
+    assert all(len(set(fold[pieces == recording])) == 1 for recording in range(8)) and len(set(fold[pieces < 0])) > 1
+    one = folds(4, count=40, seed=0, pieces=np.zeros(40, int))
+    assert np.count_nonzero(np.diff(one)) == 3  # four parts, none of them between two of another

@@ -62,6 +62,17 @@ def test_its_model_is_trained_and_its_metric_judged_by_name_alone(installed):
     assert 0 < metrics["test/label_probability"]["low"] < metrics["test/label_probability"]["high"] < 1
 
 
+def test_its_hook_hears_how_the_run_ended_and_its_command_is_there(installed):
+    done = quartet(installed, "train", "mine.yaml", "monitor.ends=ends.txt", "--name", "heard")
+    assert done.returncode == 0, done.stderr
+    assert (installed / "ends.txt").read_text() == "vision/mine finished\n"
+    (used,) = json.loads((installed / "runs/vision/mine/heard/environment.json").read_text())["extensions"]
+    assert used["registers"] == ["metric label_probability", "model linear", "settings ends"]
+    assert quartet(installed, "ends", "ends.txt").stdout == "1 run\n"
+    done = quartet(installed, "ends", "missing.txt")
+    assert done.returncode == 2 and done.stderr.strip() == "missing.txt: is not there"
+
+
 def test_it_runs_outside_of_the_checkout(installed):
     code = "import quartet, vision, sample_extension; print(quartet.__file__, vision.__file__, sample_extension.__file__, sep='\\n')"
     done = subprocess.run([sys.executable, "-P", "-c", code], cwd=installed, capture_output=True, text=True, check=True,

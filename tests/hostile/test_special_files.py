@@ -7,11 +7,14 @@ import os
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+import quartet
 from nlp.data.requests import read_texts
 from nlp.settings import TextData
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.files import write_json
+from pipelines.commands.main import app
 from pipelines.config.draft import new
 from pipelines.config.load import from_dict, load
 from pipelines.data.arrays import read_npz
@@ -114,3 +117,38 @@ def test_a_class_folder_whose_name_is_not_utf8_is_refused_before_any_work(tmp_pa
 def test_a_report_is_written_whatever_the_names_of_files(tmp_path):
     write_json(tmp_path / "r.json", {"worst": os.fsdecode(b"caf\xe9.png")})
     assert (tmp_path / "r.json").read_text() == '{\n  "worst": "caf\\udce9.png"\n}\n'
+
+
+def onto_itself(path: Path) -> Path:
+    path.symlink_to(path.name)
+    return path
+
+
+def test_links_onto_themselves_are_files_that_cannot_be_read(tmp_path):
+    root = images(tmp_path / "data")
+    onto_itself(root / "cat" / "x.png")
+    onto_itself(root / "loop")
+    found = read_folders(root, key="image", suffixes={".png"}, kind="image")
+    assert len(found.splits["all"]) == 13 and "1 files ignored that are no images" in found.notes[0]
+    assert len(list(find_images([str(root)], list[str]().append))) == 13
+    onto_itself(root / "y.png")
+    with pytest.raises(DataError, match="image files lie directly in"):
+        read_folders(root, key="image", suffixes={".png"}, kind="image")
+    with pytest.raises(DataError, match="is a link that leads nowhere"):
+        new("vision", root / "loop")
+
+
+@pytest.mark.parametrize("name, link, domain", [
+    ("a/x.txt", "x.txt", "nlp"), ("a/x.txt", "nowhere", "nlp"), ("t.csv", "t.csv", "recsys"), ("t.csv", "nowhere", "recsys")])
+def test_what_the_system_refuses_is_one_line_wherever_it_is_opened(name, link, domain, tmp_path):
+    for place in ("a/1.txt", "b/1.txt"):
+        (tmp_path / "data" / place).parent.mkdir(parents=True)
+        (tmp_path / "data" / place).write_text("some text")
+    path = tmp_path / "data" / name
+    path.symlink_to(link)
+    done = CliRunner().invoke(app, ["new", domain, "--data", str(tmp_path / "data"), "-o", str(tmp_path / "e.yaml")])
+    assert done.exit_code == 1 and done.output.startswith(f"{path}: cannot be read: "), done.output
+    with pytest.raises(DataError, match=rf"{path.name}: cannot be read"):
+        quartet.new(tmp_path / "data", domain)
+    with pytest.raises(DataError, match="File name too long"):
+        quartet.check("vision/digits", {"data.source": "folder", "data.path": "x" * 5000})

@@ -146,7 +146,8 @@ def test_names_of_absurd_size(folder):
 def test_json_of_absurd_size_or_depth(folder):
     features = folder / "features.json"
     text = features.read_text()
-    for content, words in (("[" * 100_000, "nested too deep"), ("[" * 500 + "]" * 500, "deeper than 200"), ("{", "not readable JSON"),
+    deep = "nested deeper than 100"
+    for content, words in (("[" * 100_000, deep), ("[" * 500 + "]" * 500, deep), ("{", "not readable JSON"),
                            (" " * (17 << 20) + text, "more than 16,777,216 bytes")):
         features.write_text(content)
         refused(words)

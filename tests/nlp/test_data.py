@@ -167,6 +167,19 @@ def test_a_text_of_ten_megabytes_is_read_where_it_may_be(tmp_path):
     assert len(every(splits)) == len(ROWS) + 1
 
 
+def test_a_form_that_one_file_alone_suggests_loses_no_rows_and_too_many_lost_rows_stop(tmp_path):
+    for name, first in (("train", "good;'plain'"), ("test", "good;'one; two'")):
+        (tmp_path / f"{name}.csv").write_text("\n".join([first, *(f"{label};'{text}'" for text, label in ROWS)]) + "\n")
+    settings = {"source": "table", "path": str(tmp_path), "text_key": 1, "label_key": 0, "on_bad_example": "skip", "validation": 0,
+                "test": "test"}
+    splits = load(**settings)
+    assert (len(splits.train), len(splits.test), splits.skipped) == (41, 41, ())
+    (tmp_path / "test.csv").write_text("".join(f"good;one;two {number}\n" for number in range(5)) + "bad;'x'\n")
+    with pytest.raises(DataError, match=r"split test: 5 of 6 examples cannot be read.*test.csv:1: .*test.csv:3: [^;]*; a text"):
+        load(**settings)
+    assert len(load(**settings, most_skipped=0.9).test) == 1
+
+
 def test_a_label_that_train_lacks(tmp_path):
     write(tmp_path / "train.csv")
     write(tmp_path / "test.csv", [*ROWS[:3], ("strange", "ugly")])

@@ -28,6 +28,17 @@ def test_leave_last_out(tmp_path):
     assert notes[0].startswith("Protocol leave_last_out") and any("too few events" in note for note in notes)
 
 
+def test_of_many_users_some_validate_and_the_others_teach(tmp_path, monkeypatch):
+    monkeypatch.setattr("recsys.data.protocol.JUDGING", 2)
+    made, notes = load(experiment(table(tmp_path)).data)
+    found = parts_of(made)
+    assert found["test"] == [(7, "d"), (9, "c"), (12, "d")] and len(found["validation"]) == 2
+    assert {*found["validation"], *found["train"]} > {(7, "c"), (9, "a"), (12, "a")}
+    assert "the one before validation of 2 users, drawn by split_seed 0, the rest train" in notes[0]
+    more = load(experiment(table(tmp_path), data={"validation": 0.99}).data)[0]  # of 3 users a larger share
+    assert len(parts_of(more)["validation"]) == 3
+
+
 def test_what_train_has_not_is_unknown(tmp_path):
     made, notes = load(experiment(table(tmp_path, ROWS.replace("9,c", "9,z"))).data)
     assert made.item_ids.values.tolist() == ["a", "b", "c", "d"] and "z" in made.log.item_ids.values
@@ -206,3 +217,18 @@ def test_tables_of_items_and_users_teach_only_what_train_has(tmp_path):
         assert made.log.item_ids.values[made.log.items[made.parts == TEST]].tolist() == ["z"]
         found.append(made.features)
     assert found[0] == found[1] and found[0][0]["mean"] == pytest.approx(2001.25)
+
+
+def test_folds_are_of_what_comes_before_the_test_events(tmp_path):
+    made, notes = load(experiment(table(tmp_path), data={"fold": [1, 5], "validation": 0.0}).data)
+    found = parts_of(made)
+    assert found["test"] == [(7, "c"), (9, "a"), (12, "a")] and not found["validation"]  # those before each user's last
+    assert not {(7, "d"), (9, "c"), (12, "d")} & set(found["train"]) and any("Fold 1 of 5" in note for note in notes)
+
+
+def test_folds_of_events_drawn_at_random_hold_each_once(tmp_path):
+    settings = {"protocol": "random", "test": 0.2, "validation": 0.0}
+    whole = parts_of(load(experiment(table(tmp_path), data=settings).data)[0])
+    held = [pair for number in (1, 2, 3)
+            for pair in parts_of(load(experiment(table(tmp_path), data={**settings, "fold": [number, 3]}).data)[0])["test"]]
+    assert sorted(held) == whole["train"] and not set(held) & set(whole["test"])

@@ -112,7 +112,7 @@ def test_bad_rows_are_named(tmp_path, case):
 
 @pytest.mark.parametrize("case", [name for name in BAD if name != "no column"])
 def test_bad_rows_are_left_out_and_counted_when_asked(tmp_path, case):
-    log = read_log(experiment(table(tmp_path, BAD[case][0]), data={"on_bad_example": "skip"}).data)
+    log = read_log(experiment(table(tmp_path, BAD[case][0]), data={"on_bad_example": "skip", "most_skipped": 0.999}).data)
     assert len(log.skipped) == log.left_out == 1 and "events.csv:" in log.skipped[0]
     assert len(log) == (11 if case == "cut off" else 10)
 
@@ -120,7 +120,7 @@ def test_bad_rows_are_left_out_and_counted_when_asked(tmp_path, case):
 def test_all_bad_rows_are_counted_and_the_first_named(tmp_path):
     good, bad = [f"u{place},i{place % 7},3,{place},x" for place in range(50)], [f"u,i{place},much,5,x" for place in range(3000)]
     text = "\n".join(["user,item,rating,time,mood", *good, *bad, *(f"v,{place}" for place in range(1500))]) + "\n"
-    data = experiment(table(tmp_path, text), data={"on_bad_example": "skip"}).data
+    data = experiment(table(tmp_path, text), data={"on_bad_example": "skip", "most_skipped": 0.999}).data
     log = read_log(data)
     assert len(log) == 50 and log.left_out == 4500 and len(log.skipped) == 1000
     from recsys.data.splits import load
@@ -134,7 +134,7 @@ def test_reasons_are_found_in_one_pass(tmp_path, monkeypatch):
     passes = []
     monkeypatch.setattr(tables, "_records", lambda *given, plain=tables._records: passes.append(1) or plain(*given))
     text = "user,item,rating,time,mood\n" + "7,a,4,1,good\n" + "9,b,much,1,bad\n" * 200
-    log = read_log(experiment(table(tmp_path, text), data={"on_bad_example": "skip"}).data)
+    log = read_log(experiment(table(tmp_path, text), data={"on_bad_example": "skip", "most_skipped": 0.999}).data)
     assert len(passes) == 1 and [line.split(": ")[0].rpartition(":")[2] for line in log.skipped] == [str(line) for line in range(3, 203)]
 
 
@@ -146,7 +146,7 @@ def test_rows_are_named_by_their_line_also_after_one_that_was_left_out(tmp_path,
     if not header:
         text, wrong = "\n".join(lines[1:]) + "\n", wrong - 1
     columns = None if header else ["user", "item", "rating", "time", "mood"]
-    log = read_log(experiment(table(tmp_path, text), data={"on_bad_example": "skip", "columns": columns}).data)
+    log = read_log(experiment(table(tmp_path, text), data={"on_bad_example": "skip", "most_skipped": 0.999, "columns": columns}).data)
     assert log.left_out == 2 and len(log) == 10
     assert log.skipped[0].endswith(f"events.csv:{3 if header else 2}: 2 fields where 5 are needed")
     assert f"events.csv:{wrong}: 'much' in column rating" in log.skipped[1]
@@ -162,7 +162,7 @@ def test_bad_json_lines_are_left_out_and_counted_when_asked(tmp_path):
     path = table(tmp_path, text, "events.jsonl")
     with pytest.raises(DataError, match=r"events.jsonl:"):
         read_log(experiment(path).data)
-    log = read_log(experiment(path, data={"on_bad_example": "skip"}).data)
+    log = read_log(experiment(path, data={"on_bad_example": "skip", "most_skipped": 0.999}).data)
     assert len(log) == 11 and log.left_out == 3
     reasons = [line.partition("events.jsonl:")[2] for line in log.skipped]
     assert reasons[0] == "1: rating is text here and a number elsewhere" and reasons[1].startswith("7: a list where an object")

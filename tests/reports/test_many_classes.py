@@ -4,9 +4,7 @@ import json
 
 import numpy as np
 
-from pipelines.config.load import from_dict
 from pipelines.data.check import Read, check
-from pipelines.data.croissant import croissant
 from pipelines.data.source import ArraySource
 from pipelines.data.split import describe
 from pipelines.reports.report import write_report
@@ -28,12 +26,6 @@ def test_names_are_cut_with_their_count(tmp_path):
     assert content["data"]["facts"]["splits"]["older"]["classes"]["count"] == COUNT
     assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < 100_000
     assert "100,000 classes: product number 000000, product" in (tmp_path / "model_card.md").read_text()
-
-    experiment = from_dict({"task": "vision.classification", "model": {"name": "cnn"}, "data": {"source": "digits"}})
-    found = croissant(experiment.data, parts, name="x", task="t", classes=NAMES)
-    assert len(json.dumps(found)) < 10_000 and "It has 100,000 classes, too many to be named here" in found["description"]
-    few = croissant(experiment.data, parts, name="x", task="t", classes=NAMES[:1000])
-    assert few["recordSet"][-1]["name"] == "classes" and found["recordSet"][-1]["name"] == "splits"
 
     read = Read([], np.arange(5, dtype=np.uint64))
     findings = check("x", {"train": source}, {"train": read}, NAMES, identical="the same", skip=False).to_json()

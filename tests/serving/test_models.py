@@ -123,6 +123,7 @@ def test_models_and_versions_are_chosen_by_name():
                                       ("?model=other", 404, 0), ("?version=-1", 404, 0)):
             code, _, content = server.ask(numbers([1, 1, 1]), path=f"/predict{query}")
             assert code == status and (status == 404 or content["answers"][0]["doubled"] == [factor] * 3)
+            assert "version=3" not in query or content["error"] == "toy has no version 3; it has 1, 2"
         about = server.ask(path="/", method="GET")[2]
         assert [(one["name"], one["versions"]) for one in about["models"]] == [("toy", [1, 2]), ("spelling", [1])]
         server.models.add("toy", 3, Doubling(4))

@@ -79,6 +79,8 @@ ray_predict.parts = lambda reads: iter([ray_predict.Part(n, [(str(n), {})]) for 
 out = Path(sys.argv[1]) / "out"
 out.mkdir()
 with connected("local", workers=2):
+    import ray
+    assert [node["NodeManagerAddress"] for node in ray.nodes()] == ["127.0.0.1"]  # nobody else's to reach
     done = ray_predict.predict([], ray_predict.Ask("run", "jsonl", 0, False), OutputFolder(out), set(), workers=2, failed=print, say=print)
 print(done, [file.read_text() for file in sorted(out.iterdir())])
 """

@@ -10,7 +10,7 @@ from pipelines.base.errors import ConfigError
 from pipelines.config.load import load
 from pipelines.config.schema import Train
 from pipelines.data.cache import decoded_spec
-from pipelines.machine import devices
+from pipelines.machine import devices, precision
 from pipelines.runs.launch import task_class
 from pipelines.training import precision_probe
 from pipelines.training.session import plan_batches, prepare
@@ -71,6 +71,12 @@ def test_freezing_that_cannot_be(tmp_path, layers, message):
         run(tmp_path, train={"freeze": {"layers": layers}})
 
 
+def test_speeds_in_words():
+    assert [precision.speed(gain, "bfloat16") for gain in (0.04, 0.8, 1.0, 1.9)] == [
+        "25.0 x slower in bfloat16 than in float32", "1.2 x slower in bfloat16 than in float32", "as fast in bfloat16 as in float32",
+        "1.9 x as fast in bfloat16 as in float32"]
+
+
 @pytest.mark.parametrize(("gain", "chosen"), [(0.5, "float32"), (2.0, "bfloat16")])
 def test_a_network_with_depthwise_convolutions_is_timed_itself(gain, chosen, monkeypatch):
     experiment = load("speech/quickstart", ["train.precision=auto", "train.devices=cpu", "model.width=8", "model.depth=1"]).experiment
@@ -81,7 +87,7 @@ def test_a_network_with_depthwise_convolutions_is_timed_itself(gain, chosen, mon
     begun = prepare(experiment, task)
     assert begun.machine.precision == chosen == keras.config.dtype_policy().compute_dtype
     assert begun.machine.notes == (
-        f"precision {chosen}: this network, which has depthwise convolutions, is {gain:.1f} x as fast in bfloat16 as in float32 here",)
+        f"precision {chosen}: this network, which has depthwise convolutions, is {precision.speed(gain, 'bfloat16')} here",)
     assert {layer.compute_dtype for layer in begun.model.layers if layer.name.startswith("depthwise")} == {chosen}
     for mine, other in zip(begun.model.weights, plain.model.weights):  # those of a run that names this precision
         np.testing.assert_array_equal(mine, other)

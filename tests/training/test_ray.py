@@ -1,5 +1,6 @@
 """One training on the workers of a Ray cluster whose nodes go and come: it trains what one process does."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -8,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipelines.base.errors import ConfigError
 from pipelines.commands.cluster import with_address
 from pipelines.config.schema import Train
-from pipelines.machine.ray_cluster import Share, is_address, share
+from pipelines.machine.ray_cluster import Share, connected, is_address, share
 from pipelines.runs.ray_training import dividing, outcome
 from tests.processes import environment, run
 from tests.ray_cluster import cluster, extra
@@ -100,3 +102,23 @@ def test_ray_stands_with_and_without_an_address():
     for address in ("auto", "10.0.0.1:6379", "[fe80::1]:6379", "head.example.org:6379"):
         assert with_address(["--ray", address, "b"]) == ["--ray", address, "b"] and is_address(address)
     assert not is_address("ray://head:10001") and not is_address("train.epochs=3")
+
+
+@extra
+@pytest.mark.parametrize("address, said", [("local", "Ray does not start on this machine"), ("10.0.0.1:6379", "no Ray cluster answers at")])
+def test_a_ray_that_does_not_start_is_one_line(address, said, monkeypatch):
+    """Ray itself raises a bare Exception of many lines."""
+    import ray
+    from ray._private import ray_constants
+
+    before = ray_constants.ENABLE_RAY_CLUSTER
+
+    def init(*_, **__):
+        everywhere = address != "local"
+        assert everywhere == ray_constants.ENABLE_RAY_CLUSTER == (os.environ.get(ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR) != "0")
+        raise Exception("the current node timed out during startup\nand forty lines more")  # as Ray does
+
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(ConfigError, match=f"^--ray: {said}.*: the current node timed out during startup$"), connected(address, workers=1):
+        raise AssertionError("it was handed out")
+    assert before == ray_constants.ENABLE_RAY_CLUSTER and ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR not in os.environ

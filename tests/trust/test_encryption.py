@@ -82,6 +82,27 @@ def test_without_the_key_nothing_is_read_or_written(folder, monkeypatch):
         assert sorted(folder.rglob("*")) == before
 
 
+def test_a_file_replaced_by_a_plain_one_is_refused(folder):
+    with whole_folder(folder / "export") as place:
+        for name in ("weights", "environment.json"):
+            (place / name).write_bytes(SECRET)
+    write_whole(folder / "model" / "facts.json", "{}")
+    write_whole(folder / "resume.npz", lambda file: np.savez(file, x=np.arange(5)))
+    assert read_bytes(folder / "export" / "environment.json") == SECRET  # of an export, plain as that of its run
+    for name in ("model/facts.json", "export/weights", "resume.npz"):
+        (folder / name).write_bytes(b"{}")
+        with pytest.raises(Encrypted, match=f"{name}: is not encrypted, and .*run is"):
+            read_bytes(folder / name)
+    with pytest.raises(Encrypted, match="is not encrypted"), npz.opened(folder / "resume.npz"):
+        raise AssertionError("it was handed out")
+    for path in (folder / "export", folder / "model", folder / "model" / "facts.json"):
+        with pytest.raises(Encrypted, match="is not encrypted"), encryption.readable(path):
+            raise AssertionError("it was handed out")
+    with pytest.raises(Encrypted, match="is not encrypted"):
+        runs.decrypt_folder(folder, folder.parent / "plain")
+    assert runs.encrypt_folder(folder) and read_bytes(folder / "model" / "facts.json") == b"{}"  # where it was a kill
+
+
 def test_a_changed_file_is_refused(folder):
     write_whole(folder / "a", SECRET * 2000)
     whole = (folder / "a").read_bytes()

@@ -196,7 +196,7 @@ REASONS = {
 
 
 def test_bad_examples_are_found_with_their_reasons(with_bad):
-    source = load(source="folder", path=str(with_bad), test=None, validation=0.0, image_size=24, on_bad_example="skip",
+    source = load(source="folder", path=str(with_bad), test=None, validation=0.0, image_size=24, on_bad_example="skip", most_skipped=0.5,
                   cache_folder=str(with_bad.parent / "cache"))
     assert sizes(source) == [16, None, None] and len(source.skipped) == 5
     for line, (name, why) in zip(source.skipped, REASONS.items()):
@@ -205,15 +205,16 @@ def test_bad_examples_are_found_with_their_reasons(with_bad):
 
 def test_skipped_examples_are_remembered_for_the_same_data(with_bad, monkeypatch):
     cache = str(with_bad.parent / "cache")
-    first = load(source="folder", path=str(with_bad), image_size=24, on_bad_example="skip", cache_folder=cache)
+    first = load(source="folder", path=str(with_bad), image_size=24, on_bad_example="skip", most_skipped=0.5, cache_folder=cache)
     monkeypatch.setattr("vision.data.splits.find_bad", lambda *_: pytest.fail("decoded again"))
-    again = load(source="folder", path=str(with_bad), image_size=24, on_bad_example="skip", cache_folder=cache)
+    again = load(source="folder", path=str(with_bad), image_size=24, on_bad_example="skip", most_skipped=0.5, cache_folder=cache)
     assert again.skipped == first.skipped and again.facts == first.facts
 
 
 def test_files_that_could_not_be_read_are_tried_again(with_bad, monkeypatch):
     """They are not remembered as bad: size and time do not change when a permission or a network comes back."""
-    settings = {"source": "folder", "path": str(with_bad), "image_size": 24, "on_bad_example": "skip", "test": None, "validation": 0.0,
+    settings = {"source": "folder", "path": str(with_bad), "image_size": 24, "on_bad_example": "skip", "most_skipped": 0.5,
+                "test": None, "validation": 0.0,
                 "cache_folder": str(with_bad.parent / "cache")}
     away, source_gather = str(with_bad / "b" / "003.png"), FileSource.gather
 
@@ -288,7 +289,8 @@ def test_a_row_whose_file_is_not_there(tmp_path, files):
     message = r"labels.csv:14: .*gone.png is not there \(1 more rows name missing files\); relative paths start at the table's folder"
     with pytest.raises(DataError, match=message):
         load(source="table", path=path)
-    splits = load(source="table", path=path, on_bad_example="skip", test=None, validation=0.0, cache_folder=str(tmp_path / "cache"))
+    splits = load(source="table", path=path, on_bad_example="skip", most_skipped=0.5, test=None, validation=0.0,
+                  cache_folder=str(tmp_path / "cache"))
     assert sizes(splits) == [12, None, None]
     assert splits.skipped == (f"{tmp_path / 'gone.png'}: not there (labels.csv, row 13)",
                               f"{tmp_path / 'lost.png'}: not there (labels.csv, row 14)")

@@ -1,7 +1,7 @@
 """What lies in a folder, table or .npz of labelled images: classes, counts, sizes, splits. Imports no TensorFlow.
 
-Files are listed and a sample of their first bytes is read; nothing is decoded. What is not understood is refused with
-what to do instead.
+Files are listed, a sample of their first bytes is read, and some are decoded, to see whether they have colours. What is not understood
+is refused with what to do instead.
 """
 
 import re
@@ -19,16 +19,29 @@ from pipelines.config.messages import listed
 from pipelines.data.columns import by_name, role_in, role_of
 from pipelines.data.dialect import ending
 from pipelines.data.divide import ALIASES
-from pipelines.data.frame import file_column, in_both, label_column, label_values, open_frame, split_column, tables_in
+from pipelines.data.frame import (
+    file_column,
+    files_there,
+    in_both,
+    label_column,
+    label_values,
+    missing_files,
+    open_frame,
+    split_column,
+    tables_for,
+)
+from pipelines.data.kinds import not_used
 from pipelines.data.names import groups_in_names, some, suspected_folders, suspected_groups, suspected_labels
 from pipelines.data.tables import SUFFIXES, file_paths, is_table
-from pipelines.data.walk import PassedOver, folders_in, hidden, sampled
+from pipelines.data.walk import PassedOver, folders_in, hidden, other_folders, sampled
+from vision.data.annotations import boxes_in
+from vision.data.colours import LOOKED_AT, all_grey, is_grey
 from vision.data.files import ENDINGS, images_below, is_image_file
 from vision.data.headers import ENOUGH, Header, image_header
 from vision.data.headers import SUFFIXES as SUFFIXES_OF_IMAGES
 
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # named in messages
-ROLES = ("file", "label", "split", "group")
+ROLES = ("file", "files", "label", "split", "group")
 _ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
 _ALIAS = "|".join(alias for names in ALIASES.values() for alias in names)
 _SPLIT_NAME = re.compile(f"(?:(?P<first>{_ALIAS})_(?P<after>.+)|(?P<before>.+)_(?P<last>{_ALIAS}))$")
@@ -48,6 +61,7 @@ class Seen:
         group: a column that looks as if its values should stay on one side of a split; "name" for a part of the files' names.
         path: the table, where it lies in the folder that was named.
         sampled: headers are of a sample only.
+        label: the column of the classes, where there is a table.
         notes: further remarks, a line each.
     """
 
@@ -60,12 +74,22 @@ class Seen:
     group: str | None = None
     path: Path | None = None
     sampled: bool = False
+    label: str | list[str] | None = None
     notes: list[str] = field(default_factory=list)
 
 
 def look(path: Path, asked: Asked | None = None) -> Seen:
     """Raises DataError for anything but a folder of class folders (with or without train, validation, test), a table or an .npz."""
-    asked = asked or Asked()
+    try:
+        return _look(path, asked or Asked())
+    except DataError as error:
+        if boxes := boxes_in(path):
+            raise DataError(f"{path}: holds images with {boxes}: to find objects is not there yet. Cut the objects out into a folder for "
+                            "each class, or name classes of whole images in a table") from error
+        raise
+
+
+def _look(path: Path, asked: Asked) -> Seen:
     suffix = path.suffix.lower()
     if path.is_dir():
         return _folder(path, asked)
@@ -91,7 +115,8 @@ def _folder(path: Path, asked: Asked) -> Seen:
         images = _classes(splits["train"])
         _check_classes(images, splits["train"])
         others = {part: folder.name for part, folder in splits.items() if part and any(_classes(folder).values())}
-        seen = Seen("folder", _count(images), [], others.get("validation"), others.get("test"))
+        seen = Seen("folder", _count(images), [], others.get("validation"), others.get("test"),
+                    notes=other_folders(path, list(splits.values()), lambda folder: len(images_below(folder))))
         return _described(seen, path, images)
     images = _classes(path)
     if not any(images.values()):
@@ -146,13 +171,13 @@ def _by_names(path: Path, files: list[Path]) -> Seen | None:
 
 def find_manifest(folder: Path, asked: Asked) -> Path | None:
     """A table in a folder that names images in it, with the class of each; None where there is none."""
-    for table in tables_in(folder):
+    for table in tables_for(folder):
         try:
             frame = open_frame(table)
-            image, _ = file_column(frame, asked, ENDINGS)
+            image, pattern = file_column(frame, asked, ENDINGS)
         except DataError:
             continue
-        if len(frame.names) > 1 and image:
+        if len(frame.names) > 1 and image and (table.parent == folder or files_there(frame, image, pattern)):
             return table
     return None
 
@@ -211,6 +236,8 @@ def headers_of(paths: Sequence[Path]) -> tuple[list[Header], bool]:
     headers, partly = sampled(paths, read)
     if not headers:
         raise DataError(f"{paths[0]}: is no JPEG, PNG, BMP, GIF or WebP, nor is any other file that was sampled")
+    if any(header.channels == 3 for header in headers) and all_grey(paths):
+        headers = [header._replace(channels=1) for header in headers]
     return headers, partly
 
 
@@ -234,15 +261,17 @@ def _table(path: Path, asked: Asked) -> Seen:
     files = file_paths([frame.values[image][number] for number in train], path, pattern, f"{image} (--file)")
     missing = next((file for file in files[:: max(1, len(files) // 50)] if not file.is_file()), None)
     if missing:
-        raise DataError(f"{path}: column {image} names {missing}, which is not there; files are looked for from the table's folder")
+        raise missing_files(path, image, missing)
     labels = label_values(frame, label)
     keys, names = frame.named({"file": image, "split": split, "group": group} | ({"label": label} if isinstance(label, str) else {}))
     columns: dict[str, Any] = {"image_key": keys["file"], "label_key": keys.get("label", label)}
     columns |= {"split_key": keys["split"]} if split else {}
     columns |= frame.settings | ({"columns": names} if names else {}) | ({"file_pattern": pattern} if pattern else {})
     columns |= {"on_bad_example": "skip"} if frame.lost.count else {}
+    used = (image, split, group, *([label] if isinstance(label, str) else label))
     seen = Seen("table", Counter(labels[number] for number in train), [], parts.get("validation") if split else None,
-                parts.get("test") if split else None, columns, keys.get("group"), path=path)
+                parts.get("test") if split else None, columns, keys.get("group"), path=path, label=label,
+                notes=not_used(frame.names, used))
     seen.headers, seen.sampled = headers_of(files)
     if note := frame.passed_over():
         seen.notes.append(note)
@@ -278,6 +307,8 @@ def _npz(path: Path) -> Seen:
         raise DataError(f"{path}: images of {channels} channels (the last dimension) are not read; give 1 or 3")
     with np.load(path, allow_pickle=False) as arrays:
         values = arrays[str(train[labels[0]])].reshape(-1)
+        if channels == 3 and is_grey(arrays[str(train[image])][:: max(1, count // LOOKED_AT)]):
+            channels = 1
     own = {role_of(_split(name)): _split(name) for name in splits if _stem(name) == image}
     return Seen("npz", Counter(map(str, values.tolist())), [Header(shape[2], shape[1], channels)], own.get("validation"), own.get("test"),
                 {"image_key": image, "label_key": labels[0]})

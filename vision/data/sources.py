@@ -15,7 +15,7 @@ from pipelines.data.files import FileSource, TensorSource
 from pipelines.data.fingerprint import of_files
 from pipelines.data.mapping import mapped
 from pipelines.data.names import groups_in_names
-from pipelines.data.opened import Opened, check_columns
+from pipelines.data.opened import Opened, check_columns, check_skipped
 from pipelines.data.records import RecordSource, tfds_source
 from pipelines.data.source import ArraySource, Source
 from pipelines.data.tables import (
@@ -104,14 +104,14 @@ def _table(data: ImageData) -> Opened:
     text = [name for name in (data.image_key, *label_keys, data.split_key, None if by_folder or by_name else data.group_by) if name]
     lost = LeftOut()
     table = read_table(path, text=text, names=data.columns, left_out=lost if data.on_bad_example == "skip" else None,
-                       delimiter=data.delimiter, encoding=data.encoding)
+                       delimiter=data.delimiter, encoding=data.encoding, quote=data.quote)
     labels = labels_of(table, data.label_key, path)
     splits = split_names(values_of(table, data.split_key, path, "data.split_key"), data) if data.split_key else ["all"] * len(labels)
     groups = values_of(table, data.group_by, path, "data.group_by") if data.group_by and not by_folder and not by_name else None
     images = column(table, data.image_key, path, "data.image_key").to_pylist()
     classes: list[str] = []
     codes, parts = numbered(labels, classes), np.array(splits)
-    skipped: list[str] = []
+    skipped = list(lost.reasons)
     if all(isinstance(image, (bytes, dict)) for image in images):
         content = _contents(images, path)
 
@@ -124,7 +124,7 @@ def _table(data: ImageData) -> Opened:
     else:
         files = file_paths(images, path, data.file_pattern, f"{data.image_key} (data.image_key)")
         absent = absent_files(files, path, skip=data.on_bad_example == "skip")
-        skipped = [*lost.reasons, *absent.values()]
+        skipped += absent.values()
         parts[list(absent)] = ""
         near = [file.parent.name for file in files] if by_folder else groups
         if by_name:
@@ -135,6 +135,7 @@ def _table(data: ImageData) -> Opened:
             return FileSource([files[row] for row in rows], key="image", root=path.parent, labels=codes[rows],
                               groups=np.array(near)[rows] if near else None)
 
+    check_skipped(skipped, len(images) + lost.count, data, str(path))
     return Opened(str(path), sorted(set(splits)), load, classes, skipped=skipped)
 
 

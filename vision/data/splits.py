@@ -19,12 +19,13 @@ from pydantic import Field
 from pipelines.base import stored
 from pipelines.base.errors import DataError, QuartetError
 from pipelines.base.files import write_json
+from pipelines.base.json_text import parse_json
 from pipelines.base.stored import Record
 from pipelines.data.cache import cache_folder
 from pipelines.data.divide import check_classes, check_several, divide
 from pipelines.data.files import FileSource
 from pipelines.data.mapping import mapped
-from pipelines.data.opened import without
+from pipelines.data.opened import Opened, without
 from pipelines.data.source import Source, origin
 from pipelines.data.split import choose, describe
 from pipelines.task.contract import Splits
@@ -65,13 +66,14 @@ def load_images(experiment: ImageClassification, *, judging: bool = False, mixed
         return stream_images(data)
     opened = open_data(data)
     skipped = list(opened.skipped)
-    load = opened.load if data.on_bad_example == "stop" else _only_readable(opened.load, data, skipped)
+    load = opened.load if data.on_bad_example == "stop" else _only_readable(opened, data, skipped)
     train, validation, test, notes = divide(opened.names, not_empty(load, opened.place), data, opened.place)
     classes = opened.classes
     parts = {"train": train, "validation": validation, "test": test}
     check_classes(parts, classes, opened.place)
     if not judging:
-        check_several(classes if train.labels is None else [classes[label] for label in np.unique(train.labels)], opened.place)
+        check_several(classes if train.labels is None else [classes[label] for label in np.unique(train.labels)], opened.place,
+                      labels=train.labels if data.limit is None else None)
     numbers = choose(STATISTICS, count=len(train), seed=data.split_seed, purpose="statistics", labels=train.labels)
     size, channels, mean, std = _cached_look(train, numbers, data, opened.place, mixed_size)
     facts: dict[str, Any] = {
@@ -94,12 +96,12 @@ def not_empty(load: Callable[[str], Source], place: str) -> Callable[[str], Sour
     return loaded
 
 
-def _only_readable(load: Callable[[str], Source], data: ImageData, skipped: list[str]) -> Callable[[str], Source]:
-    """`load` without the examples that cannot be read, which are named in `skipped`."""
+def _only_readable(opened: Opened, data: ImageData, skipped: list[str]) -> Callable[[str], Source]:
+    """`opened.load` without the examples that cannot be read, which are named in `skipped`."""
 
     def loaded(split: str) -> Source:
-        source = load(split)
-        return without(source, _cached_bad(source, data), skipped)
+        source = opened.load(split)
+        return without(source, _cached_bad(source, data), skipped, data, f"{opened.place}: split {split}")
 
     return loaded
 
@@ -116,7 +118,7 @@ def _cached_bad(source: Source, data: ImageData) -> list[tuple[int, str]]:
     digest = hashlib.sha256(what.encode()).hexdigest()[:24]
     kept = folder / f"unreadable-{digest}.json"
     try:
-        stored = json.loads(kept.read_text(encoding="utf-8"))
+        stored = parse_json(kept.read_text(encoding="utf-8"))
         by_content = [(int(number), str(reason)) for number, reason in stored["content"]]
         again = [int(number) for number in stored["again"]]
     except (OSError, ValueError, TypeError, KeyError):

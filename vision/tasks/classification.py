@@ -16,7 +16,9 @@ from pipelines.base.errors import DataError
 from pipelines.base.regular import check_regular
 from pipelines.data.shards import ShardSource
 from pipelines.data.source import Source, Tensors
+from pipelines.fitting import kernel
 from pipelines.reports import classification, classifier
+from pipelines.reports.baselines import kernel_baseline
 from pipelines.task.contract import Condensed, Features, Splits
 from pipelines.task.form import Field
 from pipelines.task.results import Baseline, Judgement
@@ -29,11 +31,13 @@ from vision.data.facts import ENCODER_FACTS, ImageFacts
 from vision.data.files import find_images
 from vision.data.plain import decode_plain, is_large, is_plain
 from vision.data.streaming import STREAMED
-from vision.metrics import baseline
-from vision.settings import ImageClassification, Pretrained
+from vision.models import kernel as described
+from vision.settings import ImageClassification, Kernel, Pretrained
 
 if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
+
+CHEAP = "kernel machine on small copies, colours and gradients"
 
 
 class Classification(SingleLabel):
@@ -92,7 +96,8 @@ class Classification(SingleLabel):
                        notes=tuple(note for note in splits.notes if not note.endswith(STREAMED)))
 
     def unfit(self) -> str | None:
-        wanted = ENCODER_FACTS if isinstance(self.experiment.model, Pretrained) else ()
+        wanted = ENCODER_FACTS if isinstance(self.experiment.model, Pretrained) else (
+            ("class_counts",) if isinstance(self.experiment.model, Kernel) else ())
         missing = next((name for name in wanted if self.facts.get(name) is None), None)
         return f"{missing}: field required" if missing else None
 
@@ -147,8 +152,20 @@ class Classification(SingleLabel):
         logits = tf.add_n([tf.cast(model(view), tf.float32) * weight for view, weight in views])
         return {"probabilities": tf.nn.softmax(logits)}
 
-    def baseline(self, train: Source, features: Features) -> Baseline:
-        return baseline.fit_classifier(train, lambda source: features(source, baseline.small_copies), self.image_size)
+    def fit_at_once(self, model: keras.Model, train: Source, features: Features) -> str | None:
+        if not isinstance(self.experiment.model, Kernel):
+            return None
+        how = kernel.fit_model(model, train, features, described.describe, blocks=self._blocks, seed=self.experiment.train.seed)
+        return f"{CHEAP}: {how}."
+
+    @property
+    def _blocks(self) -> list[int]:
+        return described.blocks((*self.image_size, self.facts["channels"]))
+
+    def baseline(self, train: Source, features: Features) -> Baseline | None:
+        if isinstance(self.experiment.model, Kernel):
+            return None
+        return kernel_baseline(CHEAP, train, features, described.describe, len(self.classes), blocks=self._blocks)
 
     def condense(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> Condensed:
         return classification.condensed(answers["probabilities"], targets["label"]), targets

@@ -57,7 +57,8 @@ class Models:
 
     def get(self, name: str | None = None, version: str | None = None) -> Hosted:
         """A model, the first by default; its newest version by default. Raises Refused."""
-        versions = self._of(name or next(iter(self._models)))
+        name = name or next(iter(self._models))
+        versions = self._of(name)
         if version is None:
             return versions[max(versions)]
         found = versions.get(int(version)) if version.isdecimal() and len(version) < 19 else None

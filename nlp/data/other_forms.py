@@ -1,0 +1,43 @@
+"""Files of texts that are no texts to classify: tags of words, answers in passages, one running text. Imports no TensorFlow."""
+
+import re
+from pathlib import Path
+
+from pipelines.data.columns import role_of
+from pipelines.data.walk import PassedOver, files_below
+
+START = 1 << 16  # bytes of a file in which its form shows
+OPENED = 20  # files of a folder that are looked at
+RUNNING = 10_000  # characters from which a file without columns is one running text
+SUFFIXES = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".json", ".txt", ".tsv", "")
+_TAG = re.compile(r"[BIESLUO](-[\w-]+)?$")
+
+
+def other_form(path: Path) -> str | None:
+    """What a file, or one of the first files of a folder, asks for that is not there yet, with what to do; None where it is not known."""
+    files = sorted(files_below(path, PassedOver()))[:OPENED] if path.is_dir() else [path]
+    for file in files:
+        if file.suffix.lower() not in SUFFIXES or not file.is_file():
+            continue
+        with file.open("rb") as opened:
+            start = opened.read(START).decode("utf-8", "replace")
+        if '"context"' in start and ('"qas"' in start or '"question' in start):
+            return (f"{file}: holds questions with answers in passages, as SQuAD has them: to find an answer in a passage is not there "
+                    "yet. Give a table of texts and classes")
+        if _tagged(start):
+            return f"{file}: holds a word and its tag on each line: to tag words is not there yet. Give a table of texts and classes"
+    plain = [file for file in files if file.suffix.lower() == ".txt" and not file.stem.lower().startswith(("readme", "license"))]
+    split = [file for file in plain if role_of(file.stem)]  # train.txt and test.txt, or one text alone
+    running = (split or plain)[0] if split or len(plain) == 1 else None
+    if running is not None and running.stat().st_size >= RUNNING:
+        return (f"{running}: holds a running text without classes: to write on from a text is not there yet. Give a table of texts and "
+                "classes, or a folder of .txt files for each class")
+    return None
+
+
+def _tagged(start: str) -> bool:
+    """Whether most lines are a word and its tag, with a blank line after each sentence."""
+    lines = start.splitlines()[:1000]
+    filled = [line.split() for line in lines if line.strip() and not line.startswith(("#", "-DOCSTART-"))]
+    tagged = sum(len(words) >= 2 and _TAG.match(words[-1]) is not None for words in filled)
+    return len(filled) >= 10 and tagged > 0.9 * len(filled) and any(not line.strip() for line in lines)

@@ -1,0 +1,1 @@
+"""Models that are fitted at once, by a solver, and not by steps."""

@@ -1,0 +1,98 @@
+"""Contract tests for what an extension brings, to be called from a test of its own.
+
+    from quartet.testing import check_hook
+
+    def test_my_hook(tmp_path):
+        check_hook(MyHook, tmp_path)
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipelines.base.errors import Interrupted
+from pipelines.config.doors import HOOKS
+from pipelines.config.load import from_dict
+from pipelines.runs.folder import RunFolder
+from pipelines.runs.launch import task_class
+from pipelines.runs.policy import Policy
+from pipelines.runs.run import Call, train
+from pipelines.runs.run_hook import RunHook
+from pipelines.serving.load import load_run
+from pipelines.training.loop import Hook, Loop
+
+EXPERIMENT = {"task": "vision.classification", "data": {"source": "digits"}, "model": {"name": "cnn", "widths": [4]},
+              "train": {"epochs": 2, "batch_size": 256, "precision": "float32", "devices": "cpu", "deterministic": True},
+              "evaluate": {"bootstrap": 100, "baseline": False}}
+
+
+def check_hook(hook: type[RunHook], folder: Path, settings: dict[str, Any] | None = None) -> None:
+    """Trains a small network for two epochs without and with a hook, and once interrupted in between and resumed.
+
+    Args:
+        hook: registered already.
+        folder: an empty folder for the three runs.
+        settings: of `monitor`, such as those that switch the hook on.
+
+    Raises:
+        AssertionError: it changes what is trained, does not survive an interruption, is not told once for each process how the run
+            ended, or writes over a file of the run.
+    """
+    entry = next((one for one in HOOKS.entries() if one.load() is hook), None)
+    assert entry is not None, f"{hook.__name__} is not registered"
+    plain = _train(folder / "plain", {}, without=entry.name)
+    watched, ends = _train(folder / "watched", settings or {}), _Ends(hook)
+    assert watched == plain, f"{hook.__name__} changes what is trained"
+    with ends:
+        try:
+            _train(folder / "resumed", settings or {}, interrupt_after=3)
+        except Interrupted:
+            pass
+        else:
+            raise AssertionError("the run was not interrupted")
+        resumed = _train(folder / "resumed", settings or {})
+    assert resumed == plain, f"{hook.__name__}: a run that was interrupted and resumed is another one"
+    assert ends.told == ["interrupted", "finished"], f"{hook.__name__}: was told {ends.told}"
+
+
+class _Ends:
+    """What `ended` of a hook is told while this is entered."""
+
+    def __init__(self, hook: type[RunHook]):
+        self.hook, self.told = hook, list[str]()
+
+    def __enter__(self) -> None:
+        self._ended = ended = self.hook.ended
+
+        def told(hook: RunHook, status: Any, report: dict[str, Any]) -> None:
+            self.told.append(status)
+            ended(hook, status, report)
+
+        self.hook.ended = told  # type: ignore[method-assign, assignment]
+
+    def __exit__(self, *_: object) -> None:
+        self.hook.ended = self._ended  # type: ignore[method-assign]
+
+
+class _InterruptAfter(Hook):
+    """Ends a training as Ctrl-C does, once its state is whole."""
+
+    def __init__(self, steps: int):
+        self.steps = steps
+
+    def next_stop(self, loop: Loop) -> int | None:
+        return self.steps if loop.step < self.steps else None
+
+    def on_steps(self, loop: Loop) -> None:
+        if loop.step >= self.steps:
+            loop.interrupted = 2
+
+
+def _train(place: Path, monitor: dict[str, Any], *, without: str = "", interrupt_after: int | None = None) -> list[bytes]:
+    """The bytes of the model's weights."""
+    experiment = from_dict({**EXPERIMENT, "monitor": {"tensorboard": False, "samples": 0, **monitor}})
+    hooks = (_InterruptAfter(interrupt_after),) if interrupt_after else ()
+    with HOOKS.without(without):
+        train(experiment, RunFolder(place), Call("vision/check", task_class(experiment.task), quiet=True, policy=Policy(hooks=hooks)))
+    return [np.asarray(weight).tobytes() for weight in load_run(RunFolder(place), where="cpu").model.get_weights()]

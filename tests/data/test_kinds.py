@@ -1,0 +1,166 @@
+"""What kind of thing a column holds, and the one line about questions that are not answered yet, in every domain."""
+
+import csv
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pipelines.base.errors import DataError
+from pipelines.config.draft import new
+from pipelines.data.check import kind_findings
+from pipelines.data.columns import facts_of
+from pipelines.data.divide import check_several
+from pipelines.data.kinds import kind_of, labels_in, pair_in
+
+DRAW = random.Random(0)
+
+
+@pytest.mark.parametrize(("values", "name", "kind"), [
+    ([f"{DRAW.gauss(0, 3):.9f}" for _ in range(2000)], "target", "numbers"),
+    ([str(DRAW.randint(3, 90)) for _ in range(2000)], "y", "numbers"),
+    ([str(number % 87 + 1) for number in range(2000)], "age", "numbers"), ([str(number % 10) for number in range(300)], "label", "classes"),
+    ([str(number % 100) for number in range(2000)], "label", "classes"),
+    ([str(1 + number % 5) for number in range(300)], "stars", "classes"),
+    (["0", "0.3333", "0.6667", "1"] * 50, "probability", "classes"),
+    ([f"{number % 200 / 10:g}" for number in range(1000)], "score", "numbers"),
+    (["grass", "sun", "grass|sun|house", "house|sun"] * 10, "label", "labels"), (["['a', 'b']", "['a']", "[]"] * 10, "label", "labels"),
+    ([f"text number {number}" for number in range(100)], "label", "names"), ([f"m/{number}.png" for number in range(60)], "label", "files"),
+    (["images", "masks"] * 20, "", "masks"), (["x", "y"] * 20, "", "classes"), (["1", "2", "other"] * 20, "", "classes"),
+    ([*(str(20 + number % 60) for number in range(900)), *["unknown"] * 9], "age", "numbers"),
+    ([f"class {number % 40}" for number in range(400)], "label", "classes"),
+    (["New York, NY", "Albany, NY", "Boston, MA", "Salem, MA"] * 9, "label", "classes"),
+    ([f"once {number}" for number in range(9)], "", "classes"),
+])
+def test_kinds(values, name, kind):
+    counts = {value: values.count(value) for value in values}
+    assert kind_of(counts, name).name == kind
+    assert bool(kind_findings(counts)) == (kind_of(counts).name != "classes")
+
+
+def test_labels_of_a_cell():
+    assert [labels_in(value, "|") for value in ("a|b", ["a"], "['a', 'b']", None)] == [["a", "b"], ["a"], ["a", "b"], []]
+
+
+@pytest.mark.parametrize(("names", "pair"), [
+    (["id", "question1", "question2", "is_duplicate"], ("question1", "question2")),
+    (["premise", "hypothesis", "label"], ("premise", "hypothesis")),
+    (["text_a", "text_b"], ("text_a", "text_b")), (["en", "de"], ("en", "de")), (["title", "body", "topic"], None),
+    (["question", "answer", "category"], None),
+])
+def test_pairs(names, pair):
+    assert pair_in({name: facts_of([f"some words of {name} {number}" for number in range(30)]) for name in names}) == pair
+
+
+def test_more_classes_than_can_be_learned_stop_training():
+    check_several(["a", "b"], "here", labels=np.arange(2))
+    check_several(["a", "b"], "here", labels=np.arange(60) % 30)
+    with pytest.raises(DataError, match="40 classes for 45 examples, 35 of them seen once"):
+        check_several(["a", "b"], "here", labels=np.minimum(np.arange(45) % 40, 40))
+
+
+def table(path: Path, header: str, rows: list) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([header.split(), *rows])
+    return path
+
+
+def pictures(folder: Path, names: list[str], count: int = 12) -> None:
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        for number in range(count):
+            Image.new("RGB", (24, 24), (number * 9, 40, 90)).save(folder / name / f"{number}.png")
+
+
+WORDS = [f"some words about thing {number}" for number in range(80)]
+COCO = {"images": [{"id": 1}], "annotations": [{"bbox": [1, 2, 3, 4]}]}
+
+
+def numbers(folder: Path) -> Path:
+    return table(folder / "t.csv", "text price", [(text, f"{number * 1.37:.3f}") for number, text in enumerate(WORDS)])
+
+
+def duplicates(folder: Path) -> Path:
+    return table(folder / "t.csv", "question1 question2 is_duplicate", [(text, f"{text}?", n % 2) for n, text in enumerate(WORDS)])
+
+
+def ages(folder: Path) -> Path:
+    pictures(folder, ["p"], 80)
+    return table(folder / "t.csv", "file age", [(f"p/{number}.png", 3 + number % 38) for number in range(80)]).parent
+
+
+def several(folder: Path) -> Path:
+    pictures(folder, ["p"], 80)
+    return table(folder / "t.csv", "file label", [(f"p/{n}.png", ("sun", "sun|grass", "grass", "house|sun")[n % 4]) for n in range(80)])
+
+
+def masks(folder: Path) -> Path:
+    pictures(folder, ["train/images", "train/masks"])
+    return folder
+
+
+def coco(folder: Path) -> Path:
+    pictures(folder, ["train2017", "annotations"])
+    for file in (folder / "annotations").iterdir():
+        file.unlink()
+    (folder / "annotations/instances.json").write_text(json.dumps(COCO))
+    return folder
+
+
+def voc(folder: Path) -> Path:
+    pictures(folder, ["JPEGImages"])
+    (folder / "Annotations").mkdir()
+    (folder / "Annotations/1.xml").write_text("<annotation><object><bndbox></bndbox></object></annotation>")
+    return folder
+
+
+def yolo(folder: Path) -> Path:
+    pictures(folder, ["images/train", "labels"])
+    for file in (folder / "labels").iterdir():
+        file.with_suffix(".txt").write_text("0 0.5 0.5 0.25 0.125\n3 .1 .2 .3 1.0\n")
+        file.unlink()
+    return folder
+
+
+def tags(folder: Path) -> Path:
+    (folder / "train.conll").write_text("Anna B-PER\nlives O\nin O\nRome B-LOC\n\n" * 9)
+    return folder
+
+
+def answers(folder: Path) -> Path:
+    (folder / "t.json").write_text(json.dumps({"data": [{"paragraphs": [{"context": "x", "qas": []}]}]}))
+    return folder
+
+
+def running(folder: Path) -> Path:
+    (folder / "play.txt").write_text("To be, or not to be, that is the question.\n" * 500)
+    return folder
+
+
+@pytest.mark.parametrize(("domain", "make", "says"), [
+    ("nlp", numbers, r"column price holds numbers \(0 to 108\.23, 80 different\): to predict a number is not there yet"),
+    ("nlp", duplicates, "question1 and question2 are pairs of texts with a class in column is_duplicate.*--text question1,question2"),
+    ("vision", ages, r"column age holds numbers \(3 to 40.*--task"), ("vision", several, r"several labels a row \(sun\|grass\)"),
+    ("vision", masks, r"folders of pictures and of masks \(images and masks\)"), ("vision", coco, "boxes as COCO has them"),
+    ("vision", voc, "boxes as Pascal VOC"), ("vision", yolo, "boxes as YOLO"), ("nlp", tags, "a word and its tag"),
+    ("nlp", answers, "answers in passages"), ("nlp", running, "running text"),
+])
+def test_a_question_that_is_not_answered_yet_is_named_in_one_line(tmp_path, domain, make, says):
+    with pytest.raises(DataError, match=says) as refused:
+        new(domain, make(tmp_path), encoder="none")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_task_that_is_named_takes_numbers_for_classes(tmp_path):
+    assert "label_key: age" in new("vision", ages(tmp_path), task="classification", encoder="none")
+    with pytest.raises(DataError, match="80 different"):
+        new("nlp", numbers(tmp_path), task="classification")
+
+
+def test_columns_that_are_not_used_are_listed(tmp_path):
+    path = table(tmp_path / "t.csv", "id text kind extra", [(n, text, "ab"[n % 2], f"z{n}") for n, text in enumerate(WORDS)])
+    assert "# Not used: columns id, extra." in new("nlp", path, encoder="none")

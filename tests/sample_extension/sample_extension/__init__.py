@@ -1,0 +1,44 @@
+"""A linear model for images, a metric, a hook and a command. Keras is imported by what needs it, so that other commands stay quick."""
+
+from typing import Literal
+
+import quartet
+
+
+class Linear(quartet.Section):
+    """All pixels into each class."""
+
+    name: Literal["linear"]
+    scale: float = quartet.setting(16.0, "what pixels are divided by", gt=0.0)
+
+
+@quartet.register_model("vision.classification", Linear)
+def linear(settings, *, image_size, channels, classes):
+    import keras
+
+    images = keras.Input((*image_size, channels))
+    x = keras.layers.Flatten()(keras.layers.Rescaling(1 / settings.scale)(images))
+    return keras.Model(images, keras.layers.Dense(classes, dtype="float32")(x))
+
+
+class Chosen(quartet.Section):
+    """The probability of the label."""
+
+    name: Literal["label_probability"]
+
+
+@quartet.register_metric(Chosen, better="max", share=True)
+def label_probability(settings, outputs, targets):
+    import tensorflow as tf
+
+    return tf.gather(tf.nn.softmax(outputs), targets, batch_dims=1)
+
+
+class Ends(quartet.Section):
+    """How runs end, in a file."""
+
+    ends: str | None = quartet.setting(None, "a file to which a line is added when a run ends")
+
+
+quartet.register_hook("ends", Ends)("sample_extension.hooks:EndsHook")
+quartet.register_command("ends")("sample_extension.commands:count_ends")

@@ -1,1 +1,0 @@
-"""The baseline of image tasks."""
