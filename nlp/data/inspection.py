@@ -75,7 +75,11 @@ def _look(path: Path, asked: Asked) -> Seen:
         if any(role_of(child.stem) == "train" for child in candidates):
             files = text_rows.split_files(path)
             train = next(file for name, file in files.items() if role_of(name) == "train")
-            seen = _table(train, asked)
+            seen = _table(train, asked, list(files.values()))
+            for file in files.values():
+                if file != train and (note := _frame(file, list(files.values())).passed_over()):
+                    seen.settings["on_bad_example"] = "skip"
+                    seen.notes.append(note)
             names = {role_of(name): name for name in files}
             seen.validation, seen.test = names.get("validation"), names.get("test")
             others = [child.name for child in candidates if child not in files.values() and child.suffix.lower() != ".txt"]
@@ -125,14 +129,14 @@ def _text_files(folder: Path) -> list[Path]:
     return files_of(folder, TEXT_FILES)
 
 
-def _frame(path: Path) -> Frame:
-    """All rows, by the reader that training uses."""
+def _frame(path: Path, beside: Sequence[Path] = ()) -> Frame:
+    """All rows, by the reader that training uses, in the form of this file and of those `beside` it."""
     text = ending(path) not in (*PARQUET, *JSON_LINES)
     encoding = guessed_encoding(path) if ending(path) not in PARQUET else None
     if text:
-        check_width(path, (how := find_dialect(path)).width)
+        check_width(path, (how := find_dialect(path, beside=beside)).width)
     header = not text or how.header or how.fasttext
-    records = text_rows.records(path, named=header, encoding=encoding)
+    records = text_rows.records(path, named=header, encoding=encoding, beside=beside)
     _, names = next(records)
     lost, rows = LeftOut(), []
     for line, record in records:
@@ -147,8 +151,8 @@ def _frame(path: Path) -> Frame:
     return Frame(path, columns, header, {"encoding": encoding} if encoding else {}, lost)
 
 
-def _table(path: Path, asked: Asked) -> Seen:
-    frame = _frame(path)
+def _table(path: Path, asked: Asked, beside: Sequence[Path] = ()) -> Seen:
+    frame = _frame(path, beside)
     columns, facts = frame.values, frame.facts
     given = asked.roles(columns, path, ("split", "group"))
     split, parts = split_column(columns, given.get("split"), path, asked)

@@ -47,7 +47,7 @@ def check(
         ),
     ] = None,
     encoder: Annotated[str | None, typer.Option(
-        metavar="PRESET|none", show_default="one at hand, on a sample", help="The pretrained encoder that compares examples.")] = None,
+        metavar="PRESET|none", show_default="the experiment's own, on a sample", help="The encoder that compares examples.")] = None,
     require_signature: RequireSignature = None,
     sandbox: Sandbox = False,
 ) -> None:

@@ -56,6 +56,7 @@ NAMES: dict[str, str] = {
         aufteilung teilmenge ensemble particion conjunto partizione insieme particao""",
     "group": """patient patient_id subject subject_id participant participant_id group group_id site session session_id scene scene_id
         person person_id user user_id donor animal_id slide case case_id family household camera camera_id speaker speaker_id author
+        src_file source_file src_id source_id original_file original_id recording_id fsid freesound_id video_id youtube_id ytid
         sprecher proband gruppe locuteur groupe hablante paciente grupo parlante paziente gruppo falante""",
     "speaker": """speaker speaker_id spk spk_id client_id talker user user_id reader reader_id voice person person_id participant
         participant_id subject subject_id
@@ -236,7 +237,8 @@ def role_of(value: str) -> str | None:
 def split_values(name: str, values: Iterable[Any]) -> dict[str, str | None] | None:
     """Role -> value of a column that divides the data: names of splits, or numbers of folds where its name says so.
 
-    Of folds the last is test and the one before validation; `train` is then None: all others. None where it is no division.
+    Of folds the last is test; `train` is then None: all others, from which what chooses by validation holds out its own. None where it is
+    no division.
     """
     values = list(values)
     if any(isinstance(value, (list, dict)) for value in values):
@@ -252,7 +254,7 @@ def split_values(name: str, values: Iterable[Any]) -> dict[str, str | None] | No
                                                                          for value in distinct):
         return None
     ordered = sorted(distinct, key=lambda value: int(re.sub(r"\D", "", value)))
-    return {"train": None, "test": ordered[-1], **({"validation": ordered[-2]} if len(ordered) > 2 else {})}
+    return {"train": None, "test": ordered[-1]}
 
 
 def role_in(values: Mapping[str, str | None], value: Any) -> str | None:

@@ -15,6 +15,7 @@ from pipelines.config.messages import listed
 from pipelines.data.columns import by_name, role_in, role_of
 from pipelines.data.dialect import ending
 from pipelines.data.frame import (
+    Frame,
     file_column,
     files_there,
     in_both,
@@ -51,7 +52,8 @@ class Seen:
         columns: settings that name columns.
         splits: the data's own splits by role.
         speakers: whether speakers are known; a pattern where they stand in the names.
-        group: what keeps its examples together, where it is not the speaker: folder.
+        group: what keeps its examples together, where it is not the speaker: folder, or a column such as the file that they were cut from.
+        divided: speakers or groups of train are in another of the data's own splits.
         path: the table, where it lies in the folder that was named.
         label: the column of the classes, where there is a table.
         notes: further remarks, a line each.
@@ -66,6 +68,7 @@ class Seen:
     speakers: bool = False
     pattern: str | None = None
     group: str | None = None
+    divided: bool = False
     path: Path | None = None
     label: str | list[str] | None = None
     notes: list[str] = field(default_factory=list)
@@ -177,7 +180,9 @@ def _table(path: Path, asked: Asked) -> Seen:
                     {("transcript" if role == "text" else "speaker" if role == "group" else role): name for role, name in assigned.items()})
     speaker = None if asked.absent("group") else by_role.get("speaker")
     text = by_role.get("transcript") if "text" in wanted else None
-    free = {name: frame.facts[name] for name in rest if name not in (split, speaker, text, by_role.get("start"))}
+    taken = (split, speaker, text, by_role.get("start"))
+    group = None if speaker or asked.absent("group") else group_column(frame, [name for name in rest if name not in taken])
+    free = {name: frame.facts[name] for name in rest if name not in (*taken, group)}
     if text is None and "text" in wanted and "label" not in by_role:  # a column of many texts holds transcripts
         text = next((name for name, one in free.items()
                      if one.kind == "text" and one.words >= 2 and one.distinct > 0.3 * one.present), None)
@@ -196,7 +201,7 @@ def _table(path: Path, asked: Asked) -> Seen:
     if files and not any(file.is_file() for file in files[:: max(1, len(files) // 50)]):
         raise missing_files(path, sound, files[0])
     one = label if isinstance(label, str) else None
-    keys, names = frame.named({"file": sound, "text": text, "label": one, "speaker": speaker, "split": split})
+    keys, names = frame.named({"file": sound, "text": text, "label": one, "speaker": speaker or group, "split": split})
     columns: dict[str, Any] = {key: keys[role] for key, role, usual in (
         ("audio_key", "file", None), ("text_key", "text", "text"), ("label_key", "label", "label"),
         ("speaker_key", "speaker", "speaker"), ("split_key", "split", None)) if role in keys and keys[role] != usual}
@@ -207,17 +212,28 @@ def _table(path: Path, asked: Asked) -> Seen:
     values = [str(value or "") for value in frame.values[text]] if text else label_values(frame, label or "")
     values = [values[number] for number in train]
     seen = Seen("table", files, values if text else None, Counter() if text else Counter(values), columns, own, speaker is not None,
-                path=path)
+                group=keys["speaker"] if group else None, path=path)
     seen.label = label
-    used = (sound, text, speaker, split, by_role.get("start"), "duration", *([label] if isinstance(label, str) else label or ()))
+    used = (sound, text, speaker, group, split, by_role.get("start"), "duration", *([label] if isinstance(label, str) else label or ()))
     seen.notes += not_used(frame.names, used)
     if line := frame.passed_over():
         seen.notes.append(line)
-    if not speaker and not own and not asked.absent("group"):
+    together = speaker or group
+    if not together and not own and not asked.absent("group"):
         _with_speakers(seen, [str(frame.values[sound][number]) for number in train], None if text else values)
-    elif speaker and own and (both := in_both(frame.values[speaker], stored)):
-        seen.notes.append(f"{both:,} speakers of train are also in another of the data's own splits: expect lower scores for new voices.")
+    elif together and own and (both := in_both(frame.values[together], stored)):
+        seen.divided = True
+        seen.notes.append(f"{both:,} speakers of train are also in another of the data's own splits: expect lower scores for new voices."
+                          if speaker else f"{both:,} values of column {group} are in more than one of the data's own splits: expect lower "
+                          "scores for new ones.")
     return seen
+
+
+def group_column(frame: Frame, names: list[str]) -> str | None:
+    """The column whose name says that recordings with the same value belong together, such as those cut from one file."""
+    name = by_name(names, ["group"]).get("group")
+    facts = frame.facts[name] if name else None
+    return name if facts and facts.kind in ("number", "text") and VOICES <= facts.distinct < facts.present else None
 
 
 def headers_of(files: list[Path]) -> tuple[list[audio.Header], bool]:

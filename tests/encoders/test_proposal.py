@@ -212,6 +212,28 @@ def test_many_recordings_of_few_words_train_its_last_blocks(there, tmp_path):
     assert experiment.augment.speed == 0.15 and experiment.train.epochs >= 4
 
 
+def test_english_sentences_are_written_without_training_or_with_it_in_the_same_file(there, tmp_path):
+    names = ["ann", "ben", "cat", "dan", "eve", "fay", "gus", "hal", "ida", "jon", "kim", "lou"]
+    for number, name in enumerate(names):
+        write(tmp_path / f"{number}.wav", tone(1.0, 16_000, seed=number), 16_000)
+        (tmp_path / f"{number}.txt").write_text(f"This is the {name} that {names[number - 1]} saw in a field of {names[number - 2]}s.")
+    keras_preset(there / "whisper", "WhisperBackbone")
+    text = new("speech", tmp_path)
+    experiment = from_text(text).experiment
+    assert (experiment.model.name, experiment.model.trains) == ("whisper", "nothing")
+    assert (experiment.data.validation, experiment.data.test) == (0, 0.2)
+    assert "since it writes English without training" in header(text) and "from scratch" not in header(text)
+    (frozen,) = re.findall(r"#   (model: .*)", text)
+    other = from_text(re.sub(r"(?m)^model:\n(  .*\n)+", f"{frozen}\n", text)).experiment
+    assert other.model.finetune.name == "frozen" and other.data == experiment.data, "the same test"
+    assert from_text(text.replace("trains: nothing", "trains: whole")).experiment.train.learning_rate.peak == 1e-5
+    assert not experiment.tokens.remove
+    for number in range(len(names)):  # without signs, those that it writes are not scored
+        file = tmp_path / f"{number}.txt"
+        file.write_text(file.read_text().replace(".", ""))
+    assert from_text(new("speech", tmp_path)).experiment.tokens.remove == ".,?!"
+
+
 def test_texts_of_many_words_get_one_where_it_is_asked_for(there, tmp_path):
     for number in range(12):
         write(tmp_path / f"{number}.wav", tone(1.0, 16_000, seed=number), 16_000)

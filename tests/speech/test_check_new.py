@@ -1,6 +1,7 @@
 """`quartet check` finds what was put into the data; `quartet new` writes settings that load for every form of data."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -187,3 +188,38 @@ def test_letters_of_words_are_not_to_be_removed(tmp_path):
                               f"  validation: 0\n  path: {tmp_path / 'm.jsonl'}\n"))
     letters = next(line for line in said.splitlines() if "too few to learn: words" in line)
     assert "'j'" in letters and '"\'"' in letters and "'~'; tokens.remove removes them" in said and "'-'" not in said
+
+
+def like_esc(root):
+    """Three sounds of four files each, cut into one, two or three takes, as ESC-50 names them: fold-source-take-class."""
+    rows = []
+    for fold in range(1, 6):
+        for label in range(3):
+            for number in range(3):
+                for take in "ABC"[:number + 1]:
+                    source = 1000 * fold + 37 * label + 11 * number
+                    write(root / "audio" / f"{fold}-{source}-{take}-{label}.wav", tone(0.3, 8000, 200 + 100 * label, len(rows)))
+                    rows.append(f"{fold}-{source}-{take}-{label}.wav,{fold},{label},{['cat', 'dog', 'rain'][label]},{source},{take}\n")
+    (root / "meta.csv").write_text("filename,fold,target,category,src_file,take\n" + "".join(rows))
+    return root / "meta.csv"
+
+
+def test_all_but_one_fold_of_a_column_are_learned_from(tmp_path):
+    table = like_esc(tmp_path)
+    data = from_text(new("speech", table, encoder="none")).experiment.data
+    assert (data.validation, data.test) == (0.1, "5"), "no whole fold is held out to choose by"
+    assert (data.speaker_key, data.group_by) == ("src_file", "src_file"), "what was cut from one file is held out together"
+    text = table.read_text().replace(",src_file,", ",speaker,")  # one voice in all folds
+    table.write_text(re.sub(r",\d{4},([ABC])", r",1234,\1", text))
+    assert from_text(new("speech", table, encoder="none")).experiment.data.group_by is None
+
+
+def test_takes_are_no_people(tmp_path):
+    table = like_esc(tmp_path)
+    text = ("task: speech.commands\nmodel: {name: ds_cnn}\ndata:\n  source: table\n  rate: 8000\n  audio_key: filename\n"
+            f"  label_key: category\n  file_pattern: audio/{{}}\n  path: {table}\n")
+    own = "\n".join(findings(text + "  split_key: fold\n  validation: '4'\n  test: '5'\n"))
+    assert "person" not in own and "apart" not in own, own
+    drawn = "\n".join(findings(text + "  validation: 0\n  test: 0.4\n"))
+    assert "person" not in drawn and "values of src_file are in train, too" in drawn, drawn
+    assert "data.speaker_key: src_file with data.group_by: speaker keeps them apart" in drawn, drawn
