@@ -3,7 +3,6 @@
 The choices are starting points that train in reasonable time on two cores; comments name the alternatives.
 """
 
-import re
 from pathlib import Path
 
 from nlp.data.inspection import ROLES as ROLES
@@ -11,6 +10,7 @@ from nlp.data.inspection import Seen, look
 from nlp.data.ngrams import SHORT, Grams, ngram_counts, ngrams_for
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, Way, section
+from pipelines.data.english import are_english
 from pipelines.data.frame import COMMENTS
 from pipelines.data.kinds import check_classes
 from pipelines.encoders.finetune import FROZEN_BELOW, Frozen, by_examples
@@ -31,10 +31,7 @@ _GAINING = 30_000  # short texts up to which one is proposed
 _LONG_GAINING = 5000  # long ones, under an encoder that stays as it is; with more, it takes longer than some minutes
 _FEW_CLASSES = 3  # with fewer, single words tell classes apart, such as spam, and a bag of them is as good, but where texts are very few
 _TOKENS, _LONG_TOKENS = 256, 512  # of its own that are read at most, of short texts and of long ones
-_ENGLISH = re.compile(r"\b(?:a|an|and|are|can|do|does|for|how|i|in|is|it|me|my|of|on|that|the|this|to|was|what|when|where|who|with|you)\b",
-                      re.I)
 _NOTHING_TO_CHOOSE = "none: a tenth of so few texts chooses nothing; all are learned from"
-_ENGLISH_SHARE = 0.15  # of the words, from which texts count as English
 
 
 def draft(path: Path, asked: Asked) -> Draft:
@@ -94,7 +91,7 @@ def _ways(seen: Seen, path: Path, asked: Asked) -> list[Way]:
     found = [] if asked.wants_encoder else [Way("linear machines on words and their parts", _linear(seen, path))]
     found += [Way(_called(grams), _body(seen, path, None, grams=grams)) for grams in bags]
     for preset in presets:
-        tuned = None if _stands_still(seen) else Way(
+        tuned = None if _stands_still(seen) or seen.texts > _GAINING else Way(
             f"{preset.name}, all of it trained", _body(seen, path, preset, frozen=False), noted(preset))
         found.append(Way(f"{preset.name}, frozen", _body(seen, path, preset, frozen=True), noted(preset), tuned))
     return found
@@ -149,10 +146,8 @@ def _tokens(seen: Seen, grams: Grams) -> list[Entry]:
 
 def _reason(seen: Seen) -> str:
     """Why these texts gain by a pretrained encoder; empty where they do not, or validation has not shown it."""
-    words = [word for text in seen.sample for word in text.split()]
-    english = sum(len(_ENGLISH.findall(text)) for text in seen.sample) >= _ENGLISH_SHARE * len(words)
     most = _LONG_GAINING if _long(seen) else _GAINING if len(seen.counts) >= _FEW_CLASSES else FROZEN_BELOW - 1
-    if not english or seen.texts > most or _many(seen):
+    if not are_english(seen.sample) or seen.texts > most or _many(seen):
         return ""
     return f"since {seen.texts:,} {'long' if _long(seen) else 'short'} English texts are few: it knows words that occur in none of them"
 

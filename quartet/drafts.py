@@ -60,7 +60,7 @@ class Draft:
 
 @for_python
 def new(data: Any, domain: str | None = None, *, task: str | None = None, columns: Mapping[str, str] | None = None,
-        encoder: str | None = None, name: str | None = None, runs: str | Path = "runs") -> Draft:
+        encoder: str | None = None, name: str | None = None, runs: str | Path = "runs", minutes: float = 0.0) -> Draft:
     """Looks at data and proposes an experiment for them: how they are read and divided, a model, and how it is trained.
 
     Args:
@@ -73,6 +73,8 @@ def new(data: Any, domain: str | None = None, *, task: str | None = None, column
             data gain by it.
         name: what runs of it are called; default: by the file's or folder's name, or `in-memory`.
         runs: the folder of all runs.
+        minutes: time for trying the few ways that fit on folds of train, as `quartet new` does for 3; the cheapest of the best is proposed.
+            0: the proposal follows rules.
 
     Raises:
         ConfigError: no such domain, task or role; or the domain must be named.
@@ -86,16 +88,26 @@ def new(data: Any, domain: str | None = None, *, task: str | None = None, column
         >>> draft.experiment.task
         'vision.classification'
     """
-    from pipelines.config.draft import new as drafted
+    from pipelines.config.draft import look
     from pipelines.data.memory import in_memory, keep
 
     if in_memory(data):
         kept = keep(data, Path(runs).absolute() / "data")
         path, called, domain = kept.path, "in-memory", domain or _DOMAINS.get(kept.kind)
+        if kept.kind == "texts":  # whose columns are known, whatever they hold
+            columns = {**{setting.removesuffix("_key"): name for setting, name in kept.keys.items()}, **(columns or {})}
     else:
         path = Path(data)
         called = re.sub(r"[^A-Za-z0-9._-]+", "-", path.absolute().stem).strip("-.") or "data"
     if domain is None:
         raise ConfigError('domain: such data may be of several domains; name one of them: "vision", "speech", "nlp" or "recsys"')
     called = name or called
-    return Draft(drafted(domain, str(path), file=f"{called}.yaml", columns=columns, task=task, encoder=encoder), called)
+    drafted = look(domain, str(path), file=f"{called}.yaml", columns=columns, task=task, encoder=encoder)
+    if not minutes:
+        return Draft(drafted.text(), called)
+    from quartet.process import tensorflow
+
+    with tensorflow(training=True):
+        from pipelines.tuning.proposing import propose
+
+        return Draft(propose(drafted, minutes).text, called)

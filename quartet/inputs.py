@@ -23,7 +23,7 @@ def read(task: Task, inputs: Any) -> Iterator[Read]:
         for number, samples in enumerate(inputs.samples):
             yield _taken(task, str(number), _wav(np.asarray(samples), inputs.rate))
     elif is_table(inputs) and not isinstance(inputs, Mapping):
-        for number, row in enumerate(arrow(inputs).to_pylist()):
+        for number, row in enumerate(rows(inputs)):
             yield (*_taken(task, str(number), row), row)
     elif isinstance(inputs, np.ndarray) and inputs.ndim > 1:
         for number, image in enumerate(_pixels(inputs)):
@@ -32,6 +32,17 @@ def read(task: Task, inputs: Any) -> Iterator[Read]:
         alone = isinstance(inputs, (str, bytes, Path, Mapping)) or np.ndim(inputs) == 0
         for number, one in enumerate([inputs] if alone else inputs):
             yield from _one(task, number, one)
+
+
+def rows(table: Any) -> list[dict[str, Any]]:
+    """Those of a data frame whose columns hold several kinds of values as well."""
+    try:
+        rows: list[dict[str, Any]] = arrow(table).to_pylist()
+    except DataError:
+        if not hasattr(table, "iloc"):
+            raise
+        rows = table.astype(object).where(table.notna(), None).to_dict("records")
+    return rows
 
 
 def _one(task: Task, number: int, one: Any) -> Iterator[Read]:

@@ -2,6 +2,7 @@
 
 import html
 import weakref
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +100,8 @@ class Run:
         return self._load().model
 
     @for_python
-    def predict(self, inputs: Any, *, top: int = 0, probabilities: bool = False, batch: int | None = None) -> list[dict[str, Any]]:
+    def predict(self, inputs: Any, *, top: int = 0, probabilities: bool = False, batch: int | None = None,
+                settings: Settings = None) -> list[dict[str, Any]]:
         """Answers new inputs as the evaluation did. Threads of one process are answered one after another.
 
         Args:
@@ -109,23 +111,26 @@ class Run:
             top: also the best classes with their probabilities; of recommended items, the first so many alone.
             probabilities: also the probability of every class.
             batch: inputs answered at a time; default: the task's.
+            settings: how tables are read, where otherwise than in training: {"data.text_key": "body"}.
 
         Returns:
             An object for each input, in order, such as {"input": "a.png", "label": "3", "confidence": 0.98}; of an input that cannot be
             read {"input": ..., "error": ...}. `pandas.DataFrame(...)` takes the list.
 
         Raises:
-            ConfigError: the run has no model, or gives no probabilities.
+            ConfigError: the run has no model, or gives no probabilities, or settings that do not say how tables are read.
             DataError: there is no input at all, or one of a kind that is not understood.
         """
         from pipelines.serving.output import Shown, as_object
         from quartet.inputs import read
 
         with tensorflow():
+            from pipelines.serving.load import reading_as
             from pipelines.serving.predict import Predictor
 
-            if self._predictor is None or (batch and self._predictor.batch != batch):
-                self._predictor = Predictor(self._load(), batch=batch)
+            changes = overrides(settings)
+            if self._predictor is None or (batch and self._predictor.batch != batch) or self._read_as != changes:
+                self._predictor, self._read_as = Predictor(reading_as(self._load(), changes), batch=batch), changes
             one, task = self._predictor, self._predictor.run.task
             shown = Shown.of(one.columns, one.classes, top=top, every=probabilities, details=task.details, ranked=task.ranked)
             answers = [as_object(answer, shown) for answer in one.answers(read(task, inputs))]
@@ -212,6 +217,7 @@ class Run:
 
     _loaded: "LoadedRun | None" = None
     _predictor: "Predictor | None" = None
+    _read_as: Sequence[str] = ()
 
     def __repr__(self) -> str:
         from pipelines.runs.listing import headline

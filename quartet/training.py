@@ -101,7 +101,7 @@ def check(experiment: Given = None, settings: Settings = None, *, data: Any = No
 
     Args:
         experiment, settings, data, runs: as for `quartet.train`.
-        encoder: the preset whose features compare the examples, or "none"; default: the experiment's own, else one at hand, on a sample.
+        encoder: the preset whose features compare the examples, or "none"; default: the experiment's own, on a sample.
 
     Returns:
         The findings: `.failed` where training would stop, `.findings` with `.level` and `.text`, `.splits`, `.to_json()`.

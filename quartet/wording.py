@@ -8,6 +8,7 @@ from pipelines.base.errors import QuartetError, expected
 
 _OPTIONS = {
     "--name NEW": "name=NEW", "--name": "name", "--fresh": "fresh=True", "--replace": "replace=True", "--output DIR": "path=DIR",
+    "--set data.text_key=COLUMN": 'settings={"data.text_key": COLUMN}', "--set": "settings",
     "--runs DIR": "runs=DIR", "--runs": "runs", "--require-signature": "require_signature", "the same command": "the same call",
 }
 Arguments = ParamSpec("Arguments")

@@ -1,13 +1,14 @@
 """A recommendation experiment for somebody's interactions: columns, protocol and task chosen from what is there. Imports no TensorFlow.
 
-A rating is predicted (ranking); clicks and visits without one make lists: the next item where there are times (sequential), items for a
-user where there are none (retrieval).
+A rating is predicted (ranking); clicks and visits without one make lists (retrieval): what users had next where there are times, by item
+kNN, and by EASE where there are none.
 """
 
 from pathlib import Path
 
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, Way, section
+from pipelines.data.columns import role_of
 from pipelines.data.frame import COMMENTS
 from pipelines.data.kinds import first, not_used
 from pipelines.data.tables import is_table
@@ -20,16 +21,20 @@ EASE_USERS, EASE_ITEMS, EASE_EVENTS = 300_000, 100_000, 20_000_000  # from any o
 
 def draft(path: Path, asked: Asked) -> Draft:
     """Looks at a table of interactions, or at a folder with one table of them. Raises DataError for what it does not understand."""
-    path = _table(path)
-    seen = look(path, asked)
+    path, files, rest = _table(path)
+    seen = look(files.get("train", path), asked)
+    seen.files = files
+    seen.notes += [f"Not used: {', '.join(rest)}."] if rest else []
     task = _task(seen, asked)
     if task != "ranking" and (seen.user is None or seen.item is None):
         raise DataError(f"{path}: lists need users and items; name their columns with --user and --item")
     if task == "ranking" and seen.rating is None and seen.click is None:
         raise DataError(f"{path}: ranking needs a rating or a click; name its column with --rating")
-    model = {"ranking": _ranking, "sequential": _sequential, "retrieval": _retrieval}[task](seen)
+    counted = task == "sequential" and asked.task != "sequential" and _linear_fits(seen)
+    model = _knn() if counted else {"ranking": _ranking, "sequential": _sequential, "retrieval": _retrieval}[task](seen)
     compared = "" if task == "ranking" else "popularity, item kNN and EASE on the same test"
-    return Draft(f"Recommendation from {path.name}.", tuple(_described(seen, task)), _body(path, seen, task, model), compared,
+    body = _body(path, seen, "retrieval" if counted else task, model)
+    return Draft(f"Recommendation from {path.name}.", tuple(_described(seen, task)), body, compared,
                  ways=lambda: _ways(path, seen, task), parts=False, stands=False)
 
 
@@ -40,12 +45,17 @@ def _body(path: Path, seen: Seen, task: str, model: list[str]) -> str:
 
 def _ways(path: Path, seen: Seen, task: str) -> list[Way]:
     """Models in closed form, then networks."""
+    def way(name: str, task: str, model: list[str]) -> Way:
+        return Way(name, _body(path, seen, task, model))
+
     if task == "ranking":
-        return []
-    found = [Way("EASE", _body(path, seen, "retrieval", _ease(seen)))] if _linear_fits(seen) else []
+        fits = seen.rating and seen.user and seen.item
+        factors = ["model:", "  name: factors               # fitted at once; or dcn, which takes features, too"]
+        return [way("matrix factorisation", task, factors), way("cross network", task, _ranking(seen))] if fits else []
+    cheap = [way("item kNN", "retrieval", _knn()), way("EASE", "retrieval", _ease(seen))] if _linear_fits(seen) else []
     if task == "sequential":
-        return [*found, Way("GRU over the latest items", _body(path, seen, task, _sequential(seen)))]
-    return [*found, Way("towers", _body(path, seen, task, _towers(seen)))]
+        return [*cheap, way("GRU over the latest items", task, _sequential(seen))]
+    return [*cheap, way("towers", task, _towers(seen))]
 
 
 def _task(seen: Seen, asked: Asked) -> str:
@@ -59,8 +69,8 @@ def _why(task: str, seen: Seen) -> str:
     if task == "ranking":
         return "what the rating will be; --task lists: which items for a user" if seen.rating else "whether there will be a click"
     if task == "sequential":
-        return "which item next; recsys.retrieval: which items for a user"
-    return "which items for a user" + ("" if seen.time else "; without times there is no next one")
+        return "which item next, by a network; --task retrieval: which items for a user"
+    return "which items for a user" + ("; --task sequential: by a network" if seen.time else "; without times there is no next one")
 
 
 def _described(seen: Seen, task: str) -> list[str]:
@@ -101,6 +111,10 @@ def _data(path: Path, seen: Seen, task: str) -> list[Entry]:
 
 
 def _division(seen: Seen, task: str) -> list[Entry]:
+    if seen.files:
+        return [("validation", seen.files["validation"].stem if "validation" in seen.files else 0.1,
+                 "the data's own" if "validation" in seen.files else "share of train"),
+                ("test", seen.files["test"].stem if "test" in seen.files else None, "judged once, at the end")]
     if seen.split:
         return [("split_key", seen.keys["split"], "the data's own division"),
                 ("validation", seen.parts.get("validation") or 0.1, "" if seen.parts.get("validation") else "share of train"),
@@ -130,6 +144,10 @@ def _sequential(seen: Seen) -> list[str]:
         "  learning_rate: {peak: 0.003, schedule: cosine, warmup: 0.05}",
         "  early_stopping: {patience: 4}",
     ]
+
+
+def _knn() -> list[str]:
+    return ["model:", "  name: item_knn              # fitted at once: what users had next, or had together, by what validation likes best"]
 
 
 def _retrieval(seen: Seen) -> list[str]:
@@ -200,20 +218,26 @@ def _ranking(seen: Seen) -> list[str]:
         "  dropout: 0.2",
         "loss: {name: rating}",
         "train:",
-        f"  epochs: {_epochs(seen, 512, 480, fewest=3)}",
+        f"  epochs: {_epochs(seen, 512, 600, fewest=1)}",
         "  batch_size: 512",
         "  optimizer: {name: adamw, weight_decay: 0.01}",
         "  learning_rate: {peak: 0.003, schedule: cosine}",
     ]
 
 
-def _table(path: Path) -> Path:
+def _table(path: Path) -> tuple[Path, dict[str, Path], list[str]]:
+    """(the table, or the folder with one for each split; role -> file of these; names of other tables there)."""
     if path.is_file():
-        return path
+        return path, {}, []
     tables = [file for file in sorted(path.iterdir()) if is_table(file) and not file.name.startswith(".")]
+    files = {role: file for file in tables if (role := role_of(file.stem))}
+    if "train" in files:
+        others = [file.name for file in tables if file not in files.values()]
+        return (path, files, others) if len(files) > 1 else (files["train"], {}, others)
     usual = [file for file in tables if any(word in file.name.lower() for word in ("rating", "interaction", "event", "u.data"))]
+    others = [file.name for file in tables if file not in usual] if len(usual) == 1 else []
     tables = usual if len(usual) == 1 else tables
     if len(tables) != 1:
         raise DataError(f"{path}: holds {len(tables)} tables ({', '.join(file.name for file in tables[:6])}); name the one with the "
                         "interactions" if tables else f"{path}: holds no table (.csv, .tsv, .dat, .jsonl, .parquet)")
-    return tables[0]
+    return tables[0], {}, others

@@ -33,7 +33,8 @@ class InteractionData(TableData):
         "table: CSV, TSV, JSONL or Parquet with one interaction per row",
     )
     name: str | None = setting(None, "tfds: the data set, such as movielens/latest-small-ratings")
-    path: str | None = setting(None, "table: the file", path=True)
+    path: str | None = setting(
+        None, "table: the file, or a folder with train.csv, test.csv, ..., which then replace the protocol", path=True)
     data_dir: str | None = setting(None, "tfds: the data directory; default as TFDS has it", path=True)
     user_key: str | None = setting("user", "column of the user's id: text or whole numbers, kept as given")
     item_key: str | None = setting("item", "column of the item's id: text or whole numbers, kept as given")
@@ -61,8 +62,8 @@ class InteractionData(TableData):
     min_item_events: int = setting(1, "items with fewer events in train are left out, of validation and test, too", unit="events", ge=1)
     protocol: Literal["leave_last_out", "time", "random"] = setting(
         "leave_last_out",
-        "leave_last_out: each user's last event is test, the one before validation; time: the latest share of all "
-        "events; random: a random share of all events",
+        "leave_last_out: each user's last event is test, the one before validation, of 2,000 users or the share data.validation of them "
+        "if that is more; time: the latest share of all events; random: a random share of all events",
     )
 
     def problems(self) -> list[tuple[str, str]]:
@@ -117,10 +118,10 @@ class RankedEvaluate(Evaluate):
     baselines: list[Literal["popularity", "item_knn", "ease"]] = setting(
         lambda: ["popularity", "item_knn", "ease"], "models that the report compares with"
     )
-    ease_l2: list[float] = setting(
-        lambda: [50.0, 100.0, 200.0, 500.0, 1000.0], "regularisations tried for EASE; the best on validation is used", min_length=1
+    ease_l2: list[float] | None = setting(
+        None, "regularisations tried for the baseline EASE, the best on validation is used; null: as model ease does", min_length=1
     )
-    neighbours: int = setting(100, "item_knn: similar items kept for each", unit="items", ge=1)
+    neighbours: int = setting(100, "the baseline item_knn: most similar items kept for each", unit="items", ge=1, le=10_000)
     sample_users: int = setting(4, "users whose lists are shown in TensorBoard each epoch and in the report", unit="users", ge=0)
 
 
@@ -175,15 +176,25 @@ class Towers(Section):
     popularity: bool = setting(True, "a bias for each item, which learns how popular it is")
 
 
-@RETRIEVAL_MODELS.register("recsys.models.ease:EaseModel")
-class Ease(Section):
-    """A linear model of items on items in closed form (Steck 2019, arXiv:1905.03375), which knows a user by the whole history alone.
+class ClosedForm(Section):
+    """A model that knows a user by the whole history alone, and is fitted at once: no step trains it, and `train.epochs` and the optimizer
+    mean nothing to it."""
 
-    No step trains it: it is fitted before the first one, and there is none. `train.epochs` and the optimizer mean nothing to it.
-    """
+    closed_form: ClassVar[bool] = True  # fitted to whole histories before the first step, and there is none
+    decay: float | None = setting(
+        None, "an item of the history counts by how many events ago it came, to minus this power: 0 all alike, 1 the latest most; null: 0, "
+        "0.5, 0.75 or 1, the best on validation; without validation 0.75 of events in order, else 0", ge=0.0, le=4.0
+    )
+    refit: bool = setting(
+        True, "once validation has chosen and is judged, fit to train and validation together: so test is answered, and the model saved"
+    )
+
+
+@RETRIEVAL_MODELS.register("recsys.models.closed_form:EaseModel")
+class Ease(ClosedForm):
+    """A linear model of items on items in closed form (Steck 2019, arXiv:1905.03375)."""
 
     name: Literal["ease"]
-    closed_form: ClassVar[bool] = True  # fitted to whole histories before the first step, and there is none
     rank: int = setting(
         1024, "eigenvectors kept: EASE at that rank, and exactly EASE where users or items are no more than that", unit="vectors", ge=1
     )
@@ -194,6 +205,19 @@ class Ease(Section):
         None, "events count by the user's and the item's number of events to minus this power: 0 is EASE itself; null: 0 or 0.25, the "
         "better on validation, 0.125 without validation", ge=0.0, le=0.5
     )
+
+
+@RETRIEVAL_MODELS.register("recsys.models.closed_form:ItemKnnModel")
+class ItemKnn(ClosedForm):
+    """Items that users had together, or one after another (Sarwar et al. 2001; Ludewig and Jannach 2018, arXiv:1803.09587)."""
+
+    name: Literal["item_knn"]
+    neighbours: int = setting(100, "most similar items kept for each", unit="items", ge=1, le=10_000)
+    ordered: bool | None = setting(
+        None, "count an item for those that users had next after it, not for all that they had; null: the better on validation, without "
+        "validation true of events in order"
+    )
+    shrink: float = setting(10.0, "similarities count as if so many users had had one item without the other", unit="users", ge=0.0)
 
 
 class RetrievalLoss(Section):
@@ -228,6 +252,26 @@ class Dlrm(Section):
     hidden: list[Count] = setting(lambda: [64, 32], "units of the top network", min_length=1)
     dropout: Share = setting(0.2, "dropout in the top network and on embeddings", unit="share")
     history: int = setting(0, "attend to this many earlier ratings of the user (needs user, item and rating); 0: none", unit="items", ge=0)
+
+
+@RANKING_MODELS.register("recsys.models.factors:FactorsModel")
+class Factors(Section):
+    """Mean, biases, and the product of a user's and an item's factors by alternating least squares (Koren, Bell and Volinsky 2009).
+
+    No step trains it: `train.epochs` and the optimizer mean nothing to it.
+    """
+
+    name: Literal["factors"]
+    closed_form: ClassVar[bool] = True
+    history: ClassVar[int] = 0
+    rank: int = setting(16, "factors of a user and an item", ge=1, le=256)
+    l2: float | None = setting(
+        None, "penalty on the factors, in standard deviations of the ratings; null: the best on validation of 40, 20, 10, 5 and 2.5; "
+        "without validation 20", gt=0.0
+    )
+    refit: bool = setting(
+        True, "once validation has chosen and is judged, fit to train and validation together: so test is answered, and the model saved"
+    )
 
 
 class RankingLoss(Section):
@@ -287,7 +331,8 @@ class Retrieval(_Lists):
         problems = super().problems()
         for name in ("numbers", "categories", "lists", "users"):
             if getattr(self.model, "closed_form", False) and getattr(self.data, name):
-                problems.append((f"data.{name}", "model.name: ease knows a user by the ids of the history alone; towers take features"))
+                text = f"model.name: {self.model.name} knows a user by the ids of the history alone; towers take features"
+                problems.append((f"data.{name}", text))
         return problems
 
 
@@ -307,6 +352,11 @@ class Ranking(Experiment):
             problems.append(("data.rating_key", "ranking needs the column of the rating or click"))
         if getattr(self.model, "history", 0) and (self.loss.name == "click" or not data.user_key or not data.item_key):
             problems.append(("model.history", "earlier ratings need data.user_key, data.item_key and loss: {name: rating}"))
+        if getattr(self.model, "closed_form", False):
+            if self.loss.name == "click" or not data.user_key or not data.item_key:
+                problems.append(("model.name", f"{self.model.name} needs data.user_key, data.item_key and loss: {{name: rating}}"))
+            text = f"model.name: {self.model.name} knows users and items by their ids alone; dcn and dlrm take features"
+            problems += [(f"data.{name}", text) for name in ("numbers", "categories", "lists") if getattr(data, name)]
         return problems
 
 

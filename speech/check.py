@@ -5,26 +5,30 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.dump import inline
 from pipelines.data.check import LEVELS, Check, Finding, Read, check, shared_groups
-from pipelines.data.divide import divide
+from pipelines.data.divide import divide, own_parts
+from pipelines.data.frame import open_frame
 from pipelines.data.opened import LENIENT
 from pipelines.data.source import Source
+from pipelines.stores.copies import local
 from speech.data import pretrained
 from speech.data.connected_digits import open_connected
 from speech.data.enough import too_little
 from speech.data.features import FrontEnd
+from speech.data.inspection import group_column
+from speech.data.ljspeech import is_lj
 from speech.data.recordings import Recordings
 from speech.data.sources import open_data
-from speech.data.splits import class_labels, unknown_parts
+from speech.data.splits import class_labels, divided, unknown_parts
 from speech.data.tokens import learn, normalized, steps_needed
 from speech.models import steps_of
 from speech.settings import Commands, SpeechData, Transcription
@@ -34,6 +38,7 @@ CLIPPED = 0.001  # share of samples at full scale from which a recording counts 
 FAST = 30.0  # characters a second that nobody speaks
 STEP = 256  # recordings between two calls of `progress`
 Progress = Callable[[int, int], None]
+AnyData = TypeVar("AnyData", bound=SpeechData)
 
 
 def check_commands(experiment: Commands, progress: Progress | None = None) -> Check:
@@ -42,7 +47,7 @@ def check_commands(experiment: Commands, progress: Progress | None = None) -> Ch
     Raises:
         DataError: where there are no splits to look at; everything else is a finding.
     """
-    data = experiment.data
+    data = _grouped(experiment.data)
     opened = open_data(data.model_copy(update=LENIENT), texts=False)
     classes: list[str] = []
 
@@ -57,12 +62,12 @@ def check_commands(experiment: Commands, progress: Progress | None = None) -> Ch
                  skip=data.on_bad_example == "skip", lost=opened.skipped, notes=[*opened.notes, *notes])
     findings = [finding for name, one in heard.items() for finding in one.findings(name)]
     findings += [finding for name, one in heard.items() for finding in one.longer(name, data.seconds, "heard in part (data.seconds)")]
-    return _with_general(general, [*findings, *_speakers(heard, data)])
+    return _with_general(general, [*findings, *_speakers(heard, data, own_parts(opened.names, data))])
 
 
 def check_transcripts(experiment: Transcription, progress: Progress | None = None) -> Check:
     """As check_commands, and the transcripts beside the recordings."""
-    data, settings = experiment.data, experiment.tokens
+    data, settings = _grouped(experiment.data), experiment.tokens
     lenient = data.model_copy(update=LENIENT)
     opened = open_connected(lenient) if data.source == "connected" else open_data(lenient, texts=True)
 
@@ -70,15 +75,15 @@ def check_transcripts(experiment: Transcription, progress: Progress | None = Non
         source = opened.load(split)
         return source.with_texts([normalized(text, settings) for text in source.facts.texts or ()])
 
-    asked = data.model_copy(update={"validation": "validation", "test": "test"}) if data.source == "connected" else data
-    train, validation, test, notes = divide(opened.names, load, asked, opened.place)
+    train, validation, test, notes = divided(experiment, opened, load)
     parts: dict[str, Source | None] = {"train": train, "validation": validation, "test": test}
     heard = {name: ReadSplit(source, data.rate, progress) for name, source in parts.items() if isinstance(source, Recordings)}
     general = check(opened.place, parts, {name: one.read() for name, one in heard.items()}, [], identical="the same samples",
                  skip=data.on_bad_example == "skip", lost=opened.skipped, notes=[*opened.notes, *notes])
-    findings = [finding for name, one in heard.items() for finding in one.findings(name)]
+    unused = {"train"} if experiment.untrained else set()
+    findings = [finding for name, one in heard.items() if name not in unused for finding in one.findings(name)]
     findings += heard["train"].longer("train", data.longest, "left out of training (data.longest)")
-    return _with_general(general, [*findings, *_texts(heard, experiment), *_speakers(heard, data)])
+    return _with_general(general, [*findings, *_texts(heard, experiment), *_speakers(heard, data, own_parts(opened.names, data))])
 
 
 CHECKS = {"speech.commands": check_commands, "speech.transcription": check_transcripts}
@@ -147,20 +152,36 @@ class ReadSplit:
                      f"{20 * np.log10(max(self.peaks[number], 1) / 32768.0):.0f} dB" for number in np.flatnonzero(which))
 
 
-def _speakers(heard: dict[str, ReadSplit], data: SpeechData) -> list[Finding]:
-    """Speakers in more than one split, including those that only the names of the recordings suggest."""
+def _grouped(data: AnyData) -> AnyData:
+    """The data with a column of their table for the speaker whose name says that recordings with the same value belong together, where
+    nothing says who speaks."""
+    path = local(data.path or "", folder=True) if data.source == "table" else None
+    if path is None or data.group_by or data.speaker_pattern or data.columns or is_lj(path):
+        return data
+    frame = open_frame(path)
+    used = {data.audio_key, data.split_key, *([data.label_key] if isinstance(data.label_key, str) else data.label_key)}
+    column = None if data.speaker_key in frame.names else group_column(frame, [name for name in frame.names if name not in used])
+    return data.model_copy(update={"speaker_key": column}) if column else data
+
+
+def _speakers(heard: dict[str, ReadSplit], data: SpeechData, own: Collection[str]) -> list[Finding]:
+    """Speakers in more than one split, including those that only the names of the recordings or a column of theirs suggest; `own`: splits
+    of the data's own, which grouping does not change."""
     facts = {name: one.source.facts for name, one in heard.items()}
     if all(one.speakers is None for one in facts.values()):
         if data.group_by is not None:
             return []
         where = "group_by: speaker, with speaker_pattern: "
         return shared_groups({name: one.files for name, one in facts.items()}, {name: one.labels for name, one in facts.items()},
-                             lambda pattern: f"In data: {where}{inline(pattern)}")
+                             lambda pattern: f"In data: {where}{inline(pattern)}", own)
+    usual = data.speaker_key == SpeechData.model_fields["speaker_key"].default
+    what, new = ("speakers", "new voices") if usual else (f"values of {data.speaker_key}", "new ones")
+    remedy = "data.group_by: speaker keeps" if usual else f"data.speaker_key: {data.speaker_key} with data.group_by: speaker keeps"
     known = {name: set(one.speakers or ()) for name, one in facts.items()}
     train = known.get("train", set())
     return [Finding("warning" if speakers <= train else "note", (
-        f"{name}: {len(train & speakers):,} of its {len(speakers):,} speakers are in train, too: expect lower scores for new voices; "
-        "data.group_by: speaker keeps them apart"))
+        f"{name}: {len(train & speakers):,} of its {len(speakers):,} {what} are in train, too: expect lower scores for {new}"
+        + ("" if name in own else f"; {remedy} them apart")))
         for name, speakers in known.items() if name != "train" and train & speakers]
 
 
@@ -176,30 +197,33 @@ def _front_end(experiment: Transcription) -> FrontEnd | None:
 
 
 def _texts(heard: dict[str, ReadSplit], experiment: Transcription) -> list[Finding]:
-    """Empty transcripts, characters that train lacks, and transcripts that need more steps than their recordings have."""
-    settings, findings = experiment.tokens, list[Finding]()
+    """Empty transcripts, and too long ones for their recordings; where the tokens are learned, also characters that train lacks, and
+    transcripts that need more steps than there are."""
+    settings, findings, learned = experiment.tokens, list[Finding](), not experiment.own_decoder
     train = heard["train"].source.facts.texts or []
     if experiment.data.source == "none":
         return []
-    if not any(train):
+    if not any(train) and not experiment.untrained:
         return [Finding("error", "the transcripts of train are empty")]
-    if few := too_little(train, float(heard["train"].lengths.sum()) / experiment.data.rate):
+    if not experiment.own_front_end and (few := too_little(train, float(heard["train"].lengths.sum()) / experiment.data.rate)):
         findings.append(Finding("warning", f"train: {few}"))
-    encoder = learn(train, settings)
+    encoder = learn(train, settings) if learned else None
     known = {part for text in train for part in (text.split() if settings.unit == "words" else text)}
-    front_end = None if experiment.own_decoder else _front_end(experiment)  # a decoder needs no step for each token
+    front_end = _front_end(experiment) if learned else None
     for name, one in heard.items():
         source, texts = one.source, one.source.facts.texts or []
+        if name == "train" and experiment.untrained:
+            continue
         empty = [source.name(number) for number, text in enumerate(texts) if not text]
         if empty:
             findings.append(Finding("warning", f"{name}: {len(empty):,} transcripts are empty", tuple(empty)))
-        odd = unknown_parts(texts, known, settings.unit)
+        odd = unknown_parts(texts, known, settings.unit) if learned else []
         if odd:
             where = [f"{source.name(number)}: {text}" for number, text in enumerate(texts) if unknown_parts([text], known, settings.unit)]
             kind = "words" if settings.unit == "words" else "characters"
             findings.append(Finding("warning", (
                 f"{name}: {len(odd)} {kind} are not in train, so they cannot be written: {' '.join(map(repr, odd[:10]))}"), tuple(where)))
-        needed = np.array([steps_needed(encoder.encode(text)) for text in texts])
+        needed = np.array([steps_needed(encoder.encode(text)) if encoder else 0 for text in texts])
         steps = needed if front_end is None else np.asarray(steps_of(
             experiment.model, front_end.frames(one.lengths), front_end, getattr(experiment.model, "merge", None) or 1))
         short = one.good & (needed > steps)
@@ -214,7 +238,7 @@ def _texts(heard: dict[str, ReadSplit], experiment: Transcription) -> list[Findi
         if fast.any():
             details = tuple(f"{source.name(int(number))}: {rates[number]:.0f} characters a second" for number in np.flatnonzero(fast))
             findings.append(Finding("warning", f"{name}: {fast.sum():,} recordings are too short for anyone to speak their text", details))
-    if settings.unit == "characters":
+    if learned and settings.unit == "characters":
         counts = Counter("".join(train))
         rare = sorted(character for character, times in counts.items() if times < 10)
         # letters, and signs between letters as in don't, are parts of words: removing them changes the word

@@ -8,11 +8,13 @@ from statistics import median
 
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked, Draft, Entry, Way, section
+from pipelines.config.dump import inline
+from pipelines.data.english import are_english
 from pipelines.data.frame import COMMENTS
 from pipelines.data.kinds import check_classes
 from pipelines.encoders.finetune import FROZEN_BELOW
 from pipelines.encoders.presets import Preset
-from pipelines.encoders.proposal import FOLDS_CHOOSE, choices, noted, propose
+from pipelines.encoders.proposal import FOLDS_CHOOSE, Proposal, choices, noted, propose
 from speech.data import audio
 from speech.data.enough import too_little
 from speech.data.inspection import ROLES as ROLES
@@ -28,7 +30,9 @@ RATES = (8000, 16_000)  # Hz, for the model: more tells little of speech
 ENCODED = 16_000  # Hz, of pretrained encoders
 MOST_WORDS = 30  # up to which words are what an output step represents
 ENCODED_STEPS = 300  # updates under a pretrained encoder that trains, at least
-_OF_SPEECH = ("WhisperBackbone", "MoonshineBackbone")  # encoders with a vector for each moment
+WHISPER = "WhisperBackbone"
+_OF_SPEECH = (WHISPER, "MoonshineBackbone")  # encoders with a vector for each moment
+SIGNS = ".,?!"  # that Whisper writes; a transcript without any was not punctuated
 WINDOW = "what the model gets: the loudest part of longer recordings"
 
 
@@ -49,26 +53,37 @@ def draft(path: Path, asked: Asked) -> Draft:
              f"{'all' if len(rates) == 1 else 'mostly'} {stored:,} Hz{f', in a sample of {len(headers):,}' if sampled else ''}"
              f"{_contents(seen)}.",
              *seen.notes)
-    if seen.texts is not None and (note := too_little(seen.texts, sum(seconds) / len(seconds) * len(seen.files))):
-        notes = (*notes, f"Warning: {note}.")
     proposal = propose(asked, "speech", reason=_reason(seen), gain="new voices are understood after few recordings")
+    if proposal.preset and not _few(seen) and not _writes(proposal.preset) and not asked.wants_encoder:
+        proposal = Proposal()  # an encoder that does not write English by itself is not known to gain
+    if seen.texts is not None and not proposal.preset and (
+            note := too_little(seen.texts, sum(seconds) / len(seconds) * len(seen.files))):
+        notes = (*notes, f"Warning: {note}.")
     write = _commands if seen.texts is None else _transcription
 
     def body(preset: Preset | None, frozen: bool | None = None) -> str:
         return write(path, seen, rate, seconds, preset, frozen)
 
+    def written(preset: Preset) -> str:
+        return _written(path, seen, preset)
+
+    own, judged_alone = body(proposal.preset), False
+    if proposal.preset and _sentences(seen) and _writes(proposal.preset):
+        own, judged_alone = written(proposal.preset), True
     kernel = [] if seen.texts is not None else [Way("kernel machine on statistics of cepstra", _kernel(path, seen, rate, seconds))]
     what = "Speech to text" if seen.texts is not None else f"Spoken commands: {len(seen.classes)} classes"
     compared = ("the transcript of the most similar training recording" if seen.texts is not None else
                 "a kernel classifier on statistics of cepstra, fitted in the run")
-    return Draft(f"{what}, of {path.name}.", notes, body(proposal.preset), compared, proposal.notes,
-                 lambda: _ways(seen, asked, body, kernel))
+    return Draft(f"{what}, of {path.name}.", notes, own, "" if judged_alone else compared, proposal.notes,
+                 lambda: _ways(seen, asked, body, written, kernel))
 
 
-def _ways(seen: Seen, asked: Asked, body: Callable[..., str], cheap: list[Way]) -> list[Way]:
-    """Encoders as they are, and a network from scratch. Cheap ones first."""
+def _ways(seen: Seen, asked: Asked, body: Callable[..., str], written: Callable[[Preset], str], cheap: list[Way]) -> list[Way]:
+    """Encoders as they are, what writes English untrained, and a network from scratch. Cheap ones first."""
     found = []
     for preset in choices(asked, "speech"):
+        if _sentences(seen) and _writes(preset):
+            found.append(Way(f"{preset.name}, as it is", written(preset), noted(preset)))
         if seen.texts is None or preset.backbone in _OF_SPEECH:
             tuned = seen.texts is not None and _kept(seen) >= FROZEN_BELOW
             trained = Way(f"{preset.name}, its last blocks trained", body(preset, False), noted(preset)) if tuned else None
@@ -86,10 +101,26 @@ def _kernel(path: Path, seen: Seen, rate: int, seconds: list[float]) -> str:
 
 
 def _reason(seen: Seen) -> str:
-    """Why these recordings gain by a pretrained encoder; empty where they do not, or validation has not shown it: texts of many words."""
-    count = len(seen.files)
-    shown = seen.texts is None or _unit(seen) == "words"
-    return f"since {count:,} recordings are few: it has heard many voices" if shown and count < LARGE else ""
+    """Why these recordings gain by a pretrained encoder; empty where they do not, or validation has not shown it: texts of many words in
+    other languages than English."""
+    if _few(seen):
+        return f"since {len(seen.files):,} recordings are few: it has heard many voices"
+    return "since it writes English without training" if _sentences(seen) else ""
+
+
+def _few(seen: Seen) -> bool:
+    """Whether there are few recordings, of classes or of few words."""
+    return (seen.texts is None or _unit(seen) == "words") and len(seen.files) < LARGE
+
+
+def _sentences(seen: Seen) -> bool:
+    """Whether the transcripts are English of many words."""
+    return seen.texts is not None and _unit(seen) != "words" and are_english(seen.texts)
+
+
+def _writes(preset: Preset) -> bool:
+    """Whether a preset's decoder writes English: each of Whisper's does."""
+    return preset.backbone == WHISPER and (preset.folder / "tokenizer.json").is_file()
 
 
 def _unit(seen: Seen) -> str:
@@ -105,19 +136,21 @@ def _contents(seen: Seen) -> str:
     return f"; {len({word for text in seen.texts for word in text.lower().split()}):,} different words"
 
 
-def _data(path: Path, seen: Seen, rate: int, task: list[Entry], *, folds: bool = False) -> list[Entry]:
-    """The section data; `folds`: groups or other parts held out of train choose what validation would, so that all are learned from."""
+def _data(path: Path, seen: Seen, rate: int, task: list[Entry], *, folds: bool = False, why: str = FOLDS_CHOOSE) -> list[Entry]:
+    """The section data; `folds`: groups or other parts held out of train choose what validation would, so that all are learned from;
+    `why`: what the file says of that."""
     entries: list[Entry] = [("source", seen.source, ""), ("path", str(path), "" if path.is_absolute() else "from the current directory"),
                             ("rate", rate, "Hz; recordings of another are resampled"), *task]
     entries += [(key, name, COMMENTS.get(key, "")) for key, name in seen.columns.items()]
     if seen.pattern:
         entries.append(("speaker_pattern", seen.pattern, "matches the speaker in a name"))
-    if seen.speakers and "test" not in seen.splits:
+    # with the data's own test split the groups still say which parts of train choose
+    grouped = (seen.speakers or seen.group) and ("test" not in seen.splits or not seen.divided)
+    if grouped and seen.speakers:
         entries.append(("group_by", "speaker", "no speaker in two splits; null to divide recording by recording"))
-    elif seen.group and "test" not in seen.splits:
+    elif grouped:
         entries.append(("group_by", seen.group, "all recordings of one stay in one split; null to divide one by one"))
-    grouped = any(name == "group_by" for name, _, _ in entries)
-    none = (0, FOLDS_CHOOSE.replace("parts", "groups") if grouped else FOLDS_CHOOSE)
+    none = (0, why.replace("parts", "groups") if grouped else why)
     validation: tuple[float, str] = none if folds else (VALIDATION, "share of train")
     for name, share, meaning in (("validation", *validation), ("test", TEST, "share of all; judged once, at the end")):
         entries.append((name, seen.splits.get(name, share), "the data's own" if name in seen.splits else meaning))
@@ -171,7 +204,7 @@ def _encoded(path: Path, seen: Seen, tokens: list[Entry], preset: Preset, frozen
         section("data", _data(path, seen, ENCODED, [], folds=frozen)),
         section("model", [("name", "pretrained", "or quartz, which trains from scratch"),
                           ("preset", preset.handle, "quartet encoders lists others"),
-                          *(layers if frozen and preset.backbone == "WhisperBackbone" else []),
+                          *(layers if frozen and preset.backbone == WHISPER else []),
                           ("finetune", way, "the last layer is fitted at once" if frozen else "or whole; frozen with fewer recordings")]),
         section("tokens", tokens),
     ]
@@ -182,6 +215,26 @@ def _encoded(path: Path, seen: Seen, tokens: list[Entry], preset: Preset, frozen
             ("epochs", epochs, ""), ("batch_size", batch, ""), ("learning_rate", {"peak": 0.005, "schedule": "cosine", "warmup": 0.1}, ""),
             ("clip", {"global_norm": 5.0}, ""), ("keep", "last", "validation is too small to choose an epoch by")])]
     return "\n".join(sections)
+
+
+def _written(path: Path, seen: Seen, preset: Preset) -> str:
+    """Whisper whole, as it is; the same file has its further training and its frozen encoder, to be judged on the same recordings."""
+    signs = {sign for text in seen.texts or () for sign in text}
+    tokens: list[Entry] = [] if signs & set(SIGNS) else [("remove", SIGNS, "not in the transcripts, so not scored")]
+    frozen = f"{{name: pretrained, preset: {inline(preset.handle)}, layers: 3, finetune: {{name: frozen}}}}"
+    return "\n".join([
+        "task: speech.transcription",
+        section("data", _data(path, seen, ENCODED, [], folds=True, why="none: nothing is chosen")),
+        section("model", [("name", "whisper", "its decoder writes; normalized_wer leaves out capitals, signs and how numbers are written"),
+                          ("preset", preset.handle, "quartet encoders lists others; larger ones write better"),
+                          ("trains", "nothing", "used as it is; decoder or whole: trained further, as the section train says")]),
+        *([section("tokens", tokens)] if tokens else []),
+        section("train", [("epochs", 3, "only where model.trains is decoder or whole"), ("batch_size", 8, ""),
+                          ("learning_rate", {"peak": 1e-5, "schedule": "cosine", "warmup": 0.1}, ""),
+                          ("keep", "last", "there is no validation to choose an epoch by")]),
+        "# Its encoder alone, frozen, under the transcripts' own letters (for words that it does not know), judged on the same test:",
+        f"#   model: {frozen}",
+    ])
 
 
 def _train(count: float, batch: int, steps: int, *, most: int, peak: float, ema: float) -> list[Entry]:

@@ -25,7 +25,8 @@ from pipelines.encoders.settings import PretrainedModel
 from pipelines.fitting.settings import KernelModel, problems_at_once
 
 declare({
-    "wer": MetricKind("min", True, "Word error rate"), "cer": MetricKind("min", True, "Character error rate"),
+    "wer": MetricKind("min", True, "Word error rate"),
+    "normalized_wer": MetricKind("min", True, "Word error rate without signs"), "cer": MetricKind("min", True, "Character error rate"),
     "eer": MetricKind("min", True, "EER"), "keyword_eer": MetricKind("min", True, "Equal error rate of the keyword"),
     "real_time_factor": MetricKind("min", title="Real-time factor"), "time_factor": LOW,
     "substitution_share": LOW_SHARE, "deletion_share": LOW_SHARE, "insertion_share": LOW_SHARE,
@@ -120,6 +121,10 @@ class TranscriptData(SpeechData):
     source: Literal["synthetic", "tfds", "folder", "table", "connected", "none"] = setting(  # type: ignore[assignment]
         ..., "synthetic, tfds, folder (of recordings, each with a .txt of the same name), table; connected: strings of digits joined from "
         "single recordings of a tfds data set of digits; none: no data, for model.name: whisper as it is")
+    test: Annotated[float, Field(ge=0.0, le=1.0)] | str | None = setting(
+        "test", "the split or folder judged once at the end; where the data have no test split, and with a number instead of a name, a "
+        "share of all is held out (0.2; of a model that does not train all of it, which is 1); null for none", unit="share",
+        search="it is read once, after the search")
     text_key: str = setting("text", "tfds feature or table column with the transcript; a sequence of classes is joined by blanks")
     words: list[str] = setting(list, "tfds: the words of class 0, 1, ... if the text is a sequence of classes")
     strings: int = setting(3000, "connected: strings generated for training", unit="recordings", ge=1)
@@ -406,6 +411,11 @@ class Transcription(SpeechExperiment):
         """Whether the model writes by a decoder of its own in place of CTC, as its settings declare."""
         return getattr(self.model, "own_decoder", False)
 
+    @property
+    def untrained(self) -> bool:
+        """Whether the model is used as it is."""
+        return self.own_decoder and self.model.trains == "nothing"
+
     def problems(self) -> list[tuple[str, str]]:
         found = super().problems()
         data, model = self.data, self.model
@@ -420,6 +430,8 @@ class Transcription(SpeechExperiment):
             low, high = getattr(data, name)
             if low > high or (name == "gap" and low < 0):
                 found.append((f"data.{name}", f"[{low:g}, {high:g}] is not [lowest, highest]"))
+        if data.test == 1 and not self.untrained:
+            found.append(("data.test", "1 leaves nothing to train on; it is for model.name: whisper as it is; set a share such as 0.2"))
         if self.own_decoder:
             if getattr(model, "times", False) and model.trains != "nothing":
                 found.append(("model.times", "transcripts have no time stamps to learn from; leave it out, or model.trains"))

@@ -80,6 +80,8 @@ data: {source: synthetic, validation: 0.1, test: 0.1, limit: 48}
 train: {batch_size: 16}
 """
 EASE = f"task: recsys.retrieval{MADE}model: {{name: ease, rank: 32}}"
+FACTORS = f"task: recsys.ranking{MADE}model: {{name: factors}}"
+KNN = f"task: recsys.retrieval{MADE}model: {{name: item_knn}}"
 
 
 def known_users(folder: Path, splits: Any) -> list[str]:
@@ -88,8 +90,8 @@ def known_users(folder: Path, splits: Any) -> list[str]:
 
 # fitted at once: no step trains them
 FITTED = {"nlp.classification/linear", "speech.commands/kernel", "vision.classification/kernel"}  # as the cheap baseline is
-AT_ONCE = FITTED | {"nlp.classification/frozen", "recsys.retrieval/ease", "speech.commands/pretrained", "speech.commands/names",
-                    "speech.transcription/pretrained"}
+AT_ONCE = FITTED | {"nlp.classification/frozen", "recsys.retrieval/ease", "recsys.retrieval/item_knn", "recsys.ranking/factors",
+                    "speech.commands/pretrained", "speech.commands/names", "speech.transcription/pretrained"}
 CASES = {
     "nlp.classification": Case("nlp/quickstart", (), lambda folder, splits: ["a room for two nights", "", "breakfast? \U0001f600"]),
     "nlp.classification/pretrained": Case(
@@ -102,8 +104,10 @@ CASES = {
         "nlp/quickstart", ("tokens=null", "model={name: linear}"),
         lambda folder, splits: ["a room for two nights", "", "breakfast? \U0001f600"]),
     "recsys.ranking": Case(RANKING, (), lambda folder, splits: ['{"user": "3", "item": "5"}', '{"user": "nobody", "item": "7"}']),
+    "recsys.ranking/factors": Case(FACTORS, (), lambda folder, splits: ['{"user": "3", "item": "5"}', '{"user": "nobody", "item": "7"}']),
     "recsys.retrieval": Case(RETRIEVAL, (), known_users),
     "recsys.retrieval/ease": Case(EASE, (), lambda folder, splits: ["u3", '{"history": ["i7", "i8", "i7"]}', "nobody"]),
+    "recsys.retrieval/item_knn": Case(KNN, (), lambda folder, splits: ["u3", '{"history": ["i7", "i8", "i7"]}', "nobody"]),
     "recsys.sequential": Case("recsys/quickstart", ("model.width=8",), known_users),
     "speech.commands": Case("speech/quickstart", ("model.width=8", "model.depth=1"), sound_files),
     "speech.commands/kernel": Case("speech/quickstart", ("model={name: kernel}", "augment={}"), sound_files),
@@ -234,7 +238,7 @@ def test_tensorboard_has_every_tag_that_is_promised(trained):
     figures = {f"test/{Path(figure).stem}" for figure in report["figures"]} - {"test/learning_curves"}
     assert figures or task == "speech.transcription"  # whose report has tables alone
     assert figures <= set(events.PluginRunToTagToContent("images").get("train", ()))
-    if task in PROJECTED and case.preset is None:
+    if task in PROJECTED and case.preset is None and run.task.experiment.model.name != "item_knn":  # which has no vectors
         folder = run.folder.tensorboard / "train"
         assert f'tensor_path: "projector/{PROJECTED[task]}.tsv"' in (folder / "projector_config.pbtxt").read_text()
         vectors = (folder / "projector" / f"{PROJECTED[task]}.tsv").read_text().splitlines()
@@ -292,7 +296,9 @@ def test_what_is_fitted_at_once_takes_no_steps(trained):
 
 def test_facts_are_plain_and_learned_from_train_alone(trained):
     _, run, _, splits = trained
-    assert json.loads(json.dumps(splits.facts)) == splits.facts == run.task.facts
+    facts = run.task.facts
+    assert json.loads(json.dumps(facts)) == facts and {name: facts[name] for name in splits.facts} == splits.facts
+    assert all(name in ("fitted", "learned") for name in set(facts) - set(splits.facts))  # what was chosen by validation in the end
 
 
 def answers(run: Any, source: Any, batch: int) -> dict[str, np.ndarray]:

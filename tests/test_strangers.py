@@ -1,6 +1,6 @@
 """The benchmark on strangers' data: what it says of missing data, and whom it calls better."""
 
-from benchmarks.strangers.__main__ import SETS, table
+from benchmarks.strangers.__main__ import SETS, sides, table
 from benchmarks.strangers.stranger import Missing, Result, Stranger, run
 
 
@@ -33,3 +33,10 @@ def test_every_set_of_the_suite_has_a_name_and_a_known_domain():
 def test_small_pictures_are_laid_out_as_folders(tmp_path):
     data = SETS["odd"].lay_out(tmp_path, False)
     assert sorted(len(list(folder.iterdir())) for folder in data.iterdir()) == [40, 40, 60, 80, 120, 160]
+
+
+def test_rules_race_and_expert_stand_side_by_side():
+    peers = [{"name": "logistic regression", "score": 0.7, "seconds": 1.0}, {"name": "RBF-SVM", "score": 0.8, "seconds": 1.0}]
+    kept = {f"odd {side}": Result("odd", "test", "accuracy", score, examples=100, seconds=9.0, baselines=peers)
+            for side, score in (("rules", 0.75), ("race", 0.85))}
+    assert "| `odd` | accuracy, 100 | 75.0 (9 s) | 85.0 (9 s) | RBF-SVM 80.0 |" in sides(kept, ["odd", "cells"])

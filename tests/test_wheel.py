@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -34,6 +35,16 @@ def installed(tmp_path_factory) -> Path:
     # a path alone: the .pth files there, one of which may lead to the checkout, are not read
     (own / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return python.parent
+
+
+def test_it_says_whose_it_is_and_has_no_link_that_an_index_cannot_follow(installed):
+    own = Path(checked(installed / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=installed).strip())
+    info, = own.glob("keras_quartet-*.dist-info")
+    head, _, page = (info / "METADATA").read_text(encoding="utf-8").partition("\n\n")
+    assert {"License-Expression: Apache-2.0", "License-File: LICENSE", "Author: The Quartet developers",
+            "Classifier: Typing :: Typed"} <= set(head.splitlines())
+    assert "Apache License" in (info / "licenses" / "LICENSE").read_text(encoding="utf-8")
+    assert "quartet train" in page and [link for link in re.findall(r"\]\(([^)]*)\)", page) if "://" not in link] == []
 
 
 def test_the_installed_command_trains_a_shipped_experiment(installed, tmp_path):

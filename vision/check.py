@@ -8,7 +8,7 @@ import numpy as np
 from pipelines.base.errors import DataError
 from pipelines.config.dump import inline
 from pipelines.data.check import LEVELS, Check, Read, check, shared_groups
-from pipelines.data.divide import divide
+from pipelines.data.divide import divide, own_parts
 from pipelines.data.files import FileSource
 from pipelines.data.opened import LENIENT, without
 from pipelines.data.source import Source, origin
@@ -57,7 +57,7 @@ def check_images(experiment: ImageClassification, progress: Callable[[int, int],
                   for name, source in parts.items() if source is not None}
         if all(paths_of.values()):
             result.findings.extend(shared_groups({name: paths or [] for name, paths in paths_of.items()}, labels, lambda pattern: (
-                f"In data: group_by: name, with group_pattern: {inline(pattern)}")))
+                f"In data: group_by: name, with group_pattern: {inline(pattern)}"), own_parts(opened.names, data)))
             result.findings.sort(key=lambda finding: LEVELS.index(finding.level))
     return result
 

@@ -80,7 +80,7 @@ def _ways(seen: Seen, path: Path, asked: Asked) -> list[Way]:
     """Encoders as they are, and a network from scratch. Cheap ones first."""
     found = []
     for preset in choices(asked, "vision"):
-        tuned = None if _stands_still(_train(seen)) else Way(
+        tuned = None if _stands_still(_train(seen)) or _train(seen) > _GAINING else Way(
             f"{preset.name}, its later blocks trained", _body(seen, path, preset, still=False), noted(preset))
         found.append(Way(f"{preset.name}, frozen", _body(seen, path, preset, still=True), noted(preset), tuned))
     if asked.wants_encoder:

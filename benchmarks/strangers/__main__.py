@@ -3,6 +3,7 @@
 python -m benchmarks.strangers                         # all sets: hours on 2 cores; needs the data, and the extra `bench`
 python -m benchmarks.strangers --only hand_signs odd   # some; results are kept and put together
 python -m benchmarks.strangers --domain nlp            # a domain's
+python -m benchmarks.strangers --minutes 3             # the proposal by rules, by a race of 3 minutes, and an expert's first choice
 python -m benchmarks.strangers --table                 # the table of what is there, as markdown
 python -m benchmarks.strangers --validation --only hand_signs --set train.epochs=20 model.name=cnn
 
@@ -14,7 +15,7 @@ validation (or on other training examples), for choosing defaults: the test spli
 import argparse
 import json
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from benchmarks.product import machine
@@ -22,6 +23,7 @@ from benchmarks.strangers import images, interactions, recordings, texts
 from benchmarks.strangers.stranger import Result, run
 
 SETS = {one.name: one for part in (images, texts, recordings, interactions) for one in part.SETS}
+SIDES = ("rules", "race")
 WORK = Path(tempfile.gettempdir()) / "quartet-strangers"
 
 
@@ -43,6 +45,20 @@ def table(results: Iterable[Result]) -> str:
     return "\n".join(lines)
 
 
+def sides(kept: Mapping[str, Result], names: Iterable[str]) -> str:
+    """Markdown: what rules and what the race proposes, and what an expert would try first, on the same test."""
+    lines = ["| data | judged on | rules | race | an expert's first choice |", "|---|---|---|---|---|"]
+    for name in names:
+        rule, raced = (kept.get(f"{name} {side}") for side in SIDES)
+        if rule is None or raced is None or rule.problem or raced.problem:
+            continue
+        first = next((peer for wanted in SETS[name].expert for peer in rule.baselines if peer["name"].startswith(wanted)), None)
+        expert = f"{first['name']} {_figure(first['score'], rule.metric)}" if first else ""
+        scores = " | ".join(f"{_figure(one.score, one.metric)} ({one.seconds:.0f} s)" for one in (rule, raced))
+        lines.append(f"| `{name}` | {rule.metric}, {rule.examples or 0:,} | {scores} | {expert} |")
+    return "\n".join(lines)
+
+
 def _figure(value: float, metric: str) -> str:
     return f"{100 * value:.1f}" if metric in ("accuracy", "wer", "example_f1", "macro_f1") else f"{value:.4f}"
 
@@ -58,6 +74,7 @@ if __name__ == "__main__":
     parser.add_argument("--validation", action="store_true", help="judge on validation, for choosing defaults")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="train with these overrides of what `new` wrote")
     parser.add_argument("--new", nargs="+", default=[], metavar="OPTION", help="further options of `quartet new`, without their dashes")
+    parser.add_argument("--minutes", type=float, help="both sides: the proposal by rules, and by a race of so many minutes")
     parser.add_argument("--without-baselines", action="store_true")
     parser.add_argument("--table", action="store_true", help="run nothing; print the table of the results kept")
     parser.add_argument("--work", type=Path, default=WORK, help=f"where data, runs and results.json are kept; default {WORK}")
@@ -68,13 +85,19 @@ if __name__ == "__main__":
         print(machine(), flush=True)
         for name in names:
             print(f"\n== {name}", flush=True)
-            result = run(SETS[name], asked.work, choosing=asked.validation, settings=asked.set, new=[f"--{one}" for one in asked.new],
-                         baselines=not asked.without_baselines, say=lambda text: print(text, flush=True))
-            if result.problem:
-                print(result.problem, flush=True)
-            # under overrides a row of its own, so that what was tried stands side by side
-            kept = _kept(file) | {f"{name} {' '.join(asked.set)}".strip(): result}
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps({key: vars(one) for key, one in kept.items()}, indent=1), encoding="utf-8")
+            tried = {"": asked.new} if asked.minutes is None else {
+                side: [*asked.new, f"minutes={minutes}"] for side, minutes in zip(SIDES, (0, asked.minutes))}
+            result = None
+            for side, options in tried.items():
+                result = run(SETS[name], asked.work, choosing=asked.validation, settings=asked.set, new=[f"--{one}" for one in options],
+                             baselines=not asked.without_baselines and side != SIDES[1], known_as=result,
+                             say=lambda text: print(text, flush=True))
+                if result.problem:
+                    print(result.problem, flush=True)
+                # under overrides a row of its own, so that what was tried stands side by side
+                kept = _kept(file) | {f"{name} {side} {' '.join(asked.set)}".strip(): result}
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(json.dumps({key: vars(one) for key, one in kept.items()}, indent=1), encoding="utf-8")
     kept = _kept(file)
-    print("\n" + table(one for one in kept.values() if one.name in names), flush=True)
+    plain = (one for key, one in kept.items() if one.name in names and not key.endswith(SIDES))
+    print("\n" + (table(plain) if asked.minutes is None else sides(kept, names)), flush=True)

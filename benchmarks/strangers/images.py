@@ -131,7 +131,7 @@ def _pixels(judged: Judged, source: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate([batch.numpy().reshape(len(batch), -1) for batch in batches]), np.asarray(source.labels)
 
 
-_stranger = partial(Stranger, domain="vision", baselines=baselines, metrics=("accuracy",))
+_stranger = partial(Stranger, domain="vision", baselines=baselines, metrics=("accuracy",), expert=("RBF-SVM",))
 SETS = [
     _stranger("hand_signs", lay_out=hand_signs),
     *(_stranger(f"{name}_{images or 'all'}", lay_out=partial(of_tfds, name=name, images=images), own_choice=True)

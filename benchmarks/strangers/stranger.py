@@ -90,6 +90,7 @@ class Stranger:
         lay_out: (an empty folder, whether defaults are being chosen) -> what `quartet new --data` is given. Raises Missing.
         baselines: of a finished run.
         metrics: of the report, the first that it has; none: the first of all.
+        expert: the baselines that an expert would try first; the first of them that there is.
         own_choice: while defaults are chosen, lay_out makes the "test" split of other training examples, so that it may be judged.
     """
 
@@ -98,6 +99,7 @@ class Stranger:
     lay_out: Callable[[Path, bool], Path]
     baselines: Callable[[Judged], Iterable[Baseline]]
     metrics: tuple[str, ...] = ()
+    expert: tuple[str, ...] = ()
     own_choice: bool = False
 
 
@@ -119,6 +121,7 @@ class Result:
     baselines: list[dict[str, Any]] = field(default_factory=list)
     settings: list[str] = field(default_factory=list)
     problem: str = ""
+    body: str = ""  # of the experiment, without its header
 
     @property
     def beaten_by(self) -> list[str]:
@@ -130,7 +133,7 @@ class Result:
 
 
 def run(one: Stranger, work: Path, *, choosing: bool, settings: Sequence[str] = (), new: Sequence[str] = (),
-        baselines: bool = True, say: Callable[[str], None] = print) -> Result:
+        baselines: bool = True, known_as: Result | None = None, say: Callable[[str], None] = print) -> Result:
     """Lays a set out, lets `quartet` do everything else, and measures baselines beside it.
 
     Args:
@@ -138,6 +141,7 @@ def run(one: Stranger, work: Path, *, choosing: bool, settings: Sequence[str] = 
         choosing: judge on validation, for choosing defaults; the test split is not looked at.
         settings: overrides of what `quartet new` wrote, to try others.
         new: further options of `quartet new`.
+        known_as: what came of an earlier proposal; where this one is the same, it is not trained again.
     """
     result = Result(one.name, "test" if not choosing or one.own_choice else "validation", settings=list(settings))
     folder = work / ("choosing" if choosing and one.own_choice else "data") / one.name
@@ -155,7 +159,11 @@ def run(one: Stranger, work: Path, *, choosing: bool, settings: Sequence[str] = 
         _quartet("new", one.domain, "--data", str(data), "-o", str(yaml), *new)
         if choosing and result.split == "validation" and not _own_validation(yaml):
             known.append(f"data.validation={HELD_OUT}")
-        say(yaml.read_text(encoding="utf-8"))
+        text = yaml.read_text(encoding="utf-8")
+        say(text)
+        result.body = text[text.index("\ntask:"):]
+        if known_as is not None and known_as.body == result.body:
+            return known_as
         say(_quartet("check", str(yaml), "--runs", str(runs)).strip())
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         began = time.perf_counter()

@@ -89,7 +89,7 @@ def _texts(source: Any) -> tuple[list[str], np.ndarray]:
     return [text.decode(errors="replace") for text in raw["text"].numpy().tolist()], np.asarray(source.labels)
 
 
-_stranger = partial(Stranger, domain="nlp", baselines=baselines, metrics=("accuracy", "example_f1"))
+_stranger = partial(Stranger, domain="nlp", baselines=baselines, metrics=("accuracy", "example_f1"), expert=("TF-IDF + linear SVC",))
 SETS = [
     _stranger("questions", lay_out=questions, own_choice=True),
     _stranger("messages", lay_out=messages),

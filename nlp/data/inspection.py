@@ -13,15 +13,17 @@ from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked
 from pipelines.config.messages import listed
 from pipelines.data import text_rows
-from pipelines.data.columns import Facts, by_name, number_of, role_in, role_of
+from pipelines.data.columns import LOOKED_AT, Facts, by_name, number_of, plain, role_in, role_of
 from pipelines.data.dialect import ending, find_dialect, guessed_encoding
-from pipelines.data.frame import Frame, label_column, split_column
+from pipelines.data.frame import Frame, check_width, label_column, split_column
 from pipelines.data.kinds import labels_in, not_used, pair_in, separator_in
 from pipelines.data.tables import JSON_LINES, PARQUET, LeftOut
-from pipelines.data.walk import PassedOver, files_of, folders_in
+from pipelines.data.walk import PassedOver, files_of, folders_in, other_folders
 
 ROLES = ("text", "label", "split", "group")
 TEXT_FILES = (".txt", ".text")
+SPEAKERS = ("speaker", "speaker_id", "author", "author_id", "participant", "participant_id", "patient", "patient_id", "person", "person_id")
+FEWEST_SPEAKERS = 6  # with fewer nothing can be held out
 SAMPLE = 2000  # texts whose lengths are measured
 
 
@@ -73,9 +75,15 @@ def _look(path: Path, asked: Asked) -> Seen:
         if any(role_of(child.stem) == "train" for child in candidates):
             files = text_rows.split_files(path)
             train = next(file for name, file in files.items() if role_of(name) == "train")
-            seen = _table(train, asked)
+            seen = _table(train, asked, list(files.values()))
+            for file in files.values():
+                if file != train and (note := _frame(file, list(files.values())).passed_over()):
+                    seen.settings["on_bad_example"] = "skip"
+                    seen.notes.append(note)
             names = {role_of(name): name for name in files}
             seen.validation, seen.test = names.get("validation"), names.get("test")
+            others = [child.name for child in candidates if child not in files.values() and child.suffix.lower() != ".txt"]
+            seen.notes += [f"Not used: {', '.join(others)}."] if others else []
             return seen
         alone = [child for child in candidates if child.suffix.lower() != ".txt"] or [child for child in candidates if _holds_many(child)]
         if len(alone) == 1 and not any(_text_files(child) for child in path.iterdir() if child.is_dir()):
@@ -109,24 +117,26 @@ def _folder(path: Path) -> Seen:
     some = every[:: max(1, len(every) // SAMPLE)]
     encodings = {guessed_encoding(file) for file in some if b"\0" in (content := file.read_bytes()) or not content.isascii()}
     encoding = next(iter(encodings)) if len(encodings) == 1 else None
-    sample = [text_rows.text_of(file, encoding, lenient=True) for file in some]
+    sample = [text_rows.text_of(file, encoding, lenient=True)[:LOOKED_AT] for file in some]
     return Seen("folder", Counter({name: len(paths) for name, paths in files.items()}), len(every), _lengths(sample),
                 {"encoding": encoding} if encoding else {},
                 validation=splits["validation"].name if "validation" in splits else None,
-                test=splits["test"].name if "test" in splits else None, ascii=_ascii(sample),
-                sample=sample)
+                test=splits["test"].name if "test" in splits else None, ascii=_ascii(sample), sample=sample,
+                notes=other_folders(path, list(splits.values()), lambda folder: len(_text_files(folder))) if "train" in splits else [])
 
 
 def _text_files(folder: Path) -> list[Path]:
     return files_of(folder, TEXT_FILES)
 
 
-def _frame(path: Path) -> Frame:
-    """All rows, by the reader that training uses."""
+def _frame(path: Path, beside: Sequence[Path] = ()) -> Frame:
+    """All rows, by the reader that training uses, in the form of this file and of those `beside` it."""
     text = ending(path) not in (*PARQUET, *JSON_LINES)
     encoding = guessed_encoding(path) if ending(path) not in PARQUET else None
-    header = not text or (how := find_dialect(path)).header or how.fasttext
-    records = text_rows.records(path, named=header, encoding=encoding)
+    if text:
+        check_width(path, (how := find_dialect(path, beside=beside)).width)
+    header = not text or how.header or how.fasttext
+    records = text_rows.records(path, named=header, encoding=encoding, beside=beside)
     _, names = next(records)
     lost, rows = LeftOut(), []
     for line, record in records:
@@ -141,8 +151,8 @@ def _frame(path: Path) -> Frame:
     return Frame(path, columns, header, {"encoding": encoding} if encoding else {}, lost)
 
 
-def _table(path: Path, asked: Asked) -> Seen:
-    frame = _frame(path)
+def _table(path: Path, asked: Asked, beside: Sequence[Path] = ()) -> Seen:
+    frame = _frame(path, beside)
     columns, facts = frame.values, frame.facts
     given = asked.roles(columns, path, ("split", "group"))
     split, parts = split_column(columns, given.get("split"), path, asked)
@@ -156,6 +166,9 @@ def _table(path: Path, asked: Asked) -> Seen:
     text = text or _text_columns(path, free)
     label = label_column(path, {name: one for name, one in facts.items() if name not in (*text, *used)}, columns, most=1 / 3, what="label",
                          asked=asked, roles=("label", "rating"))
+    if group is None and split is None and not asked.absent("group"):
+        taken = (*text, *([label] if isinstance(label, str) else label))
+        group = _speaker({name: one for name, one in facts.items() if name not in taken})
     train = [place for place in range(frame.rows) if split is None or role_in(parts, columns[split][place]) == "train"]
     counts, many, separator = _labels(frame, label, train)
     key = (lambda name: name) if frame.header else int
@@ -169,11 +182,17 @@ def _table(path: Path, asked: Asked) -> Seen:
     unlabelled = isinstance(label, str) and not many and any(text_rows.title(columns[label][place]) is None for place in train)
     if frame.lost.count or unlabelled:
         settings["on_bad_example"] = "skip"
-    sample = [" ".join(str(columns[name][place]) for name in text) for place in train[:: max(1, len(train) // SAMPLE)]]
+    sample = [" ".join(str(columns[name][place])[:LOOKED_AT] for name in text) for place in train[:: max(1, len(train) // SAMPLE)]]
     notes = [note] if (note := frame.passed_over()) else []
-    notes += not_used(frame.names, [*text, *([label] if isinstance(label, str) else label), *used])
+    notes += not_used(frame.names, [*text, *([label] if isinstance(label, str) else label), *used, group])
     return Seen("table", counts, len(train), _lengths(sample), settings, parts.get("validation"), parts.get("test"), _ascii(sample),
                 label=label, notes=notes, sample=sample)
+
+
+def _speaker(facts: dict[str, Facts]) -> str | None:
+    """A column that says whose texts they are, where many are of the same."""
+    return next((name for name, one in facts.items() if FEWEST_SPEAKERS <= one.distinct <= one.present / 2
+                 and plain(name) in SPEAKERS), None)
 
 
 def _of_pairs(path: Path, pair: tuple[str, str], facts: dict[str, Facts]) -> str:

@@ -133,7 +133,7 @@ def _table(path: Path, data: TextData) -> Iterator[Read]:
             places.append(0)
         else:
             raise DataError(f"{path} has no column {key!r}, which is read as the text; there are {listed(names, 'and')}. "
-                            "Rename the column that holds the text")
+                            "Name the column that holds the text: --set data.text_key=COLUMN")
     columns = _unique(names)
     for line, record in records:
         if isinstance(record, str):

@@ -118,6 +118,9 @@ def predict(
         "--top", min=0, metavar="N", show_default=False,
         help="Also the N best classes with their probabilities; of recommended items, the first N alone.")] = 0,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Also the probability of every class.")] = False,
+    settings: Annotated[list[str] | None, typer.Option(
+        "--set", metavar="KEY=VALUE", show_default=False,
+        help="How tables are read, where otherwise than in training: data.text_key=body, data.delimiter=\";\".")] = None,
     files: Annotated[Path | None, typer.Option(
         metavar="DIR", show_default=False,
         help="A folder for answers that are bytes, such as pictures, as files; default: in JSON {\"b64\": ...}.")] = None,
@@ -134,8 +137,8 @@ def predict(
     if ray is not None:
         if sandbox:
             raise ConfigError("--sandbox: not with --ray, whose nodes talk over the network")
-        if files is not None:
-            raise ConfigError("--files: not with --ray, whose parts hold the bytes themselves")
+        if files is not None or settings:
+            raise ConfigError("--files and --set: not with --ray")
         return predict_on_ray(ray, folder, inputs, output, kind.value if kind else None, top=top, probabilities=probabilities, batch=batch,
                               workers=workers, replace=replace, require_signature=require_signature)
     if workers is not None or kind is Format.parquet:
@@ -155,10 +158,11 @@ def predict(
     start_tensorflow()
     from pipelines.serving.answer_files import to_files
     from pipelines.serving.converted.loading import open_run
+    from pipelines.serving.load import reading_as
     from pipelines.serving.output import WRITERS, Shown, by_address, counted, to_binary
     from pipelines.serving.predict import Predictor
 
-    predictor = Predictor(open_run(folder, where=1, require_signature=require_signature), batch=batch)
+    predictor = Predictor(reading_as(open_run(folder, where=1, require_signature=require_signature), settings or ()), batch=batch)
     visible = Shown.of(predictor.columns, predictor.classes, top=top, every=probabilities, details=predictor.run.task.details,
                         ranked=predictor.run.task.ranked)
     counts, began = {"answered": 0, "failed": 0}, time.perf_counter()

@@ -16,6 +16,7 @@ from pipelines.config.doors import HOOKS
 from pipelines.config.registry import part
 from pipelines.config.schema import Experiment
 from pipelines.data.check import LEVELS, Check, Finding
+from pipelines.encoders.settings import PretrainedModel
 
 if TYPE_CHECKING:
     from pipelines.training.session import Prepared
@@ -25,7 +26,7 @@ def check(experiment: Experiment, encoder: str | None = None, *, name: str = "")
     """Reads every example of an experiment once, and compares them by the features of an encoder.
 
     Args:
-        encoder: a preset; none; or None: the experiment's own, else one at hand, on fewer examples.
+        encoder: a preset; none; or None: the experiment's own, where it has one, on fewer examples.
         name: the experiment's, in the description of the data.
 
     Raises:
@@ -48,11 +49,11 @@ def check(experiment: Experiment, encoder: str | None = None, *, name: str = "")
                 checked.descriptions |= hook.load().describe_data(experiment, begun.splits, name or experiment.task)
             except (QuartetError, OSError) as error:  # what training needs of them was read
                 checked.findings.append(Finding("note", f"the data could not be described ({hook.name}): {error}"))
-    if not checked.failed:
+    if begun is not None and not isinstance(begun, str):
         with Progress(SpinnerColumn(), TextColumn("{task.description}"), console=Console(file=sys.stderr), transient=True,
                       disable=not sys.stderr.isatty()) as bar:
             comparing = bar.add_task("comparing", total=None)
-            checked.findings.extend(compared(experiment, encoder, lambda text: bar.update(comparing, description=text)))
+            checked.findings.extend(compared(experiment, encoder, begun, lambda text: bar.update(comparing, description=text)))
             checked.findings.sort(key=lambda finding: LEVELS.index(finding.level))
     return checked
 
@@ -62,8 +63,9 @@ def _begun(experiment: Experiment) -> "Prepared | str":
     from pipelines.runs.launch import task_class
     from pipelines.training.session import prepare
 
-    # which precision is fastest need not be measured for this
-    precision = "float32" if experiment.train.precision == "auto" else None
+    encoded = isinstance(getattr(experiment, "model", None), PretrainedModel)  # its features are kept by the precision of training
+    # else, which precision is fastest need not be measured for this
+    precision = "float32" if experiment.train.precision == "auto" and not encoded else None
     try:
         return prepare(experiment, task_class(experiment.task), precision=precision)
     except QuartetError as error:

@@ -22,7 +22,7 @@ from pipelines.commands.shell import (
     sandboxed,
     say,
     shown,
-    tool,
+    to_copy,
 )
 from pipelines.stores.address import address_of
 
@@ -47,7 +47,7 @@ def check(
         ),
     ] = None,
     encoder: Annotated[str | None, typer.Option(
-        metavar="PRESET|none", show_default="one at hand, on a sample", help="The pretrained encoder that compares examples.")] = None,
+        metavar="PRESET|none", show_default="the experiment's own, on a sample", help="The encoder that compares examples.")] = None,
     require_signature: RequireSignature = None,
     sandbox: Sandbox = False,
 ) -> None:
@@ -103,6 +103,8 @@ def new(
     split: Column = None,
     group: Column = None,
     file: Column = None,
+    files: Annotated[str | None, typer.Option(metavar="PATTERN", show_default="looked for", help=(
+        "Where the files lie that a table names, from its folder on, with {} for the column's value: 'images/{}.jpg'."))] = None,
     encoder: Annotated[str | None, typer.Option(
         metavar="PRESET|none", show_default="one at hand, where it gains", help="The pretrained encoder to begin from, or none.")] = None,
     minutes: Minutes = 3.0,
@@ -116,13 +118,13 @@ def new(
     if output.exists():
         raise ConfigError(f"--output: {output} is there already; give another name, or remove it")
     named = {"user": user, "item": item, "rating": rating, "time": time, "text": text, "label": label, "split": split, "group": group,
-             "file": file}
+             "file": file, "files": files}
     columns = {role: column for role, column in named.items() if column is not None}
     drafted = look(domain, str(data), file=str(output), columns=columns, task=task, encoder=encoder)
     write_whole(output, _raced(drafted, minutes) if minutes else drafted.text())
     echo(f"written      {shown(output)}")
     for what in ("check", "train"):
-        echo(f"{what} it     {tool('quartet')} {what} {quoted(output)}")
+        echo(f"{what} it     {to_copy(f'{what} {quoted(output)}')}")
     if not no_estimate:
         _say_estimate(output)
 

@@ -9,7 +9,7 @@ import typer
 
 from pipelines.base.errors import ConfigError
 from pipelines.commands.cluster import Ray
-from pipelines.commands.shell import Quiet, Settings, echo, extensible, reported, say
+from pipelines.commands.shell import Quiet, Settings, echo, extensible, reported, say, to_copy
 from pipelines.stores.address import address_of
 from pipelines.stores.output import OutputFolder
 
@@ -60,4 +60,4 @@ def prepare(
     counts = ", ".join(f"{name} {sum(shard.examples for shard in stored.shards):,}" for name, stored in (index.splits or {}).items())
     size, place = sum(OutputFolder(output).sizes().values()), address_of(output) or output
     echo(f"prepared     {place} ({counts + ', ' if counts else ''}{size / 1e6:,.1f} MB)")
-    echo(f"train        quartet train {config} data.prepared={place}")
+    echo(f"train        {to_copy(f'train {config} data.prepared={place}')}")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipelines.base import formatting
-from pipelines.commands.shell import quoted, shown, tool
+from pipelines.commands.shell import quoted, shown, to_copy, tool
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.listing import headline
 
@@ -21,5 +21,5 @@ def closing(folder: RunFolder, report: Mapping[str, Any]) -> str:
     lines += [f"report       {shown(folder.report / 'report.html')}"]
     if run.tensorboard.is_dir():
         lines.append(f"TensorBoard  {tool('tensorboard')} --logdir {quoted(folder.path.parent if seeds else run.tensorboard)}")
-    lines.append(f"use it       {tool('quartet')} predict {quoted(run.path)} INPUT...")
+    lines.append(f"use it       {to_copy(f'predict {quoted(run.path)} INPUT...')}")
     return "\n".join(lines)

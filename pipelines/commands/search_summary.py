@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipelines.base.terminal import print_table
-from pipelines.commands.shell import quoted, shown, tool
+from pipelines.commands.shell import quoted, shown, to_copy, tool
 from pipelines.tuning import front
 from pipelines.tuning.best import run_name
 from pipelines.tuning.importance import Importance
@@ -34,5 +34,5 @@ def closing(folder: SearchFolder, content: Mapping[str, Any]) -> str:
     encrypt = " --encrypt" if folder.encrypted else ""
     lines += ["", headline(content), *repeats_lines(content), f"report       {shown(folder.report / 'report.html')}",
               f"TensorBoard  {tool('tensorboard')} --logdir {quoted(folder.path)}",
-              f"train it     {tool('quartet')} train {quoted(folder.best)} --name {shlex.quote(called)}{encrypt}"]
+              f"train it     {to_copy(f'train {quoted(folder.best)} --name {shlex.quote(called)}{encrypt}')}"]
     return out.getvalue() + "\n".join(lines) + "\n"

@@ -88,6 +88,9 @@ def _with_option(run: Any, command: Command, name: str, annotation: Any) -> Comm
     return run  # type: ignore[no-any-return]
 
 
+_USED: list[str] = []  # what --use named in this process
+
+
 def extensible(*, devices: bool = True) -> Callable[[Command], Command]:
     """A command with the option --use: the files or modules named there are imported before it begins.
 
@@ -98,6 +101,7 @@ def extensible(*, devices: bool = True) -> Callable[[Command], Command]:
     def wrap(command: Command) -> Command:
         @functools.wraps(command)
         def run(*args: Any, use: list[str] | None = None, **kwargs: Any) -> None:
+            _USED[:] = use or []
             if use:
                 from pipelines.config import extensions
                 from pipelines.machine.startup import start_tensorflow
@@ -145,6 +149,11 @@ def tool(name: str) -> str:
         return name
     beside = Path(sys.executable).with_name(name)
     return quoted(beside) if beside.exists() else f"{quoted(Path(sys.executable))} -m {_MODULES[name]}"
+
+
+def to_copy(words: str) -> str:
+    """`quartet WORDS` to be copied, with the --use of this command."""
+    return " ".join([tool("quartet"), words, *(f"--use {shlex.quote(name)}" for name in _USED)])
 
 
 def shown(path: Path) -> str:

@@ -26,7 +26,7 @@ from pipelines.commands.shell import (
     sandboxed,
     say,
     shown,
-    tool,
+    to_copy,
 )
 from pipelines.runs.folder import RunFolder
 from pipelines.stores.address import address_of
@@ -222,5 +222,5 @@ def prune(
     done = take_out(whole, target, share=operations, epochs=epochs, teacher=teacher, replace=replace, say=echo)
     for what, (after, before) in {"operations": done.operations, "weights": done.weights}.items():
         echo(f"{what:<12} {after:,.0f} of {before:,.0f} ({after / before:.1%})" + (" an example" if what == "operations" else ""))
-    called = f"{folder.path.name}-pruned"
-    echo(f"train it     {tool('quartet')} train {quoted(target / 'experiment.yaml')} --name {shlex.quote(called)}")
+    called, written = f"{folder.path.name}-pruned", target / "experiment.yaml"
+    echo(f"train it     {to_copy(f'train {quoted(written)} --name {shlex.quote(called)}')}")

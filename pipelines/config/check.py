@@ -12,7 +12,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from pipelines.base.regular import other_kind
 from pipelines.config.keras_names import keras_names
-from pipelines.config.messages import describe, did_you_mean, listed, nearest, pitfall, show, spell
+from pipelines.config.messages import describe, did_you_mean, listed, nearest, no_number, remedies, show, spell
 from pipelines.config.problems import Route, dotted
 from pipelines.config.schema import Section
 from pipelines.config.suggest import suggest
@@ -82,7 +82,7 @@ class Check:
         elif allowed.sections and len(allowed.sections) == len(allowed.kinds):
             self._wrong(route, _not_a_section(allowed, value, route))
         elif not _accepts(annotation, value):
-            self._wrong(route, _refusal(setting, allowed, value))
+            self._wrong(route, _refusal(setting, annotation, value))
         elif isinstance(value, str):
             self._named(setting, value, route)
 
@@ -107,7 +107,7 @@ class Check:
 
             self._value(setting, kind.item, item, (*route, key), keep)
         if len(self.problems) == before and not shape(kind.item).sections and not _accepts(annotation, value):
-            self._wrong(route, _refusal(setting, allowed, value))
+            self._wrong(route, _refusal(setting, annotation, value))
 
     def _named(self, setting: Setting, value: str, route: Route) -> None:
         """A text that names something outside the experiment: a file, a class of Keras."""
@@ -183,8 +183,15 @@ def _accepts(annotation: Any, value: Any) -> bool:
     return True
 
 
-def _refusal(setting: Setting, allowed: Shape, value: Any) -> str:
-    """Why a value is refused: what it is not, and what was probably meant."""
+def _takes(setting: Setting, annotation: Any, value: Any) -> bool:
+    """Whether a suggestion would not be refused, too: `_accepts`, and of names of a module, that it has one."""
+    module = setting.extra("names")
+    return _accepts(annotation, value) and not (module and str(value).lower() not in {name.lower() for name in keras_names(module)})
+
+
+def _refusal(setting: Setting, annotation: Any, value: Any) -> str:
+    """Why a value is refused: what it is not, and what was probably meant, where that would not be refused, too."""
+    allowed = shape(annotation)
     text = f"{show(value)} is not {describe(allowed, setting.extra('unit') or '')}"
     if isinstance(value, dict) and not allowed.kinds and (choice := within(setting.field)) is not None:
         return f"no {choice.what} {show(value.get(choice.key))} is registered here; pass the file that registers it: --use FILE"
@@ -195,7 +202,9 @@ def _refusal(setting: Setting, allowed: Shape, value: Any) -> str:
         return f"{text}; leave the line out for the default, {show(usual)}" if usual is not ... else text
     choices = [choice for kind in allowed.kinds if kind.base is Literal for choice in kind.choices if isinstance(choice, str)]
     meant = nearest(value, choices, 0.5) if isinstance(value, str) else None
-    hint = f"did you mean {meant}?" if meant else pitfall(value, allowed)
+    if meant:
+        return f"{text}; did you mean {meant}?"
+    hint = next((hint for other, hint in remedies(value, allowed) if _takes(setting, annotation, other)), no_number(value))
     return f"{text}; {hint}" if hint else text
 
 
@@ -218,13 +227,19 @@ def _not_a_section(allowed: Shape, value: Any, route: Route) -> str:
         return f"{show(value)} is not a section; {known}"
     if variants:
         meant = value if value in variants else nearest(str(value), variants, 0.5)
-        sample = f"{allowed.tag}: {meant or '...'}"
+        sample = f"{allowed.tag}: {meant or '...'}" + (_needed(variants[meant], str(allowed.tag)) if meant else "")
         return f"{show(value)} is not a section; {write}{{{sample}}}" + ("" if meant else f" with one of {listed(variants)}")
     fields = allowed.sections[0].model_fields
-    fitting = next((name for name, field in fields.items() if _accepts(annotation_of(field), value)), None)
+    inner = (Setting((name,), field, allowed.sections[0]) for name, field in fields.items())
+    fitting = next((one.name for one in inner if _takes(one, one.annotation, value)), None)
     if fitting:
-        return f"{show(value)} is not a section; {write}{{{fitting}: {spell(value)}}}"
+        return f"{show(value)} is not a section; {write}{{{fitting}: {spell(value)}{_needed(allowed.sections[0], fitting)}}}"
     return f"{show(value)} is not a section; {key} has {listed(fields, 'and')}"
+
+
+def _needed(section: type[Section], given: str) -> str:
+    """What else a section cannot do without, for a person to fill in."""
+    return "".join(f", {name}: ..." for name, field in section.model_fields.items() if field.is_required() and name != given)
 
 
 def _of_variant(allowed: Shape, value: Any) -> str:

@@ -16,6 +16,7 @@ from pipelines.config.dump import inline
 from pipelines.config.load import from_text
 from pipelines.config.messages import did_you_mean, listed
 from pipelines.config.registry import domains, part
+from pipelines.config.schema import Experiment
 
 Entry = tuple[str, object, str]  # setting, value, comment
 
@@ -82,6 +83,7 @@ class Drafted:
                   *([f"Beside its score will stand: {draft.compared}."] if draft.compared else []),
                   f"Every setting: docs/settings/{self.domain}.md"]
         text = "".join(f"# {line}\n" for line in header) + way.body.strip() + "\n"
+        text += _searched(from_text(text, file=self.file).experiment)
         from_text(text, file=self.file)
         return text
 
@@ -148,6 +150,14 @@ class Asked:
         self._used.add(role)
         return [name for name in found if name is not None]
 
+    def pattern(self) -> str | None:
+        """Where the files lie that a table names, with {} for the column's value, as --files says."""
+        value = self.columns.get("files")
+        if value is None:
+            return None
+        self._used.add("files")
+        return value if "{}" in value else f"{value.rstrip('/')}/{{}}"
+
     def roles(self, there: Collection[str], path: Path, roles: Iterable[str]) -> dict[str, str]:
         """Role -> column of those that were named."""
         return {role: name for role in roles if (name := self.column(role, there, path)) is not None}
@@ -184,7 +194,7 @@ def look(domain: str, data: str | Path, *, file: str = "experiment.yaml", column
         data: file or folder, relative to the current directory or absolute; it stands in the experiment as given.
         file: name the text will have, for the command in its header.
         columns: role -> column of a table ("user", "item", "rating", "time", "text", "label", "split", "group", "file"); what is not named
-            is guessed; "none" says that there is no such column.
+            is guessed; "none" says that there is no such column. "files" is a pattern: where the files lie that the column names.
         task: the last part of a task's name, such as ranking.
         encoder: the pretrained encoder to begin from, as model.preset names it; "none": without; default: one that is at hand, where
             such data gain by it.
@@ -214,3 +224,13 @@ def look(domain: str, data: str | Path, *, file: str = "experiment.yaml", column
 def new(domain: str, data: str | Path, **given: Any) -> str:
     """YAML text of an experiment for these data, by rules; arguments and errors as those of `look`."""
     return look(domain, data, **given).text()
+
+
+def _searched(experiment: Experiment) -> str:
+    """The section tune, over the learning rate; empty where no steps train, so that there is none."""
+    rate = experiment.train.learning_rate
+    if experiment.tune is not None or rate is None or "peak" not in rate.model_fields_set:
+        return ""
+    low, high = (float(f"{rate.peak * factor:.1g}") for factor in (0.1, 3.0))
+    space = {"train.learning_rate.peak": {"float": [low, high], "scale": "log"}}
+    return section("tune", [("space", space, "for quartet tune; add settings of your own")]) + "\n"

@@ -1,8 +1,9 @@
 """The words of messages: what a setting may be, what was given, and what was probably meant."""
 
 import difflib
+import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from pipelines.config.tree import Kind, Shape, shape
@@ -60,55 +61,65 @@ def describe(found: Shape, unit: str = "") -> str:
     return ("one of " if only_choices else "") + listed(options) + (f" ({unit})" if unit and not counted else "")
 
 
-def pitfall(value: Any, found: Shape) -> str:
-    """What YAML or a habit made of the value that was meant, with what to write instead; empty where nothing is known."""
-    bases = {kind.base for kind in found.kinds}
-    numeric = bool(bases & {int, float}) or any(isinstance(choice, (int, float)) for kind in found.kinds for choice in kind.choices)
+def remedies(value: Any, found: Shape) -> Iterator[tuple[Any, str]]:
+    """What YAML or a habit may have made of the value that was meant: (that value, what to write), the likeliest first.
+
+    The caller checks whether the setting takes that value.
+    """
+    numeric = any(kind.base in (int, float) or any(isinstance(choice, (int, float)) for choice in kind.choices) for kind in found.kinds)
     if isinstance(value, str):
-        return _text_pitfall(value, found, bases, numeric)
-    if isinstance(value, bool):
-        word = next((word for word in (("on", "yes") if value else ("off", "no", "none")) if _has_choice(found, word)), None)
-        if word:
-            return f"write {word}"
-        return f"{_show(value)} is not text in YAML; write '{_show(value)}' in quotes" if str in bases else ""
-    if isinstance(value, (int, float)):
-        if isinstance(value, float) and value.is_integer() and int in bases and abs(value) < 1e15:
-            return f"write {int(value)}"
-        if value in (0, 1) and bool in bases:
-            return f"write {'true' if value else 'false'}"
-        if value != value or abs(value) == float("inf"):
-            return "it must be finite"
-        if str in bases and not numeric:
-            return f"{_show(value)} is a number in YAML; write '{_show(value)}' in quotes"
-    if list in bases and isinstance(value, (int, float)):
-        return f"write [{_show(value)}]"
-    return ""
+        yield from _of_text(value, numeric)
+    elif isinstance(value, bool):
+        for word in ("on", "yes") if value else ("off", "no", "none"):
+            if any(word in kind.choices for kind in found.kinds):
+                yield word, f"write {word}"
+    elif isinstance(value, (int, float)):
+        if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+            yield int(value), f"write {int(value)}"
+        if value in (0, 1):
+            yield bool(value), f"write {_show(bool(value))}"
+    if isinstance(value, (bool, int, float)) and not numeric:
+        what = "not text" if isinstance(value, bool) else "a number"
+        yield _show(value), f"{_show(value)} is {what} in YAML; write '{_show(value)}' in quotes"
+    items = found.kind(list)
+    if items and isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        whole = [value] * (dict(items.limits).get("min_length") or 1)
+        yield whole, f"write [{', '.join(map(spell, whole))}]"
 
 
-def _text_pitfall(text: str, found: Shape, bases: set[Any], numeric: bool) -> str:
+def _of_text(text: str, numeric: bool) -> Iterator[tuple[Any, str]]:
     value, word = scalar(text), text.strip().lower()
-    if found.nullable and word in ("none", "nil", "null", "~", "undefined"):
-        return "write null, without quotes"
-    if bool in bases and isinstance(value, bool):
-        return f"its quotes make it text; write {word}"
-    if bool in bases and word in ("yes", "on", "y", "t", "true", "no", "off", "n", "f", "false"):
-        return f"YAML reads {text} as text; write {'true' if word[0] in 'yt' or word == 'on' else 'false'}"
-    if numeric and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return f"its quotes make it text; write {text}"
-    if numeric and re.fullmatch(r"[-+]?\d{1,3}([,_' ]\d{3})+", word):
-        return f"write {re.sub('[^-+0-9]', '', word)}"
-    if numeric and re.fullmatch(r"[-+]?\d+,\d+", word):
-        return f"write {word.replace(',', '.')}, with a decimal point"
-    if numeric and (percent := re.fullmatch(r"([-+]?[\d.]+) ?%", word)):
-        number = scalar(percent[1])
-        return f"write {number / 100:g}" if isinstance(number, (int, float)) else ""
-    if numeric and re.fullmatch(r"[\d.]+ ?[*/+^-]+ ?[\d.]+", word):
-        return "sums are not worked out; write the result"
-    if numeric and (quantity := re.fullmatch(r"([-+]?[\d.]+) ?[a-z]+", word)):
-        return f"write the number alone, such as {quantity[1]}"
-    if list in bases and not numeric:
-        return f"write [{text}]"
-    return ""
+    if word in ("none", "nil", "null", "~", "undefined"):
+        yield None, "write null, without quotes"
+    if isinstance(value, bool):
+        yield value, f"its quotes make it text; write {word}"
+    elif word in ("yes", "on", "y", "t", "true", "no", "off", "n", "f", "false"):
+        meant = word[0] in "yt" or word == "on"
+        yield meant, f"YAML reads {text} as text; write {_show(meant)}"
+    if not numeric:
+        return
+    if isinstance(value, (int, float)):
+        yield value, f"its quotes make it text; write {text}"
+    if re.fullmatch(r"[-+]?\d{1,3}([,_' ]\d{3})+", word):
+        digits = re.sub("[^-+0-9]", "", word)
+        yield int(digits), f"write {digits}"
+    if re.fullmatch(r"[-+]?\d+,\d+", word):
+        point = word.replace(",", ".")
+        yield float(point), f"write {point}, with a decimal point"
+    if percent := re.fullmatch(r"([-+]?[\d.]+) ?%", word):
+        share = scalar(percent[1])
+        if isinstance(share, (int, float)):
+            yield share / 100, f"write {share / 100:g}"
+    if quantity := re.fullmatch(r"([-+]?[\d.]+) ?[a-z]+", word):
+        yield scalar(quantity[1]), f"write the number alone, such as {quantity[1]}"
+
+
+def no_number(value: Any) -> str:
+    """Why a value that is near a number is none; empty for others."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "it must be finite"
+    summed = isinstance(value, str) and re.fullmatch(r"[\d.]+ ?[*/+^-]+ ?[\d.]+", value.strip())
+    return "sums are not worked out; write the result" if summed else ""
 
 
 def _describe(kind: Kind, plural: bool = False) -> str:
@@ -151,10 +162,6 @@ def _range(limits: dict[str, Any]) -> str:
 def spell(value: Any) -> str:
     """A value as one would type it: like `show`, but for text without quotes where YAML needs none."""
     return value if isinstance(value, str) and re.fullmatch(r"[A-Za-z_][\w./-]*", value) and scalar(value) == value else show(value)
-
-
-def _has_choice(found: Shape, word: str) -> bool:
-    return any(word in kind.choices for kind in found.kinds)
 
 
 def _show(value: Any) -> str:

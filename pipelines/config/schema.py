@@ -308,7 +308,8 @@ class Tune(Section):
 class Experiment(Section):
     """A whole experiment. Domains derive from it and narrow `task`, `data` and `model`."""
 
-    task: str = setting(..., "what is learned, as domain.task", search="it says what is learned")
+    # Any, and no default: a task's own Literal may then take its place for every type checker
+    task: Annotated[Any, setting(..., "what is learned, as domain.task", search="it says what is learned")]
     seeds: int = setting(1, "train this many times with train.seed, train.seed + 1, ... and report mean and spread", ge=1,
                          search="it repeats a whole run")
     data: Data = setting(Data, "the data")

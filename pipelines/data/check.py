@@ -5,7 +5,7 @@ A domain reads every example once; everything else is counted here.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -248,13 +248,14 @@ def title_findings(classes: Sequence[str], counts: np.ndarray) -> list[Finding]:
 
 
 def shared_groups(names: Mapping[str, Sequence[str]], labels: Mapping[str, Sequence[str] | None], remedy: Callable[[str], str],
-                  ) -> list[Finding]:
+                  own: Collection[str] = ()) -> list[Finding]:
     """Whether the files' names seem to hold people, scenes or devices that are in train and in the parts that are judged.
 
     Args:
         names: part -> paths of its examples relative to the data's folder.
         labels: part -> their classes; None where there are none.
         remedy: pattern -> the settings that keep them apart.
+        own: parts that are the data's own, of a division that somebody made for a reason and that groups do not change.
     """
     every = [name for own in names.values() for name in own]
     known = [label for own in labels.values() for label in own or ()]
@@ -263,14 +264,14 @@ def shared_groups(names: Mapping[str, Sequence[str]], labels: Mapping[str, Seque
         return []
     groups = {part: set(groups_in_names(own, pattern.pattern)) for part, own in names.items()}
     findings = []
-    for part, own in groups.items():
-        both = own & groups.get("train", set())
+    for part, there in groups.items():
+        both = there & groups.get("train", set())
         if part != "train" and both:
-            which = f"all {len(own):,}" if both == own else f"{len(both):,} of {len(own):,}"
-            findings.append(Finding("warning", (
+            which = f"all {len(there):,}" if both == there else f"{len(both):,} of {len(there):,}"
+            findings.append(Finding("note" if part in own else "warning", (
                 f"{part}: the files' names hold what seems to be a person, a scene or a device (such as {', '.join(pattern.values[:3])}), "
-                f"and {which} of them {'are' if len(own) > 1 else 'is'} in train, too: expect lower scores for new ones. "
-                f"{remedy(pattern.pattern)} keeps them apart")))
+                f"and {which} of them {'are' if len(there) > 1 else 'is'} in train, too: expect lower scores for new ones. "
+                + ("The data are divided so" if part in own else f"{remedy(pattern.pattern)} keeps them apart"))))
     return findings
 
 

@@ -56,6 +56,7 @@ NAMES: dict[str, str] = {
         aufteilung teilmenge ensemble particion conjunto partizione insieme particao""",
     "group": """patient patient_id subject subject_id participant participant_id group group_id site session session_id scene scene_id
         person person_id user user_id donor animal_id slide case case_id family household camera camera_id speaker speaker_id author
+        src_file source_file src_id source_id original_file original_id recording_id fsid freesound_id video_id youtube_id ytid
         sprecher proband gruppe locuteur groupe hablante paciente grupo parlante paziente gruppo falante""",
     "speaker": """speaker speaker_id spk spk_id client_id talker user user_id reader reader_id voice person person_id participant
         participant_id subject subject_id
@@ -72,6 +73,9 @@ _AFFIXES = ("id", "ids", "name", "names", "key", "no", "nr", "nummer", "number",
             "value", "column", "col", "text", "my", "the", "raw", "original", "orig")
 _ATTRIBUTES = frozenset(("feature", "features", "affinity", "propensity"))  # of users and items, which such columns do not name
 FOLDS = ("fold", "folds", "kfold", "cv_fold")
+ODD = 0.01  # share of the rows of a column of numbers that may hold something else
+ENOUGH = 20  # rows from which one may
+LOOKED_AT = 20_000  # characters of a text by which it is known
 FEW = 21  # values up to which numbers in a small range are ratings: half stars, -10 to 10
 
 
@@ -87,13 +91,18 @@ def _ranks(role: str) -> dict[str, int]:
     return {name: rank for rank, name in reversed(list(enumerate(NAMES[role].split())))}
 
 
+@cache
+def _squeezed(role: str) -> dict[str, int]:
+    return {known.replace("_", ""): rank for known, rank in reversed(_ranks(role).items())}
+
+
 def fit(name: str, role: str) -> float | None:
     """How well a column's name fits a role, 0 the best; None where it does not fit."""
     ranks, own = _ranks(role), plain(name)
     run_together = own.replace("_", "")
     if own in ranks:
         return float(ranks[own])
-    squeezed = {known.replace("_", ""): rank for known, rank in reversed(ranks.items())}
+    squeezed = _squeezed(role)
     if run_together in squeezed:
         return squeezed[run_together] + 0.5
     words = own.split("_")
@@ -136,6 +145,7 @@ class Facts:
         low, high: the smallest and the largest number.
         length: mean characters of a text.
         words: mean words of a text.
+        odd: rows of a column of numbers that hold something else, at most a hundredth; odd_value: one of these.
     """
 
     kind: str
@@ -147,6 +157,8 @@ class Facts:
     high: float = 0.0
     length: float = 0.0
     words: float = 0.0
+    odd: int = 0
+    odd_value: str = ""
 
     @property
     def looks_rated(self) -> bool:
@@ -178,25 +190,30 @@ def facts_of(values: Sequence[Any]) -> Facts:
     if any(isinstance(value, (list, tuple, dict)) for value in there):
         return Facts("list" if isinstance(first, (list, tuple)) else "other", rows, len(there), len({repr(value) for value in there}))
     distinct = set(there)
-    numbers = _numbers(distinct)
-    if numbers is not None:
+    numbers, odd_value = _numbers(distinct)
+    odd = sum(number_of(value) is None for value in there) if numbers and odd_value is not None else 0
+    if numbers and (odd_value is None or (odd <= max(1, ODD * len(there)) and len(there) >= ENOUGH)):
         return Facts("number", rows, len(there), len(set(numbers)), all(number == int(number) for number in numbers),
-                     min(numbers), max(numbers))
+                     min(numbers), max(numbers), odd=odd, odd_value="" if odd_value is None else str(odd_value))
     if not isinstance(first, str):
         return Facts("other", rows, len(there), len(distinct))
     texts = [str(value) for value in there[:: max(1, len(there) // 2000)]]
     return Facts("text", rows, len(there), len(distinct), length=sum(map(len, texts)) / len(texts),
-                 words=sum(len(text.split()) for text in texts) / len(texts))
+                 words=sum(len(text[:LOOKED_AT].split()) for text in texts) / len(texts))
 
 
-def _numbers(values: Collection[Any]) -> list[float] | None:
-    numbers = []
+def _numbers(values: Collection[Any]) -> tuple[list[float], Any]:
+    """(the numbers among different values, one of the others, if any); ([], ...) where others are not rare."""
+    numbers, odd, others, most = [], None, 0, max(3, ODD * len(values))
     for value in values:
         number = number_of(value)
-        if number is None:
-            return None
-        numbers.append(number)
-    return numbers
+        if number is not None:
+            numbers.append(number)
+            continue
+        odd, others = value, others + 1
+        if others > most:
+            return [], odd
+    return numbers, odd
 
 
 def number_of(value: Any) -> float | None:
@@ -220,7 +237,8 @@ def role_of(value: str) -> str | None:
 def split_values(name: str, values: Iterable[Any]) -> dict[str, str | None] | None:
     """Role -> value of a column that divides the data: names of splits, or numbers of folds where its name says so.
 
-    Of folds the last is test and the one before validation; `train` is then None: all others. None where it is no division.
+    Of folds the last is test; `train` is then None: all others, from which what chooses by validation holds out its own. None where it is
+    no division.
     """
     values = list(values)
     if any(isinstance(value, (list, dict)) for value in values):
@@ -236,7 +254,7 @@ def split_values(name: str, values: Iterable[Any]) -> dict[str, str | None] | No
                                                                          for value in distinct):
         return None
     ordered = sorted(distinct, key=lambda value: int(re.sub(r"\D", "", value)))
-    return {"train": None, "test": ordered[-1], **({"validation": ordered[-2]} if len(ordered) > 2 else {})}
+    return {"train": None, "test": ordered[-1]}
 
 
 def role_in(values: Mapping[str, str | None], value: Any) -> str | None:

@@ -32,6 +32,7 @@ UNQUOTED = "none"  # data.quote: no field is in quotation marks
 SAMPLE = 50  # lines from which fastText's form is detected
 COMPARED = 1000  # records of a file from which its form is detected
 ENCLOSED = 0.5  # share of records with a field in single quotation marks from which these are no apostrophes
+WIDE = 1000  # columns by which a header is known
 BEGINNING = 1_000_000  # bytes from which a dialect is detected
 SPARSE = 0.2  # share of zero bytes from which a text is UTF-16, and of bytes beyond ASCII up to which it is in Latin letters
 MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"), (codecs.BOM_UTF16_LE, "utf-16"),
@@ -179,6 +180,7 @@ def is_header(rows: Sequence[Sequence[str]]) -> bool:
     """Whether the first of some records names columns: it differs in kind from those below, or has usual names."""
     if not rows:
         return True
+    rows = [row[:WIDE] for row in rows]
     names = [name.strip() for name in rows[0]]
     if any(number_of(name) is not None for name in names if name) or len(set(names)) < len(names):
         return False

@@ -81,6 +81,13 @@ def divide(
     return train, validation, test, notes
 
 
+def own_parts(names: Sequence[str], data: Data) -> set[str]:
+    """Which of validation and test are the data's own splits, not held out of train; arguments as those of `divide`, which has accepted
+    them."""
+    asked = {"validation": data.validation, "test": data.test}
+    return {part for part, value in asked.items() if _named(value, part, names, "")[0] is not None}
+
+
 def find(name: str, names: Sequence[str]) -> str | None:
     """The one of `names` that `name` means: itself, or one of the usual names of the same role (val, valid, ...)."""
     if name in names:

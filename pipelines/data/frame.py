@@ -11,12 +11,16 @@ import pyarrow as pa
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked
 from pipelines.config.messages import listed
+from pipelines.config.schema import Data
 from pipelines.data import columns
 from pipelines.data.columns import Facts, by_name, fit, number_of, role_of, split_values
 from pipelines.data.dialect import TEXT, ending, find_dialect
+from pipelines.data.opened import SPARED
 from pipelines.data.tables import LeftOut, is_table, one_hot, read_table, row
-from pipelines.data.walk import hidden, pattern_of_files
+from pipelines.data.walk import FOLDERS, PassedOver, folders_in, hidden, pattern_of_files
 
+MOST_SKIPPED = float(Data.model_fields["most_skipped"].default)
+MOST = 5000  # columns that are looked at
 COMMENTS = {  # to the settings that `new` writes
     "on_bad_example": "some rows cannot be used: `quartet check` lists them", "encoding": "guessed: see that accents come out right",
     "columns": "the file has no header row: these are its columns", "label_pattern": "finds the class in a file's name",
@@ -41,6 +45,9 @@ class Frame:
     settings: dict[str, Any] = field(default_factory=dict)
     lost: LeftOut = field(default_factory=LeftOut)
     table: pa.Table | None = None
+
+    def __post_init__(self) -> None:
+        check_width(self.path, len(self.values))
 
     @cached_property
     def facts(self) -> dict[str, Facts]:
@@ -77,13 +84,46 @@ class Frame:
             return None
         reason = self.lost.reasons[0] if self.lost.reasons else ""
         hint = "; a value with the delimiter in it needs quotation marks" if "fields where" in reason and "quotation" not in reason else ""
-        return f"Passed over: {self.lost.count:,} of {self.rows + self.lost.count:,} rows that cannot be read, such as {reason}{hint}."
+        total = self.rows + self.lost.count
+        return (f"Passed over: {self.lost.count:,} of {total:,} rows that cannot be read, such as {reason}{hint}."
+                f"{stops_at(self.lost.count, total)}")
+
+
+def stops_at(count: int, rows: int) -> str:
+    """What is said where training would stop at so many unreadable rows; else empty."""
+    return (" Training stops at so many: see data.delimiter, data.quote and data.encoding, or raise data.most_skipped."
+            if count > max(SPARED, MOST_SKIPPED * rows) else "")
+
+
+def check_width(path: Path, columns: int) -> None:
+    """Raises DataError for more columns than are looked at."""
+    if columns > MOST:
+        raise DataError(f"{path}: has {columns:,} columns or more, of which no more than {MOST:,} are looked at: keep those that matter, "
+                        "or write the experiment by hand")
 
 
 def tables_in(folder: Path) -> list[Path]:
     """The tables in a folder, one of train first."""
-    tables = [entry for entry in sorted(folder.iterdir()) if entry.is_file() and is_table(entry) and not hidden(entry.name)]
-    return sorted(tables, key=lambda entry: role_of(entry.stem.partition("_")[0]) != "train")
+    tables = [entry for entry in folder.iterdir() if is_table(entry) and not hidden(entry.name) and entry.is_file()]
+    return sorted(sorted(tables), key=lambda entry: role_of(entry.stem.partition("_")[0]) != "train")
+
+
+def tables_for(folder: Path) -> list[Path]:
+    """The tables in a folder, and those in the folders in it, such as meta/ beside audio/."""
+    return [table for place in (folder, *folders_in(folder, PassedOver())[:FOLDERS]) for table in tables_in(place)]
+
+
+def files_there(frame: Frame, column: str, pattern: str | None) -> bool:
+    """Whether at least half of the first files that a column names are there."""
+    values = [str(value) for value in frame.values[column][:50]]
+    return sum((frame.path.parent / (pattern or "{}").replace("{}", value)).is_file() for value in values) * 2 >= len(values)
+
+
+def missing_files(path: Path, column: str, missing: Path) -> DataError:
+    """The error for a table whose files are not where they are looked for."""
+    return DataError(f"{path}: column {column} names {missing}, which is not there; files are looked for from the table's folder on, in "
+                     "the folders in it and beside it. --files PATTERN says where they lie, with {} for the column's value: "
+                     "--files '../images/{}.jpg'")
 
 
 def open_frame(path: Path) -> Frame:
@@ -93,6 +133,7 @@ def open_frame(path: Path) -> Frame:
         if not path.stat().st_size:
             raise DataError(f"{path} is empty")
         how = find_dialect(path)
+        check_width(path, how.width)
         if not how.encoding.startswith("utf-8") and how.encoding not in ("utf-16", "utf-32"):
             settings["encoding"] = encoding = how.encoding
         if not how.header:
@@ -110,7 +151,7 @@ def file_column(frame: Frame, asked: Asked, endings: Sequence[str], *, unread: S
         endings: of the files that are looked for, in lower case; `unread` are those of files that are named but cannot be read.
         by_name_alone: a column may be called like one of files though no such files are there.
     """
-    own, folder = asked.column("file", frame.names, frame.path), frame.path.parent
+    own, folder, pattern = asked.column("file", frame.names, frame.path), frame.path.parent, asked.pattern()
     values = frame.sample([own] if own else frame.names)
 
     def share(name: str) -> float:
@@ -122,6 +163,8 @@ def file_column(frame: Frame, asked: Asked, endings: Sequence[str], *, unread: S
     named = by_name(frame.names, ["file"]).get("file")
     known = own is not None or share(best) > 0.5
     best = best if known else named or frame.names[0]  # values without an ending name files where such files are there
+    if pattern:
+        return best, pattern
     if known and sum((folder / value.replace("\\", "/")).is_file() for value in values[best]) * 2 >= len(values[best]):
         return best, None
     pattern = pattern_of_files(folder, values[best], ("", *endings))

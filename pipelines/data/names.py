@@ -71,6 +71,8 @@ def suspected_groups(names: Sequence[str], labels: Sequence[str] | None) -> Name
             continue
         if _numbered(counts) and len(names) < REPEATED * len(set(zip(values, classes))):
             continue  # numbers of the files of a class
+        if _lettered(values, [own for other, (_, own) in enumerate(fields) if other != place], classes):
+            continue  # parts of a recording
         candidates.append((place, Named(pattern, tuple(value for value, _ in counts.most_common())), values))
     numbered = [one for one in candidates if _numbered(one[1].values)]
     words = [one for one in candidates if one not in numbered]
@@ -152,6 +154,18 @@ def _crosses(values: Sequence[str], labels: Sequence[str]) -> bool:
     for value, label in zip(values, labels):
         classes[value].add(label)
     return sum(len(labels) > 1 for labels in classes.values()) >= ACROSS * len(classes)
+
+
+def _lettered(values: Sequence[str], others: Sequence[Sequence[str]], labels: Sequence[str]) -> bool:
+    """Whether a field letters the files that are alike in all else: A alone, or A and B, or A to C. People are not always A first."""
+    if not all(len(value) == 1 and value.isalpha() for value in set(values)):
+        return False
+    lettered = defaultdict(set)
+    for value, *place in zip(values, labels, *others):
+        lettered[tuple(place)].add(ord(value.lower()))
+    first = min(map(min, lettered.values()))
+    begun = [own == set(range(first, first + len(own))) for own in lettered.values()]
+    return len({len(own) for own in lettered.values()}) > 1 and sum(begun) >= COVERED * len(begun)
 
 
 def _counts_on(values: Sequence[str], others: Sequence[Sequence[str]], labels: Sequence[str]) -> bool:

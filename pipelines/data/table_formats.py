@@ -117,6 +117,9 @@ def read_csv(path: Path, how: Dialect, text: Collection[str], names: Sequence[st
                 newlines_in_values=left_out is None and not several, invalid_row_handler=None if left_out is None else skip),
             convert_options=pyarrow.csv.ConvertOptions(column_types={name: pa.string() for name in text}))
     except pa.ArrowInvalid as error:
+        if "straddling" in str(error):
+            raise DataError(f"{path}: has a line of more than a megabyte, which is no row of a table; is a quotation mark not "
+                            "closed?") from error
         raise DataError(_csv_error(path, how, names) or f"{path} cannot be read: {str(error).splitlines()[0]}") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not {how.encoding.upper()} ({error.reason}); set another data.encoding") from None

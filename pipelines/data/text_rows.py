@@ -163,7 +163,8 @@ def split_files(folder: Path, beside: str | None = None) -> dict[str, Path]:
     """
     known = [alias for names in ALIASES.values() for alias in names]
     every = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix.lower() in SUFFIXES}
-    files = {name: path for name, path in every.items() if name.lower() in known}
+    files = {name: every[name] for name in sorted((name for name in every if name.lower() in known),
+                                                  key=lambda name: known.index(name.lower()))}  # in the order of time, train first
     files |= {name: every[name] for name in [beside.format(split=name) for name in files] if name in every} if beside else {}
     if not any(name.lower() in ALIASES["train"] for name in files):
         raise DataError(f"{folder}: has no train.csv (.tsv, .jsonl, .parquet); name the table itself, or call its files train, validation "

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import os
-import platform
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +17,7 @@ from pipelines.base.errors import ConfigError
 from pipelines.machine import compiling
 from pipelines.machine.group import ALONE, Group, Several, current
 from pipelines.machine.precision import fastest
+from pipelines.machine.processor import processor_name
 
 
 class Wanted(Protocol):
@@ -245,18 +245,7 @@ def describe(machine: Machine) -> dict:
         "gpus": details,
         "precision": machine.precision,
         "xla": machine.xla,
-        "processor": _processor(),
+        "processor": processor_name(),
         "cores": os.cpu_count(),
         "notes": list(machine.notes),
     }
-
-
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            for line in file:
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()

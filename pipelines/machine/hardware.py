@@ -17,6 +17,7 @@ from typing import Any
 
 from pipelines.machine import memory
 from pipelines.machine.environment import DISTRIBUTION, version
+from pipelines.machine.processor import instructions, processor_name
 
 PROBE_SECONDS = 300.0
 # what TensorFlow 2.21 opens at run time; the `gpu` extra brings it
@@ -64,7 +65,7 @@ def gather(runs: Path) -> Machine:
         pci=len(_nvidia_on_bus()), module=_module(), smi=None if smi is None else smi[1], smi_works=smi is not None and smi[0] == 0,
         variables={name: value for name, value in os.environ.items()
                    if name in (*HIDING, "LD_LIBRARY_PATH") or name.startswith(("TF_", "XLA_", "OMP_", "KERAS_"))},
-        processor=processor_name(), cores=_cores(), flags=_flags(), memory=memory.free(), disks=_disks(runs), prepared=_prepared(),
+        processor=processor_name(), cores=_cores(), flags=instructions(), memory=memory.free(), disks=_disks(runs), prepared=_prepared(),
         tools={name: shutil.which(name) is not None or Path(sys.executable).with_name(name).exists() for name in ("tensorboard", "git")})
     if machine.pci or machine.module or machine.smi:
         machine.missing = _missing()
@@ -155,27 +156,6 @@ def _run(command: list[str]) -> tuple[int, str] | None:
     except (OSError, subprocess.TimeoutExpired) as error:
         return 1, str(error)
     return done.returncode, done.stdout + done.stderr
-
-
-def processor_name() -> str:
-    """As the system calls it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
-def _flags() -> set[str]:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith(("flags", "Features")):
-                return set(line.partition(":")[2].split())
-    except OSError:
-        pass
-    return set()
 
 
 def _cores() -> int:

@@ -5,7 +5,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from pipelines.machine.measured import keep_measured, measurements, read_measured
+from pipelines.machine.processor import BFLOAT16, instructions, processor_name
+
 FASTER = 1.15  # gain from which bfloat16 is worth its rounding on a CPU
+LOSS = 3.0  # times as long as float32: no other work on the machine explains that
 
 
 def fastest(on_gpu: bool, gpus: list[Any]) -> tuple[str, str]:
@@ -22,8 +26,23 @@ def fastest(on_gpu: bool, gpus: list[Any]) -> tuple[str, str]:
         return "float32", f"the GPU has no tensor cores (compute capability {version})"
     if platform.machine() not in ("x86_64", "AMD64", "aarch64", "arm64"):
         return "float32", f"no bfloat16 measured on {platform.machine()}"
-    gain = convolution_gain("bfloat16")
+    known = instructions()
+    if known and not known & BFLOAT16:
+        return "float32", "the processor has no instructions for bfloat16"
+    gain = _kept_gain()
     return "bfloat16" if gain >= FASTER else "float32", f"a convolution is {speed(gain, 'bfloat16')} here"
+
+
+def _kept_gain() -> float:
+    """What a convolution gains by bfloat16, measured once for each processor and version of TensorFlow."""
+    import tensorflow as tf
+
+    file, key = measurements("bfloat16"), f"{processor_name()}, TensorFlow {tf.__version__}"
+    gain = read_measured(file).get(key)
+    if not isinstance(gain, (int, float)):
+        gain = convolution_gain("bfloat16")
+        keep_measured(file, key, gain)
+    return float(gain)
 
 
 def speed(gain: float, precision: str) -> str:
@@ -38,7 +57,7 @@ def speed(gain: float, precision: str) -> str:
 def convolution_gain(dtype: str) -> float:
     """How many times as fast as float32 a 3 x 3 convolution with its gradients runs in `dtype` on the CPU.
 
-    The two take turns and the best of each counts, so that other work on the machine does not decide.
+    The two take turns and the best of each counts, so that other work on the machine does not decide; a clear loss ends it.
     """
     import tensorflow as tf
 
@@ -64,4 +83,6 @@ def convolution_gain(dtype: str) -> float:
                 start = time.perf_counter()
                 run()
                 best[kind] = min(best[kind], time.perf_counter() - start)
+            if best[dtype] > LOSS * best["float32"]:
+                break
     return best["float32"] / best[dtype]

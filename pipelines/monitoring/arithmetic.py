@@ -6,7 +6,6 @@ speeding up. The matrix product is timed in the first runs on a machine, and the
 was once busy with other work does not stay rated slow.
 """
 
-import contextlib
 import os
 import time
 from pathlib import Path
@@ -15,8 +14,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from pipelines.base.files import write_json
-from pipelines.base.json_text import parse_json
+from pipelines.machine.measured import keep_measured, measurements, read_measured
+from pipelines.machine.processor import processor_name
 
 BACKWARD = 2.0  # of the forward pass: gradients of weights and of inputs
 _SECONDS = 0.4  # of timing
@@ -61,13 +60,12 @@ def matrix_rate(device: str, precision: str, *, cache: Path | None = None) -> fl
         precision: float32, bfloat16 or float16.
         cache: file; default: in the user's cache folder.
     """
-    file = cache or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "quartet" / "matrix-product.json"
+    file = cache or measurements("matrix-product")
     key = f"{_name(device)}, {precision}, TensorFlow {tf.__version__}"
     rate, times = _known(file, key)
     if times < _TIMES:
         rate, times = max(rate, _measure(device, precision)), times + 1
-        with contextlib.suppress(OSError):  # then it is measured again next time
-            write_json(file, {**_read(file), key: {"rate": rate, "times": times}})
+        keep_measured(file, key, {"rate": rate, "times": times})
     return rate
 
 
@@ -116,25 +114,15 @@ def _name(device: str) -> str:
     if kind == "GPU":
         gpu = tf.config.list_physical_devices("GPU")[int(number)]
         return str(tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name))
-    from pipelines.machine.devices import _processor
-
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     threads = tf.config.threading.get_intra_op_parallelism_threads() or os.environ.get("TF_NUM_INTRAOP_THREADS")
-    return f"{_processor()}, {cores} cores" + (f", {threads} threads" if threads else "")
+    return f"{processor_name()}, {cores} cores" + (f", {threads} threads" if threads else "")
 
 
 def _known(file: Path, key: str) -> tuple[float, int]:
     """(the best so far, how often it was measured)."""
-    entry: Any = _read(file).get(key)
+    entry: Any = read_measured(file).get(key)
     try:
         return float(entry["rate"]), int(entry["times"])
     except (KeyError, TypeError, ValueError):
         return 0.0, 0
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        content = parse_json(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}

@@ -50,7 +50,8 @@ def card(content: Mapping[str, Any], run: str) -> list[Block]:
         "What is it for, and what must it not be used for?",
         "Whom may its mistakes hurt, and which mistakes are worse than others?",
         "May the data be used so, and do they represent those on whom it will be used?"])]
-    return [*blocks, Heading("Use"), Code(f"quartet predict {run} INPUT...\nquartet export {run}")]
+    use = "".join(f" --use {one['name']}" for one in environment.get("extensions") or () if not one["version"])
+    return [*blocks, Heading("Use"), Code(f"quartet predict {run} INPUT...{use}\nquartet export {run}{use}")]
 
 
 def _data(settings: Mapping[str, Any], data: Mapping[str, Any]) -> list[str]:

@@ -7,7 +7,6 @@ chance. Of older runs, which kept neither fingerprints nor resamples, the standa
 / 3.92) and the difference tested as normal (Wald), as if the examples were independent; on the same examples that is cautious.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import numpy as np
 from pipelines.base import formatting
 from pipelines.base.errors import ConfigError
 from pipelines.base.metric_kinds import better
-from pipelines.config.messages import differences
+from pipelines.config.messages import differences, listed
 from pipelines.reports.resamples import read_resamples
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.listing import metric_of
@@ -26,6 +25,7 @@ from pipelines.task.results import Metric
 
 _Z = 1.959963984540054  # two-sided 95 % of the normal distribution
 DIFFERENT = "different data"
+_HOW_READ = ("prepared", "cache", "cache_folder", "workers")  # settings of data that change no example
 _FACTS = ("precision", "devices", "tensorflow", "keras", "processor")
 
 
@@ -262,10 +262,21 @@ def _notes(reports: Sequence[Mapping[str, Any]], settings: Sequence[Any], enviro
                      "splits.")
     if len({report["task"] for report in reports}) > 1:
         notes.append("The runs learn different tasks.")
-    data = {json.dumps(environment.get("data"), sort_keys=True) for environment in environments}
-    if DIFFERENT not in tests and _alike_made(environments) and len(data) > 1:
-        notes.append("The data have changed between the runs (their fingerprints differ).")
+    if DIFFERENT not in tests and _alike_made(environments):
+        notes += _other_examples(settings, environments)
     return notes
+
+
+def _other_examples(settings: Sequence[Any], environments: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Of runs that did not have the same examples: in which splits, and whether by their settings or since the data have changed."""
+    splits = [split for split, _ in _differing([environment.get("data") or {} for environment in environments])]
+    if not splits:
+        return []
+    asked = [f"data.{name}" for name, _ in _differing([setting.get("data") if isinstance(setting, dict) else None for setting in settings])
+             if name not in _HOW_READ]
+    if asked:
+        return [f"The runs had other examples in {listed(splits, 'and')}, by their settings: {', '.join(asked)}."]
+    return [f"The data have changed between the runs (the fingerprints of {listed(splits, 'and')} differ)."]
 
 
 def _data(settings: Any) -> Any:

@@ -124,6 +124,8 @@ class _Run:
                 with self.meter.part("checkpoint"):
                     self._settle(session, loop)
                     answered = self._choose(session, validation)
+                    if self.policy.model:
+                        session.task.refit(session.model)
                     if self.policy.model and self.hosts.chief:
                         # a saved model is its weights; the optimizer's state stays in the checkpoint
                         session.model.optimizer = session.learner.model.optimizer = None

@@ -3,6 +3,7 @@
 So no code of a run is executed: YAML is read safely, facts.json is JSON, and of model.keras only the weights.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +14,8 @@ from pipelines.base.errors import ConfigError
 from pipelines.base.inside import refuse_links
 from pipelines.base.stored import read
 from pipelines.config import extensions
-from pipelines.config.load import load
+from pipelines.config.load import from_dict, load
+from pipelines.config.messages import listed
 from pipelines.config.schema import Experiment
 from pipelines.machine import devices
 from pipelines.runs.folder import RunFolder
@@ -24,6 +26,7 @@ from pipelines.training.weight_limits import filled
 from pipelines.trust.signing import trusted
 
 Precision = Literal["float32", "bfloat16", "float16"]
+WRITTEN = ("columns", "delimiter", "encoding", "header", "file_pattern")  # settings of data that say how a table is written
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,21 @@ def _load(folder: RunFolder, where: Literal["auto", "cpu"] | int, precision: Pre
     report = folder.read_report() if folder.finished else {}
     return LoadedRun(task, model, described.experiment, folder, machine, described.precision,
                      report.get("experiment") or described.experiment.task, described.environment)
+
+
+def reading_as(run: LoadedRun, overrides: Sequence[str]) -> LoadedRun:
+    """The run, with new inputs read as `overrides` say: `data.text_key=body`.
+
+    Raises:
+        ConfigError: another setting than of columns' names and of how a table is written.
+    """
+    for text in overrides:
+        section, _, name = text.partition("=")[0].partition(".")
+        if section != "data" or not (name.endswith("_key") or name in WRITTEN):
+            raise ConfigError(f"--set: {text}: new inputs are read as those of the training, but for the names of columns "
+                              f"(data.text_key=COLUMN and the like) and {listed((f'data.{one}' for one in WRITTEN), 'and')}")
+    experiment = from_dict(run.task.experiment.model_dump(mode="python"), list(overrides), check_paths=False)
+    return replace(run, task=type(run.task)(experiment, run.task.facts))
 
 
 def without_pretrained(experiment: Experiment) -> Experiment:

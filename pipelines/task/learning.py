@@ -125,7 +125,7 @@ class Learning(ABC):
         Args:
             examples: name -> [batch, ...].
             keys: int32 [batch, 2], one for each example and epoch, when training; None when judging.
-            seed: int32 [2], one for the micro-batch and step, when training.
+            seed: int32 [2], one for the step, when training: for what all of its examples share.
             epoch: int64 scalar when training.
         """
         inputs = {name: value for name, value in examples.items() if name in self.raw_spec()}
@@ -147,6 +147,10 @@ class Learning(ABC):
 
     def initialise(self, model: "keras.Model", batches: Iterator[tuple[Any, Any]]) -> None:  # noqa: B027
         """Sets weights that are computed from training examples as judged (inputs, targets), before step 0."""
+
+    def refit(self, model: "keras.Model") -> None:  # noqa: B027
+        """Sets the weights that are judged on test and saved, where they may be computed from train and validation together once all is
+        chosen: of models in closed form. Called when the answers for validation, by the weights as they were, are there; on each host."""
 
     @abstractmethod
     def loss(self, outputs: Any, targets: Any, training: bool) -> "tf.Tensor":

@@ -30,6 +30,7 @@ SURE = 2.0  # standard errors by which a way must be worse to be tried no more
 CLOSE = 0.005  # of the best score: differences known to be smaller need no more folds
 # Of the errors under a frozen encoder, what is left when it is trained, too: the median of eight comparisons, docs/pretrained.md
 TUNED, WORTH = 0.7, 0.01  # and the share of all examples that must be gained to be worth its time
+NO_ERRORS = 0.02  # so few need nothing better, tried or not
 TOO_LONG = 10  # times the time of the race: a training that takes longer does not stand for the reason alone that it could not be tried
 
 
@@ -41,6 +42,7 @@ class Score:
         metric: what is judged, as a task calls it; lower: less is better.
         values: [n] of each held-out example; names: of these, to see that all ways were judged on the same.
         groups: [n] of each, where there are any.
+        done: share of the training's steps after which its time was over; it may become better by the others.
     """
 
     metric: str
@@ -49,10 +51,11 @@ class Score:
     names: tuple[str, ...] = ()
     groups: np.ndarray | None = None
     grouped_by: str = "group"
+    done: float = 1.0
 
 
-# (an experiment, how many held-out examples are judged at most) -> its score
-Attempt = Callable[[Experiment, int], Score]
+# (an experiment, how many held-out examples are judged at most, seconds for all of it) -> its score
+Attempt = Callable[[Experiment, int, float], Score]
 
 
 @dataclass
@@ -132,8 +135,8 @@ class Outcome:
                 continue
             folds = [key for key in one.scores if key[0] == one.largest]
             some = f" on {one.largest:,} of {self.size:,} examples" if one.largest < self.size else ""
-            figures = _over([one.scores[key] for key in folds])
-            rows.append((mark, one.name, figures + some, f"{np.mean([one.seconds[key] for key in folds]):.1f}"))
+            scores = [one.scores[key] for key in folds]
+            rows.append((mark, one.name, _over(scores) + _short(scores) + some, f"{np.mean([one.seconds[key] for key in folds]):.1f}"))
         widths = [max(len(row[at]) for row in rows) for at in range(4)]
         return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths)).rstrip() for row in rows]
 
@@ -160,13 +163,13 @@ def race(entrants: Sequence[Entrant], attempt: Attempt, *, size: int, folds: int
     try:
         for part, fold in course:
             running = [one for one in entrants if not one.out]
-            for place, one in enumerate(running):
+            for one in running:
                 left = seconds - (clock() - began)
                 if left <= 0:
                     raise OutOfTime
                 if one.expected(part) > left:
                     continue
-                share = left / 2 if place + 1 < len(running) else left  # no way takes all the time from those after it
+                share = left if one.scores else left / 2  # of what is not known yet, no way takes all the time from the others
                 _try(one, entrants, attempt, part, size, (fold, folds), share, say, clock)
             _drop(outcome.entrants, size)
             if _settled(outcome.entrants, size):
@@ -195,7 +198,7 @@ def _try(one: Entrant, others: Sequence[Entrant], attempt: Attempt, part: int, s
     some = f"{part:,} of {size:,} examples" if part < size else f"fold {fold[0]} of {fold[1]}"
     try:
         with _ended_after(seconds):
-            score = attempt(one.at(part if part < size else None, fold), JUDGED_MOST[part == size])
+            score = attempt(one.at(part if part < size else None, fold), JUDGED_MOST[part == size], seconds)
     except OutOfTime:
         one.stopped[part] = clock() - began
         one.out = f"more than {duration(one.stopped[part])} on {part:,} examples" if not one.scores else "no more time"
@@ -203,16 +206,18 @@ def _try(one: Entrant, others: Sequence[Entrant], attempt: Attempt, part: int, s
         return
     except Interrupted:
         raise
-    except QuartetError as error:
+    except Exception as error:  # what ends one way ends no other
+        what = str(error) if isinstance(error, QuartetError) else f"{type(error).__name__}: {error}"
         if not one.scores:
-            one.out = f"cannot be tried: {' '.join(str(error).split())[:100]}"
-        say(f"{one.name}, {some}: {error}")
+            one.out = f"cannot be tried: {' '.join(what.split())[:100]}"
+        say(f"{one.name}, {some}: {what}")
         return
     if any(key in other.scores and other.scores[key].names != score.names for other in others):
         one.out = "is judged on other examples: its data are divided otherwise"
         return
-    one.scores[key], one.seconds[key] = score, clock() - began
-    say(f"{one.name}, {some}: {_over([score])}, {duration(one.seconds[key])}")
+    took = clock() - began
+    one.scores[key], one.seconds[key] = score, took / score.done
+    say(f"{one.name}, {some}: {_over([score])}{_short([score])}, {duration(took)}")
 
 
 @contextlib.contextmanager
@@ -260,6 +265,11 @@ def _paired(one: Entrant, other: Entrant, keys: Sequence[tuple[int, int]]) -> tu
 def _units(scores: Sequence[Score]) -> Units:
     groups = [score.groups for score in scores]
     return grouped(np.concatenate(groups), scores[0].grouped_by) if all(one is not None for one in groups) else EXAMPLES  # type: ignore[arg-type]
+
+
+def _short(scores: Sequence[Score]) -> str:
+    done = min(score.done for score in scores)
+    return "" if done == 1 else f" after {100 * done:.0f} % of its steps"
 
 
 def _over(scores: Sequence[Score]) -> str:
@@ -314,21 +324,27 @@ def _choose(outcome: Outcome, rule: int | None, seconds: float) -> None:
     alike = [place for place, gain in gains.items() if gain is not None and gain.gain <= gain.error]
     outcome.winner = min([entrants.index(best), *alike])
     _tune(outcome)
-    if rule is None or rule == outcome.winner or outcome.tuned:
+    if rule is None or rule == outcome.winner or outcome.tuned or _errors(entrants[outcome.winner]) < NO_ERRORS:
         return
     usual, chosen = entrants[rule], entrants[outcome.winner]
     known = difference(chosen, usual, size)
-    if usual.out.startswith("cannot") or (known is not None and known.size * GROWTH >= size):
+    whole = all(score.done == 1 for score in usual.scores.values())
+    if usual.out.startswith("cannot") or (known is not None and known.size * GROWTH >= size and whole):
         return
-    expected = usual.expected(size)
+    expected, name = usual.expected(size), usual.tuned or usual.name
     if expected <= TOO_LONG * seconds:
-        outcome.winner = rule
-        outcome.notes.append(f"{usual.name} is what such data usually learn best by, and there was no time to try it on enough of them "
-                             "(--minutes gives more).")
+        outcome.winner, outcome.tuned = rule, bool(usual.tuned)
+        outcome.notes.append(f"Proposed is {name}, by which such data are usually learned best: there was no time to try "
+                             f"{'its encoder' if usual.tuned else 'it'} on enough of them (--minutes gives more).")
     else:
-        outcome.notes.append(f"{usual.name} could not be tried: it takes {duration(expected)} or more; it may be better.")
+        outcome.notes.append(f"{name} could not be tried: it takes {duration(expected)} or more; it may be better.")
 
 
+def _errors(one: Entrant) -> float:
+    """What is wrong of the answers on the largest part of train, for a metric that is a share."""
+    scores = [score for (part, _), score in one.scores.items() if part == one.largest]
+    level = float(np.mean(np.concatenate([score.values for score in scores])))
+    return level if scores[0].lower else 1 - level
 
 
 def _tune(outcome: Outcome) -> None:
@@ -339,11 +355,9 @@ def _tune(outcome: Outcome) -> None:
     for place, one in enumerate(outcome.entrants):
         if not one.tuned or not one.scores:
             continue
-        scores = [score for (part, _), score in one.scores.items() if part == one.largest]
-        level = float(np.mean(np.concatenate([score.values for score in scores])))
         behind = difference(one, chosen, outcome.size) if one is not chosen else Difference(0.0, 0.0, outcome.size)
         if behind is not None:
-            gains.append(((1 - TUNED) * (level if scores[0].lower else 1 - level) + behind.gain, place))
+            gains.append(((1 - TUNED) * _errors(one) + behind.gain, place))
     gain, place = max(gains, default=(0.0, 0))
     if gain >= WORTH:
         outcome.winner, outcome.tuned = place, True

@@ -28,7 +28,7 @@ from pipelines.tuning.extra_runs import REPEATED, WAIT_SECONDS, alone, repeat
 from pipelines.tuning.front import worth
 from pipelines.tuning.progress import SearchProgress
 from pipelines.tuning.ray_trials import RayTrials
-from pipelines.tuning.search_folder import Journal, SearchFolder, trial_name
+from pipelines.tuning.search_folder import NO_VALIDATION, Journal, SearchFolder, trial_name
 from pipelines.tuning.stored import check_events
 from pipelines.tuning.trial_processes import Nursery
 from pipelines.tuning.trials import Stopped, Trial, best_of, read_result, time_left
@@ -79,6 +79,8 @@ def prepared(experiment: Experiment) -> tuple[Tune, list[Dimension]]:
         raise ConfigError("train.privacy: every trial would spend its epsilon on the same examples anew, and the choice among them tells "
                           "of the examples, too; no search can promise what one training does. Choose the settings on data that need no "
                           "protection, without train.privacy, or by what others publish, and train once")
+    if isinstance(experiment.data.validation, float) and not experiment.data.validation:
+        raise ConfigError(NO_VALIDATION)
     space = dimensions(experiment)
     tuner_space.check(space, tune.algorithm, tune.trials)
     return tune, space

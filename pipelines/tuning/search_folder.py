@@ -32,6 +32,8 @@ from pipelines.tuning.stored import SearchReport
 # What may change when a search resumes: its extent and its report, not its trials.
 _MAY_CHANGE = {"tune.trials", "tune.minutes", "tune.seeds", "tune.compare"}
 
+NO_VALIDATION = "data.validation: there is no validation split, and trials are judged on nothing else; set data.validation: 0.1"
+
 
 @dataclass(frozen=True)
 class SearchFolder:

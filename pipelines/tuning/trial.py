@@ -31,6 +31,7 @@ from pipelines.runs.policy import Policy
 from pipelines.runs.run import Call, train
 from pipelines.training.loop import Hook, Loop
 from pipelines.tuning import cost
+from pipelines.tuning.search_folder import NO_VALIDATION
 
 SURVEYED = 2000  # examples of validation that the survey judges
 LOCKED_SECONDS = 1.0  # between looks at a folder in which another process trains
@@ -82,7 +83,7 @@ def survey(order: Mapping[str, Any]) -> dict[str, Any]:
     session = assemble(experiment, task_class(experiment.task))
     validation = session.splits.validation
     if validation is None:
-        raise ConfigError("data.validation: there is no validation split, and trials are judged on nothing else; set data.validation: 0.1")
+        raise ConfigError(NO_VALIDATION)
     numbers = np.unique(np.linspace(0, len(validation) - 1, min(len(validation), SURVEYED)).astype(np.int64))
     source = validation if len(numbers) == len(validation) else validation.subset(numbers)
     one = Evaluator(session.task, session.model, source, machine=session.machine, data=experiment.data,

@@ -40,6 +40,8 @@ class EventFacts(Facts):
     features: dict[Name, Feature]
     history_events: Count
     divided: Text
+    fitted: Text | None = None  # what was chosen for a model in closed form
+    learned: Text | None = None  # fingerprint of the validation split that it has learned from in the end
 
     @model_validator(mode="after")
     def _ids(self) -> Any:

@@ -10,8 +10,8 @@ import pyarrow as pa
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked
 from pipelines.config.messages import listed
-from pipelines.data.columns import Facts, by_name, fit, plain
-from pipelines.data.frame import Frame, open_frame, split_column
+from pipelines.data.columns import Facts, by_name, fit, number_of, plain
+from pipelines.data.frame import Frame, open_frame, split_column, stops_at
 from pipelines.data.times import MIXED, Times, read_times
 
 ROLES = ("user", "item", "rating", "time", "label", "split")
@@ -30,7 +30,8 @@ class Seen:
         numbers, categories: further columns.
         middle: rating from which liking begins.
         time_format: what data.time_format must say, where the reader needs it; time_comment: why.
-        unread: rows whose time cannot be read.
+        unread: rows whose time or rating cannot be read.
+        files: role -> file, where a folder has one for each split.
         notes: further remarks, a line each.
     """
 
@@ -49,6 +50,7 @@ class Seen:
     time_format: str | None = None
     time_comment: str = ""
     unread: int = 0
+    files: dict[str, Path] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -87,7 +89,11 @@ def look(path: Path, asked: Asked) -> Seen:
     roles = by_name(free, wanted, {**own, **({"split": split} if split else {})}) if frame.header else dict(own)
     for role, fits in (("rating", lambda one: one.kind == "number" and one.distinct > 1), ("click", _is_click)):
         if role in roles and role not in own and not fits(facts[roles[role]]):
-            del roles[role]
+            name = roles.pop(role)
+            if role == "rating" and facts[name].kind == "text":
+                example = next(value for value in frame.values[name] if value and number_of(value) is None)
+                seen.notes.append(f"Column {seen.called(name)} is called like a rating, but holds texts such as {example!r}: it is not "
+                                  "used as one.")
     if "rating" in roles and "rating" not in own and facts[roles["rating"]].distinct == 2 and _is_click(facts[roles["rating"]]):
         roles.setdefault("click", roles.pop("rating"))
     if "click" in roles and "rating" in roles and "click" not in own:
@@ -103,6 +109,11 @@ def look(path: Path, asked: Asked) -> Seen:
         _look_at_times(seen, asked, path)
     if seen.rating:
         seen.middle = middle(facts[seen.rating], frame.values[seen.rating])
+    for name in (seen.rating, seen.click):
+        if name and (odd := facts[name].odd):
+            seen.unread += odd
+            seen.notes.append(f"{odd:,} row{'s are' if odd > 1 else ' is'} passed over: {facts[name].odd_value!r} in column "
+                              f"{seen.called(name)} is no number.")
     seen.title = _title(seen, [name for name in free if name not in roles.values()])
     rest = [name for name in names if name not in seen.roles.values()]
     if frame.header:
@@ -165,9 +176,11 @@ def _look_at_times(seen: Seen, asked: Asked, path: Path) -> None:
         raise DataError(f"{path}: column {seen.called(seen.time)} is called like a time, but {len(read.wrong):,} of {len(read.seconds):,} "
                         f"values are none that is understood, such as {value!r}; name another column with --time, or --time none: there "
                         "are no times")
-    seen.unread = len(read.wrong)
+    seen.unread += len(read.wrong)
     if read.wrong:
-        seen.notes.append(f"{len(read.wrong):,} rows are passed over: no time in column {seen.called(seen.time)}.")
+        unread = sum(value is not None for value in read.wrong.values())
+        seen.notes.append(f"{len(read.wrong):,} rows are passed over: no time in column {seen.called(seen.time)}."
+                          f"{stops_at(unread, len(read.seconds))}")
     if read.mixed:
         seen.notes.append(f"Column {seen.called(seen.time)} {MIXED}.")
     if read.ambiguous:
@@ -180,8 +193,6 @@ def _look_at_times(seen: Seen, asked: Asked, path: Path) -> None:
 
 def middle(facts: Facts, values: Any) -> float:
     """The rating from which liking begins: the lowest above the middle of the scale, where there are few; else the middle."""
-    from pipelines.data.columns import number_of
-
     half = (facts.low + facts.high) / 2
     if facts.distinct > 100:
         return half

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.data.tables import line_numbers, rows
+from pipelines.data.text_rows import split_files
 
 
 @dataclass(frozen=True)
@@ -117,4 +118,7 @@ def row_names(path: Path | None, place: str, header: bool, lines: np.ndarray | N
         return [f"{place}[{number}]" for number in numbers]
     if lines is None:
         return rows(path, numbers, header=header)
+    if path.is_dir():  # lines begin anew with each file
+        files, starts = list(split_files(path).values()), np.flatnonzero(np.diff(lines) <= 0) + 1
+        return [f"{files[int(np.searchsorted(starts, number, 'right'))]}:{lines[number]}" for number in numbers]
     return [f"{path}:{lines[number]}" if number < len(lines) else f"{path}, row {number + 1}" for number in numbers]

@@ -1,45 +1,48 @@
 """What `quartet predict` was given, as requests: a table of them, one as JSON, or a bare user id."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pipelines.base.errors import DataError
 from pipelines.base.json_text import parse_json
 from pipelines.config.messages import did_you_mean, listed
-from pipelines.data.tables import read_table
+from pipelines.data import text_rows
+from pipelines.data.dialect import ending
+from pipelines.data.tables import JSON_LINES
+from pipelines.task.contract import Read
 
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
+SUBJECTS = ("user", "item", "history", "similar")  # of which a row names one at least, where it has columns of its own
+ALIKE = 0.75  # of a misspelt key
+FLAGS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 IDS = 200_000  # in one list of a request
 Request = dict[str, Any]
 
 
-def requests(
-    inputs: Sequence[str], keys: Sequence[str], bare: str, *, text: Sequence[str], raw: Callable[[Request], dict[str, Any]]
-) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
-    """(name, raw example or why there is none) of each input.
+def requests(inputs: Sequence[str], keys: Mapping[str, str], bare: str, *, raw: Callable[[Request], dict[str, Any]]) -> Iterator[Read]:
+    """(name, raw example or why there is none) of each input; of a row of a table also all of its columns, so that answers can be joined.
 
     Args:
         inputs: files (.csv, .tsv, .jsonl, .parquet: a request a row), JSON objects such as {"user": 42}, or bare values.
-        keys: what a request may say.
+        keys: what a request may say -> the raw input it is.
         bare: the key that a bare value is for.
-        text: columns of a table that are texts, such as ids.
         raw: makes the raw example of a request, or raises DataError.
     """
-    for name, request in _all(inputs, keys, bare, text):
+    for name, request, *fields in _all(inputs, keys, bare):
         try:
-            yield name, request if isinstance(request, Exception) else raw(request)
+            yield name, request if isinstance(request, Exception) else raw(request), *fields  # type: ignore[misc]
         except DataError as error:
-            yield name, error
+            yield name, error, *fields  # type: ignore[misc]
 
 
-def _all(inputs: Sequence[str], keys: Sequence[str], bare: str, text: Sequence[str]) -> Iterator[tuple[str, Request | Exception]]:
+def _all(inputs: Sequence[str], keys: Mapping[str, str], bare: str) -> Iterator[Read]:
     for given in inputs:
         path = Path(given)
         if path.suffix.lower() in TABLES:
-            yield from _from_table(path, keys, text)
+            yield from _from_table(path, keys)
         elif given.lstrip().startswith("{"):
-            yield given, _from_json(given, keys)
+            yield given, _from_json(given, list(keys))
         else:
             yield given, {bare: given}
 
@@ -71,21 +74,48 @@ def _from_json(text: str, keys: Sequence[str]) -> Request | Exception:
         return error
 
 
-def _from_table(path: Path, keys: Sequence[str], text: Sequence[str]) -> Iterator[tuple[str, Request | Exception]]:
+def _from_table(path: Path, keys: Mapping[str, str]) -> Iterator[Read]:
+    """A request a row; lines of JSON may each say something else, a table's heading holds for all of its rows."""
     try:
-        table = read_table(path, text=text)
+        records = text_rows.records(path, named=True, lenient=True)
+        names = next(records)[1]
+        if ending(path) not in JSON_LINES:
+            _check_names(names, keys)
+        for line, record in records:
+            if isinstance(record, str):
+                yield f"{path}:{line}", DataError(record), dict.fromkeys(names)
+                continue
+            row = dict(zip(names, record))
+            said = {name: value for name, value in row.items() if value is not None and value != ""}
+            try:
+                _check_names(said if ending(path) in JSON_LINES else names, keys)
+                yield f"{path}:{line}", {key: value for key, value in said.items() if key in keys}, row
+            except DataError as error:
+                yield f"{path}:{line}", error, row
     except DataError as error:
         yield str(path), error
-        return
-    names = [name for name in table.column_names if name in keys]
-    if not names:
-        yield str(path), DataError(f"has none of the columns {listed(keys)}; it has {listed(table.column_names, 'and')}")
-        return
-    number = 0
-    for batch in table.select(names).to_batches(max_chunksize=4096):
-        for row in batch.to_pylist():
-            number += 1
-            yield f"{path}, row {number}", {key: value for key, value in row.items() if value is not None}
+
+
+def _check_names(names: Collection[str], keys: Mapping[str, str]) -> None:
+    """Raises DataError where a name that is no key seems to be meant as one, or no user, item or history is named at all. Others, such as
+    numbers to join the answers by, may stand beside."""
+    meant = {keys[name] for name in names if name in keys}
+    absent = [key for key, name in keys.items() if name not in meant]
+    for name in names:
+        if name not in keys and (hint := did_you_mean(name, absent, ALIKE)):
+            raise DataError(f"{name!r} is nothing that can be asked{hint} There are {listed(keys, 'and')}; rename a column that means "
+                            "something else")
+    if meant.isdisjoint(SUBJECTS) and any(name not in keys for name in names):
+        subjects = [key for key, name in keys.items() if name in SUBJECTS]
+        raise DataError(f"has none of {listed(subjects)}; it has {listed(names, 'and')}")
+
+
+def as_flag(name: str, value: Any) -> bool:
+    """Raises DataError for what is neither true nor false."""
+    flag = FLAGS.get(str(value).strip().lower())
+    if flag is None:
+        raise DataError(f"{name}: {value!r:.60} is neither true nor false")
+    return flag
 
 
 def as_id(value: Any, numeric: bool) -> Any:

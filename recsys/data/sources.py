@@ -16,12 +16,13 @@ import pyarrow.compute as pc
 
 from pipelines.base.errors import DataError
 from pipelines.config.messages import did_you_mean, listed
+from pipelines.data import text_rows
 from pipelines.data.columns import number_of
 from pipelines.data.dialect import TEXT, ending
 from pipelines.data.fingerprint import of_files
 from pipelines.data.memory import arrow
 from pipelines.data.opened import check_skipped
-from pipelines.data.tables import NAMED, LeftOut, column, read_table, split_names
+from pipelines.data.tables import NAMED, LeftOut, column, line_numbers, read_table, split_names
 from pipelines.data.times import MEANINGS, MIXED, read_times
 from pipelines.stores.copies import local
 from recsys.data import stored_log
@@ -30,6 +31,7 @@ from recsys.data.quickstart import synthetic_log
 from recsys.settings import IMPLICIT_SOURCES, RATED_SOURCES, InteractionData, RatedData
 
 MISSING = "no value"
+FILE = "(file)"  # the column, added to tables of a folder, that says from which split's file a row is
 
 
 def read_log(data: InteractionData) -> Log:
@@ -46,6 +48,12 @@ def read_log(data: InteractionData) -> Log:
     del opened
     pa.default_memory_pool().release_unused()  # of the table as it was read: twice what is kept of it, which Arrow would hold back
     return log
+
+
+def _lines(file: Path, count: int, *, header: bool) -> np.ndarray:
+    """The line of each row, [count] int64; its number from 1 in Parquet."""
+    lines = line_numbers(file, header=header)
+    return lines if len(lines) == count else np.arange(1, count + 1)
 
 
 def _own(table: Any, data: InteractionData) -> Log:
@@ -66,17 +74,23 @@ def read_shipped(data: InteractionData) -> Log:
     path = local(str(data.path)).expanduser()
     bad = LeftOut()
     ids = [name for name in (data.user_key, data.item_key, data.split_key, *data.categories) if name]
-    table = read_table(
-        path,
-        text=ids,
-        names=data.columns,
-        left_out=bad if data.on_bad_example == "skip" else None,
-        delimiter=data.delimiter,
-        encoding=data.encoding,
-        quote=data.quote,
-    )
-    check_skipped(bad.reasons, table.num_rows + bad.count, data, str(path), bad.count)
-    log = _log(data, table, place=str(path), path=path, digest=_file_digest(path), lines=bad.lines)
+    files = text_rows.split_files(path) if path.is_dir() else {"": path}
+    if path.is_dir() and data.split_key is not None:
+        raise DataError(f"data.split_key: {path} has a file for each split already ({', '.join(file.name for file in files.values())})")
+    tables, lines = [], []
+    for split, file in files.items():
+        own = LeftOut()
+        table = read_table(file, text=ids, names=data.columns, left_out=own if data.on_bad_example == "skip" else None,
+                           delimiter=data.delimiter, encoding=data.encoding, quote=data.quote, beside=list(files.values()))
+        check_skipped(own.reasons, table.num_rows + own.count, data, str(file), own.count)
+        tables.append(table.append_column(FILE, pa.array([split] * table.num_rows).dictionary_encode()) if split else table)
+        lines.append(own.lines if own.lines is not None or not split else _lines(file, table.num_rows, header=not data.columns))
+        bad.count += own.count
+        bad.reasons += own.reasons
+    table = tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="permissive")
+    known = [one for one in lines if one is not None]
+    log = _log(data, table, place=str(path), path=path, digest="".join(map(_file_digest, files.values())),
+               lines=np.concatenate(known) if known else None)
     extra: dict[str, Any] = {}
     for setting in ("items", "users"):
         where, key = getattr(data, setting), getattr(data, f"{setting[:-1]}_key")
@@ -128,7 +142,9 @@ def _log(
                 for number, value in when.wrong.items()
             }
         )
-    if data.split_key is not None:
+    if FILE in table.column_names:
+        parts = np.asarray(table[FILE].to_pylist(), object).astype(str)
+    elif data.split_key is not None:
         stored = [str(value) for value in column(table, data.split_key, where, "data.split_key").to_pylist()]
         parts = np.asarray(split_names(stored, data), object).astype(str)
     if bad and data.on_bad_example == "stop":

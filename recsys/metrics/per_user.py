@@ -33,18 +33,18 @@ def per_user(hit: np.ndarray, held: np.ndarray, k: int) -> dict[str, np.ndarray]
     map         mean over hits of precision at their place, divided by min(k, held-out items) instead of the hits
 
     Args:
-        hit: [users, length >= k] bool, see `hits`.
+        hit: [users, length] bool, see `hits`.
         held: [users], held-out items of each, at least 1.
 
     Returns:
         name -> [users] float64.
     """
     hit = hit[:, :k]
-    k = hit.shape[1]
     places = np.arange(1, k + 1)
     discounts = 1.0 / np.log2(places + 1)
     most = np.minimum(k, held)
     ideal = np.concatenate([[0.0], np.cumsum(discounts)])[most]
+    places, discounts = places[:hit.shape[1]], discounts[:hit.shape[1]]  # a list may be shorter than k, what is asked of it not
     any_hit = hit.any(axis=1)
     first = np.where(any_hit, hit.argmax(axis=1) + 1, 1)
     precision = np.cumsum(hit, axis=1) / places

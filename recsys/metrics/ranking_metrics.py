@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipelines.task.intervals import mean as mean_of
-from pipelines.task.intervals import resampled_sums, share
+from pipelines.task.intervals import certain, measured, resampled_sums
 from pipelines.task.results import Judgement, Metric
 from pipelines.task.units import Units
 from recsys.metrics import baselines, per_user
@@ -39,7 +38,7 @@ def judge_lists(
         fallback: [users] bool, answered by popularity.
         source, numbers: the users, as places in the source.
         chosen: places in `numbers` of the users whose lists are shown.
-        itself: the baseline that the model is a form of, which the verdict does not compare it with.
+        itself: the baseline that the model is, which is then none.
     """
     basis, people = source.basis, source.people
     rows, held_items, counts = people.pairs(numbers)
@@ -47,33 +46,32 @@ def judge_lists(
     names = {"model": lists}
     matrix = people.matrix(basis.items, numbers)
     for name in settings.baselines:
-        scores = basis.scores(name, settings)
+        scores = basis.scores(name, settings, final=source.final) if name != itself else None
         if scores is not None:
             names[name] = baselines.top(scores, matrix, matrix if settings.exclude_seen else None, lists.shape[1], basis.allowed)
     hits = {name: per_user.hits(one, rows, held_items, basis.items) for name, one in names.items()}
     values = {name: {k: per_user.per_user(hit, counts, k) for k in settings.cutoffs} for name, hit in hits.items()}
     several = bool((counts > 1).any())
+    events = int(basis.counts.sum())
+    means = _means(
+        {("model", metric, k): of[metric] for k, of in values["model"].items() for metric in of}
+        | {(name, metric, lead): of[lead][metric] for name, of in values.items() for metric in ("ndcg", "hit_rate")}
+        | {("model", "novelty", lead): per_user.novelty(lists, lead, basis.counts, events)}, settings.bootstrap)
     for k in settings.cutoffs:
         for metric in ("ndcg", "hit_rate", "mrr", *(["recall", "map"] if several else [])):
-            of = values["model"][k][metric]
-            judgement.metrics[f"{metric}@{k}"] = (
-                share(of > 0, resamples=settings.bootstrap, units=USERS)
-                if metric == "hit_rate"
-                else mean_of(of, resamples=settings.bootstrap, units=USERS)
-            )
-    events = int(basis.counts.sum())
+            judgement.metrics[f"{metric}@{k}"] = means["model", metric, k]
     judgement.metrics[f"coverage@{lead}"] = Metric(per_user.coverage(lists, lead, items), None, None, len(lists), USERS.name)
-    novelty = per_user.novelty(lists, lead, basis.counts, events)
-    judgement.metrics[f"novelty@{lead}"] = mean_of(novelty, resamples=settings.bootstrap, units=USERS)
+    judgement.metrics[f"novelty@{lead}"] = means["model", "novelty", lead]
     judgement.tables["model_and_baselines"] = [
-        _row(name, values[name][lead], names[name], lead, settings, basis.counts, items, events) for name in names
+        _row(name, values[name][lead], means[name, "ndcg", lead], means[name, "hit_rate", lead], names[name], lead, basis.counts,
+             items, events) for name in names
     ]
     if not several:  # with one item held out, recall is the hit rate and MAP is MRR
         judgement.tables["model_and_baselines"] = [
             {name: value for name, value in row.items() if name not in (f"recall@{lead}", f"map@{lead}")}
             for row in judgement.tables["model_and_baselines"]
         ]
-    others = [name for name in names if name not in ("model", itself)]
+    others = [name for name in names if name != "model"]
     if others:
         best = max(others, key=lambda name: float(values[name][lead]["ndcg"].mean()))
         ours, theirs = values["model"][lead]["ndcg"], values[best][lead]["ndcg"]
@@ -85,6 +83,7 @@ def judge_lists(
         f"Candidates: all {items:,} items of the catalogue, never a sample; {seen}. Cut-offs: {', '.join(map(str, settings.cutoffs))}",
         "Intervals and tests draw users",
         *basis.notes,
+        *(["Baselines are fitted to train and validation, with what validation chose"] if source.final and others else []),
     ]
     cold = int(np.sum(held_items <= 0))
     if cold:
@@ -103,18 +102,25 @@ def judge_lists(
     return judgement
 
 
+def _means(values: dict[tuple[str, str, int], np.ndarray], resamples: int) -> dict[tuple[str, str, int], Metric]:
+    """The means of values [users], by (whose, metric, k), with intervals; users are drawn once for all of them."""
+    table = np.stack(list(values.values()), 1)
+    drawn = resampled_sums(table, resamples=resamples, units=USERS) / len(table)
+    metrics = (measured(float(table[:, place].mean()), drawn[:, place], len(table), USERS) for place in range(len(values)))
+    return {key: certain(metric) if key[1] == "hit_rate" else metric for key, metric in zip(values, metrics)}
+
+
 def _row(
     name: str,
     values: dict[str, np.ndarray],
+    ndcg: Metric,
+    hit: Metric,
     lists: np.ndarray,
     k: int,
-    settings: RankedEvaluate,
     counts: np.ndarray,
     items: int,
     events: int,
 ) -> dict[str, Any]:
-    ndcg = mean_of(values["ndcg"], resamples=settings.bootstrap)
-    hit = share(values["hit_rate"] > 0, resamples=settings.bootstrap)
     return {
         "of": name,
         f"ndcg@{k}": ndcg.value,

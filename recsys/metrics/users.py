@@ -14,12 +14,16 @@ import tensorflow as tf
 from scipy import sparse
 
 from pipelines.data.source import ArraySource
+from recsys.closed_form import ease, item_knn
+from recsys.closed_form.fitting import described, fit
+from recsys.closed_form.histories import Scores, Value, ages
 from recsys.data.catalogue import Catalogue, by_part
-from recsys.data.protocol import NAMES, TRAIN
+from recsys.data.protocol import NAMES, TEST, TRAIN, VALIDATION
 from recsys.metrics import baselines
-from recsys.settings import RankedEvaluate
+from recsys.settings import ClosedForm, Ease, ItemKnn, RankedEvaluate
 
 COLD = -1  # a held-out item that train does not have
+CHOOSING = 1_000  # validation users who choose settings, at most
 
 
 @dataclass
@@ -44,15 +48,11 @@ class Held:
         return len(self.users)
 
     def matrix(self, items: int, numbers: np.ndarray) -> sparse.csr_matrix:
-        """The visible items of users `numbers`: [len(numbers), 1 + items], 1 where there."""
+        """The visible items of users `numbers`: [len(numbers), 1 + items], see `closed_form.histories.ages`."""
         counts = np.diff(self.visible_of)[numbers]
         rows = np.repeat(np.arange(len(numbers)), counts)
         places = np.repeat(self.visible_of[numbers] - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
-        columns = self.visible[places]
-        there = columns > 0
-        rows_by_item = sparse.csr_matrix((np.ones(there.sum(), np.float32), (rows[there], columns[there])), shape=(len(numbers), items + 1))
-        rows_by_item.data[:] = 1.0
-        return rows_by_item
+        return ages(rows, self.visible[places], len(numbers), items)
 
     def pairs(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(row in `numbers`, item) of each held-out event, and how many each user has."""
@@ -115,23 +115,20 @@ def unpacked(texts: tf.Tensor) -> tf.Tensor:
 
 @dataclass
 class Basis:
-    """What baselines are fitted on and chosen by; fitted once, when first needed.
+    """What models in closed form are fitted on and chosen by, baselines among them; each is fitted once, when first needed.
 
     Attributes:
-        catalogue: the events; of them train counts.
-        validation: the validation users, by whom the regularisation of EASE is chosen.
+        catalogue: the events.
+        timely: they are in order, and the latest are held out.
+        validation: the validation users, by whom settings are chosen.
     """
 
     catalogue: Catalogue
     titles: list[str]
+    timely: bool
     validation: Held | None = None
     notes: list[str] = field(default_factory=list)
-    fitted: dict[str, Any] = field(default_factory=dict)
-
-    @cached_property
-    def train(self) -> sparse.csr_matrix:
-        """[1 + users, 1 + items] float32, 1 where the user had the item in train."""
-        return train_matrix(self.catalogue)
+    fitted: dict[tuple[str, bool], Any] = field(default_factory=dict)
 
     @property
     def counts(self) -> np.ndarray:
@@ -147,49 +144,64 @@ class Basis:
         """[1 + items] bool: candidates; the unknown item is none."""
         return np.arange(self.items + 1) > 0
 
-    def chooses(self, settings: RankedEvaluate, most: int | None = None) -> dict[str, Any] | None:
-        """The validation users, at most `most` of them, as `baselines.ndcg` takes them; None where there are none."""
+    def value(self, settings: RankedEvaluate) -> Value | None:
+        """NDCG at the first cut-off on at most CHOOSING validation users; None where there are none."""
         if self.validation is None:
             return None
-        numbers = np.asarray(spread(len(self.validation), most or len(self.validation)))
+        numbers = np.asarray(spread(len(self.validation), CHOOSING))
         rows, held, counts = self.validation.pairs(numbers)
         matrix = self.validation.matrix(self.items, numbers)
-        seen = matrix if settings.exclude_seen else None
-        return {"rows": matrix, "seen": seen, "held_users": rows, "held_items": held, "held": counts}
+        users = {"rows": matrix, "seen": matrix if settings.exclude_seen else None, "held_users": rows, "held_items": held, "held": counts}
+        return lambda scores: baselines.ndcg(scores, users, settings.cutoffs[0], self.allowed)
 
-    def scores(self, name: str, settings: RankedEvaluate) -> baselines.Scores | None:
-        """One baseline, or None where it does not fit memory (then a note says so)."""
-        if name in self.fitted:
-            return self.fitted[name]
-        scores: baselines.Scores | None = None
+    def fit(self, model: ClosedForm, settings: RankedEvaluate, *, final: bool = False, seed: int = 0) -> Any:
+        """A model in closed form, fitted to train with what validation chooses; `final`: to train and validation, all being chosen."""
+        value = None if final else self.value(settings)
+        histories = self.catalogue.histories((TRAIN, VALIDATION) if final else (TRAIN,))
+        return fit(histories, self.items, model, value, timely=self.timely, seed=seed)
+
+    def scores(self, name: str, settings: RankedEvaluate, *, final: bool = False) -> Scores | np.ndarray | None:
+        """One baseline as `fit` fits it, or None where it takes too much time or memory (then a note says so)."""
+        key = name, final
+        if key not in self.fitted:
+            self.fitted[key] = self._fitted(name, settings, final)
+        return self.fitted[key]
+
+    def _fitted(self, name: str, settings: RankedEvaluate, final: bool) -> Scores | np.ndarray | None:
         if name == "popularity":
-            scores = baselines.popularity(self.train)
-        elif name == "item_knn":
-            if baselines.knn_fits(self.train):
-                scores = baselines.item_knn(self.train, settings.neighbours)
-            else:
-                self.notes.append("item_knn is left out: so many items have a user in common that it would take hours")
-        elif not baselines.ease_fits(self.train):
-            self.notes.append(f"EASE is left out: {self.train.shape[0] - 1:,} users x {self.items:,} items do not fit its memory")
-        else:
-            validation = self.chooses(settings)
-            l2, scores = baselines.best_ease(self.train, settings.ease_l2, validation, settings.cutoffs[0], self.allowed)
-            how = "chosen on validation" if validation is not None and len(settings.ease_l2) > 1 else "as set"
-            self.notes.append(f"EASE: l2 {l2:g}, {how}")
-        self.fitted[name] = scores
-        return scores
+            events = self.catalogue.histories((TRAIN, VALIDATION) if final else (TRAIN,)).items
+            return np.bincount(events, minlength=self.items + 1).astype(np.float32)
+        if final:
+            chosen: Any = self.scores(name, settings)
+            return None if chosen is None else self.fit(chosen.settings, settings, final=True)
+        train = self.catalogue.histories((TRAIN,))
+        if name == "item_knn" and not self.timely and not item_knn.fits(train):
+            self.notes.append("item_knn is left out: so many items have a user in common that it would take hours")
+            return None
+        if name == "ease" and not ease.fits(len(train.offsets) - 2, self.items):
+            self.notes.append(f"EASE is left out: {len(train.offsets) - 2:,} users x {self.items:,} items do not fit its memory")
+            return None
+        baseline = ItemKnn(name="item_knn", neighbours=settings.neighbours) if name == "item_knn" else Ease(name="ease")
+        tried = [baseline.model_copy(update={"l2": l2}) for l2 in settings.ease_l2 or ()] if name == "ease" else []
+        every = [self.fit(one, settings) for one in tried or [baseline]]
+        value = self.value(settings) if len(every) > 1 else None
+        fitted: Scores = max(every, key=value) if value else every[0]
+        self.notes.append(f"Baseline {described(fitted)}, {'chosen on validation' if self.validation else 'as it is by default'}")  # type: ignore[arg-type]
+        return fitted
 
 
 class UserSource(ArraySource):
     """Users of one part as examples: user, history, seen and held; of these what has no fixed length as packed bytes.
 
     Args:
-        length: latest items of a history, [length] with 0 in front; None: all of them, packed.
+        length: latest items of a history, [length] with 0 in front; None: all of them, packed, oldest first.
+        final: all else may be learned from, validation too.
     """
 
-    def __init__(self, held: Held, basis: Basis, *, length: int | None, exclude_seen: bool, place: str, fingerprint: str):
+    def __init__(self, held: Held, basis: Basis, *, length: int | None, exclude_seen: bool, place: str, fingerprint: str,
+                 final: bool = False):
         counts = np.diff(held.visible_of)
-        history = packed(held.visible, held.visible_of) if length is None else latest(held, length)
+        history = packed_all(held.visible, held.visible_of) if length is None else latest(held, length)
         nothing = np.zeros(len(held.visible_of), np.int64)
         arrays = {
             "user": held.users,
@@ -198,7 +210,7 @@ class UserSource(ArraySource):
             "held": packed_all(held.held, held.held_of),
         }
         super().__init__(arrays, names=lambda number: f"{place}: user {held.names[number]}", fingerprint=fingerprint)
-        self.people, self.basis, self.visible_counts = held, basis, counts
+        self.people, self.basis, self.visible_counts, self.final = held, basis, counts, final
 
 
 def latest(held: Held, length: int) -> np.ndarray:
@@ -222,11 +234,11 @@ def titles_of(catalogue: Catalogue) -> list[str]:
     return catalogue.titles or [str(value) for value in catalogue.item_ids.values.tolist()]
 
 
-def train_users(catalogue: Catalogue, count: int, *, length: int | None, exclude_seen: bool) -> UserSource:
+def train_users(catalogue: Catalogue, count: int, *, length: int | None, exclude_seen: bool, timely: bool) -> UserSource:
     """At most `count` users of train, evenly apart, with their train events and nothing held out."""
     assert catalogue.user_ids is not None
     held = trained(catalogue, np.asarray(spread(len(catalogue.user_ids), count), np.int32) + 1)
-    basis = Basis(catalogue, titles_of(catalogue))
+    basis = Basis(catalogue, titles_of(catalogue), timely)
     log = catalogue.log
     return UserSource(held, basis, length=length, exclude_seen=exclude_seen, place=log.place, fingerprint=f"{log.digest}-shown")
 
@@ -236,22 +248,10 @@ def spread(count: int, wanted: int) -> list[int]:
     return sorted({int(place) for place in np.linspace(0, count - 1, min(wanted, count))}) if count and wanted else []
 
 
-def train_matrix(catalogue: Catalogue) -> sparse.csr_matrix:
-    """[1 + users, 1 + items] float32, 1 where the user had the item in train."""
-    assert catalogue.user_ids is not None and catalogue.item_ids is not None
-    train = catalogue.parts == TRAIN
-    matrix = sparse.csr_matrix(
-        (np.ones(int(train.sum()), np.float32), (catalogue.users[train], catalogue.items[train])),
-        shape=(len(catalogue.user_ids) + 1, len(catalogue.item_ids) + 1),
-    )
-    matrix.data[:] = 1.0
-    return matrix
-
-
-def user_sources(catalogue: Catalogue, *, length: int | None, exclude_seen: bool) -> dict[str, UserSource]:
+def user_sources(catalogue: Catalogue, *, length: int | None, exclude_seen: bool, timely: bool) -> dict[str, UserSource]:
     """validation and test, as far as the protocol has them."""
     people = {name: held_out(catalogue, number) for number, name in enumerate(NAMES) if number != TRAIN}
-    basis = Basis(catalogue, titles_of(catalogue), people["validation"])
+    basis = Basis(catalogue, titles_of(catalogue), timely, people["validation"])
     return {
         name: UserSource(
             held,
@@ -260,6 +260,7 @@ def user_sources(catalogue: Catalogue, *, length: int | None, exclude_seen: bool
             exclude_seen=exclude_seen,
             place=catalogue.log.place,
             fingerprint=f"{catalogue.log.digest}-{name}-{len(held)}-{int(held.held_of[-1])}",
+            final=name == NAMES[TEST] and people["validation"] is not None,
         )
         for name, held in people.items()
         if held is not None

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from recsys.data.catalogue import Catalogue
 from recsys.data.protocol import TRAIN, VALIDATION
-from recsys.models.lists import recommend
+from recsys.models.lists import Score, products, recommend
 from recsys.models.store import HistoryStore
 
 
@@ -47,12 +47,12 @@ class ListModel(keras.Model, ABC):
         """What the loss needs, from inputs with `positive`."""
 
     @abstractmethod
-    def queries(self, users: tf.Tensor, history: tf.Tensor, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
-        """(vectors [batch, width], whether anything is known of the user [batch] bool)."""
+    def score(self, users: tf.Tensor, history: tf.Tensor, similar: tf.Tensor | None) -> tuple[Score, tf.Tensor]:
+        """(the scores of items, whether anything is known of the user [batch] bool).
 
-    @abstractmethod
-    def catalogue(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """(vectors [1 + items, width], biases [1 + items]) of all items, float32."""
+        Args:
+            similar: [batch] int32; where > 0 scores are of how like that item the others are.
+        """
 
     def freeze(self) -> None:
         """Keeps what follows from the weights, which are final."""
@@ -67,12 +67,9 @@ class ListModel(keras.Model, ABC):
         else:
             history, seen = inputs["history"], inputs["seen"]
             options = {"held": inputs["held"]} if "held" in inputs else {}
-        vectors, known = self.queries(inputs["user"], history)
-        items, bias = map(tf.convert_to_tensor, self.catalogue())
+        score, known = self.score(inputs["user"], history, options.get("similar"))
         popularity = tf.convert_to_tensor(self.popularity)
-        answer = recommend(
-            tf.cast(vectors, tf.float32), items, bias, known=known, popularity=popularity, seen=seen, k=self.k, chunk=self.chunk, **options
-        )
+        answer = recommend(score, known=known, popularity=popularity, seen=seen, k=self.k, chunk=self.chunk, **options)
         answer["fallback"] = ~known if "similar" not in options else ~known & (options["similar"] <= 0)
         return answer
 
@@ -88,3 +85,20 @@ class ListModel(keras.Model, ABC):
         history = tf.where(stored[:, None], self.store(users, length=self.length), last)
         seen = tf.concat([given, self.store.all_items(users)], 1)
         return history, tf.where(inputs["exclude_seen"][:, None], seen, 0)
+
+
+class VectorModel(ListModel):
+    """A list model whose scores are products of a user's vector and each item's."""
+
+    @abstractmethod
+    def queries(self, users: tf.Tensor, history: tf.Tensor, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
+        """(vectors [batch, width], whether anything is known of the user [batch] bool)."""
+
+    @abstractmethod
+    def catalogue(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """(vectors [1 + items, width], biases [1 + items]) of all items, float32."""
+
+    def score(self, users: tf.Tensor, history: tf.Tensor, similar: tf.Tensor | None) -> tuple[Score, tf.Tensor]:
+        vectors, known = self.queries(users, history)
+        items, bias = map(tf.convert_to_tensor, self.catalogue())
+        return products(tf.cast(vectors, tf.float32), items, bias, similar), known

@@ -1,16 +1,39 @@
 """From a user's vector to the best items of the whole catalogue, in chunks, so that memory does not grow with it."""
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 NOTHING = -1e30  # score of what is no candidate
+Score = Callable[[slice], tf.Tensor]  # items from .. to -> their scores, [batch, items] float32
+
+
+def products(queries: tf.Tensor, items: tf.Tensor, bias: tf.Tensor, similar: tf.Tensor | None = None) -> Score:
+    """Scores of vectors.
+
+    Args:
+        queries: [batch, width] float32.
+        items: [1 + items, width] float32, the vectors of all.
+        bias: [1 + items] float32, added to the dot products.
+        similar: [batch] int32; where > 0 the score is the cosine to that item's vector.
+    """
+    if similar is None:
+        return lambda part: tf.matmul(queries, items[part], transpose_b=True) + bias[part]
+    asked = (similar > 0)[:, None]
+    queries = tf.where(asked, tf.math.l2_normalize(tf.gather(items, similar), -1), queries)
+    inverse = tf.cond(tf.reduce_any(asked), lambda: tf.math.rsqrt(tf.reduce_sum(tf.square(items), -1) + 1e-12),
+                      lambda: tf.ones([int(items.shape[0])]))
+
+    def score(part: slice) -> tf.Tensor:
+        dots = tf.matmul(queries, items[part], transpose_b=True)
+        return tf.where(asked, dots * inverse[part], dots + bias[part])
+
+    return score
 
 
 def recommend(
-    queries: tf.Tensor,
-    items: tf.Tensor,
-    bias: tf.Tensor,
+    score: Score,
     *,
     known: tf.Tensor,
     popularity: tf.Tensor,
@@ -24,15 +47,13 @@ def recommend(
     """The `k` best items for each user, best first; of equal scores the lower number goes first.
 
     Args:
-        queries: [batch, width] float32.
-        items: [1 + items, width] float32, the vectors of all; row 0 is no candidate.
-        bias: [1 + items] float32, added to the dot products.
+        score: of items; item 0 is no candidate.
         known: [batch] bool; where False the score is `popularity`.
         popularity: [1 + items] float32.
         seen: [batch, any] int32, no candidates; 0 fills up.
         held: [batch, any] int32, held-out items for the loss; 0 fills up, less than 0 is ignored.
         allow: [batch, any] int32; where a row has any item, only these are candidates.
-        similar: [batch] int32; where > 0 the score is the cosine to that item's vector, and the item itself is no candidate.
+        similar: [batch] int32; where > 0 that item is asked about: it is no candidate, and the score is not `popularity`.
         k: length of the lists, at most the number of items.
         chunk: items scored at a time.
 
@@ -40,18 +61,14 @@ def recommend(
         items [batch, k] int32 (0 where there are no more), scores [batch, k] float32 (of such: 0), and with `held` loss [batch]: the mean
         over held-out items of -log softmax over all items.
     """
-    total = int(items.shape[0])
+    total = int(popularity.shape[0])
     chunk = min(chunk, total)
     chunks = -(-total // chunk)
-    batch = tf.shape(queries)[0]
+    batch = tf.shape(known)[0]
+    lively = known[:, None]
     if similar is not None:
-        vectors = tf.gather(items, similar)
-        asked = (similar > 0)[:, None]
-        queries = tf.where(asked, tf.math.l2_normalize(vectors, -1), queries)
+        lively |= (similar > 0)[:, None]
         seen = tf.concat([seen, similar[:, None]], 1)
-        inverse = tf.cond(
-            tf.reduce_any(asked), lambda: tf.math.rsqrt(tf.reduce_sum(tf.square(items), -1) + 1e-12), lambda: tf.ones([total])
-        )
     some_held = held if held is not None else tf.zeros([batch, 0], tf.int32)
 
     def step(turn: tf.Tensor, best: tf.Tensor, where: tf.Tensor, high: tf.Tensor, mass: tf.Tensor, own: tf.Tensor) -> Any:
@@ -59,12 +76,7 @@ def recommend(
         first = tf.minimum(turn * chunk, total - chunk)
         part = slice(first, first + chunk)
         numbers = first + tf.range(chunk)
-        dots = tf.matmul(queries, items[part], transpose_b=True)
-        scores = dots + bias[part]
-        if similar is not None:
-            scores = tf.where(asked, dots * inverse[part], scores)
-        lively = known[:, None] if similar is None else known[:, None] | asked
-        scores = tf.where(lively, scores, popularity[part])
+        scores = tf.where(lively, score(part), popularity[part])
         real = numbers >= tf.maximum(turn * chunk, 1)
         plain = tf.where(real, scores, NOTHING)
         if held is not None:

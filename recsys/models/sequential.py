@@ -5,11 +5,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from recsys.models.base import ListModel
+from recsys.models.base import VectorModel
 from recsys.models.store import all_rows, by_number, small
 
 
-class SequentialModel(ListModel):
+class SequentialModel(VectorModel):
     """Vectors of histories [batch, length, width]; see `ListModel`.
 
     When learning, from history and positive [batch, length] and, for the sampled softmax, negatives [samples]: hidden

@@ -12,20 +12,21 @@ import tensorflow as tf
 from pipelines.base.errors import DataError
 from pipelines.data.divide import check_several
 from pipelines.data.source import Source, Tensors, origin
-from pipelines.task.contract import Splits
+from pipelines.task.contract import Read, Splits
 from pipelines.task.form import Field
 from pipelines.task.results import Judgement
 from recsys.data import splits
 from recsys.data.catalogue import Catalogue
 from recsys.data.facts import ListFacts
+from recsys.data.known import all_known
 from recsys.data.protocol import TRAIN, VALIDATION
-from recsys.data.requests import Request, as_id, as_ids, parsed, requests
+from recsys.data.requests import Request, as_flag, as_id, as_ids, parsed, requests
 from recsys.metrics.ranking_metrics import judge_lists
 from recsys.metrics.users import UserSource, spread, train_users, unpacked, user_sources
-from recsys.models.base import ListModel
+from recsys.models.base import ListModel, VectorModel
 from recsys.models.lookup import finder, id_dtype, ids_of, missing
 from recsys.settings import Retrieval, Sequential
-from recsys.tasks.kept_log import KeptLog
+from recsys.tasks.closed_form import FittedAtOnce
 
 if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
@@ -42,7 +43,7 @@ BASIS = (
 )
 
 
-class ListTask(KeptLog):
+class ListTask(FittedAtOnce):
     """Facts: `user_ids`, `item_ids` (as given), `titles`, `features`, `history_events`, `divided` (the protocol in words)."""
 
     meanings: ClassVar[dict[str, str]] = {
@@ -110,7 +111,7 @@ class ListTask(KeptLog):
         if not self.facts:
             check_several(list(catalogue.item_ids.values[:2]), log.place, "item", "a list of recommendations")
         train, more = self.training(catalogue)
-        judged = user_sources(catalogue, length=self.history_length, exclude_seen=settings.evaluate.exclude_seen)
+        judged = user_sources(catalogue, **self._of_users)
         facts = {
             **catalogue.facts(),
             "features": {one["name"]: one for one in catalogue.features},
@@ -120,9 +121,16 @@ class ListTask(KeptLog):
         }
         catalogue.log = replace(log, users=None, items=None, times=None)  # what is left knows the order; 1.6 GB of 100 million events
         self._catalogue, self._shown = catalogue, judged.get("validation")
+        self.validation = self._shown
         notes += self.unused(catalogue)
         unnamed = log.left_out - len(log.skipped)
         return Splits(train, judged.get("validation"), judged.get("test"), facts, log.skipped, tuple(notes), unnamed)
+
+    @property
+    def _of_users(self) -> dict[str, Any]:
+        """How sources of users are made."""
+        timely = not all_known(self.experiment.data)
+        return {"length": self.history_length, "exclude_seen": self.experiment.evaluate.exclude_seen, "timely": timely}
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         return dict(raw)
@@ -198,7 +206,7 @@ class ListTask(KeptLog):
 
     def cannot_judge(self, source: Source) -> str | None:
         if isinstance(origin(source)[0], UserSource):
-            return None
+            return super().cannot_judge(source)
         return (
             "lists are judged by users who have something held out, and train holds nothing out: judge validation or test (--split test); "
             "other data are divided as the run's were (data.protocol, or a column of splits, data.split_key)"
@@ -244,7 +252,7 @@ class ListTask(KeptLog):
         if not count or self._catalogue is None:
             return
         if self._shown is None:
-            self._shown = train_users(self._catalogue, count, length=self.history_length, exclude_seen=settings.exclude_seen)
+            self._shown = train_users(self._catalogue, count, **self._of_users)
         source = self._shown
         numbers = np.asarray(spread(len(source), count))
         examples = source.gather(tf.constant(numbers, tf.int64))
@@ -256,6 +264,8 @@ class ListTask(KeptLog):
 
     def show_model(self, model: keras.Model, writer: "Writer", step: int) -> None:
         """The items' vectors with their titles, for the projector."""
+        if not isinstance(model, VectorModel):
+            return
         vectors, _ = model.catalogue()
         titles = self.facts.get("titles") or [str(value) for value in self.facts["item_ids"]]
         labels = {"title": titles[:PROJECTED], "id": [str(value) for value in self.facts["item_ids"][:PROJECTED]]}
@@ -316,12 +326,10 @@ class ListTask(KeptLog):
             "k": raw["k"],
         }
 
-    def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
+    def read(self, inputs: list[str]) -> Iterator[Read]:
         """Requests as JSON or in tables: a user's id, or {"user": ..., "history": [...], "allow": [...], "similar": ...,
         "exclude_seen": false, "k": 10}."""
-        spec, keys = self.raw_spec(), self._keys
-        texts = [key for key, name in keys.items() if name not in ("exclude_seen", "k") and spec[name].dtype == tf.string]
-        yield from requests(inputs, list(keys), "user", text=texts, raw=self._asked)
+        yield from requests(inputs, self._keys, "user", raw=self._asked)
 
     def take(self, sent: Any) -> dict[str, Any]:
         return self._asked(parsed(sent, list(self._keys), "user"))
@@ -353,7 +361,7 @@ class ListTask(KeptLog):
             numeric = spec[name].dtype == tf.int64
             row[name] = as_ids(request[name], numeric) if request.get(name) else []
             row[name] = row[name] or [missing(spec[name].dtype)]
-        row["exclude_seen"] = bool(request.get("exclude_seen", self.experiment.evaluate.exclude_seen))
+        row["exclude_seen"] = as_flag("exclude_seen", request.get("exclude_seen", self.experiment.evaluate.exclude_seen))
         row["k"] = self._count(request.get("k"))
         if "similar" in request:
             known = set(map(str, self.facts["item_ids"]))

@@ -1,100 +1,58 @@
-"""EASE (Steck 2019, arXiv:1905.03375), a linear model of items on items in closed form, at a rank that fits memory.
+"""Tasks whose model may be fitted at once: before step 0 with what validation chooses, and in the end to train and validation."""
 
-With the eigenvectors Q and eigenvalues e of X'X, P = (X'X + l2 I)^-1 is (I - Q diag(e / (e + l2)) Q') / l2, and EASE's weights are
-I - P / diag(P) column by column. Off its diagonal, which is 0, that is a product of a vector for each item of the history and one for each
-candidate; eigenvectors left out count as of eigenvalue 0. With as many as there are users or items it is EASE exactly.
-
-Damped, X is U^-d X I^-d with the numbers of events of users U and items I: busy users count less, and l2 grows with an item's popularity.
-"""
-
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
+import keras
 import numpy as np
-from scipy import sparse
 
-from recsys.metrics import baselines
-
-EXACT = 2_000  # users or items up to which all eigenvectors are computed
-ITERATIONS = 4  # power iterations of the random projection
-LEADING = 50  # eigenvalues whose mean says how large l2 should be
-SHARES, SHARE = (0.1, 0.2, 0.3, 0.5, 1.0), 0.3  # of that mean: tried for l2, and used where there is nobody to choose by
-DAMPINGS, DAMPING = (0.0, 0.25), 0.125  # likewise
-CHOOSING = 1_000  # validation users who choose, at most
-TINY = 1e-6
+from pipelines.data.source import Source, origin
+from pipelines.task.results import Judgement
+from recsys.closed_form.fitting import described
+from recsys.tasks.kept_log import KeptLog
 
 
-@dataclass(frozen=True)
-class Spectrum:
-    """The leading eigenvectors of X'X, and their eigenvalues.
+class FittedAtOnce(KeptLog):
+    """Further facts of such a model: `fitted`, what was chosen in words; `learned`, the validation split that it has learned from."""
 
-    Attributes:
-        vectors: [1 + items, rank] float32.
-        values: [rank] float64, largest first.
-        damping: of X.
-        scale: [1 + items] float32, what X's columns were multiplied with.
-    """
-
-    vectors: np.ndarray
-    values: np.ndarray
-    damping: float
-    scale: np.ndarray
-
-    def sides(self, l2: float) -> tuple[np.ndarray, np.ndarray]:
-        """The vectors of items in a history and of candidates, each [1 + items, rank] float32."""
-        kept = (self.values / (self.values + l2)).astype(np.float32)
-        diagonal = np.maximum(1.0 - np.sum(self.vectors**2 * kept, axis=1), TINY)  # of l2 P
-        return self.vectors * kept * self.scale[:, None], self.vectors / (self.scale * diagonal)[:, None]
+    chosen: Any = None  # its settings, by validation
+    validation: Source | None = None
 
     @property
-    def leading(self) -> float:
-        """Of which a good l2 is some share, whatever the size of the data."""
-        return float(self.values[:LEADING].mean())
+    def closed_form(self) -> bool:
+        """Whether the model is fitted before step 0, as its settings declare."""
+        return getattr(self.experiment.model, "closed_form", False)
 
+    def fitted(self, settings: Any, *, final: bool = False) -> Any:
+        """A model with these settings fitted to train, with what validation chooses; `final`: to train and validation, all being chosen."""
+        raise NotImplementedError
 
-def decompose(train: sparse.csr_matrix, rank: int, damping: float, seed: int = 0) -> Spectrum:
-    """Exact where users or items are few, else by random projection (Halko et al. 2011, arXiv:0909.4061).
+    def initialise(self, model: keras.Model, batches: Iterator[tuple[Any, Any]]) -> None:
+        if self.closed_form:
+            model.put(self._chosen())
 
-    Args:
-        train: [1 + users, 1 + items], 1 where the user had the item.
-        rank: at most the smaller of users and items.
-    """
-    users, items = (np.maximum(np.asarray(train.sum(axis=axis)).ravel(), 1.0) ** -damping for axis in (1, 0))
-    x = (sparse.diags(users) @ train.astype(np.float64) @ sparse.diags(items)).tocsr()
-    scale = items.astype(np.float32)
-    if min(x.shape) > max(2 * rank, EXACT):
-        from sklearn.utils.extmath import randomized_svd
+    def refit(self, model: keras.Model) -> None:
+        if not self.closed_form:
+            return
+        if self.chosen is None:  # an interrupted run was resumed, or another host chose
+            self._chosen()
+        if self.chosen.refit and self.validation is not None:
+            model.put(self.fitted(self.chosen, final=True))
+            self.facts["learned"] = self.validation.fingerprint()
 
-        _, singular, right = randomized_svd(x.astype(np.float32), rank, n_iter=ITERATIONS, random_state=seed)
-        return Spectrum(right.T.astype(np.float32), singular.astype(np.float64) ** 2, damping, scale)
-    dual = x.shape[0] < x.shape[1]
-    values, vectors = np.linalg.eigh((x @ x.T if dual else x.T @ x).toarray())
-    values, vectors = np.maximum(values[::-1][:rank], 0.0), vectors[:, ::-1][:, :rank]
-    if dual:
-        vectors = (x.T @ vectors) / np.sqrt(np.maximum(values, TINY))
-    return Spectrum(np.where(values > TINY, vectors, 0.0).astype(np.float32), values, damping, scale)
+    def _chosen(self) -> Any:
+        fitted = self.fitted(self.experiment.model)
+        self.chosen, self.facts["fitted"] = fitted.settings, described(fitted)
+        return fitted
 
+    def cannot_judge(self, source: Source) -> str | None:
+        if origin(source)[0].fingerprint() != self.facts.get("learned"):
+            return None
+        return ("the model has learned from this validation split since it was judged on it (model.refit), and the run's report has that "
+                "score: judge test, or train with model.refit: false")
 
-def fit(train: sparse.csr_matrix, rank: int, *, l2: float | None, damping: float | None, validation: Mapping[str, Any] | None, k: int,
-        allowed: np.ndarray, seed: int) -> tuple[Spectrum, float]:
-    """The decomposition and the l2 with the best NDCG@k on validation users (see `baselines.ndcg`).
-
-    Args:
-        train, rank: see `decompose`.
-        l2, damping: None to choose.
-        allowed: [1 + items] bool, candidates.
-    """
-    if validation is None or (l2 is not None and damping is not None):
-        spectrum = decompose(train, rank, DAMPING if damping is None else damping, seed)
-        return spectrum, l2 or SHARE * spectrum.leading
-
-    def tried() -> Iterator[tuple[float, Spectrum, float]]:
-        for one in DAMPINGS if damping is None else (damping,):
-            spectrum = decompose(train, rank, one, seed)
-            for value in (l2,) if l2 is not None else [share * spectrum.leading for share in SHARES]:
-                history, items = spectrum.sides(value)
-                yield baselines.ndcg(lambda rows: (rows @ history) @ items.T, validation, k, allowed), spectrum, value  # noqa: B023
-
-    _, spectrum, value = max(tried(), key=lambda one: one[0])
-    return spectrum, value
+    def explain(self, model: keras.Model, judgement: Judgement, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray],
+                source: Source) -> None:
+        if self.closed_form:
+            twice = "; fitted once more to train and validation before test was read" if "learned" in self.facts else ""
+            judgement.notes.append(f"In closed form, no step trained it. {self.facts['fitted']}{twice}")

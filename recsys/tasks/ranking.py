@@ -10,22 +10,22 @@ import tensorflow as tf
 
 from pipelines.base.errors import DataError
 from pipelines.data.source import ArraySource, Source, Tensors, origin
-from pipelines.task.contract import Splits
+from pipelines.task.contract import Read, Splits
 from pipelines.task.form import Field
 from pipelines.task.results import Judgement
 from pipelines.training.embedding_tables import Table
+from recsys.closed_form import biases, factors
 from recsys.data import features, known, splits
 from recsys.data.catalogue import Catalogue
 from recsys.data.facts import RankingFacts
-from recsys.data.protocol import NAMES, TRAIN
+from recsys.data.protocol import NAMES, TEST, TRAIN, VALIDATION
 from recsys.data.requests import Request, as_id, parsed, requests
 from recsys.metrics import rating_metrics
-from recsys.models import biases
 from recsys.models.lookup import finder, id_dtype, missing
 from recsys.models.ranking import RankingModel
-from recsys.settings import RANKING_MODELS
+from recsys.settings import RANKING_MODELS, Factors
 from recsys.settings import Ranking as Experiment
-from recsys.tasks.kept_log import KeptLog
+from recsys.tasks.closed_form import FittedAtOnce
 
 if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
@@ -34,13 +34,13 @@ LABEL = "label"  # no feature column may have this name
 
 
 class RatedSource(ArraySource):
-    """Events to be judged, with what a judgement needs beside answers: baselines, and whose events they are."""
+    """Events to be judged, with what a judgement needs beside answers: baselines, fitted when asked for, and whose events they are."""
 
     def __init__(
         self,
         arrays: dict[str, np.ndarray],
         *,
-        baselines: dict[str, np.ndarray],
+        baselines: Callable[[np.ndarray], dict[str, np.ndarray]],
         groups_of: dict[str, np.ndarray],
         users: np.ndarray | None,
         **options: Any,
@@ -49,7 +49,7 @@ class RatedSource(ArraySource):
         self.baselines, self.groups_of, self.users = baselines, groups_of, users
 
 
-class RankingTask(KeptLog):
+class RankingTask(FittedAtOnce):
     """recsys.ranking. Facts: `user_ids`, `item_ids`, `features`, `label` (mean, low, high, std), `history_events`, `divided`,
     `digest` (of the data)."""
 
@@ -64,6 +64,7 @@ class RankingTask(KeptLog):
         self.clicks = experiment.loss.name == "click"
         self._catalogue: Catalogue | None = None
         self._biases: biases.Biases | None = None
+        self._factors: Factors | None = None  # settings of the baseline, by validation
 
     @property
     def watch(self) -> tuple[str, str]:  # type: ignore[override]
@@ -124,6 +125,7 @@ class RankingTask(KeptLog):
         self._catalogue, self._biases, self._histories = catalogue, fitted, histories
         arrays = self._arrays(catalogue)
         parts = {name: self._source(catalogue, arrays, number) for number, name in enumerate(NAMES)}
+        self.validation = parts["validation"]
         if parts["train"] is None:
             raise DataError(f"{log.place}: no event to train on")
         return Splits(parts["train"], parts["validation"], parts["test"], facts, log.skipped, tuple(notes), log.left_out - len(log.skipped))
@@ -150,14 +152,8 @@ class RankingTask(KeptLog):
         numbers = np.flatnonzero(catalogue.parts == part)
         if not len(numbers):
             return None
-        assert self._biases is not None
         users, items = catalogue.users[numbers], catalogue.items[numbers]
-        mean = np.full(len(numbers), self._biases.mean)
-        baselines = {"share of clicks" if self.clicks else "mean": mean}
         groups: dict[str, np.ndarray] = {}
-        if catalogue.user_ids is not None and catalogue.item_ids is not None and part != TRAIN:
-            low, high = float(catalogue.log.ratings.min()), float(catalogue.log.ratings.max())  # type: ignore[union-attr]
-            baselines["user and item biases"] = np.clip(self._biases(users, items), low, high)
         if part != TRAIN:
             if catalogue.user_ids is not None:
                 trained = catalogue.users[catalogue.parts == TRAIN]
@@ -166,12 +162,38 @@ class RankingTask(KeptLog):
                 groups["item's events in train"] = catalogue.counts[items]
         return RatedSource(
             {key: value[numbers] for key, value in arrays.items()},
-            baselines=baselines,
+            baselines=lambda chosen: self._baselines(catalogue, part, users[chosen], items[chosen]),
             groups_of=groups,
             users=catalogue.log.users[numbers] if catalogue.log.users is not None else None,
             names=lambda number, catalogue=catalogue, numbers=numbers: catalogue.log.name(int(numbers[number])),  # type: ignore[misc]
             fingerprint=f"{catalogue.log.digest}-{NAMES[part]}-{len(numbers)}",
         )
+
+    def _rated(self, catalogue: Catalogue, *parts: int) -> factors.Rated:
+        """The events of these parts."""
+        there = np.isin(catalogue.parts, parts)
+        return catalogue.users[there], catalogue.items[there], catalogue.log.ratings[there]  # type: ignore[index]
+
+    def fitted(self, settings: Factors, *, final: bool = False) -> factors.FittedFactors:
+        catalogue = self._catalogue
+        assert catalogue is not None and catalogue.user_ids is not None and catalogue.item_ids is not None
+        train, validation = self._rated(catalogue, TRAIN, *((VALIDATION,) if final else ())), self._rated(catalogue, VALIDATION)
+        chooses = validation if len(validation[0]) and not final else None
+        return factors.fit(train, len(catalogue.user_ids), len(catalogue.item_ids), settings, chooses, self.experiment.train.seed)
+
+    def _baselines(self, catalogue: Catalogue, part: int, users: np.ndarray, items: np.ndarray) -> dict[str, np.ndarray]:
+        """What cheap models say of users and items [n], name -> [n]; for test they learn from validation, too."""
+        final = part == TEST
+        learned = self._rated(catalogue, TRAIN, *((VALIDATION,) if final else ()))
+        baselines = {"share of clicks" if self.clicks else "mean": np.full(len(users), float(learned[2].mean()))}
+        if catalogue.user_ids is None or catalogue.item_ids is None or part == TRAIN:
+            return baselines
+        fitted = biases.fit(*learned, len(catalogue.user_ids), len(catalogue.item_ids))
+        baselines["user and item biases"] = np.clip(fitted(users, items), learned[2].min(), learned[2].max())
+        if not self.clicks and not self.closed_form:
+            self._factors = self._factors or self.fitted(Factors(name="factors")).settings
+            baselines["matrix factorisation"] = self.fitted(self._factors, final=final)(users, items)
+        return baselines
 
     def decode(self, raw: Tensors, key: tf.Tensor | None = None) -> Tensors:
         return dict(raw)
@@ -194,7 +216,7 @@ class RankingTask(KeptLog):
         facts = self.facts
         label = facts["label"]["mean"]
         mean = float(np.log(label / (1 - label))) if self.clicks and 0 < label < 1 else label
-        model: RankingModel = RANKING_MODELS.build(
+        model: keras.Model = RANKING_MODELS.build(
             self.experiment.model,
             users=len(facts.get("user_ids", ())),
             items=len(facts.get("item_ids", ())),
@@ -205,7 +227,7 @@ class RankingTask(KeptLog):
             timeless=known.timeless(self.experiment.data),
         )
         model(self._example())
-        if self._catalogue is not None and self._biases is not None:
+        if self._catalogue is not None and self._biases is not None and not self.closed_form:
             self._fill(model)
         return model
 
@@ -276,7 +298,7 @@ class RankingTask(KeptLog):
         predicted = rating_metrics.Predicted(
             answers["prediction"].astype(np.float64),
             targets[LABEL].astype(np.float64),
-            baselines={name: value[numbers] for name, value in base.baselines.items()},
+            baselines=base.baselines(numbers),
             users=base.users[numbers] if base.users is not None else None,
             groups={name: value[numbers] for name, value in base.groups_of.items()},
         )
@@ -344,11 +366,9 @@ class RankingTask(KeptLog):
                 examples[one["name"]] = tf.ensure_shape(padded, [None, one["length"]])
         return examples
 
-    def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
+    def read(self, inputs: list[str]) -> Iterator[Read]:
         """Requests: {"user": ..., "item": ..., "time": ..., column: ...}, as JSON or in tables; or user,item."""
-        spec, keys = self.raw_spec(), self._keys
-        texts = [key for key, name in keys.items() if spec[name].dtype == tf.string]
-        yield from requests(inputs, list(keys), "user", text=texts, raw=self._asked)
+        yield from requests(inputs, self._keys, "user", raw=self._asked)
 
     def take(self, sent: Any) -> dict[str, Any]:
         return self._asked(parsed(sent, list(self._keys), "user"))

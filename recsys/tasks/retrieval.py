@@ -1,19 +1,16 @@
-"""recsys.retrieval: which items for this user, by two towers or by EASE.
+"""recsys.retrieval: which items for this user, by two towers or by a model in closed form.
 
-Towers learn from events, whose histories are cut in the model, in graph; EASE is fitted to users with all of theirs, before step 0.
+Towers learn from events, whose histories are cut in the model, in graph; the others are fitted to users with all of theirs, before step 0.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
-import keras
 import keras_rs
 import numpy as np
 import tensorflow as tf
 
 from pipelines.data.device_constants import Held
 from pipelines.data.source import ArraySource, Source, Tensors
-from pipelines.task.results import Judgement
 from recsys.data.catalogue import Catalogue
 from recsys.data.features import unused
 from recsys.data.log import index_type
@@ -21,9 +18,8 @@ from recsys.data.protocol import TRAIN, VALIDATION
 from recsys.metrics.users import train_users
 from recsys.models.base import ListModel
 from recsys.models.sampling import Sampler
-from recsys.settings import RETRIEVAL_MODELS, Retrieval
+from recsys.settings import RETRIEVAL_MODELS, ClosedForm, Retrieval
 from recsys.tasks.base import ListTask
-from recsys.tasks.closed_form import CHOOSING, fit
 from recsys.tasks.sequential import NO_SEED
 
 
@@ -32,11 +28,6 @@ class RetrievalTask(ListTask):
 
     experiment: Retrieval
     mixes = "The softmax over the items of the batch"
-
-    @property
-    def closed_form(self) -> bool:
-        """Whether the model is fitted to whole histories before step 0, as its settings declare."""
-        return getattr(self.experiment.model, "closed_form", False)
 
     @property
     def history_length(self) -> int | None:
@@ -49,7 +40,7 @@ class RetrievalTask(ListTask):
     def training(self, catalogue: Catalogue) -> tuple[Source, dict[str, Any]]:
         if self.closed_form:
             assert catalogue.user_ids is not None
-            self._users = train_users(catalogue, len(catalogue.user_ids), length=None, exclude_seen=self.experiment.evaluate.exclude_seen)
+            self._users = train_users(catalogue, len(catalogue.user_ids), **self._of_users)
             return self._users, {}
         train, stored = catalogue.histories((TRAIN,)), catalogue.offsets((TRAIN, VALIDATION))
         users = np.repeat(np.arange(len(train.offsets) - 1, dtype=np.int32), train.counts())
@@ -71,23 +62,9 @@ class RetrievalTask(ListTask):
         model({"user": nothing, "positive": nothing, "at": tf.zeros([1], tf.int64), "negatives": nothing})
         return model
 
-    def initialise(self, model: keras.Model, batches: Iterator[tuple[Any, Any]]) -> None:
-        settings = self.experiment.model
-        if not self.closed_form:
-            return
+    def fitted(self, settings: ClosedForm, *, final: bool = False) -> Any:
         basis = (self._shown or self._users).basis
-        judging = self.experiment.evaluate
-        spectrum, l2 = fit(
-            basis.train, model.rank, l2=settings.l2, damping=settings.damping, validation=basis.chooses(judging, CHOOSING),
-            k=judging.cutoffs[0], allowed=basis.allowed, seed=self.experiment.train.seed,
-        )
-        model.put(*spectrum.sides(l2), chosen=(l2, spectrum.damping))
-
-    def explain(self, model: keras.Model, judgement: Judgement, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray],
-                source: Source) -> None:
-        if self.closed_form:
-            l2, damping = model.chosen.numpy().tolist()
-            judgement.notes.append(f"EASE in closed form, no step trained it: rank {model.rank:,}, l2 {l2:.4g}, damping {damping:g}")
+        return basis.fit(settings, self.experiment.evaluate, final=final, seed=self.experiment.train.seed)
 
     def learning(self, examples: Tensors, seed: tf.Tensor | None) -> tuple[Tensors, Tensors]:
         """Inputs: the events' users, and each item of the batch once; targets: the place of each event's item among these."""

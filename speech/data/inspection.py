@@ -14,17 +14,28 @@ from pipelines.config.draft import Asked
 from pipelines.config.messages import listed
 from pipelines.data.columns import by_name, role_in, role_of
 from pipelines.data.dialect import ending
-from pipelines.data.frame import Frame, file_column, in_both, label_column, label_values, open_frame, split_column, tables_in
+from pipelines.data.frame import (
+    Frame,
+    file_column,
+    files_there,
+    in_both,
+    label_column,
+    label_values,
+    missing_files,
+    open_frame,
+    split_column,
+    tables_for,
+)
 from pipelines.data.kinds import not_used
 from pipelines.data.names import groups_in_names, some, suspected_folders, suspected_groups, suspected_labels
 from pipelines.data.tables import SUFFIXES, file_paths
-from pipelines.data.walk import PassedOver, files_of, folders_in, sampled
+from pipelines.data.walk import PassedOver, files_of, folders_in, other_folders, sampled
 from speech.data import audio
 from speech.data.ljspeech import is_lj
 from speech.settings import MAX_SECONDS
 
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # named in messages
-ROLES = ("file", "text", "label", "split", "group")
+ROLES = ("file", "files", "text", "label", "split", "group")
 VOICES = 3  # speakers that names must suggest: fewer cannot be divided into train, validation and test, and are something else
 NOHASH = "/([0-9a-f]+)_nohash_"  # speakers in the names of Google's Speech Commands
 
@@ -41,7 +52,8 @@ class Seen:
         columns: settings that name columns.
         splits: the data's own splits by role.
         speakers: whether speakers are known; a pattern where they stand in the names.
-        group: what keeps its examples together, where it is not the speaker: folder.
+        group: what keeps its examples together, where it is not the speaker: folder, or a column such as the file that they were cut from.
+        divided: speakers or groups of train are in another of the data's own splits.
         path: the table, where it lies in the folder that was named.
         label: the column of the classes, where there is a table.
         notes: further remarks, a line each.
@@ -56,6 +68,7 @@ class Seen:
     speakers: bool = False
     pattern: str | None = None
     group: str | None = None
+    divided: bool = False
     path: Path | None = None
     label: str | list[str] | None = None
     notes: list[str] = field(default_factory=list)
@@ -68,7 +81,7 @@ def look(path: Path, asked: Asked) -> Seen:
 
 def _folder(path: Path, asked: Asked) -> Seen:
     if (path / "metadata.csv").is_file() and is_lj(path / "metadata.csv"):
-        raise DataError(f"{path}: holds a table; did you mean {path / 'metadata.csv'}?")
+        return _table(path / "metadata.csv", asked)
     manifest = find_manifest(path, asked)
     if manifest is not None:
         return _table(manifest, asked)
@@ -76,6 +89,7 @@ def _folder(path: Path, asked: Asked) -> Seen:
     splits = {role: entry for entry in tops if (role := role_of(entry.name))}
     root = splits.get("train", path)
     own = {role: entry.name for role, entry in splits.items() if role != "train"} if "train" in splits else {}
+    rest = other_folders(path, list(splits.values()), lambda folder: len(_recordings(folder))) if "train" in splits else []
     files = _recordings(root)
     if not files:
         raise DataError(f"{path}: there are no recordings ({', '.join(audio.SUFFIXES)}) in it")
@@ -88,13 +102,13 @@ def _folder(path: Path, asked: Asked) -> Seen:
         if missing:
             raise DataError(f"{missing}: has no transcript beside it ({missing.with_suffix('.txt').name}), as the others have")
         texts = [file.with_suffix(".txt").read_text(encoding="utf-8-sig", errors="replace") for file in files]
-        return _with_speakers(Seen("folder", files, texts, splits=own), names, None)
+        return _with_speakers(Seen("folder", files, texts, splits=own, notes=rest), names, None)
     classes = {entry.name: _recordings(entry) for entry in folders_in(root, PassedOver()) if not entry.name.startswith("_")}
     classes = {name: hint for name, hint in classes.items() if hint}
     loose = [file for file in files if file.parent == root]
     if not classes and (hint := suspected_labels(names)):
         labels = groups_in_names(names, hint.pattern)
-        seen = Seen("folder", files, None, Counter(labels), {"label_pattern": hint.pattern}, own)
+        seen = Seen("folder", files, None, Counter(labels), {"label_pattern": hint.pattern}, own, notes=rest)
         seen.notes.append(f"There are no class folders: the class is taken from the names ({some(hint.values)}, such as in {names[0]}).")
         return _with_speakers(seen, names, labels)
     if len(classes) < 2 or loose:
@@ -102,8 +116,8 @@ def _folder(path: Path, asked: Asked) -> Seen:
                         f"({listed(TABLES)}) may name both" + (f"; {loose[0].name} lies in no class folder" if classes and loose else ""))
     files = [file for hint in classes.values() for file in hint]
     labels = [name for name, hint in classes.items() for _ in hint]
-    return _with_speakers(Seen("folder", files, None, Counter(labels), splits=own), [file.relative_to(path).as_posix() for file in files],
-                          labels)
+    return _with_speakers(Seen("folder", files, None, Counter(labels), splits=own, notes=rest),
+                          [file.relative_to(path).as_posix() for file in files], labels)
 
 
 def _recordings(folder: Path) -> list[Path]:
@@ -130,21 +144,17 @@ def _with_speakers(seen: Seen, names: list[str], labels: list[str] | None) -> Se
 
 def find_manifest(folder: Path, asked: Asked) -> Path | None:
     """A table in a folder that names recordings in it; None where there is none."""
-    tables = tables_in(folder)
+    tables = tables_for(folder)
     for table in tables:
         try:
             frame = open_frame(table)
             sound, pattern = file_column(frame, asked, audio.SUFFIXES, unread=audio.UNREAD, by_name_alone=True)
         except DataError:
             continue
-        if sound is not None and len(frame.names) > 1 and (_there(frame, sound, pattern) or len(tables) == 1):
+        if sound is not None and len(frame.names) > 1 and (
+                files_there(frame, sound, pattern) or (len(tables) == 1 and table.parent == folder)):
             return table
     return None
-
-
-def _there(frame: Frame, sound: str, pattern: str | None) -> bool:
-    values = [str(value) for value in frame.values[sound][:50]]
-    return sum((frame.path.parent / (pattern or "{}").replace("{}", value)).is_file() for value in values) * 2 >= len(values)
 
 
 def _table(path: Path, asked: Asked) -> Seen:
@@ -154,7 +164,7 @@ def _table(path: Path, asked: Asked) -> Seen:
         raise DataError(f"{path}: not understood; give a folder or a table ({listed(TABLES)})")
     if is_lj(path):
         rows = [line.split("|") for line in path.read_text(encoding="utf-8-sig", errors="replace").splitlines() if line]
-        return Seen("table", [path.parent / "wavs" / f"{row[0]}.wav" for row in rows], [row[-1] for row in rows])
+        return Seen("table", [path.parent / "wavs" / f"{row[0]}.wav" for row in rows], [row[-1] for row in rows], path=path)
     frame = open_frame(path)
     sound, pattern = file_column(frame, asked, audio.SUFFIXES, unread=audio.UNREAD, by_name_alone=True)
     if sound is None:
@@ -170,7 +180,9 @@ def _table(path: Path, asked: Asked) -> Seen:
                     {("transcript" if role == "text" else "speaker" if role == "group" else role): name for role, name in assigned.items()})
     speaker = None if asked.absent("group") else by_role.get("speaker")
     text = by_role.get("transcript") if "text" in wanted else None
-    free = {name: frame.facts[name] for name in rest if name not in (split, speaker, text, by_role.get("start"))}
+    taken = (split, speaker, text, by_role.get("start"))
+    group = None if speaker or asked.absent("group") else group_column(frame, [name for name in rest if name not in taken])
+    free = {name: frame.facts[name] for name in rest if name not in (*taken, group)}
     if text is None and "text" in wanted and "label" not in by_role:  # a column of many texts holds transcripts
         text = next((name for name, one in free.items()
                      if one.kind == "text" and one.words >= 2 and one.distinct > 0.3 * one.present), None)
@@ -186,8 +198,10 @@ def _table(path: Path, asked: Asked) -> Seen:
     stored = [role_in(parts, value) for value in frame.values[split]] if split else ["train"] * frame.rows
     train = [number for number, part in enumerate(stored) if part == "train"]
     files = file_paths([frame.values[sound][number] for number in train], path, pattern, f"{sound} (--file)")
+    if files and not any(file.is_file() for file in files[:: max(1, len(files) // 50)]):
+        raise missing_files(path, sound, files[0])
     one = label if isinstance(label, str) else None
-    keys, names = frame.named({"file": sound, "text": text, "label": one, "speaker": speaker, "split": split})
+    keys, names = frame.named({"file": sound, "text": text, "label": one, "speaker": speaker or group, "split": split})
     columns: dict[str, Any] = {key: keys[role] for key, role, usual in (
         ("audio_key", "file", None), ("text_key", "text", "text"), ("label_key", "label", "label"),
         ("speaker_key", "speaker", "speaker"), ("split_key", "split", None)) if role in keys and keys[role] != usual}
@@ -198,17 +212,28 @@ def _table(path: Path, asked: Asked) -> Seen:
     values = [str(value or "") for value in frame.values[text]] if text else label_values(frame, label or "")
     values = [values[number] for number in train]
     seen = Seen("table", files, values if text else None, Counter() if text else Counter(values), columns, own, speaker is not None,
-                path=path)
+                group=keys["speaker"] if group else None, path=path)
     seen.label = label
-    used = (sound, text, speaker, split, by_role.get("start"), "duration", *([label] if isinstance(label, str) else label or ()))
+    used = (sound, text, speaker, group, split, by_role.get("start"), "duration", *([label] if isinstance(label, str) else label or ()))
     seen.notes += not_used(frame.names, used)
     if line := frame.passed_over():
         seen.notes.append(line)
-    if not speaker and not own and not asked.absent("group"):
+    together = speaker or group
+    if not together and not own and not asked.absent("group"):
         _with_speakers(seen, [str(frame.values[sound][number]) for number in train], None if text else values)
-    elif speaker and own and (both := in_both(frame.values[speaker], stored)):
-        seen.notes.append(f"{both:,} speakers of train are also in another of the data's own splits: expect lower scores for new voices.")
+    elif together and own and (both := in_both(frame.values[together], stored)):
+        seen.divided = True
+        seen.notes.append(f"{both:,} speakers of train are also in another of the data's own splits: expect lower scores for new voices."
+                          if speaker else f"{both:,} values of column {group} are in more than one of the data's own splits: expect lower "
+                          "scores for new ones.")
     return seen
+
+
+def group_column(frame: Frame, names: list[str]) -> str | None:
+    """The column whose name says that recordings with the same value belong together, such as those cut from one file."""
+    name = by_name(names, ["group"]).get("group")
+    facts = frame.facts[name] if name else None
+    return name if facts and facts.kind in ("number", "text") and VOICES <= facts.distinct < facts.present else None
 
 
 def headers_of(files: list[Path]) -> tuple[list[audio.Header], bool]:

@@ -90,10 +90,14 @@ def _wave(samples: np.ndarray, stored: int, rate: int, name: str) -> np.ndarray:
     return to_int16(audio.resampled(full, stored, rate))
 
 
-def _none(data: SpeechData, texts: bool) -> Opened[Recordings]:
-    """A second of silence, where a model is used as it is."""
+def silence(data: SpeechData) -> Recordings:
+    """A second of silence, to train on where a model is used as it is."""
     facts = Facts(["silence"], ["silence"], None, [""], None, np.array([data.rate], np.int32))
-    return Opened("no data", ["all"], lambda _: recordings(lambda number: np.zeros(data.rate, np.int16), facts, f"none {data.rate}", data),
+    return Recordings(lambda number: np.zeros(data.rate, np.int16), facts, f"none {data.rate}")
+
+
+def _none(data: SpeechData, texts: bool) -> Opened[Recordings]:
+    return Opened("no data", ["all"], lambda _: silence(data),
                   notes=["There are no data: the model is used as it is, and is not judged"])
 
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from pipelines.base.errors import DataError
 from pipelines.config.messages import did_you_mean, listed
 from pipelines.data.divide import Warned, check_classes, check_several, divide
-from pipelines.data.opened import without
+from pipelines.data.opened import Opened, without
 from pipelines.data.source import Source, Tensors
 from pipelines.data.split import choose, describe
 from pipelines.data.tables import numbered
@@ -19,7 +19,7 @@ from speech.data.connected_digits import open_connected
 from speech.data.enough import too_little
 from speech.data.features import FrontEnd
 from speech.data.recordings import Recordings, facts_of
-from speech.data.sources import open_data
+from speech.data.sources import open_data, silence
 from speech.data.tokens import Encoder, learn, normalized, steps_needed
 from speech.models import steps_of
 from speech.settings import CommandData, Commands, SpeechData, Transcription
@@ -105,8 +105,7 @@ def load_transcripts(experiment: Transcription, decode: Decode, front_end: Front
         source = readable(opened.load(split), data, skipped, opened.place, split)
         return source.with_texts([normalized(text, settings) for text in source.facts.texts or ()])
 
-    asked = data.model_copy(update={"validation": "validation", "test": "test"}) if data.source == "connected" else data
-    train, validation, test, notes = divide(opened.names, load, asked, opened.place)
+    train, validation, test, notes = divided(experiment, opened, load)
     learned = encoder is None
     encoder = encoder or learn(facts_of(train).texts or [], settings)
     judged = validation is not None or test is not None
@@ -139,6 +138,22 @@ def load_transcripts(experiment: Transcription, decode: Decode, front_end: Front
     }
     return Splits(train=ready["train"], validation=ready["validation"], test=ready["test"], facts=facts, skipped=tuple(skipped),  # type: ignore[arg-type]
                   notes=(*opened.notes, *notes))
+
+
+def divided(experiment: Transcription, opened: Opened[Recordings], load: Callable[[str], Recordings],
+            ) -> tuple[Source, Source | None, Source | None, list[str]]:
+    """As `divide`; where nothing trains and no share is asked for, a test split of its own or else all recordings are judged."""
+    data = experiment.data
+    if not experiment.untrained:
+        fixed = {"validation": "validation", "test": "test"} if data.source == "connected" else {}
+        return divide(opened.names, load, data.model_copy(update=fixed), opened.place)
+    nothing = silence(data)
+    if data.source == "none":
+        return nothing, None, None, []
+    if data.test == 1 or (data.test == "test" and len(opened.names) == 1):
+        every = load(opened.names[0])
+        return nothing, None, every, [f"test: all {len(every):,} recordings, since nothing trains"]
+    return divide(opened.names, load, data, opened.place)
 
 
 def alignable(train: Source, encoder: Encoder, experiment: Transcription, front_end: FrontEnd, longest: float) -> tuple[Source, list[str]]:

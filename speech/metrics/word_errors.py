@@ -13,6 +13,7 @@ import numpy as np
 from pipelines.task.intervals import interval, wilson
 from pipelines.task.results import Metric
 from pipelines.task.units import EXAMPLES, Units
+from speech.metrics.spoken_form import spoken_form
 
 GAP = "*"  # a missing word, in alignments
 
@@ -115,6 +116,12 @@ def metrics(counted: Counted, *, resamples: int = 1000, seed: int = 0, units: Un
             metric = replace(metric, low=float(low), high=float(high))
         rates[name] = metric
     return rates
+
+
+def normalized(reference: Sequence[str], hypothesis: Sequence[str], *, resamples: int, units: Units, english: bool) -> Metric:
+    """The word error rate of what is spoken, however it is written: without capitals and signs, of `english` with numbers in words."""
+    spoken = [[spoken_form(text, english=english) for text in texts] for texts in (reference, hypothesis)]
+    return metrics(count(*spoken), resamples=resamples, units=units)["wer"]
 
 
 def per_word(counted: Counted, limit: int = 40) -> list[dict[str, Any]]:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 CHEAP = "kernel machine on cepstral statistics"
 PICTURES = 12  # mistakes shown as spectrograms
 WHOLE = 64  # classes up to which each is the keyword once, and all probabilities are kept
+SHORTEST = 0.1  # s; of a shorter recording little can be said, unless the window is short, too
 LONGER = 1.5  # times the window from which too much of a recording is ignored
 SHOWN = 6  # recordings in TensorBoard each epoch
 
@@ -250,14 +251,22 @@ class CommandTask(SpeechTask, SingleLabel):
                 WARNING: self._warnings(samples, raw["length"])}
 
     def _warnings(self, samples: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        """Why an answer means little, [batch] string: the recording is much longer than the window, or silent."""
+        """Why an answer means little, [batch] string: the recording is much longer than the window, very short, or silent."""
         rate, longest = self.experiment.data.rate, self.window * LONGER
         seconds = tf.strings.as_string(tf.cast(lengths, tf.float32) / rate, precision=1)
         part = tf.strings.join(["of ", seconds, f" s only the loudest {self.window / rate:.1f} s were heard"])
         warning = tf.where(tf.cast(lengths, tf.float32) > longest, part, "")
+        milliseconds = tf.strings.as_string(1000 * lengths // rate)
+        short = tf.strings.join(["lasts only ", milliseconds, " ms, of which little can be said"])
+        warning = tf.where(lengths < self.shortest, short, warning)
         if "_silence_" in self.classes:
             return warning
         return tf.where(silent(samples, lengths), "silence: nothing is louder than -60 dB", warning)
+
+    @property
+    def shortest(self) -> int:
+        """Samples below which an answer means little."""
+        return max(1, min(round(SHORTEST * self.experiment.data.rate), self.window // 4))
 
     def alone(self) -> tuple[Path, dict[str, Any]] | str:
         if self.encoder_facts or self.experiment.frontend.kind != "log_mel":
@@ -269,12 +278,12 @@ class CommandTask(SpeechTask, SingleLabel):
             "high": settings.high or front.rate / 2, "top_db": settings.top_db, "normalize": settings.normalize}
 
     def quickly(self, row: dict[str, Any]) -> np.ndarray | None:
-        """Not of silence, nor of what is much longer than the window: of these is warned."""
+        """Not of silence, nor of what is much longer than the window or very short: of these is warned."""
         if self._quick is None:
             alone = self.alone()
             self._quick = {} if isinstance(alone, str) else {**alone[1], "facts": self.facts}
         samples = np.asarray(row["samples"], np.float32)[:int(row["length"])]
-        if not self._quick or not 0 < len(samples) <= self.window * LONGER or np.ptp(samples) < 4 * SILENT / 32768:
+        if not self._quick or not self.shortest <= len(samples) <= self.window * LONGER or np.ptp(samples) < 4 * SILENT / 32768:
             return None
         return decode_alone.features(self._quick, samples)
 

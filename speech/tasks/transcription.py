@@ -48,6 +48,7 @@ class TranscriptionTask(SpeechTask):
     watch = ("token_error_rate", "min")
     length = "length"
     usual_output = -1
+    english = False  # whether numbers may be written in digits and said in English
     details = ("words", "starts", "ends")
     read_at_once = (4, 16)
     longest = 60.0
@@ -165,7 +166,10 @@ class TranscriptionTask(SpeechTask):
         known_speakers = self.facts.get("speakers") or []
         units = speakers.units(source, known.speakers, known_speakers, self.experiment.data.group_by)
         named = [source.name(number) for number in range(len(references))]
-        judgement = Judgement(metrics=word_errors.metrics(counted, resamples=settings.bootstrap, units=units), notes=units.notes())
+        metrics = word_errors.metrics(counted, resamples=settings.bootstrap, units=units)
+        metrics["normalized_wer"] = word_errors.normalized(known.texts or (), hypotheses, resamples=settings.bootstrap, units=units,
+                                                           english=self.english)
+        judgement = Judgement(metrics=metrics, notes=units.notes())
         judgement.predictions = {"recording": named, "said": references, "written": hypotheses, "words": counted.words,
                                  "errors": counted.errors, "confidence": answers["confidence"]}
         rate = self._token_errors(answers, targets, references)

@@ -8,8 +8,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from pipelines.data.source import Tensors
-from pipelines.task.contract import Splits
+from pipelines.data.source import Source, Tensors
+from pipelines.task.contract import Features, Splits
+from pipelines.task.results import Baseline
 from speech.data import pretrained
 from speech.data.splits import load_transcripts
 from speech.data.tokens import normalized
@@ -44,6 +45,10 @@ class WhisperTask(TranscriptionTask):
             "confidence": "mean probability of the written tokens; not calibrated",
             **(PHRASES if self.experiment.model.times else {}),
         }
+
+    @property
+    def english(self) -> bool:  # type: ignore[override]
+        return self.experiment.model.language == "en" or not (self.experiment.model.language or self.facts["marks"]["languages"])
 
     @cached_property
     def window(self) -> int:
@@ -137,6 +142,9 @@ class WhisperTask(TranscriptionTask):
     def texts(self, tokens: np.ndarray) -> list[str]:
         """Written tokens [n, most], from 1, as texts that are compared with transcripts."""
         return [normalized(text, self.experiment.tokens) for text in super().texts(tokens)]
+
+    def baseline(self, train: Source, features: Features) -> Baseline | None:
+        return None if self.experiment.untrained else super().baseline(train, features)
 
     def _token_errors(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray], references: list[str]) -> np.ndarray | None:
         return None if self.experiment.model.times else super()._token_errors(answers, targets, references)  # transcripts have no stamps

@@ -9,6 +9,7 @@ from pipelines.config.load import from_dict, load
 from pipelines.data.memory import Recordings, keep, read_from
 from pipelines.data.tables import read_table
 from quartet.experiments import choose
+from quartet.inputs import rows
 
 IMAGES = np.random.default_rng(0).integers(0, 256, [12, 8, 8], np.uint8)
 LABELS = np.arange(12) % 3
@@ -91,3 +92,8 @@ def test_an_experiment_reads_them_by_the_columns_there_are(tmp_path):
     assert chosen.experiment.data.source == "npz" and chosen.experiment.train.epochs == 2 and chosen.name == "vision/cifar10_cnn"
     assert [one.partition("=")[0] for one in chosen.changes] == ["train.epochs", "data"]
     assert from_dict(chosen.experiment.model_dump(mode="python")) == chosen.experiment
+
+
+def test_rows_to_predict_may_hold_several_kinds_of_values():
+    frame = pd.DataFrame({"text": ["a", 5, None], "count": [1, 2, 3]})
+    assert list(rows(frame)) == [{"text": "a", "count": 1}, {"text": 5, "count": 2}, {"text": None, "count": 3}]

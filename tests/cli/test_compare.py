@@ -133,7 +133,16 @@ def test_resamples_that_cannot_be_read_are_none(tmp_path):
 def test_changed_data_are_noted(tmp_path):
     metric = {"test/accuracy": (0.80, 0.78, 0.82)}
     runs = [make(tmp_path, name, metric, environment={"data": {"train": name}}) for name in "ab"]
-    assert any("fingerprints differ" in note for note in compare(runs).notes)
+    assert any("have changed between the runs (the fingerprints of train differ)" in note for note in compare(runs).notes)
+
+
+def test_other_examples_by_a_setting_are_no_change_of_the_data(tmp_path):
+    runs = [make(tmp_path, name, {"test/accuracy": (0.80, 0.78, 0.82)}, data=f"validation: {share}, workers: {number}",
+                 environment={"data": {"train": name, "validation": name, "test": "same"}, "fingerprints": 2})
+            for name, share, number in (("one", 0.1, 1), ("two", 0.2, 2))]
+    notes = compare(runs).notes
+    assert "The runs had other examples in train and validation, by their settings: data.validation." in notes
+    assert not any("have changed" in note for note in notes)
 
 
 def test_fingerprints_of_different_versions_are_not_compared(tmp_path):
@@ -141,7 +150,7 @@ def test_fingerprints_of_different_versions_are_not_compared(tmp_path):
     runs = [make(tmp_path, name, metric, environment={"data": {"train": name, "test": name}, "fingerprints": version})
             for version, name in enumerate("ab", 1)]
     found = compare(runs)
-    assert found.differences["test/accuracy"][0].test == "normal" and not any("fingerprints differ" in note for note in found.notes)
+    assert found.differences["test/accuracy"][0].test == "normal" and not any("fingerprints" in note for note in found.notes)
 
 
 def test_the_command_says_better_or_worse(tmp_path):

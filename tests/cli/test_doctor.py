@@ -90,12 +90,27 @@ def test_no_bfloat16_where_it_is_slower():
 
 
 @pytest.mark.parametrize("gain", [FASTER - 0.01, FASTER])
-def test_what_is_said_of_bfloat16_is_what_training_does(gain, monkeypatch):
+def test_what_is_said_of_bfloat16_is_what_training_does(gain, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(precision, "instructions", lambda: {"avx512_bf16"})
     monkeypatch.setattr(precision, "convolution_gain", lambda dtype: gain)
     monkeypatch.setattr(precision.platform, "machine", lambda: "x86_64")
     chosen, _ = precision.fastest(False, [])
     said = of(diagnose(healthy(probe={"build": CUDA, "gpus": [], "bfloat16_gain": gain})), "bfloat16").text
     assert ("is used for precision: auto" in said) == (chosen == "bfloat16") == (gain >= FASTER)
+
+
+def test_bfloat16_is_timed_once_and_never_where_the_processor_lacks_its_instructions(monkeypatch, tmp_path):
+    timed = []
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(precision.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(precision, "convolution_gain", lambda dtype: timed.append(dtype) or 2.0)
+    monkeypatch.setattr(precision, "instructions", lambda: {"avx", "avx2", "fma"})
+    assert precision.fastest(False, []) == ("float32", "the processor has no instructions for bfloat16") and not timed
+    monkeypatch.setattr(precision, "instructions", lambda: {"avx2", "avx512_bf16"})
+    assert precision.fastest(False, [])[0] == precision.fastest(False, [])[0] == "bfloat16" and timed == ["bfloat16"]
+    monkeypatch.setattr(precision, "processor_name", lambda: "another")
+    assert precision.fastest(False, [])[0] == "bfloat16" and len(timed) == 2
 
 
 def test_a_tensorflow_that_dies_is_a_finding(tmp_path, monkeypatch):

@@ -4,7 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.data.columns import by_name, facts_of, plain, split_values
+from pipelines.base.errors import DataError
+from pipelines.config.draft import new
+from pipelines.data.columns import LOOKED_AT, by_name, facts_of, plain, split_values
 from pipelines.data.dialect import find_dialect, split_apostrophes
 from pipelines.data.names import groups_in_names, suspected_groups, suspected_labels
 from pipelines.data.tables import read_table
@@ -46,9 +48,17 @@ def test_values_say_what_names_do_not():
     assert not facts_of([1, 2, 3]).looks_timed and facts_of(["2,5", "3", "4,5"]).kind == "number"
 
 
+def test_what_is_looked_at_is_bounded(tmp_path):
+    assert facts_of(["word " * 100_000]).words == LOOKED_AT / 5
+    (tmp_path / "wide.csv").write_text(",".join(f"c{number}" for number in range(6000)) + "\n" + "1," * 5999 + "1\n")
+    for domain in ("vision", "speech", "nlp", "recsys"):
+        with pytest.raises(DataError, match="has 6,000 columns or more, of which no more than 5,000 are looked at"):
+            new(domain, tmp_path / "wide.csv")
+
+
 def test_a_column_that_divides():
     assert split_values("x", ["train", "val", "test"]) == {"test": "test", "train": "train", "validation": "val"}
-    assert split_values("fold", [1, 2, 3, 4, 5] * 4) == {"train": None, "test": "5", "validation": "4"}
+    assert split_values("fold", [1, 2, 3, 4, 5] * 4) == {"train": None, "test": "5"}, "the other folds are learned from"
     assert split_values("label", [1, 2, 3]) is None and split_values("split", ["a", "b"]) is None
 
 

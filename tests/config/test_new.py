@@ -83,7 +83,7 @@ def test_folder_of_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_folder_with_splits(tmp_path: Path) -> None:
-    for split, count in (("Train", 12), ("val", 3), ("testing", 3)):
+    for split, count in (("Train", 12), ("val", 3), ("testing", 3), ("unlabelled", 2)):
         for number in range(count):
             picture(tmp_path / f"{split}/0/{number}.png", 28, 28, "L")
             picture(tmp_path / f"{split}/1/{number % 2}.png", 28, 28, "L")
@@ -92,7 +92,8 @@ def test_folder_with_splits(tmp_path: Path) -> None:
     assert (data.validation, data.test, data.image_size, data.channels) == ("val", "testing", 28, 1)
     assert experiment.model.name == "fast" and not experiment.augment.flip  # digits have no mirror images
     assert experiment.loss.class_weights == "none"  # one class has six times the other, which is said
-    assert "6 times the smallest" in new("vision", tmp_path)
+    made = new("vision", tmp_path)
+    assert "6 times the smallest" in made and "# Not used: folder unlabelled (4 files)" in made
 
 
 @pytest.mark.parametrize(("size", "count", "seen", "widths"), [
@@ -288,7 +289,21 @@ def test_a_table_in_a_folder_and_files_beside_it(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text("id_code,breed,fold\n" + "".join(rows))
     data = written(tmp_path).data
     assert data.path == str(tmp_path / "train.csv") and data.file_pattern == "photos/{}.jpg" and data.label_key == "breed"
-    assert (data.split_key, data.validation, data.test) == ("fold", "2", "3")
+    assert (data.split_key, data.validation, data.test) == ("fold", 0.1, "3")
+
+
+def test_images_that_lie_elsewhere_than_their_table(tmp_path: Path) -> None:
+    for number in range(20):
+        picture(tmp_path / "data" / "images" / f"{number}.png")
+    (tmp_path / "data" / "labels").mkdir()
+    (tmp_path / "data" / "labels" / "t.csv").write_text("image,kind\n" + "".join(f"{n},{'ab'[n % 2]}\n" for n in range(20)))
+    assert written(tmp_path / "data").data.file_pattern == written(tmp_path / "data/labels/t.csv").data.file_pattern == "../images/{}.png"
+    (tmp_path / "data" / "images").rename(tmp_path / "far")
+    (tmp_path / "data" / "labels" / "t.csv").write_text("image,kind\n" + "".join(f"{n}.png,{'ab'[n % 2]}\n" for n in range(20)))
+    with pytest.raises(DataError, match="--files PATTERN says where they lie"):
+        new("vision", tmp_path / "data/labels/t.csv")
+    made = new("vision", tmp_path / "data/labels/t.csv", columns={"files": "../../far/{}"})
+    assert "file_pattern: ../../far/{}" in made or "file_pattern: '../../far/{}'" in made
 
 
 def test_classes_and_people_in_names(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.csv
+import pyarrow.parquet
 import pytest
 
 from pipelines.base.errors import DataError
@@ -63,6 +65,42 @@ def test_jester_and_events_without_times(tmp_path):
     assert lists.task == "recsys.retrieval" and lists.data.positive_from > 0 and lists.data.protocol == "random"
     path = table(tmp_path, "visits.csv", "{u},{i}", "user_id,place_id")
     assert drafted(path).task == "recsys.retrieval"
+
+
+def test_a_rare_text_among_ratings_is_passed_over_and_said(tmp_path):
+    path = table(tmp_path, "a.csv", "{u},{i},{r},{t}", "user,item,stars,time")
+    lines = path.read_text().split("\n")
+    user, item, _, time = lines[7].split(",")
+    path.write_text("\n".join([*lines[:7], f"{user},{item},vier,{time}", *lines[8:]]))
+    made = new("recsys", path)
+    assert "# 1 row is passed over: 'vier' in column stars is no number." in made
+    experiment = from_text(made).experiment
+    assert experiment.task == "recsys.ranking" and read_log(experiment.data).left_out == 1
+    path.write_text("\n".join(line.replace(",4,", ",vier,") for line in lines))
+    made = new("recsys", path)
+    assert "# Column stars is called like a rating, but holds texts such as 'vier'" in made
+    assert "# Not used: columns stars." in made and from_text(made).experiment.task == "recsys.sequential"
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_folder_with_a_table_for_each_split(tmp_path, ending):
+    whole = table(tmp_path, "ratings.csv", "{u},{i},{r},{t}", "user,item,stars,time")
+    rows = whole.read_text().split("\n")
+    for name, own in (("train", rows[1:200]), ("test", rows[200:301])):
+        (tmp_path / f"{name}.csv").write_text("\n".join([rows[0], *own]) + "\n")
+        if ending == "parquet":
+            pyarrow.parquet.write_table(pyarrow.csv.read_csv(tmp_path / f"{name}.csv"), tmp_path / f"{name}.parquet")
+            (tmp_path / f"{name}.csv").unlink()
+    made = new("recsys", tmp_path)
+    experiment = from_text(made).experiment
+    assert "# Not used: ratings.csv." in made and experiment.data.path == str(tmp_path)
+    assert (experiment.data.test, experiment.data.validation) == ("test", 0.1)
+    log = read_log(experiment.data)
+    parts, _ = divided(log, experiment.data)
+    assert np.bincount(parts).tolist() == [179, 20, 101] and (parts[199:] == 2).all()
+    first = 2 if ending == "csv" else 1
+    assert [log.name(number) for number in (0, 198, 199)] == [
+        f"{tmp_path}/train.{ending}:{first}", f"{tmp_path}/train.{ending}:{198 + first}", f"{tmp_path}/test.{ending}:{first}"]
 
 
 def test_the_datas_own_division(tmp_path):

@@ -1,15 +1,19 @@
 """Every wrong experiment of wrong_experiments.txt gets its message: place, setting, value, what is allowed, what was meant."""
 
 import random
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from pipelines.base.errors import ConfigError
+from pipelines.config.check import Check
 from pipelines.config.load import from_text
 from pipelines.config.messages import nearest
+from pipelines.config.registry import tasks
 from pipelines.config.tree import settings
+from pipelines.config.yaml_text import parse
 from vision.settings import ImageClassification
 
 HERE = Path(__file__).parent
@@ -115,3 +119,32 @@ def test_damaged_text_is_an_error_and_never_a_crash() -> None:
             refused += 1
             assert all(line.startswith("mine.yaml") for line in str(error).splitlines()), str(error)
     assert refused > 100
+
+
+GIVEN = (0, 1, 2, 3, -1, 2.0, 0.5, True, False, "3", "0", "none", "on", "off", "yes", "true", "50%", "200%", "1,5", "1,000",
+         "60s", "word", 10**6)
+WRITE = re.compile(r"; write (?:the number alone, such as )?(.+?)(?:, with a decimal point|, without quotes| in quotes)?$")
+
+
+def refusals(cls, setting, given) -> list[str]:
+    check = Check(cls, {})
+    check._value(setting, setting.annotation, given, (setting.route[-1],), lambda cleaned: None)
+    return [said for _, said in check.problems]
+
+
+@pytest.mark.parametrize("task", sorted(tasks()))
+def test_what_a_message_says_to_write_is_not_refused_too(task: str) -> None:
+    """Of each plain setting, whatever was given instead."""
+    cls = tasks()[task]
+    wrong, suggested = [], 0
+    for setting in settings(cls):
+        for given in (*GIVEN, *setting.shape.variants()):
+            for said in refusals(cls, setting, given):
+                remedy = WRITE.search(said)
+                if remedy is None or remedy[1] == "the result" or "..." in remedy[1]:
+                    continue  # something is left to the person
+                suggested += 1
+                text = remedy[1].removeprefix(f"{setting.route[-1]}: ")
+                if problems := refusals(cls, setting, parse(f"value: {text}", "it").values["value"]):
+                    wrong.append(f"{setting.name}={given}: {said} -> {problems}")
+    assert not wrong and suggested > 500, "\n".join(wrong)

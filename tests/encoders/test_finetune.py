@@ -233,6 +233,28 @@ def test_features_on_disk_are_used_again_and_depend_on_the_weights(tmp_path, mon
         session(name="frozen", data=data, train={"seed": 1})
 
 
+class FoldedToyTask(EncoderToyTask):
+    def splits(self):
+        pool = super().splits().train
+        return self.divided({"train": pool, "test": pool})
+
+
+def test_folds_of_train_share_the_features_of_its_examples(tmp_path, monkeypatch):
+    data = {"cache": "disk", "cache_folder": str(tmp_path), "validation": 0, "fold": [1, 3]}
+    first = session(FoldedToyTask, name="frozen", data=data)
+    monkeypatch.setattr("pipelines.encoders.features.Computing._computed", None)  # now they are there, and nothing is computed
+    second = session(FoldedToyTask, name="frozen", data={**data, "fold": [2, 3]})
+    held = [one.learner.features(one.splits.test) for one in (first, second)]
+    for made, judged in zip((first, second), held):
+        assert len(made.learner.train) + len(judged) == len(first.learner.train) + len(held[0])
+        for source, of in ((made.learner.train, made.splits.train), (judged, made.splits.test)):
+            np.testing.assert_array_equal(source.arrays["target/0"], of.labels)
+    names = [{one.name(number) for number in range(len(one))} for one in held]
+    assert not names[0] & names[1]
+    with pytest.raises(TypeError):  # a part of train has features of its own
+        session(FoldedToyTask, name="frozen", data={**data, "limit": 20})
+
+
 def test_one_graph_of_the_encoder_computes_the_features_of_all_splits(monkeypatch):
     traces = []
 

@@ -12,6 +12,8 @@ from pipelines.commands.check import check
 from pipelines.config.load import from_dict
 from pipelines.encoders import neighbours
 from pipelines.encoders.neighbours import Part
+from pipelines.runs.launch import task_class
+from pipelines.training.session import assemble
 from tests.encoders import tiny
 
 CLASSES = ("cat", "dog", "owl")
@@ -102,6 +104,32 @@ def test_check_compares_the_examples_of_each_domain(tmp_path, made, monkeypatch)
     if made is texts:  # what differs in large letters alone is the same to this encoder
         copies = next(finding for finding in found.findings if "nearly the same by their features" in finding.text)
         assert "(test) = " in copies.details[0] and copies.details[0].endswith("100.0% alike")
+
+
+@extra
+@pytest.mark.slow(seconds=10)
+def test_only_the_experiments_own_encoder_compares_and_training_finds_its_features(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    values, preset = texts(tmp_path)
+    monkeypatch.setenv("QUARTET_PRESETS", str(tmp_path))
+    assert not any("compared" in finding.text for finding in check(from_dict(values)).findings), "another one is merely at hand"
+    values["model"] = {"name": "pretrained", "preset": str(preset), "limit": 16, "finetune": {"name": "frozen"}}
+    experiment, said = from_dict(values), list[str]()
+    assert any("26 of train, 2 of test" in finding.text for finding in check(experiment).findings)
+    assemble(experiment, task_class(experiment.task), say=said.append)
+    assert not said, "what was computed is kept"
+
+
+@extra
+def test_an_encoder_that_does_not_know_the_language_compares_nothing(tmp_path):
+    values, preset = texts(tmp_path)
+    train = tmp_path / "texts" / "train.csv"
+    train.write_text(train.read_text().replace("room", "zimmer").replace("taxi", "mietwagen"))
+    values["model"] = {"name": "pretrained", "preset": str(preset), "limit": 32, "finetune": {"name": "frozen"}}
+    (note,) = (finding for finding in check(from_dict(values)).findings if "compared" in finding.text)
+    assert note.level == "note" and "does not know their language: it reads a word as" in note.text
+    said = [finding.text for finding in check(from_dict(values), str(preset)).findings]
+    assert any("little can be said" in text for text in said) and any("26 of train" in text for text in said), "who asks is answered"
 
 
 @extra

@@ -15,7 +15,7 @@ from nlp.models import word_scores
 from pipelines.base.errors import ConfigError
 from pipelines.commands import main
 from pipelines.commands.estimate import estimate
-from pipelines.config.draft import new
+from pipelines.config.draft import look, new
 from pipelines.config.load import from_text
 from pipelines.encoders import listing
 from tests import processes
@@ -212,6 +212,28 @@ def test_many_recordings_of_few_words_train_its_last_blocks(there, tmp_path):
     assert experiment.augment.speed == 0.15 and experiment.train.epochs >= 4
 
 
+def test_english_sentences_are_written_without_training_or_with_it_in_the_same_file(there, tmp_path):
+    names = ["ann", "ben", "cat", "dan", "eve", "fay", "gus", "hal", "ida", "jon", "kim", "lou"]
+    for number, name in enumerate(names):
+        write(tmp_path / f"{number}.wav", tone(1.0, 16_000, seed=number), 16_000)
+        (tmp_path / f"{number}.txt").write_text(f"This is the {name} that {names[number - 1]} saw in a field of {names[number - 2]}s.")
+    keras_preset(there / "whisper", "WhisperBackbone")
+    text = new("speech", tmp_path)
+    experiment = from_text(text).experiment
+    assert (experiment.model.name, experiment.model.trains) == ("whisper", "nothing")
+    assert (experiment.data.validation, experiment.data.test) == (0, 0.2)
+    assert "since it writes English without training" in header(text) and "from scratch" not in header(text)
+    (frozen,) = re.findall(r"#   (model: .*)", text)
+    other = from_text(re.sub(r"(?m)^model:\n(  .*\n)+", f"{frozen}\n", text)).experiment
+    assert other.model.finetune.name == "frozen" and other.data == experiment.data, "the same test"
+    assert from_text(text.replace("trains: nothing", "trains: whole")).experiment.train.learning_rate.peak == 1e-5
+    assert not experiment.tokens.remove
+    for number in range(len(names)):  # without signs, those that it writes are not scored
+        file = tmp_path / f"{number}.txt"
+        file.write_text(file.read_text().replace(".", ""))
+    assert from_text(new("speech", tmp_path)).experiment.tokens.remove == ".,?!"
+
+
 def test_texts_of_many_words_get_one_where_it_is_asked_for(there, tmp_path):
     for number in range(12):
         write(tmp_path / f"{number}.wav", tone(1.0, 16_000, seed=number), 16_000)
@@ -242,3 +264,21 @@ def test_the_libraries_of_an_encoder_start_in_silence(there, tmp_path):
                          check=True)
     assert "written" in done.stdout and "small" in (tmp_path / "one.yaml").read_text()
     assert done.stderr == ""
+
+
+def test_encoders_at_hand_are_among_the_ways_that_are_tried(there, tmp_path):
+    keras_preset(there / "lite", "EfficientNetBackbone")
+    keras_preset(there / "bert", **BERT)
+    digits, more = photos(tmp_path / "digits", mode="L", edge=8), photos(tmp_path / "more", count=250, edge=32)
+    for domain, data, tuned in (("vision", digits, False), ("vision", more, True), ("nlp", questions(tmp_path / "q.csv"), False),
+                                ("nlp", questions(tmp_path / "many.csv", count=800), True)):
+        draft = look(domain, data).draft
+        ways = draft.ways()
+        frozen = next(way for way in ways if "frozen" in way.name)
+        assert from_text(frozen.body).experiment.model.finetune.name == "frozen" and "Encoder: " in frozen.notes[0]
+        assert (frozen.tuned is not None) == tuned
+        bodies = [one.body for way in ways for one in (way, way.tuned) if one]
+        assert bodies.count(draft.body) == 1 and all(from_text(body).experiment for body in bodies)
+        assert not any("frozen" in way.name for way in look(domain, data, encoder="none").draft.ways())
+        asked = "lite" if domain == "vision" else "bert"
+        assert [way.name for way in look(domain, data, encoder=asked).draft.ways()] == [f"{asked}, frozen"]

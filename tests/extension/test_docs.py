@@ -57,3 +57,9 @@ def test_a_model_takes_at_most_20_lines():
 def test_the_package_of_the_page_is_the_sample():
     (text,) = blocks("toml")
     assert text in (ROOT / "tests" / "sample_extension" / "pyproject.toml").read_text(encoding="utf-8")
+
+
+def test_its_task_passes_a_type_checker(place):
+    done = processes.run("-m", "mypy", "--ignore-missing-imports", "--check-untyped-defs", "--cache-dir", str(ROOT / ".mypy_cache"),
+                         str(place / "my_tasks.py"), cwd=ROOT)
+    assert done.returncode == 0, done.stdout

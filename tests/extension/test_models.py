@@ -42,6 +42,8 @@ def run(tmp_path_factory) -> Path:
     (folder / "mine.yaml").write_text(EXPERIMENT, encoding="utf-8")
     done = quartet("train", "mine.yaml", "--use", str(FILE), cwd=folder)
     assert done.returncode == 0, done.stderr
+    assert f"predict runs/vision/mine/default INPUT... --use {FILE}\n" in done.stdout
+    assert "--use my_models.py" in (folder / "runs" / "vision" / "mine" / "default" / "README.md").read_text(encoding="utf-8")
     return folder
 
 

@@ -6,9 +6,11 @@ import random
 import pytest
 
 from nlp.data.ngrams import ngram_counts, ngrams_for
-from pipelines.base.errors import DataError
+from nlp.data.sources import open_data
+from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.draft import new
 from pipelines.config.load import from_text
+from pipelines.tuning.search import prepared
 
 TEXTS = [(f"some words about thing {number} and more", ("spam", "ham", "eggs")[number % 3]) for number in range(60)]
 
@@ -44,6 +46,12 @@ def test_several_labels_and_json(tmp_path):
                                               for number, (text, label) in enumerate(TEXTS)))
     found = drafted(path)
     assert found.data.labels == "many" and found.data.label_separator == "|"
+    lists = [str(["a", label] if number % 2 else [label]) for number, (_, label) in enumerate(TEXTS)]  # as a data frame writes them
+    path.write_text("text,labels\n" + "".join(f'{text},"{value}"\n' for (text, _), value in zip(TEXTS, lists)))
+    data = drafted(path).data
+    assert data.labels == "many" and "4 labels" in new("nlp", path)
+    opened = open_data(data)
+    assert {name for labels in opened.load("all").label_sets for name in labels} == {0, 1, 2, 3} and len(opened.classes) == 4
 
 
 def test_folders(tmp_path):
@@ -58,6 +66,37 @@ def test_folders(tmp_path):
         (tmp_path / "g" / f"{part}.csv").write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in TEXTS))
     found = drafted(tmp_path / "g")
     assert found.data.source == "table" and found.data.validation == "valid"
+
+
+def test_speakers_stay_together_and_what_lies_beside_is_said(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("speaker,text,kind\n" + "".join(f"p{n % 8},{text},{label}\n" for n, (text, label) in enumerate(TEXTS)))
+    assert drafted(path).data.group_by == "speaker" and "Not used" not in new("nlp", path)
+    path.write_text("text,author\n" + "".join(f"{text},p{n % 8}\n" for n, (text, _) in enumerate(TEXTS)))
+    assert (drafted(path).data.group_by, drafted(path).data.label_key) == (None, "author")  # the question itself
+    for part in ("train", "test", "extra"):
+        for number, (text, label) in enumerate(TEXTS):
+            (tmp_path / "f" / part / label).mkdir(parents=True, exist_ok=True)
+            (tmp_path / "f" / part / label / f"{number}.txt").write_text(text)
+    assert "# Not used: folder extra (60 files), which is called like none of train" in new("nlp", tmp_path / "f")
+    (tmp_path / "g").mkdir()
+    for part in ("train", "test", "more"):
+        (tmp_path / "g" / f"{part}.csv").write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in TEXTS))
+    assert "# Not used: more.csv." in new("nlp", tmp_path / "g")
+    with (tmp_path / "g" / "test.csv").open("a") as file:
+        file.write("a,b,c\n" * 4)
+    made = new("nlp", tmp_path / "g")
+    assert "# Passed over: 4 of 64 rows" in made and "Training stops at so many" in made and "on_bad_example: skip" in made
+
+
+def test_a_search_of_a_draft_has_a_space_and_says_at_once_what_it_lacks(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("text,label\n" + "".join(f"{text} {again},{label}\n" for text, label in TEXTS for again in range(50)))
+    tune, space = prepared(drafted(path))
+    assert [one.name for one in space] == ["train.learning_rate.peak"] and tune.trials > 0
+    path.write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in TEXTS))
+    with pytest.raises(ConfigError, match="no validation split, and trials are judged on nothing else"):
+        prepared(drafted(path))
 
 
 def test_classes_of_very_different_size_are_told_and_not_weighed(tmp_path):

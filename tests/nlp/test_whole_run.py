@@ -217,6 +217,10 @@ def test_predict_takes_texts_files_and_tables(runs, tmp_path):
     (tmp_path / "long.txt").write_text("a request that is longer than the sixty characters by which a text is called on the screen\n" * 2)
     done = call(runs["bag"], str(tmp_path / "long.txt"), "--format", "csv")
     assert {row[0] for row in list(csv.reader(io.StringIO(done.stdout)))[1:]} == set((tmp_path / "long.txt").read_text().splitlines())
+    (tmp_path / "mails.csv").write_text("id,body,more\n7,the shower is broken,x\n")
+    assert "--set data.text_key=COLUMN" in call(runs["bag"], str(tmp_path / "mails.csv")).output
+    done = call(runs["bag"], str(tmp_path / "mails.csv"), "--set", "data.text_key=body", "--format", "csv")
+    assert done.stdout.splitlines()[1].startswith("7,the shower is broken,x,") and done.stdout.splitlines()[1].endswith(",")
     done = call(runs["many"], "please call a taxi", "--format", "csv")
     assert done.stdout.splitlines()[0] == "input,labels,warning,error"
 

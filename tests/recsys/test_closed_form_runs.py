@@ -5,10 +5,11 @@ import signal
 
 import pytest
 
-from pipelines.base.errors import Interrupted
+from pipelines.base.errors import ConfigError, Interrupted
 from pipelines.config.load import from_text
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.run import Call, train
+from pipelines.serving.evaluate import evaluate
 from pipelines.serving.load import load_run
 from recsys.tasks.retrieval import RetrievalTask
 from tests.signals import send
@@ -60,9 +61,16 @@ def test_a_run_without_steps_says_so_and_resumes(experiment, tmp_path, monkeypat
     assert (model.history_vectors.numpy() == load_run(RunFolder(tmp_path / "whole"), where="cpu").model.history_vectors.numpy()).all()
 
 
-def test_the_verdict_compares_ease_with_other_baselines(experiment, tmp_path):
-    report = train(experiment, RunFolder(tmp_path / "run"), Call("recsys/at_once", RetrievalTask, quiet=True))
-    assert {row["of"] for row in report["tables"]["test/model_and_baselines"]} == {"model", "popularity", "ease"}
+def test_beside_ease_stand_other_baselines_and_validation_is_learned_from_in_the_end(experiment, tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    report = train(experiment, folder, Call("recsys/at_once", RetrievalTask, quiet=True))
+    assert {row["of"] for row in report["tables"]["test/model_and_baselines"]} == {"model", "popularity"}
     text = json.dumps(report)
-    assert "the best baseline, popularity" in text and "the best baseline, ease" not in text
-    assert "EASE in closed form, no step trained it: rank 32, l2" in text
+    assert "the best baseline, popularity" in text and "In closed form, no step trained it. EASE: rank 32, l2" in text
+    assert "fitted once more to train and validation" in text and "Baselines are fitted to train and validation" in text
+    with pytest.raises(ConfigError, match="has learned from this validation split"):
+        evaluate(load_run(folder, where="cpu"), split="validation")
+    again = evaluate(load_run(folder, where="cpu"))
+    value = again.judgement.metrics["ndcg@10"].value
+    assert value == pytest.approx(report["metrics"]["test/ndcg@10"]["value"], abs=1e-6)
+    assert any("EASE: rank 32" in note for note in again.judgement.notes)

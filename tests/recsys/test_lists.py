@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 
 from recsys.metrics.users import packed, unpacked
-from recsys.models.lists import recommend
+from recsys.models.lists import products
+from recsys.models.lists import recommend as best_of
 from recsys.models.lookup import NO_ID, finder, ids_of
 from recsys.models.sampling import PLACES, Sampler, stops
 
@@ -26,6 +27,10 @@ def case():
         "seen": tf.constant(rng.integers(0, ITEMS + 1, (BATCH, 9)), tf.int32),
         "k": K,
     }
+
+
+def recommend(*, queries, items, bias, similar=None, **options):
+    return best_of(products(queries, items, bias, similar), similar=similar, **options)
 
 
 def expected(case, allow=None):

@@ -5,11 +5,10 @@ import pytest
 from scipy import sparse
 from sklearn.metrics import log_loss, ndcg_score, roc_auc_score
 
+from pipelines.task import intervals
 from pipelines.task.results import Judgement
-from recsys.data.splits import load
 from recsys.metrics import baselines, per_user
 from recsys.metrics.rating_metrics import Predicted, auc, judge_clicks, judge_ratings, log_losses
-from tests.recsys.small_tables import experiment, table
 
 USERS, ITEMS = 60, 40
 
@@ -86,31 +85,6 @@ def test_a_worse_model_is_said_to_be_worse():
     assert any("does NOT clearly beat" in note for note in clicks.notes)
 
 
-def test_ease_is_the_same_in_both_forms_and_is_the_ridge_solution():
-    rng = np.random.default_rng(1)
-    wide = (rng.random((12, 30)) < 0.3).astype(np.float32)
-    for x in (wide, wide.T.copy()):
-        scores = baselines.ease(sparse.csr_matrix(x), 5.0)(sparse.csr_matrix(x))
-        expected = np.zeros((x.shape[1], x.shape[1]))
-        for item in range(x.shape[1]):  # ridge regression of each item on all others
-            others = [other for other in range(x.shape[1]) if other != item]
-            a = x[:, others].T @ x[:, others] + 5.0 * np.eye(len(others))
-            expected[others, item] = np.linalg.solve(a, x[:, others].T @ x[:, item])
-        np.testing.assert_allclose(scores, x @ expected, atol=1e-5)
-
-
-def test_item_knn_and_popularity():
-    x = sparse.csr_matrix(np.array([[1, 1, 0, 0], [1, 1, 1, 0], [0, 0, 1, 1]], np.float32))
-    dense = x.toarray()
-    norms = np.linalg.norm(dense, axis=0)
-    cosine = (dense.T @ dense) / np.outer(norms, norms)
-    np.fill_diagonal(cosine, 0)
-    np.testing.assert_allclose(baselines.item_knn(x, 10)(x).toarray(), dense @ cosine, atol=1e-6)
-    assert baselines.popularity(x).tolist() == [2, 2, 2, 1]
-    lists = baselines.top(baselines.popularity(x), x, x, 3, np.array([False, True, True, True]))
-    assert lists.tolist() == [[2, 3, 0], [3, 0, 0], [1, 0, 0]]
-
-
 @pytest.mark.parametrize("k", [1, 3, 10, 40])
 def test_recall_mrr_and_map_are_keras_rs(case, k):
     """MAP is divided there by all relevant items, also where the list is shorter than these."""
@@ -124,6 +98,32 @@ def test_recall_mrr_and_map_are_keras_rs(case, k):
         measure = getattr(keras_rs.metrics, kind)(k=k)
         measure.update_state(relevant.astype(np.float32), scores.astype(np.float32))
         assert found[name].mean() == pytest.approx(float(measure.result()), abs=1e-6), name
+
+
+def test_a_list_shorter_than_k_is_judged_by_k():
+    """Three items are all there are to recommend, of five that are held out: the best list of ten would have had five."""
+    hit = np.array([[True, False, True]])
+    found = per_user.per_user(hit, np.array([5]), 10)
+    discounts = 1 / np.log2(np.arange(2, 7))
+    assert found["ndcg"][0] == pytest.approx((discounts[0] + discounts[2]) / discounts.sum())
+    assert found["map"][0] == pytest.approx((1 + 2 / 3) / 5) and found["recall"][0] == pytest.approx(2 / 5)
+
+
+def test_users_are_drawn_once_for_all_means(monkeypatch):
+    """Each interval is that of the mean by itself, and a share of which all are alike has Wilson's."""
+    from recsys.metrics import ranking_metrics
+
+    rng = np.random.default_rng(0)
+    values = {("model", "ndcg", 10): rng.random(50), ("ease", "hit_rate", 10): (rng.random(50) < 0.3) * 1.0,
+              ("knn", "hit_rate", 5): np.zeros(50)}
+    draw, drawn = ranking_metrics.resampled_sums, []
+    monkeypatch.setattr(ranking_metrics, "resampled_sums", lambda *args, **options: drawn.append(1) or draw(*args, **options))
+    found = ranking_metrics._means(values, 200)
+    assert len(drawn) == 1
+    for key, of in values.items():
+        alone = (intervals.share if key[1] == "hit_rate" else intervals.mean)(of, resamples=200, units=ranking_metrics.USERS)
+        assert [found[key].value, found[key].low, found[key].high] == pytest.approx([alone.value, alone.low, alone.high])
+        assert (found[key].n, found[key].unit) == (alone.n, alone.unit)
 
 
 @pytest.mark.parametrize("k", [1, 5, 10])
@@ -173,23 +173,6 @@ def test_the_best_are_those_of_a_whole_stable_sort(k):
         order = np.where(np.isfinite(np.take_along_axis(expected, order, 1)), order, 0)
         found = baselines.top(scores, numbers, seen, k, allowed)
         assert np.array_equal(found, np.pad(order, ((0, 0), (0, k - order.shape[1]))))
-
-
-def test_item_knn_keeps_the_nearest_and_is_left_out_where_it_would_take_hours(tmp_path, monkeypatch):
-    from recsys.metrics.users import Basis
-    from recsys.settings import RankedEvaluate
-
-    rng = np.random.default_rng(2)
-    x = sparse.csr_matrix((rng.random((50, 20)) < 0.3).astype(np.float32))
-    dense = x.toarray()
-    norms = np.linalg.norm(dense, axis=0)
-    cosine = (dense.T @ dense) / np.outer(norms, norms)
-    np.fill_diagonal(cosine, 0)
-    bound = np.sort(cosine, axis=1)[:, -4][:, None]
-    np.testing.assert_allclose(baselines.item_knn(x, 4)(x).toarray(), dense @ np.where(cosine < bound - 1e-6, 0, cosine).T, atol=1e-5)
-    monkeypatch.setattr(baselines, "PAIRS", 1)
-    basis = Basis(load(experiment(table(tmp_path)).data)[0], [])
-    assert basis.scores("item_knn", RankedEvaluate()) is None and "item_knn is left out" in basis.notes[0]
 
 
 def test_a_model_that_does_not_beat_the_best_baseline_says_so_first():

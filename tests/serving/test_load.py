@@ -9,7 +9,7 @@ import pytest
 from pipelines.base.errors import ConfigError
 from pipelines.config.load import from_dict
 from pipelines.runs.folder import RunFolder
-from pipelines.serving.load import load_run, without_pretrained
+from pipelines.serving.load import load_run, reading_as, without_pretrained
 from tests import finished_run
 
 pytestmark = pytest.mark.slow
@@ -69,3 +69,9 @@ def test_pretrained_weights_are_not_wanted_again():
                             "model": {"name": "application", "architecture": "MobileNetV3Small", "weights": "imagenet"}})
     assert without_pretrained(experiment).model.weights is None
     assert without_pretrained(experiment).train == experiment.train
+
+
+@pytest.mark.parametrize("setting", ["train.epochs=3", "data.max_pixels=9", "data.resize=pad"])
+def test_new_inputs_are_read_otherwise_only_in_the_form_of_their_table(loaded, setting):
+    with pytest.raises(ConfigError, match="but for the names of columns"):
+        reading_as(loaded, [setting])

@@ -1,6 +1,7 @@
 """`quartet check` finds what was put into the data; `quartet new` writes settings that load for every form of data."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -77,9 +78,9 @@ def made(root):
 def test_new_for_every_form(tmp_path):
     root = made(tmp_path)
     found = {name: from_text(new("speech", root / name)).experiment for name in (
-        "classes", "texts", "lj/metadata.csv", "google", "labels.csv", "said.jsonl")}
+        "classes", "texts", "lj/metadata.csv", "lj", "google", "labels.csv", "said.jsonl")}
     assert found["classes"].task == found["labels.csv"].task == found["google"].task == "speech.commands"
-    assert found["texts"].task == found["lj/metadata.csv"].task == "speech.transcription"
+    assert found["texts"].task == found["lj/metadata.csv"].task == "speech.transcription" and found["lj"] == found["lj/metadata.csv"]
     assert found["classes"].data.rate == 8000 and found["texts"].data.rate == 16_000
     assert found["google"].data.test == "test" and found["google"].data.speaker_pattern == "/([0-9a-f]+)_nohash_"
     assert found["labels.csv"].data.label_key == "word" and found["labels.csv"].data.group_by == "speaker"
@@ -89,6 +90,30 @@ def test_new_for_every_form(tmp_path):
 
     for name in ("google", "labels.csv", "texts"):
         assert len(task_class(found[name].task)(found[name]).splits().train) > 5
+
+
+def test_recordings_that_lie_elsewhere_than_their_table(tmp_path):
+    """As ESC-50 has them, in audio/ beside meta/; elsewhere by --files."""
+    rows = []
+    for number in range(24):
+        write(tmp_path / "esc" / "audio" / f"1-{number}-A.wav", tone(0.3, 8000, seed=number))
+        rows.append(f"1-{number}-A.wav,{1 + number % 4},{number % 2},{('dog', 'rain')[number % 2]},{number}")
+    (tmp_path / "esc" / "meta").mkdir()
+    (tmp_path / "esc" / "meta" / "esc50.csv").write_text("\n".join(["filename,fold,target,category,src_file", *rows]) + "\n")
+    text = new("speech", tmp_path / "esc", encoder="none")
+    data = from_text(text).experiment.data
+    assert (data.path, data.file_pattern, data.label_key, data.split_key) == (
+        str(tmp_path / "esc/meta/esc50.csv"), "../audio/{}", "category", "fold")
+    assert "# Not used: columns target, src_file." in text
+    from speech.data.sources import open_data
+
+    assert sum(len(opened.load(name)) for opened in [open_data(data, texts=False)] for name in opened.names) == 24
+    (tmp_path / "tables" / "mine").mkdir(parents=True)
+    (tmp_path / "esc" / "meta" / "esc50.csv").rename(tmp_path / "tables/mine/t.csv")
+    with pytest.raises(DataError, match=r"which is not there; .* --files PATTERN says where they lie"):
+        new("speech", tmp_path / "tables/mine/t.csv", encoder="none")
+    data = from_text(new("speech", tmp_path / "tables/mine/t.csv", columns={"files": "../../esc/audio"}, encoder="none")).experiment.data
+    assert data.file_pattern == "../../esc/audio/{}"
 
 
 def test_new_trains_by_steps_and_hears_what_is_loud(tmp_path):
@@ -127,7 +152,7 @@ def test_new_takes_out_signs_and_leaves_marks_that_belong_to_letters(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "message"), [
-    ("classes/go", "needs a folder of recordings for each class"), ("lj", r"did you mean .*metadata\.csv"),
+    ("classes/go", "needs a folder of recordings for each class"),
     ("classes/go/a_0.wav", "is one recording"), ("empty", "there are no recordings"),
 ])
 def test_new_says_what_it_does_not_understand(tmp_path, name, message):
@@ -163,3 +188,38 @@ def test_letters_of_words_are_not_to_be_removed(tmp_path):
                               f"  validation: 0\n  path: {tmp_path / 'm.jsonl'}\n"))
     letters = next(line for line in said.splitlines() if "too few to learn: words" in line)
     assert "'j'" in letters and '"\'"' in letters and "'~'; tokens.remove removes them" in said and "'-'" not in said
+
+
+def like_esc(root):
+    """Three sounds of four files each, cut into one, two or three takes, as ESC-50 names them: fold-source-take-class."""
+    rows = []
+    for fold in range(1, 6):
+        for label in range(3):
+            for number in range(3):
+                for take in "ABC"[:number + 1]:
+                    source = 1000 * fold + 37 * label + 11 * number
+                    write(root / "audio" / f"{fold}-{source}-{take}-{label}.wav", tone(0.3, 8000, 200 + 100 * label, len(rows)))
+                    rows.append(f"{fold}-{source}-{take}-{label}.wav,{fold},{label},{['cat', 'dog', 'rain'][label]},{source},{take}\n")
+    (root / "meta.csv").write_text("filename,fold,target,category,src_file,take\n" + "".join(rows))
+    return root / "meta.csv"
+
+
+def test_all_but_one_fold_of_a_column_are_learned_from(tmp_path):
+    table = like_esc(tmp_path)
+    data = from_text(new("speech", table, encoder="none")).experiment.data
+    assert (data.validation, data.test) == (0.1, "5"), "no whole fold is held out to choose by"
+    assert (data.speaker_key, data.group_by) == ("src_file", "src_file"), "what was cut from one file is held out together"
+    text = table.read_text().replace(",src_file,", ",speaker,")  # one voice in all folds
+    table.write_text(re.sub(r",\d{4},([ABC])", r",1234,\1", text))
+    assert from_text(new("speech", table, encoder="none")).experiment.data.group_by is None
+
+
+def test_takes_are_no_people(tmp_path):
+    table = like_esc(tmp_path)
+    text = ("task: speech.commands\nmodel: {name: ds_cnn}\ndata:\n  source: table\n  rate: 8000\n  audio_key: filename\n"
+            f"  label_key: category\n  file_pattern: audio/{{}}\n  path: {table}\n")
+    own = "\n".join(findings(text + "  split_key: fold\n  validation: '4'\n  test: '5'\n"))
+    assert "person" not in own and "apart" not in own, own
+    drawn = "\n".join(findings(text + "  validation: 0\n  test: 0.4\n"))
+    assert "person" not in drawn and "values of src_file are in train, too" in drawn, drawn
+    assert "data.speaker_key: src_file with data.group_by: speaker keeps them apart" in drawn, drawn

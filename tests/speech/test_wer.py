@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from pipelines.task.units import EXAMPLES
 from speech.metrics import detection, speakers, word_errors
+from speech.metrics.spoken_form import spoken_form
 
 pytestmark = pytest.mark.figures
 
@@ -103,3 +105,24 @@ def test_the_most_similar_training_recording_s_transcript_stands_beside_the_mode
     assert cheap.metric == "word_accuracy"
     said, written = ["a b", "a b", "", "a"], ["a b", "b", "c", "a b c"]
     np.testing.assert_equal(baseline.word_accuracy(said, written), [1.0, 0.5, np.nan, -1.0])
+
+
+@pytest.mark.parametrize(("written", "spoken"), [
+    ("Well, it's the 21st: $1,250 for 3.5 twenty-gram bars!",
+     "well it's the twenty first one thousand two hundred fifty dollars for three point five twenty gram bars"),
+    ("In 1999, 2005 and 1100 people; 5% of 1,000,000.",
+     "in nineteen ninety nine two thousand five and one thousand one hundred people five percent of one million"),
+    ("Salt and pepper: one hundred and two", "salt and pepper one hundred two"),
+    ("Don\u2019t, 'she' said \u2013 the 12th, at 10:30, A4", "don't she said the twelfth at ten thirty a4"),
+    ("9" * 16, " ".join(["nine"] * 16)), ("", "")])
+def test_what_is_compared_is_what_was_said(written, spoken):
+    assert spoken_form(written, english=True) == spoken
+    assert spoken_form(spoken, english=True) == spoken, "words stay as they are"
+
+
+def test_the_normalised_rate_counts_what_is_heard():
+    reference, hypothesis = ["It is 5 o'clock.", "two cats"], ["it is five o'clock", "Two dogs!"]
+
+    def rate(english):
+        return word_errors.normalized(reference, hypothesis, resamples=10, units=EXAMPLES, english=english).value
+    assert rate(True) == pytest.approx(1 / 6) and rate(False) == pytest.approx(2 / 6)

@@ -11,9 +11,10 @@ import tensorflow as tf
 from pipelines.base.errors import ConfigError
 from pipelines.config.load import from_text
 from pipelines.runs.launch import task_class
+from speech.check import check_transcripts
 from speech.data.whisper_tokens import WhisperTokens, learn
 from tests.encoders.tiny import whisper
-from tests.speech.synthetic_recordings import tone
+from tests.speech.synthetic_recordings import tone, write
 
 HERE = all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text"))
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(
@@ -194,6 +195,22 @@ def test_facts_that_do_not_belong_together_are_found_before_the_network_is_built
                             ({"merges": None}, "merges: field required")):
         task.facts = {**facts, **broken}
         assert (task.unfit() or "").startswith(message), message
+
+
+def test_all_recordings_are_judged_where_nothing_trains(tiny, tmp_path):
+    for number in range(10):
+        write(tmp_path / f"{number}.wav", tone(0.4, 16_000, seed=number), 16_000)
+        (tmp_path / f"{number}.txt").write_text("a b")
+    data = f"source: folder, path: {tmp_path}, rate: 16000"
+    for test, judged in ((", test: 1", 10), ("", 10), (", test: 0.2, validation: 0", 2)):
+        splits = task_of(tiny, data=data + test).splits()
+        assert len(splits.test) == judged and splits.validation is None, test
+    unjudged = task_of(tiny, data=f"{data}, test: null, validation: 0").splits()
+    assert unjudged.test is None and len(unjudged.train) == 10
+    (whole,) = (finding.text for finding in check_transcripts(task_of(tiny, data=data).experiment).findings)
+    assert whole == "test: all 10 recordings, since nothing trains"
+    with pytest.raises(ConfigError, match=r"data\.test: 1 leaves nothing to train on"):
+        task_of(tiny, ", trains: whole", data + ", test: 1")
 
 
 def test_what_does_not_suit_it(tiny):

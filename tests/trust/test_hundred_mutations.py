@@ -32,7 +32,8 @@ REFUSED = re.compile("as it was signed|is not signed|was not made with the key")
 WITHOUT = {  # commands that take no --require-signature, and why
     "sign": "signs", "verify": "--key, tried here", "lineage": "--key, tried here", "encrypt": "changes what is one's own",
     "decrypt": "changes what is one's own", "runs clean": "removes",
-    "prepare": "reads data alone", "new": "reads data alone; its encoder is one's own", "encoders": "lists presets by their headers",
+    "prepare": "reads data alone", "new": "reads data alone; its encoder is one's own", "race": "compares experiments of one's own",
+    "encoders": "lists presets by their headers",
     "doctor": "reads the machine", "schema": "reads nothing"}
 
 

@@ -19,11 +19,21 @@ from pipelines.config.messages import listed
 from pipelines.data.columns import by_name, role_in, role_of
 from pipelines.data.dialect import ending
 from pipelines.data.divide import ALIASES
-from pipelines.data.frame import file_column, in_both, label_column, label_values, open_frame, split_column, tables_in
+from pipelines.data.frame import (
+    file_column,
+    files_there,
+    in_both,
+    label_column,
+    label_values,
+    missing_files,
+    open_frame,
+    split_column,
+    tables_for,
+)
 from pipelines.data.kinds import not_used
 from pipelines.data.names import groups_in_names, some, suspected_folders, suspected_groups, suspected_labels
 from pipelines.data.tables import SUFFIXES, file_paths, is_table
-from pipelines.data.walk import PassedOver, folders_in, hidden, sampled
+from pipelines.data.walk import PassedOver, folders_in, hidden, other_folders, sampled
 from vision.data.annotations import boxes_in
 from vision.data.colours import LOOKED_AT, all_grey, is_grey
 from vision.data.files import ENDINGS, images_below, is_image_file
@@ -31,7 +41,7 @@ from vision.data.headers import ENOUGH, Header, image_header
 from vision.data.headers import SUFFIXES as SUFFIXES_OF_IMAGES
 
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # named in messages
-ROLES = ("file", "label", "split", "group")
+ROLES = ("file", "files", "label", "split", "group")
 _ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
 _ALIAS = "|".join(alias for names in ALIASES.values() for alias in names)
 _SPLIT_NAME = re.compile(f"(?:(?P<first>{_ALIAS})_(?P<after>.+)|(?P<before>.+)_(?P<last>{_ALIAS}))$")
@@ -105,7 +115,8 @@ def _folder(path: Path, asked: Asked) -> Seen:
         images = _classes(splits["train"])
         _check_classes(images, splits["train"])
         others = {part: folder.name for part, folder in splits.items() if part and any(_classes(folder).values())}
-        seen = Seen("folder", _count(images), [], others.get("validation"), others.get("test"))
+        seen = Seen("folder", _count(images), [], others.get("validation"), others.get("test"),
+                    notes=other_folders(path, list(splits.values()), lambda folder: len(images_below(folder))))
         return _described(seen, path, images)
     images = _classes(path)
     if not any(images.values()):
@@ -160,13 +171,13 @@ def _by_names(path: Path, files: list[Path]) -> Seen | None:
 
 def find_manifest(folder: Path, asked: Asked) -> Path | None:
     """A table in a folder that names images in it, with the class of each; None where there is none."""
-    for table in tables_in(folder):
+    for table in tables_for(folder):
         try:
             frame = open_frame(table)
-            image, _ = file_column(frame, asked, ENDINGS)
+            image, pattern = file_column(frame, asked, ENDINGS)
         except DataError:
             continue
-        if len(frame.names) > 1 and image:
+        if len(frame.names) > 1 and image and (table.parent == folder or files_there(frame, image, pattern)):
             return table
     return None
 
@@ -250,7 +261,7 @@ def _table(path: Path, asked: Asked) -> Seen:
     files = file_paths([frame.values[image][number] for number in train], path, pattern, f"{image} (--file)")
     missing = next((file for file in files[:: max(1, len(files) // 50)] if not file.is_file()), None)
     if missing:
-        raise DataError(f"{path}: column {image} names {missing}, which is not there; files are looked for from the table's folder")
+        raise missing_files(path, image, missing)
     labels = label_values(frame, label)
     keys, names = frame.named({"file": image, "split": split, "group": group} | ({"label": label} if isinstance(label, str) else {}))
     columns: dict[str, Any] = {"image_key": keys["file"], "label_key": keys.get("label", label)}
