@@ -2,9 +2,9 @@
 
 Least squares divide classes about as well as a support vector machine on the same features (Rifkin and Klautau 2004, "In Defense of
 One-Vs-All Classification"), have one solution, and say of every training example how it would be answered if its fold were left out: so
-the width of the kernel and the regularisation are chosen on folds of train without fitting anew (Pahikkala et al. 2006). Where there are
-more training examples than are kept, those that are kept stand for all (subset of regressors: Williams and Seeger 2001, "Using the
-Nystroem Method to Speed Up Kernel Machines").
+the width of the kernel, the regularisation and the part of each kind of features are chosen on folds of train without fitting anew
+(Pahikkala et al. 2006). Where there are more training examples than are kept, those that are kept stand for all (subset of regressors:
+Williams and Seeger 2001, "Using the Nystroem Method to Speed Up Kernel Machines").
 """
 
 from collections.abc import Callable, Sequence
@@ -143,7 +143,7 @@ def fit(features: np.ndarray, labels: np.ndarray, classes: int, *, groups: np.nd
         features: [n, width].
         labels: [n] int, 0 .. classes - 1.
         groups: [n], of examples that are held out together; None: each by itself.
-        blocks: widths of groups of features that stand beside one another, all of which count alike; empty: one.
+        blocks: widths of groups of features that stand beside one another, of which folds choose how much each counts; empty: one.
         support: examples that are kept, at most.
     """
     blocks = blocks or (features.shape[1],)
