@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines.base.errors import ConfigError
+from pipelines.base.progress import silent
 from pipelines.config.load import from_text
 from pipelines.data.lengths import FlatSource
 from pipelines.data.results import Shapes
@@ -139,7 +140,7 @@ def test_a_linear_head_is_fitted_to_them_at_once(preset, tmp_path):
         return float(np.mean(learner.task.loss(learner.model(inputs), targets, training=False)))
 
     before = loss()
-    learner.fit()
+    learner.fit(silent)
     assert loss() < 0.8 * before
     assert "The last layer was fitted by L-BFGS" in learner.notes[-1]
     whole = judging.evaluator(made, experiment, made.splits.validation).scores()  # by the network that is kept, from waveforms
@@ -153,7 +154,7 @@ def test_a_linear_head_is_fitted_to_them_at_once(preset, tmp_path):
     assert value == pytest.approx(loss() + 0.5 * chosen * np.sum(kernel**2), rel=1e-4)
     assert np.abs(slope).max() < 0.1 * np.abs(objective._value(np.zeros_like(flat), chosen, objective.all)[1]).max()
     fitted = [weight.numpy() for weight in dense.weights]
-    learner.fit()  # as a run does that was killed while it fitted
+    learner.fit(silent)  # as a run does that was killed while it fitted
     assert all(np.array_equal(weight.numpy(), before) for weight, before in zip(dense.weights, fitted))
 
 
@@ -161,7 +162,7 @@ def test_the_fit_begins_where_nearly_every_moment_is_blank(preset, tmp_path, mon
     """From even chances a word that all recordings begin with was learned as the silence before it."""
     monkeypatch.setattr(linear_head, "minimize", lambda value, start, **_: SimpleNamespace(x=start))
     made, _, _ = session(preset, tmp_path, cache="memory", merge=4, head="linear")
-    made.learner.fit()
+    made.learner.fit(silent)
     inputs, _ = made.learner.task.prepare(made.learner.train.gather(tf.range(len(made.learner.train), dtype=tf.int64)))
     shares = tf.nn.softmax(made.learner.model(inputs)).numpy()
     words = shares.shape[-1] - 1
