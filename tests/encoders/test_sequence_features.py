@@ -127,7 +127,7 @@ def test_where_they_change_every_step_computes_them(preset, tmp_path):
     assert made.learner.model is made.model and not said
 
 
-def test_a_linear_head_is_fitted_to_them_at_once(preset, tmp_path):
+def test_a_linear_head_is_fitted_to_them_at_once(preset, tmp_path, monkeypatch):
     made, experiment, _ = session(preset, tmp_path, cache="memory", merge=4, head="linear")
     learner = made.learner
     assert isinstance(learner.train, FlatSource) and learner.model is not made.model and learner.fit is not None
@@ -153,6 +153,10 @@ def test_a_linear_head_is_fitted_to_them_at_once(preset, tmp_path):
     value, slope = objective._value(flat, chosen, objective.all)
     assert value == pytest.approx(loss() + 0.5 * chosen * np.sum(kernel**2), rel=1e-4)
     assert np.abs(slope).max() < 0.1 * np.abs(objective._value(np.zeros_like(flat), chosen, objective.all)[1]).max()
+    for most, judged_on, count in ((10**6, "train, held out in 5 folds", 5), (0, "a fifth of train", 1)):
+        monkeypatch.setattr(linear_head, "TELLING_MOMENTS", most)
+        folds, name = linear_head._folds(learner.task, objective, learner.train, None, 1, 0, False)
+        assert (name, len(folds)) == (judged_on, count), "of many moments one fold tells enough"
     fitted = [weight.numpy() for weight in dense.weights]
     learner.fit(silent)  # as a run does that was killed while it fitted
     assert all(np.array_equal(weight.numpy(), before) for weight, before in zip(dense.weights, fitted))
