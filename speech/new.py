@@ -145,7 +145,7 @@ def _data(path: Path, seen: Seen, rate: int, task: list[Entry], *, folds: bool =
     if seen.pattern:
         entries.append(("speaker_pattern", seen.pattern, "matches the speaker in a name"))
     # with the data's own test split the groups still say which parts of train choose
-    grouped = (seen.speakers or seen.group) and ("test" not in seen.splits or not seen.divided)
+    grouped = (seen.speakers or seen.group) and ("test" not in seen.splits or seen.apart)
     if grouped and seen.speakers:
         entries.append(("group_by", "speaker", "no speaker in two splits; null to divide recording by recording"))
     elif grouped:

@@ -155,7 +155,7 @@ def predict(
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
-    from pipelines.monitoring.pace import Pace
+    from pipelines.base.progress import followed
     from pipelines.serving.answer_files import to_files
     from pipelines.serving.converted.loading import open_run
     from pipelines.serving.load import reading_as
@@ -169,7 +169,7 @@ def predict(
     answered = predictor.follow(inputs) if follow else by_address(predictor.predict(inputs), named)
     answers = counted(answered, counts, lambda one: fail(f"{one.name}: cannot be read: {one.error}"))
     if output is not None:
-        answers = Pace(say, "answered").of(answers)
+        answers = followed(answers, say, "answering")
     if filed is not None:
         answers = to_files(answers, filed, predictor.files)
     if output is not None:
@@ -228,7 +228,7 @@ def embed(
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
-    from pipelines.monitoring.pace import Pace
+    from pipelines.base.progress import followed
     from pipelines.serving import embed as embedding
     from pipelines.serving.load import load_run, reading_as
     from pipelines.serving.output import counted
@@ -244,7 +244,7 @@ def embed(
     answers = Predictor(reading_as(loaded, settings or ()), batch=batch, answer=embedding.vectors).predict(inputs)
     say(f"embedding    with {loaded.name if folder is not None else run}")
     vectors = counted(answers, counts, lambda one: fail(f"{one.name}: cannot be read: {one.error}"))
-    embedding.write(output, Pace(say, "vectors").of(vectors))
+    embedding.write(output, followed(vectors, say, "embedding"))
     say(f"{counts['answered']:,} of {sum(counts.values()):,} vectors: {shown(output)}")
 
 

@@ -4,7 +4,7 @@ The training report is never touched: each evaluation has a folder of its own in
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -14,12 +14,12 @@ from pipelines.base import formatting
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.files import whole_folder
 from pipelines.base.inside import held
+from pipelines.base.progress import Say, silent
 from pipelines.config.load import from_dict
 from pipelines.config.schema import Experiment
 from pipelines.data.fingerprint import VERSION
 from pipelines.data.source import Source
 from pipelines.machine import devices, environment
-from pipelines.monitoring.pace import Pace
 from pipelines.reports.report import write_report
 from pipelines.runs.folder import RunFolder
 from pipelines.serving.load import LoadedRun
@@ -51,7 +51,7 @@ class Evaluated:
 
 
 def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = None, overrides: Sequence[str] = (),
-             say: Callable[[str], None] = lambda text: None) -> Evaluated:
+             say: Say = silent) -> Evaluated:
     """Judges a run and writes a report.
 
     Args:
@@ -80,10 +80,10 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
         raise ConfigError(f"{'--split' if data is None else '--data'}: {reason}")
     setup = time.perf_counter() - began
     evaluator = Evaluator(run.task, run.model, source, machine=run.machine, data=experiment.data,  # type: ignore[attr-defined]
-                          batch=batch_size(experiment.evaluate, experiment.train.batch_size), trained=True)
+                          batch=batch_size(experiment.evaluate, experiment.train.batch_size), trained=True, say=say)
     began = time.perf_counter()
     say(f"judging      {named}, {formatting.counted(len(source), 'example')}")
-    answers, targets = evaluator.judged(Pace(say, named, len(source)).add)
+    answers, targets = evaluator.judged()
     seconds = time.perf_counter() - began
     judgement = run.task.judge(answers, targets, source)
     add_own(judgement, evaluator.own, experiment.evaluate.bootstrap)
