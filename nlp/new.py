@@ -113,7 +113,7 @@ def _data(seen: Seen, path: Path, *, none: str) -> list[Entry]:
     entries: list[Entry] = [("source", seen.source, ""), ("path", str(path), "" if path.is_absolute() else "from the current directory")]
     entries += [(key, value, comments.get(key, "")) for key, value in seen.settings.items()]
     own = seen.validation, seen.test
-    if none and (seen.folds or not own[0]):
+    if none and not own[0]:
         entries.append(("validation", 0, none))
     else:  # thresholds of several labels are chosen on it, too
         entries.append(("validation", own[0] or 0.1, "the data's own" if own[0] else "share of train"))

@@ -140,17 +140,16 @@ def _data(path: Path, seen: Seen, rate: int, task: list[Entry], *, folds: bool =
     entries += [(key, name, COMMENTS.get(key, "")) for key, name in seen.columns.items()]
     if seen.pattern:
         entries.append(("speaker_pattern", seen.pattern, "matches the speaker in a name"))
-    # of the data's own splits the groups still say which parts of train choose
-    grouped = (seen.speakers or seen.group) and ("test" not in seen.splits or (folds and not seen.divided))
+    # with the data's own test split the groups still say which parts of train choose
+    grouped = (seen.speakers or seen.group) and ("test" not in seen.splits or not seen.divided)
     if grouped and seen.speakers:
         entries.append(("group_by", "speaker", "no speaker in two splits; null to divide recording by recording"))
     elif grouped:
         entries.append(("group_by", seen.group, "all recordings of one stay in one split; null to divide one by one"))
     none = (0, why.replace("parts", "groups") if grouped else why)
     validation: tuple[float, str] = none if folds else (VALIDATION, "share of train")
-    own = {role: name for role, name in seen.splits.items() if not (role == "validation" and folds and seen.folds)}
     for name, share, meaning in (("validation", *validation), ("test", TEST, "share of all; judged once, at the end")):
-        entries.append((name, own.get(name, share), "the data's own" if name in own else meaning))
+        entries.append((name, seen.splits.get(name, share), "the data's own" if name in seen.splits else meaning))
     return entries
 
 

@@ -220,6 +220,6 @@ def example_keys(seed: int, epoch: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
     return tf.stack([tf.bitwise.bitwise_xor(tf.cast(numbers, tf.int32), epoch_key[0]), tf.fill(tf.shape(numbers), epoch_key[1])], axis=1)
 
 
-def micro_seed(seed: int, step: tf.Tensor, micro_batch: tf.Tensor | int) -> tf.Tensor:
-    """int32 [2]: the seed of a micro-batch in this step (dropout, mixing), the same on any number of replicas."""
-    return tf.random.experimental.stateless_fold_in(fold(seed, step, DROPOUT), tf.cast(micro_batch, tf.int32))
+def step_seed(seed: int, step: tf.Tensor) -> tf.Tensor:
+    """int32 [2]: the seed of what is drawn in a step (dropout, negatives), the same however its batch is divided."""
+    return fold(seed, step, DROPOUT)

@@ -18,12 +18,12 @@ def bits(keys: tf.Tensor, stream: int, count: int = 1) -> tf.Tensor:
     """
     words = tf.bitcast(keys, tf.uint32)
     streams = tf.constant([[(stream + i + 1) * 0x9E3779B9 & 0xFFFFFFFF] for i in range(count)], tf.uint32)
-    return _mix(_mix(_mix(words[:, 0] + streams) ^ words[:, 1]) + streams)
+    return mix(mix(mix(words[:, 0] + streams) ^ words[:, 1]) + streams)
 
 
 def uniform(keys: tf.Tensor, stream: int, count: int = 1) -> tf.Tensor:
     """Uniform on [0, 1), [batch] float32, or [count, batch] where count > 1; multiples of 2**-24, so never rounded to 1. In graph."""
-    values = tf.cast(_right(bits(keys, stream, count), 8), tf.float32) * 2.0**-24
+    values = tf.cast(right(bits(keys, stream, count), 8), tf.float32) * 2.0**-24
     return values if count > 1 else values[0]
 
 
@@ -40,12 +40,13 @@ def own(keys: tf.Tensor) -> tf.Tensor:
     return tf.bitwise.bitwise_xor(keys, tf.constant([0x6F776E21, 0x51A7B3C5], tf.int32))
 
 
-def _mix(words: tf.Tensor) -> tf.Tensor:
+def mix(words: tf.Tensor) -> tf.Tensor:
     """MurmurHash3's fmix32: every bit of the input moves each bit of the output with probability one half."""
-    words = (words ^ _right(words, 16)) * tf.constant(0x85EBCA6B, tf.uint32)
-    words = (words ^ _right(words, 13)) * tf.constant(0xC2B2AE35, tf.uint32)
-    return words ^ _right(words, 16)
+    words = (words ^ right(words, 16)) * tf.constant(0x85EBCA6B, tf.uint32)
+    words = (words ^ right(words, 13)) * tf.constant(0xC2B2AE35, tf.uint32)
+    return words ^ right(words, 16)
 
 
-def _right(words: tf.Tensor, places: int) -> tf.Tensor:
+def right(words: tf.Tensor, places: int) -> tf.Tensor:
+    """Words moved so many bits to the right."""
     return tf.bitwise.right_shift(words, tf.constant(places, tf.uint32))

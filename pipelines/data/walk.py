@@ -153,9 +153,8 @@ def pattern_of_files(folder: Path, values: Sequence[str], endings: Sequence[str]
         endings: of such files, "" for values that have theirs.
     """
     inside = folders_in(folder, PassedOver())[:FOLDERS]
-    deeper = [one for entry in inside for one in folders_in(entry, PassedOver())][:FOLDERS]
-    above = folder.absolute().parent
-    beside = ["..", *(f"../{entry.name}" for entry in folders_in(above, PassedOver())[:FOLDERS])] if above != folder else []
+    deeper = [one for entry in inside for one in _readable(entry)][:FOLDERS]
+    beside = ["..", *(f"../{entry.name}" for entry in _readable(folder.absolute().parent)[:FOLDERS])]
     for place in ["", *(entry.relative_to(folder).as_posix() for entry in (*inside, *deeper)), *beside]:
         for end in endings:
             pattern = f"{place}/{{}}{end}" if place else f"{{}}{end}"
@@ -165,6 +164,14 @@ def pattern_of_files(folder: Path, values: Sequence[str], endings: Sequence[str]
             if next(there, False) and sum(there) + 1 >= 0.9 * len(values):
                 return pattern
     return None
+
+
+def _readable(folder: Path) -> list[Path]:
+    """The folders in a folder; none where it cannot be read, or one has a name that is no text: it is not the user's data."""
+    try:
+        return folders_in(folder, PassedOver())
+    except DataError:
+        return []
 
 
 def sampled(files: Sequence[Path], read: Callable[[Path], Value | None]) -> tuple[list[Value], bool]:

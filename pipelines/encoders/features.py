@@ -323,7 +323,7 @@ class Computing:
                 return numbers, examples, {}
             epoch = step // feed.plan.steps_per_epoch
             return numbers, examples, {"keys": order.example_keys(self.seed, epoch, numbers), "epoch": epoch,
-                                       "seed": order.micro_seed(self.seed, step * feed.plan.replicas + replica, 0)}
+                                       "seed": order.step_seed(self.seed, step)}
 
         def made(examples: Tensors, drawn: Tensors) -> Tensors:
             return values_of(examples, *self.task.prepare(examples, **drawn))

@@ -12,10 +12,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from pipelines.data import draws
 from pipelines.encoders.presets import hub
 from pipelines.machine.compiling import in_parts, part
 
-LEVELS = 1 << 16  # of a draw for dropout outside of kernels: half as many numbers are drawn as there are elements
 FUSED_EPSILON = 1e-3  # of TensorFlow's fused norm
 ROOT, CUBIC = 0.7978845608028654, 0.044715  # of GELU's tanh form
 
@@ -71,20 +71,21 @@ def _attended(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, own: tf.Tensor
     """What each query [batch, heads, time, width of a head] hears of the values where `own` [batch, time] says that there is one."""
     scale = query.shape[3] ** -0.5
     if training and in_parts():
-        return _trained_attention(dropout.rate, scale)(query, key, value, own, *_draws(dropout, own))
+        return _trained_attention(dropout.rate, scale)(query, key, value, own, *_keys(dropout, tf.shape(own)[0]))
     scores = tf.matmul(query * tf.cast(scale, query.dtype), key, transpose_b=True)
     there = tf.expand_dims(tf.expand_dims(own, 1), 1)  # LiteRT indexes with no new axes
     if not training:
         return tf.nn.softmax(tf.where(there, scores, scores.dtype.min)) @ value
     shares = tf.nn.softmax(tf.where(there, tf.cast(scores, tf.float32), tf.float32.min))
-    return tf.cast(_kept(shares, tuple(_draws(dropout, scores)), dropout.rate), value.dtype) @ value
+    return tf.cast(_kept(shares, tuple(_keys(dropout, tf.shape(scores)[0])), dropout.rate), value.dtype) @ value
 
 
 def _added(x: tf.Tensor, bias: Any, residual: tf.Tensor, norm: Any, dropout: Any, training: bool | None) -> tf.Tensor:
     """The norm of x + bias, after dropout, + residual."""
     scale, offset = tf.convert_to_tensor(norm.gamma), tf.convert_to_tensor(norm.beta)
     if training:
-        return _trained_sum(dropout.rate, norm.epsilon)(x, tf.convert_to_tensor(bias), residual, scale, offset, *_draws(dropout, x))
+        keys = _keys(dropout, tf.shape(x)[0])
+        return _trained_sum(dropout.rate, norm.epsilon)(x, tf.convert_to_tensor(bias), residual, scale, offset, *keys)
     added = tf.cast(tf.nn.bias_add(x, _value(bias, x.dtype)) + residual, tf.float32)
     return tf.cast(_normed_at_once(added, scale, offset, norm.epsilon), x.dtype)
 
@@ -104,42 +105,14 @@ def _activated(x: tf.Tensor, bias: Any, tanh: bool, training: bool | None) -> tf
     return tf.nn.gelu(tf.nn.bias_add(x, _value(bias, x.dtype)), approximate=tanh)
 
 
-def _draws(dropout: Any, like: tf.Tensor) -> list[tf.Tensor]:
-    """What says which elements are dropped: for a kernel a seed, [2] uint32, whatever they are like; else a number of as many levels for
-    each element, int16; none where nothing is dropped."""
-    if not dropout.rate:
-        return []
-    seed = dropout.seed_generator.next()
-    if in_parts():
-        return [tf.cast(seed, tf.uint32)]
-    count = tf.size(like)
-    drawn = tf.random.stateless_uniform([(count + 1) // 2], seed, None, None, tf.int32)
-    return [tf.reshape(tf.reshape(tf.bitcast(drawn, tf.int16), [-1])[:count], tf.shape(like))]
+def _keys(dropout: Any, rows: tf.Tensor) -> list[tf.Tensor]:
+    """What says which elements of so many rows are dropped, [uint32 [rows]]; none where nothing is dropped. A kernel computes the draws
+    from it, which costs less than to read what was drawn before."""
+    return [draws.row_keys(dropout.seed_generator, rows)] if dropout.rate else []
 
 
-def _kept(x: tf.Tensor, draws: tuple[tf.Tensor, ...], rate: float) -> tf.Tensor:
-    if not draws:
-        return x
-    if draws[0].dtype == tf.uint32:
-        stays = _hashed(draws[0], tf.shape(x)) >= tf.constant(round(rate * 2**32), tf.uint32)
-    else:
-        stays = tf.cast(draws[0], tf.int32) >= round(rate * LEVELS) - LEVELS // 2
-    return tf.where(stays, x / (1.0 - rate), 0.0)
-
-
-def _hashed(seed: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
-    """A number for each element, uint32: its place, hashed with both words of the seed. In a kernel this costs less than to read what
-    was drawn before."""
-    places = tf.bitcast(tf.reshape(tf.range(tf.reduce_prod(shape)), shape), tf.uint32)
-    return _mixed(_mixed(tf.bitwise.bitwise_xor(places, seed[0])) + seed[1])
-
-
-def _mixed(x: tf.Tensor) -> tf.Tensor:
-    """A bijection of uint32 in which each bit of x changes each bit of the result about half of the time: lowbias32 of C. Wellons,
-    "Prospecting for Hash Functions" (2018)."""
-    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
-        x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, tf.constant(shift, tf.uint32))) * tf.constant(factor, tf.uint32)
-    return tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, tf.constant(16, tf.uint32)))
+def _kept(x: tf.Tensor, keys: tuple[tf.Tensor, ...], rate: float) -> tf.Tensor:
+    return draws.kept(x, keys[0], rate) if keys else x
 
 
 def _normed(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, epsilon: float) -> tf.Tensor:
@@ -155,31 +128,31 @@ def _trained_attention(rate: float, scale: float) -> Callable[..., tf.Tensor]:
     def scaled(scores: tf.Tensor, own: tf.Tensor) -> tf.Tensor:
         return tf.where(own[:, None, None], tf.cast(scores, tf.float32) * scale, tf.float32.min)
 
-    def shared(scores: tf.Tensor, own: tf.Tensor, *draws: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def shared(scores: tf.Tensor, own: tf.Tensor, *keys: tf.Tensor) -> tuple[tf.Tensor, ...]:
         given = scaled(scores, own)
         highest = tf.reduce_max(given, -1, keepdims=True)
         powers = tf.exp(given - highest)
         total = tf.reduce_sum(powers, -1, keepdims=True)
-        return tf.cast(_kept(powers / total, draws, rate), scores.dtype), highest, total
+        return tf.cast(_kept(powers / total, keys, rate), scores.dtype), highest, total
 
     def slopes(scores: tf.Tensor, own: tf.Tensor, highest: tf.Tensor, total: tf.Tensor, upstream: tf.Tensor, heard: tf.Tensor,
-               *draws: tf.Tensor) -> tf.Tensor:
+               *keys: tf.Tensor) -> tf.Tensor:
         shares = tf.exp(scaled(scores, own) - highest) / total
-        return tf.cast(shares * (_kept(tf.cast(upstream, tf.float32), draws, rate) - heard) * scale, scores.dtype)
+        return tf.cast(shares * (_kept(tf.cast(upstream, tf.float32), keys, rate) - heard) * scale, scores.dtype)
 
     forward, backward = (tf.function(one, jit_compile=True, autograph=False) for one in (shared, slopes))
 
     @tf.custom_gradient
-    def attended(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, own: tf.Tensor, *draws: tf.Tensor) -> Any:
+    def attended(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, own: tf.Tensor, *keys: tf.Tensor) -> Any:
         scores = tf.matmul(query, key, transpose_b=True)
-        shares, highest, total = forward(scores, own, *draws)
+        shares, highest, total = forward(scores, own, *keys)
         outputs = shares @ value
 
         def gradient(upstream: tf.Tensor) -> list[tf.Tensor | None]:
             heard = tf.reduce_sum(tf.cast(upstream * outputs, tf.float32), -1, keepdims=True)
-            slope = backward(scores, own, highest, total, tf.matmul(upstream, value, transpose_b=True), heard, *draws)
+            slope = backward(scores, own, highest, total, tf.matmul(upstream, value, transpose_b=True), heard, *keys)
             return [slope @ key, tf.matmul(slope, query, transpose_a=True), tf.matmul(shares, upstream, transpose_a=True),
-                    *[None] * (1 + len(draws))]
+                    *[None] * (1 + len(keys))]
 
         return outputs, gradient
 
@@ -188,8 +161,8 @@ def _trained_attention(rate: float, scale: float) -> Callable[..., tf.Tensor]:
 
 @functools.cache
 def _trained_sum(rate: float, epsilon: float) -> Callable[..., tf.Tensor]:
-    def body(x: tf.Tensor, bias: tf.Tensor, residual: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, *draws: tf.Tensor) -> tf.Tensor:
-        added = _kept(tf.cast(x, tf.float32) + tf.cast(bias, tf.float32), draws, rate) + tf.cast(residual, tf.float32)
+    def body(x: tf.Tensor, bias: tf.Tensor, residual: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, *keys: tf.Tensor) -> tf.Tensor:
+        added = _kept(tf.cast(x, tf.float32) + tf.cast(bias, tf.float32), keys, rate) + tf.cast(residual, tf.float32)
         return tf.cast(_normed(added, scale, offset, epsilon), x.dtype)
 
     return part(body)

@@ -18,6 +18,7 @@ from pipelines.monitoring.arithmetic import arithmetic
 from pipelines.monitoring.tensorboard import Writer
 from pipelines.task.contract import Task
 from pipelines.task.results import Judgement
+from pipelines.training.other_draws import other_draws
 
 if TYPE_CHECKING:
     from pipelines.training.loop import Loop
@@ -50,13 +51,25 @@ def describe(session: "Session", name: str, say: Callable[[str], None]) -> None:
     if session.accountant:
         say(f"private: noise {session.accountant.noise:.4g}, epsilon at most {session.accountant.epsilon(session.accountant.steps):.3g} at "
             f"delta {session.accountant.delta:g}")
-    has_norm = any(isinstance(layer, keras.layers.BatchNormalization) for layer in session.learner.model._flatten_layers())
-    mixing = [*(["BatchNormalization"] if has_norm else []), *([session.task.mixes] if session.task.mixes else [])]
-    if mixing and session.steps and machine.replicas > 1 and not session.step.train.micro_batch_size:
+    if session.steps and machine.replicas > 1:
+        _say_what_depends_on_devices(session, say)
+
+
+def _say_what_depends_on_devices(session: "Session", say: Callable[[str], None]) -> None:
+    """Says what another number of devices would train otherwise; nothing, where that is the same."""
+    model, task, plan = session.learner.model, session.learner.task, session.plan
+    has_norm = any(isinstance(layer, keras.layers.BatchNormalization) for layer in model._flatten_layers())
+    mixing = [*(["BatchNormalization"] if has_norm else []), *([task.mixes] if task.mixes else [])]
+    if mixing and not session.step.train.micro_batch_size:
         say(
             f"{' and '.join(mixing)} {'see' if len(mixing) > 1 else 'sees'} the {plan.micro} examples of one device; for the same training "
-            f"on any number of devices, set train.micro_batch_size (a divisor of {plan.batch // machine.replicas})"
+            f"on any number of devices, set train.micro_batch_size (a divisor of {plan.batch // session.machine.replicas})"
         )
+    examples = {name: tf.TensorSpec([2, *spec.shape], spec.dtype) for name, spec in session.feed.spec.items()}
+    drawing = other_draws(model, lambda examples: task.prepare(examples)[0], examples)
+    if drawing:
+        say(f"what {' and '.join(drawing)} draws in training depends on the number of devices; keras.random's dropout, uniform, normal, "
+            "truncated_normal and randint do not")
 
 
 def training_batch(session: "Session", step: int, count: int) -> tuple[Any, Any, Any]:
@@ -67,7 +80,7 @@ def training_batch(session: "Session", step: int, count: int) -> tuple[Any, Any,
 def _seen(task: Task, feed: Feed, step: int, count: int) -> tuple[Any, Any, Any]:
     now = tf.constant(step, tf.int64)
     numbers, examples = feed.sample(step, count)
-    seed, keys = order.micro_seed(feed.seed, now, 0), feed.keys(step, numbers)
+    seed, keys = order.step_seed(feed.seed, now), feed.keys(step, numbers)
     return examples, *task.prepare(examples, keys=keys, seed=seed, epoch=now // feed.plan.steps_per_epoch)
 
 
@@ -119,7 +132,7 @@ def culprits(session: "Session", step: int, most: int = 5) -> list[str]:
     for number, raw in feed.raw(step):
         keys = feed.keys(step, tf.constant([number], tf.int64))
         example = stacked([task.decode(raw, keys[0] if task.random_decode else None)], feed.spec, feed.rule)
-        seed = order.micro_seed(feed.seed, now, 0)
+        seed = order.step_seed(feed.seed, now)
         inputs, targets = task.prepare(example, keys=keys, seed=seed, epoch=now // session.plan.steps_per_epoch)
         loss = task.loss(session.model(inputs, training=False), targets, training=True)
         if not np.isfinite(loss.numpy()).all():

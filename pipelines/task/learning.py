@@ -125,7 +125,7 @@ class Learning(ABC):
         Args:
             examples: name -> [batch, ...].
             keys: int32 [batch, 2], one for each example and epoch, when training; None when judging.
-            seed: int32 [2], one for the micro-batch and step, when training.
+            seed: int32 [2], one for the step, when training: for what all of its examples share.
             epoch: int64 scalar when training.
         """
         inputs = {name: value for name, value in examples.items() if name in self.raw_spec()}

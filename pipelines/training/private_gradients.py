@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from pipelines.base.errors import ConfigError
+from pipelines.data.draws import Draws
 from pipelines.training.accumulation import Sums
 
 
@@ -31,14 +32,11 @@ class PrivateGradients:
         """The same function of a micro-batch, with the sum of clipped gradients of its examples. An example whose gradient is not finite
         adds nothing. Memory: the gradients of all examples of a micro-batch at once."""
 
-        def summed(weights: list, state: list, inputs: Any, targets: Any, mask: tf.Tensor, seed: tf.Tensor, scale: tf.Tensor,
+        def summed(weights: list, state: list, inputs: Any, targets: Any, mask: tf.Tensor, draws: Draws, scale: tf.Tensor,
                    rows: None) -> Sums:
-            seeds = tf.random.stateless_uniform([mask.shape[0], 2], seed, minval=None, maxval=None, dtype=tf.int32)
-
             def one(example: Any) -> tuple[list, tf.Tensor]:
-                inputs, targets, mask, seed = example
-                alone = tf.nest.map_structure(lambda value: value[None], (inputs, targets, mask))
-                sums = forward_and_backward(weights, state, *alone, seed, scale, rows)
+                *alone, place = tf.nest.map_structure(lambda value: value[None], example)
+                sums = forward_and_backward(weights, state, *alone, Draws(draws.seed, place), scale, rows)
                 if sums.statistics or sums.lookups:
                     raise ConfigError("train.privacy: this model keeps statistics of batches or embedding tables, in which no example can "
                                       "be clipped; take a model without, such as one with group or layer normalisation")
@@ -47,7 +45,7 @@ class PrivateGradients:
                 return [tf.math.multiply_no_nan(gradient, factor) for gradient in sums.gradients], sums.totals
 
             with _without_advice():
-                gradients, totals = tf.vectorized_map(one, (inputs, targets, mask, seeds))
+                gradients, totals = tf.vectorized_map(one, (inputs, targets, mask, draws.places))
             return Sums([tf.reduce_sum(each, 0) for each in gradients], {}, tf.reduce_sum(totals, 0), [])
 
         return summed

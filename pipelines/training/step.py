@@ -1,9 +1,9 @@
 """The training step, from top to bottom: forward and backward, reduce, check, apply.
 
-Forward and backward are a pure function of (weights, state, micro-batch, seed), compiled or not, once per micro-batch. What it gives is
+Forward and backward are a pure function of (weights, state, micro-batch, draws), compiled or not, once per micro-batch. What it gives is
 summed over replicas in one reduction; every replica checks the same sums and applies the same update to its own copies. K steps run in
-one call. Randomness belongs to the micro-batch, not to the device: the same micro-batches give the same weights on any number of
-replicas, dropout and batch statistics included.
+one call. Randomness belongs to the step and to the example's place in the global batch: the same batches give the same weights on any
+number of replicas. Batch statistics belong to the micro-batch.
 """
 
 from typing import Any
@@ -12,6 +12,7 @@ import keras
 import tensorflow as tf
 
 from pipelines.config.schema import Train
+from pipelines.data.draws import Draws, by_example
 from pipelines.data.input import Feed
 from pipelines.data.order import Plan
 from pipelines.machine import compiling
@@ -84,14 +85,14 @@ class Step:
             return sums
         return replica.context.all_reduce(tf.distribute.ReduceOp.SUM, sums._replace(lookups=[]))._replace(lookups=sums.lookups)
 
-    def _forward_and_backward(self, weights: list, state: list, inputs: Any, targets: Any, mask: tf.Tensor, seed: tf.Tensor,
+    def _forward_and_backward(self, weights: list, state: list, inputs: Any, targets: Any, mask: tf.Tensor, draws: Draws,
                               scale: tf.Tensor, rows: dict[int, tf.Tensor] | None) -> Sums:
         """The pure function of one micro-batch. `mask` is [micro] float32, 1 or 0; the loss is multiplied by `scale`; `rows` are given of
         divided tables."""
         variables = self.model.non_trainable_variables
-        before = model_state.seeded(variables, state, seed)
+        before = model_state.seeded(variables, state, draws.seed)
         with (tf.GradientTape() as tape, recorded(self.update.tables.lookups(tape, rows)) as lookups,
-              model_state.of_this_batch_alone(self.norms)):
+              model_state.of_this_batch_alone(self.norms), by_example(draws)):
             tape.watch(weights)
             outputs, after, penalties = self.model.stateless_call(weights, before, inputs, training=True, return_losses=True)
             losses = tf.cast(self.task.loss(outputs, targets, training=True), tf.float32) * mask

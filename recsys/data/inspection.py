@@ -11,7 +11,7 @@ from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked
 from pipelines.config.messages import listed
 from pipelines.data.columns import Facts, by_name, fit, number_of, plain
-from pipelines.data.frame import Frame, open_frame, split_column
+from pipelines.data.frame import Frame, open_frame, split_column, stops_at
 from pipelines.data.times import MIXED, Times, read_times
 
 ROLES = ("user", "item", "rating", "time", "label", "split")
@@ -178,7 +178,9 @@ def _look_at_times(seen: Seen, asked: Asked, path: Path) -> None:
                         "are no times")
     seen.unread += len(read.wrong)
     if read.wrong:
-        seen.notes.append(f"{len(read.wrong):,} rows are passed over: no time in column {seen.called(seen.time)}.")
+        unread = sum(value is not None for value in read.wrong.values())
+        seen.notes.append(f"{len(read.wrong):,} rows are passed over: no time in column {seen.called(seen.time)}."
+                          f"{stops_at(unread, len(read.seconds))}")
     if read.mixed:
         seen.notes.append(f"Column {seen.called(seen.time)} {MIXED}.")
     if read.ambiguous:

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from pipelines.data.draws import Draws, by_example
 from pipelines.machine import compiling
+from pipelines.training import model_state
 
 pytestmark = [pytest.mark.slow(seconds=8), pytest.mark.skipif(
     importlib.util.find_spec("keras_hub") is None and not os.environ.get("QUARTET_REQUIRE_EXTRAS"), reason="needs the extra `pretrained`")]
@@ -81,26 +83,31 @@ def test_the_gradients_are_those_of_kerashub(parts, dtype):
         np.testing.assert_allclose(given, expected, **within)
 
 
+@pytest.mark.parametrize("kind", ["BertBackbone", "DebertaV3Backbone"])
 @pytest.mark.parametrize("parts", [False, True])
-def test_dropout_leaves_out_the_stated_share_and_keeps_the_mean(parts):
-    from pipelines.encoders.transformer_layers import _draws, _kept
+def test_a_part_of_a_batch_drops_what_the_whole_one_drops_of_it(kind, parts):
+    model = backbone(dropout=0.3, kind=kind)
+    model = simplified(model) if kind == "BertBackbone" else model
 
-    layer, ones = keras.layers.Dropout(0.1, seed=1), tf.ones([301, 333])
-    step = compiling.function(lambda: compiling.part(lambda x, *draws: _kept(x, draws, layer.rate))(ones, *_draws(layer, ones)),
-                              xla=False, parts=parts)
-    kept, again, third = (step().numpy() for _ in range(3))
-    assert set(np.unique(kept)) == {0.0, np.float32(1 / 0.9)}
-    dropped = [(one == 0) - 0.1 for one in (kept, again, third)]
-    for one in dropped:
-        assert abs(one.mean()) < 0.005 and abs(one.mean(0)).max() < 0.1 and abs(one.mean(1)).max() < 0.1
-        for neighbour in (one[:, 1:] * one[:, :-1], one[1:] * one[:-1], one[:, 16:] * one[:, :-16]):  # none tells of another
-            assert abs(neighbour.mean()) < 0.002
-    assert all(abs((one * other).mean()) < 0.002 for one, other in ((dropped[0], dropped[1]), (dropped[1], dropped[2])))
-    assert _draws(keras.layers.Dropout(0.0), ones) == []
+    def found(rows, length=7):
+        def step():
+            draws = Draws(tf.constant([1, 2]), tf.range(rows.start, rows.stop))
+            given = {name: value[rows.start:rows.stop, :length] for name, value in inputs(model).items()}
+            state = model_state.seeded(model.non_trainable_variables, model.non_trainable_variables, draws.seed)
+            with by_example(draws):
+                outputs = model.stateless_call(model.trainable_variables, state, given, training=True)[0]
+            return outputs["sequence_output"] if isinstance(outputs, dict) else outputs
+
+        return compiling.function(step, xla=False, parts=parts)().numpy()
+
+    whole = found(range(3))
+    assert abs(whole[:1, :5] - found(range(1, 2))[:, :5]).max() > 1e-2
+    np.testing.assert_allclose(whole[:2, :5], found(range(2), length=5), atol=1e-4)  # the longest of the two has five tokens
+    np.testing.assert_allclose(whole[2:], found(range(2, 3)), atol=1e-4)
 
 
 def test_the_gradient_of_a_kernel_leaves_out_what_the_kernel_left_out():
-    from pipelines.encoders.transformer_layers import _draws, _trained_sum
+    from pipelines.encoders.transformer_layers import _keys, _trained_sum
 
     layer, (rows, weights) = keras.layers.Dropout(0.5, seed=3), tf.random.stateless_normal([2, 40, 16], [1, 2])
 
@@ -108,7 +115,7 @@ def test_the_gradient_of_a_kernel_leaves_out_what_the_kernel_left_out():
         with tf.GradientTape() as tape:
             tape.watch(rows)
             nothing = tf.zeros(16)
-            output = _trained_sum(layer.rate, 1e-6)(rows, nothing, tf.zeros_like(rows), tf.ones(16), nothing, *_draws(layer, rows))
+            output = _trained_sum(layer.rate, 1e-6)(rows, nothing, tf.zeros_like(rows), tf.ones(16), nothing, *_keys(layer, 40))
             loss = tf.reduce_sum(output * weights)
         return output, tape.gradient(loss, rows)
 
@@ -123,16 +130,16 @@ def test_attention_has_the_gradient_of_its_plain_operations_with_the_same_shares
     from pipelines.encoders.transformer_layers import _kept, _trained_attention
 
     given = tf.unstack(tf.random.stateless_normal([3, 2, 3, 7, 4], [1, 2]))
-    own, draws = tf.constant([[True] * 7, [True] * 4 + [False] * 3]), [tf.constant([5, 6], tf.uint32)] if rate else []
+    own, keys = tf.constant([[True] * 7, [True] * 4 + [False] * 3]), [tf.constant([5, 6], tf.uint32)] if rate else []
 
-    def plain(query, key, value, own, *draws):
+    def plain(query, key, value, own, *keys):
         scores = tf.where(own[:, None, None], 0.5 * tf.matmul(query, key, transpose_b=True), tf.float32.min)
-        return _kept(tf.nn.softmax(scores), draws, rate) @ value
+        return _kept(tf.nn.softmax(scores), keys, rate) @ value
 
     def found(attend):
         with tf.GradientTape() as tape:
             tape.watch(given)
-            outputs = attend(*given, own, *draws)
+            outputs = attend(*given, own, *keys)
             loss = tf.reduce_sum(outputs * tf.cos(tf.reshape(tf.range(168.0), outputs.shape)))
         return [outputs, *tape.gradient(loss, given)]
 

@@ -28,12 +28,13 @@ CASES = {
     "pipeline, table in chunks, free lengths": {
         "answers": True, "chunk": 16, "data": {"cache": "none"}, "model": "table",
         "train": {"clip": {"global_norm": 0.5}, "tables": {"optimizer": "sgd"}}},
-    "table by adagrad, accumulation": {"model": "table", "train": {"accumulation": 2, "tables": {"optimizer": "rowwise_adagrad"}}},
+    "table by adagrad, accumulation, dropout": {
+        "model": "table dropout", "train": {"accumulation": 2, "tables": {"optimizer": "rowwise_adagrad"}}},
     "divided table in chunks, accumulation": {
         "answers": True, "chunk": 16, "model": "table",
         "train": {"accumulation": 2, "tables": {"optimizer": "rowwise_adagrad", "divided": True}}},
     "head on features of a frozen encoder": {
-        "answers": True, "model": encoder(name="frozen", head="trained"), "data": {"cache": "memory"}, "train": {"micro_batch_size": 4}},
+        "answers": True, "model": encoder(name="frozen", head="trained"), "data": {"cache": "memory"}},
 }
 
 

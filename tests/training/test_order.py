@@ -94,9 +94,8 @@ def test_keys_belong_to_example_and_epoch():
     assert len(seen) == 2 * 5 * 200
 
 
-def test_seeds_of_micro_batches_differ_from_each_other_and_from_the_order():
-    seen = {tuple(order.micro_seed(seed, tf.constant(step, tf.int64), micro).numpy())
-            for seed in (0, 1) for step in range(20) for micro in range(4)}
+def test_seeds_of_steps_differ_from_each_other_and_from_the_order():
+    seen = {tuple(order.step_seed(seed, tf.constant(step, tf.int64)).numpy()) for seed in (0, 1) for step in range(20)}
     seen |= {tuple(order.fold(seed, tf.constant(epoch), purpose).numpy()) for seed in (0, 1) for epoch in range(20)
              for purpose in (order.ORDER, order.EXAMPLE)}
-    assert len(seen) == 2 * 20 * 4 + 2 * 20 * 2
+    assert len(seen) == 2 * 20 * 3

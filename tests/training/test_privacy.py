@@ -7,6 +7,7 @@ import tensorflow as tf
 from pipelines.base.errors import ConfigError
 from pipelines.config.privacy import breaks_privacy
 from pipelines.data import order
+from pipelines.data.draws import Draws
 from pipelines.monitoring.metrics_log import read_rows
 from pipelines.reports.card import card
 from pipelines.runs import lineage
@@ -79,7 +80,7 @@ def test_each_gradient_is_clipped_over_all_weights():
     private = PrivateGradients(clip=1.5, noise=2.0, expected=5, key=(1, 2))
     weights = [tf.constant([0.1, -0.2, 0.3]), tf.constant(0.5)]
     sums = tf.function(private.by_example(whole))(weights, [], tf.constant(rows_), tf.constant(targets), tf.constant(mask),
-                                                  tf.constant([1, 2]), tf.constant(1.0), None)
+                                                  Draws(tf.constant([1, 2]), tf.range(6)), tf.constant(1.0), None)
     wanted = np.zeros(4)
     for number in range(4):
         error = 2 * (rows_[number] @ weights[0].numpy() + 0.5 - targets[number])

@@ -31,7 +31,7 @@ def run(images, settings, *, epoch=0, numbers=None, labels=None, step=0, classes
     labels = tf.zeros(len(images), tf.int32) if labels is None else tf.constant(labels, tf.int32)
     epoch = tf.constant(epoch, tf.int64)
     return augment(
-        tf.constant(images), labels, settings, keys=order.example_keys(0, epoch, numbers), seed=order.micro_seed(0, tf.constant(step), 0),
+        tf.constant(images), labels, settings, keys=order.example_keys(0, epoch, numbers), seed=order.step_seed(0, tf.constant(step)),
         epoch=epoch, classes=classes, mean=MEAN)
 
 
@@ -104,14 +104,18 @@ def test_mixing_keeps_targets_a_distribution_and_images_in_proportion(settings):
     labels = np.arange(96) % 10
     images = np.broadcast_to(labels[:, None, None, None] * 20.0, (96, 12, 10, 3)).astype(np.float32)  # the label stands in the pixels
     seen = []
-    for step in range(8):
-        mixed, targets = (value.numpy() for value in run(images, settings, labels=labels, step=step))
+    for epoch in range(8):
+        mixed, targets = (value.numpy() for value in run(images, settings, labels=labels, epoch=epoch, step=epoch))
         assert targets.shape == (96, 10) and targets.min() >= 0.0
         np.testing.assert_allclose(targets.sum(axis=1), 1.0, atol=1e-6)
         np.testing.assert_allclose(mixed.mean(axis=(1, 2, 3)), targets @ (np.arange(10) * 20.0), rtol=1e-4, atol=1e-2)
         seen.append(targets)
-    assert len({value.tobytes() for value in seen}) == 8  # every step draws anew
-    assert np.array_equal(run(images, settings, labels=labels, step=0)[1].numpy(), seen[0])
+    assert len({value.tobytes() for value in seen}) == 8  # every epoch draws anew
+    assert np.array_equal(run(images, settings, labels=labels)[1].numpy(), seen[0])
+    for first in range(0, 96, 24):  # the same where the batch is divided
+        part = slice(first, first + 24)
+        targets = run(images[part], settings, labels=labels[part], numbers=np.arange(96)[part])[1].numpy()
+        np.testing.assert_array_equal(targets, seen[0][part])
     own = np.stack(seen)[:, np.arange(96), labels]
     assert (own < 0.999).mean() > 0.1 and own.std() > 0.1
 

@@ -1,7 +1,7 @@
 """Training augmentation of whole batches, in graph, on the device: pure functions of their keys.
 
 What happens to one image (flip, shift, erase, RandAugment, one's own) depends on its own key alone, so it is the same in any batch and on
-any number of replicas. MixUp and CutMix draw from the micro-batch's seed, because they need a partner from it.
+any number of replicas. MixUp and CutMix mix it with its neighbour in the shuffled batch.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from vision.data.rand_augment import rand_augment
 from vision.settings import AUGMENTATIONS, Augment
 
 # the purpose of each draw from an example's key
-FLIP, SHIFT, ERASE, RAND_AUGMENT = 0, 1, 3, 16
+FLIP, SHIFT, ERASE, MIX, RAND_AUGMENT = 0, 1, 3, 5, 16
 
 
 def augment(
@@ -28,7 +28,7 @@ def augment(
         labels: [batch] integer.
         settings: the experiment's augment section (`random_resized_crop` belongs to decoding and is not done here).
         keys: int32 [batch, 2], one for each example and epoch.
-        seed: int32 [2], one for the micro-batch and step.
+        seed: int32 [2], one for the step.
         epoch: int64 scalar.
         classes: number of classes.
         mean: mean of each channel, 0..255, with which `erase` fills.
@@ -45,7 +45,8 @@ def augment(
         shape = images.shape
         images = tf.ensure_shape(tf.cast(AUGMENTATIONS.build(settings.own, images=images, keys=random.own(keys)), tf.float32), shape)
     if settings.mixup or settings.cutmix:
-        return mix(images, labels, mixup=settings.mixup, cutmix=settings.cutmix, seed=seed, classes=classes)
+        return mix(images, labels, mixup=settings.mixup, cutmix=settings.cutmix, keys=keys, stream=MIX, seed=seed,
+                   classes=classes)
     return images, labels
 
 

@@ -1,54 +1,68 @@
-"""MixUp and CutMix of whole batches: images and labels mixed with a partner's from the same micro-batch. In graph, pure.
+"""MixUp and CutMix: an image and its label mixed with those of its neighbour in the shuffled batch. In graph, pure.
 
-Keras' layers of these names keep their generators' state; these draw from the seed of the micro-batch, and are otherwise the same.
+Two neighbours are each other's partners. A share and a box are drawn from the image's own key, so that the result does not depend on how
+the batch is divided, as long as its parts are even: the last image of an odd one stays as it is.
 """
 
+import functools
+
+import numpy as np
 import tensorflow as tf
+
+from pipelines.data import random
+
+LEVELS = 4096  # shares that can be drawn
 
 
 def mix(
-    images: tf.Tensor, labels: tf.Tensor, *, mixup: float, cutmix: float, seed: tf.Tensor, classes: int,
+    images: tf.Tensor, labels: tf.Tensor, *, mixup: float, cutmix: float, keys: tf.Tensor, stream: int, seed: tf.Tensor, classes: int,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """MixUp or CutMix; where both alphas are set, each batch takes one of them at even odds.
+    """MixUp or CutMix; where both alphas are set, each step takes one of them at even odds.
 
     Args:
         images: [batch, height, width, channels] float32.
         labels: [batch] integer.
         mixup: alpha of MixUp (Zhang et al. 2018), 0 for none.
         cutmix: alpha of CutMix (Yun et al. 2019), 0 for none.
-        seed: int32 [2].
+        keys: int32 [batch, 2], one for each example and epoch.
+        stream: the first of three draws from a key.
+        seed: int32 [2], of the step.
         classes: number of classes.
 
     Returns:
         (images as given, targets [batch, classes] float32 that sum to 1).
     """
     batch = tf.shape(images)[0]
-    order, share, place, coin = (tf.random.experimental.stateless_fold_in(seed, number) for number in range(4))
-    partner = tf.random.experimental.index_shuffle(tf.range(batch), order, batch - 1)
+    partner = tf.minimum(tf.bitwise.bitwise_xor(tf.range(batch), 1), batch - 1)
     others = tf.gather(images, partner)
-    if not (mixup and cutmix):
-        mixed, weight = _blend(images, others, mixup, share) if mixup else _paste(images, others, cutmix, share, place)
+    drawn = random.uniform(keys, stream, 3)
+
+    def blended() -> tuple[tf.Tensor, tf.Tensor]:
+        return _blend(images, others, _beta(drawn[0], mixup))
+
+    def pasted() -> tuple[tf.Tensor, tf.Tensor]:
+        return _paste(images, others, _beta(drawn[0], cutmix), drawn[1:, :, None])
+
+    if mixup and cutmix:
+        mixed, weight = tf.cond(tf.random.stateless_uniform([], seed) < 0.5, blended, pasted)
     else:
-        mixed, weight = tf.cond(
-            tf.random.stateless_uniform([], coin) < 0.5, lambda: _blend(images, others, mixup, share),
-            lambda: _paste(images, others, cutmix, share, place))
+        mixed, weight = blended() if mixup else pasted()
     targets = tf.one_hot(labels, classes)
     weight = weight[:, None]
     return mixed, weight * targets + (1.0 - weight) * tf.gather(targets, partner)
 
 
-def _blend(images: tf.Tensor, others: tf.Tensor, alpha: float, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _blend(images: tf.Tensor, others: tf.Tensor, share: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """MixUp: (mixed images, weight [batch] of each image's own label)."""
-    weight = _beta(tf.shape(images)[0], alpha, seed)
-    own = weight[:, None, None, None]
-    return own * images + (1.0 - own) * others, weight
+    own = share[:, None, None, None]
+    return own * images + (1.0 - own) * others, share
 
 
-def _paste(images: tf.Tensor, others: tf.Tensor, alpha: float, share: tf.Tensor, place: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """CutMix: a box of the partner, centred anywhere and cut at the border; (mixed images, weight [batch] by what is left)."""
-    batch, height, width = tf.shape(images)[0], images.shape[1], images.shape[2]
-    edge = tf.sqrt(1.0 - _beta(batch, alpha, share))[:, None]
-    centres = tf.random.stateless_uniform([2, batch, 1], place)
+def _paste(images: tf.Tensor, others: tf.Tensor, share: tf.Tensor, centres: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """CutMix: a box of the partner, centred at `centres` [2, batch, 1] (0..1) and cut at the border; (mixed images, weight [batch] by what
+    is left)."""
+    height, width = images.shape[1], images.shape[2]
+    edge = tf.sqrt(1.0 - share)[:, None]
 
     def inside(size: int, centre: tf.Tensor) -> tf.Tensor:
         middle, half = tf.floor(centre * size), edge * size / 2.0
@@ -61,8 +75,13 @@ def _paste(images: tf.Tensor, others: tf.Tensor, alpha: float, share: tf.Tensor,
     return tf.where(box[..., None], others, images), left
 
 
-def _beta(count: tf.Tensor, alpha: float, seed: tf.Tensor) -> tf.Tensor:
-    """Beta(alpha, alpha), [count] float32, as a ratio of gamma variates."""
-    first, second = tf.unstack(tf.random.stateless_gamma(tf.stack([2, count]), seed, alpha))
-    total = first + second
-    return tf.where(total > 0.0, first / tf.maximum(total, 1e-30), 0.5)
+def _beta(drawn: tf.Tensor, alpha: float) -> tf.Tensor:
+    """Beta(alpha, alpha) of uniform draws [batch], to one of LEVELS equally probable values."""
+    return tf.gather(tf.constant(_quantiles(alpha)), tf.cast(drawn * LEVELS, tf.int32))
+
+
+@functools.cache
+def _quantiles(alpha: float) -> np.ndarray:
+    from scipy.stats import beta
+
+    return beta.ppf((np.arange(LEVELS) + 0.5) / LEVELS, alpha, alpha).astype(np.float32)
