@@ -175,9 +175,10 @@ def test_new_tries_ways_and_says_so_in_the_draft(texts, monkeypatch):
     said = []
     proposal = propose(look("nlp", "texts.csv", file="mine.yaml"), 2, said.append)
     assert proposal.outcome.winner == 0 and len(said) >= 2
-    header, _, body = proposal.text.partition("task:")
+    header = proposal.text.partition("task:")[0]
     assert "# Tried on folds of train alone" in header and "#   >  linear machines" in header and "cannot be tried" in header
-    assert from_text(proposal.text).experiment.model.name == "linear" and "limit" not in body
+    experiment = from_text(proposal.text).experiment
+    assert experiment.model.name == "linear" and experiment.data.limit is None
 
 
 def test_the_ways_of_each_domain_are_experiments_and_the_drafts_own_is_among_them(tmp_path):
