@@ -83,6 +83,9 @@ def test_the_usual_way_stands_where_too_little_of_it_was_seen():
     raced.entrants[1].tuned = "trained, too"
     outcome = raced.run(10_000, minutes=2.0, rule=1)
     assert winner(outcome) == "usual" and outcome.tuned and "Proposed is trained, too" in outcome.notes[0]
+    raced = Raced({"frozen": (0.75, 1.0), **ways})
+    raced.entrants[0].tuned = "trained, too"
+    assert winner(raced.run(10_000, minutes=3.0, rule=2)) == "usual"  # what was not tried itself does not stand for it
     outcome = Raced({**ways, "cheap": (0.99, 1.0)}).run(10_000, minutes=3.0, rule=1)
     assert winner(outcome) == "cheap"  # all but right already
     outcome = Raced(ways).run(10_000, minutes=3.0)
