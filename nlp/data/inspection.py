@@ -215,7 +215,7 @@ def _labels(frame: Frame, label: str | list[str], train: list[int]) -> tuple[Cou
     separator = separator_in(Counter(value for value in labels if isinstance(value, str)))
     counts: Counter[str] = Counter()
     for value in labels:
-        parts = labels_in(value, separator) if separator or isinstance(value, (list, tuple)) else [value]
+        parts = labels_in(value, separator or ",") if separator or isinstance(value, (list, tuple)) else [value]
         counts.update(one for one in map(text_rows.title, parts) if one is not None)
     return counts, separator is not None or any(isinstance(value, (list, tuple)) for value in labels), separator
 

@@ -4,12 +4,13 @@ The training report is never touched: each evaluation has a folder of its own in
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+from pipelines.base import formatting
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.files import whole_folder
 from pipelines.base.inside import held
@@ -18,6 +19,7 @@ from pipelines.config.schema import Experiment
 from pipelines.data.fingerprint import VERSION
 from pipelines.data.source import Source
 from pipelines.machine import devices, environment
+from pipelines.monitoring.pace import Pace
 from pipelines.reports.report import write_report
 from pipelines.runs.folder import RunFolder
 from pipelines.serving.load import LoadedRun
@@ -48,7 +50,8 @@ class Evaluated:
     report: dict[str, Any]
 
 
-def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = None, overrides: Sequence[str] = ()) -> Evaluated:
+def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = None, overrides: Sequence[str] = (),
+             say: Callable[[str], None] = lambda text: None) -> Evaluated:
     """Judges a run and writes a report.
 
     Args:
@@ -57,6 +60,7 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
             of theirs.
         data: new labelled data; None for the run's own.
         overrides: `evaluate....=value`, and with `data` also `data....=value`.
+        say: is told what is done, and how far it is.
 
     Raises:
         ConfigError: a split that the run does not have, or settings other than of evaluation.
@@ -78,7 +82,8 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
     evaluator = Evaluator(run.task, run.model, source, machine=run.machine, data=experiment.data,  # type: ignore[attr-defined]
                           batch=batch_size(experiment.evaluate, experiment.train.batch_size), trained=True)
     began = time.perf_counter()
-    answers, targets = evaluator.judged()
+    say(f"judging      {named}, {formatting.counted(len(source), 'example')}")
+    answers, targets = evaluator.judged(Pace(say, named, len(source)).add)
     seconds = time.perf_counter() - began
     judgement = run.task.judge(answers, targets, source)
     add_own(judgement, evaluator.own, experiment.evaluate.bootstrap)

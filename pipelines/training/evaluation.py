@@ -74,9 +74,13 @@ class Evaluator:
         """(answers, targets), each name -> array [examples, ...] in the order of the source, as served and whole: for few classes."""
         return _sides(self._collect(self._answers) or {})
 
-    def judged(self) -> Condensed:
-        """(answers, targets) as `Task.condense` leaves them of each batch: what `Task.judge` takes. `own` then holds evaluate.metrics."""
-        arrays = self._collect(self._answers, keep=self._condensed) or {}
+    def judged(self, heard: Callable[[int], None] = lambda count: None) -> Condensed:
+        """(answers, targets) as `Task.condense` leaves them of each batch: what `Task.judge` takes. `own` then holds evaluate.metrics.
+
+        Args:
+            heard: is told how many examples were answered, after each batch.
+        """
+        arrays = self._collect(self._answers, keep=self._condensed, heard=heard) or {}
         self.own = {name.partition("/")[2]: values for name, values in arrays.items() if name.startswith("own/")}
         return _sides(arrays)
 
@@ -99,7 +103,7 @@ class Evaluator:
         return {**{f"answer/{k}": v for k, v in answers.items()}, **{f"target/{k}": v for k, v in targets.items()}, **own}
 
     def _collect(self, step_function: Any, stop: Callable[[], bool] = lambda: False, keep: Callable[[Arrays], Arrays] = dict,
-                 ) -> Arrays | None:
+                 heard: Callable[[int], None] = lambda count: None) -> Arrays | None:
         """Results of all steps, one after another; `keep` makes of one replica's batch what is kept of it. None once `stop` says yes.
 
         Of several hosts, the chief has all results; the others have their own.
@@ -115,6 +119,7 @@ class Evaluator:
                 result = step_function(tf.constant(step, tf.int64), iterator)
                 parts += self._fetched(before, keep)
                 before = result
+                heard(min(self.plan.batch, len(self.source) - step * self.plan.batch))
             parts += self._fetched(before, keep)
         except tf.errors.OpError as error:
             raise self.feed.blame(error, 0, steps) or error from error

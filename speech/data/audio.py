@@ -60,7 +60,8 @@ def _opened(file: str | Path | bytes) -> "str | _Content":
             if opened.read(3) != b"ID3":
                 return os.fspath(file)
             file = b"ID3" + opened.read()
-    place, parts = 0, []
+    place = 0
+    parts: list[bytes] = []
     while file[place:place + 3] == b"ID3" and place + 10 <= len(file) and len(parts) < TAGS:
         size = sum((byte & 127) << shift for byte, shift in zip(file[place + 6:place + 10], (21, 14, 7, 0)))
         parts.append(file[place:place + 10] + bytes(min(size, len(file) - place - 10)))
