@@ -4,7 +4,7 @@ import re
 
 _NODES = re.compile(r"\{\{(?:function_)?node [^}]*\}\}\s*")
 _BROKEN = re.compile(  # TensorFlow's words for an image file that its decoder cannot read to the end
-    r"Invalid (JPEG|PNG|GIF)\b|(JPEG|BMP|WebP)[ :]*(?:Uncompress|content|image)|Input size should match \(header_size", re.IGNORECASE)
+    r"Invalid (JPEG|PNG|GIF)\b|(jpeg)::Uncompress|Incomplete (bmp) content|Input size should match \(header_size|decode (WebP) image")
 _ASSERTED = re.compile(r"assertion failed: \[(.*?)\]\s*$", re.DOTALL)
 
 

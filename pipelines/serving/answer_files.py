@@ -21,9 +21,9 @@ def to_files(predictions: Iterable[Prediction], folder: OutputFolder, endings: M
             folder.write(stem + ending, value)
             return f"{folder}/{stem}{ending}"
         if isinstance(value, np.ndarray) and value.dtype == object:
-            places = np.empty(value.shape, object)
-            places[...] = np.reshape([stored(one, f"{stem}-{place}", ending) for place, one in enumerate(value.flat, 1)], value.shape)
-            return places
+            paths = np.empty(value.size, object)
+            paths[:] = [stored(one, f"{stem}-{place}", ending) for place, one in enumerate(value.flat, 1)]
+            return paths.reshape(value.shape)
         return value
 
     for number, one in enumerate(predictions, 1):

@@ -39,7 +39,8 @@ def test_the_notebook_runs_and_survives_its_stop_button(tmp_path, monkeypatch):
         for number, cell in enumerate(notebook.cells):
             client.execute_cell(cell, number)
         progress, report = (cell.outputs for cell in notebook.cells if cell.source.startswith(("run = ", "run")))
-        assert any("epoch 3/3" in output.data.get("text/html", "") for output in progress if "data" in output)
+        assert any("epoch 4/4" in output.data.get("text/html", "") for output in progress if "data" in output)
+        assert "Better than the cheap baseline" in report[0].data["text/html"]
         assert "<iframe" in report[0].data["text/html"] and "data:image/png" in report[0].data["text/html"]
 
         notebook.cells.append(stopped)
