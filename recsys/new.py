@@ -1,7 +1,7 @@
 """A recommendation experiment for somebody's interactions: columns, protocol and task chosen from what is there. Imports no TensorFlow.
 
-A rating is predicted (ranking); clicks and visits without one make lists: the next item where there are times (sequential), items for a
-user where there are none (retrieval).
+A rating is predicted (ranking); clicks and visits without one make lists (retrieval): what users had next where there are times, by item
+kNN, and by EASE where there are none.
 """
 
 from pathlib import Path
@@ -30,9 +30,11 @@ def draft(path: Path, asked: Asked) -> Draft:
         raise DataError(f"{path}: lists need users and items; name their columns with --user and --item")
     if task == "ranking" and seen.rating is None and seen.click is None:
         raise DataError(f"{path}: ranking needs a rating or a click; name its column with --rating")
-    model = {"ranking": _ranking, "sequential": _sequential, "retrieval": _retrieval}[task](seen)
+    counted = task == "sequential" and asked.task != "sequential" and _linear_fits(seen)
+    model = _knn() if counted else {"ranking": _ranking, "sequential": _sequential, "retrieval": _retrieval}[task](seen)
     compared = "" if task == "ranking" else "popularity, item kNN and EASE on the same test"
-    return Draft(f"Recommendation from {path.name}.", tuple(_described(seen, task)), _body(path, seen, task, model), compared,
+    body = _body(path, seen, "retrieval" if counted else task, model)
+    return Draft(f"Recommendation from {path.name}.", tuple(_described(seen, task)), body, compared,
                  ways=lambda: _ways(path, seen, task), parts=False, stands=False)
 
 
@@ -50,8 +52,7 @@ def _ways(path: Path, seen: Seen, task: str) -> list[Way]:
         fits = seen.rating and seen.user and seen.item
         factors = ["model:", "  name: factors               # fitted at once; or dcn, which takes features, too"]
         return [way("matrix factorisation", task, factors), way("cross network", task, _ranking(seen))] if fits else []
-    knn = ["model:", "  name: item_knn              # fitted at once; what it counts is chosen on validation"]
-    cheap = [way("item kNN", "retrieval", knn), way("EASE", "retrieval", _ease(seen))] if _linear_fits(seen) else []
+    cheap = [way("item kNN", "retrieval", _knn()), way("EASE", "retrieval", _ease(seen))] if _linear_fits(seen) else []
     if task == "sequential":
         return [*cheap, way("GRU over the latest items", task, _sequential(seen))]
     return [*cheap, way("towers", task, _towers(seen))]
@@ -68,8 +69,8 @@ def _why(task: str, seen: Seen) -> str:
     if task == "ranking":
         return "what the rating will be; --task lists: which items for a user" if seen.rating else "whether there will be a click"
     if task == "sequential":
-        return "which item next; recsys.retrieval: which items for a user"
-    return "which items for a user" + ("" if seen.time else "; without times there is no next one")
+        return "which item next, by a network; --task retrieval: which items for a user"
+    return "which items for a user" + ("; --task sequential: by a network" if seen.time else "; without times there is no next one")
 
 
 def _described(seen: Seen, task: str) -> list[str]:
@@ -145,6 +146,10 @@ def _sequential(seen: Seen) -> list[str]:
     ]
 
 
+def _knn() -> list[str]:
+    return ["model:", "  name: item_knn              # fitted at once: what users had next, or had together, by what validation likes best"]
+
+
 def _retrieval(seen: Seen) -> list[str]:
     return _ease(seen) if not seen.time and _linear_fits(seen) else _towers(seen)
 
@@ -213,7 +218,7 @@ def _ranking(seen: Seen) -> list[str]:
         "  dropout: 0.2",
         "loss: {name: rating}",
         "train:",
-        f"  epochs: {_epochs(seen, 512, 480, fewest=3)}",
+        f"  epochs: {_epochs(seen, 512, 600, fewest=1)}",
         "  batch_size: 512",
         "  optimizer: {name: adamw, weight_decay: 0.01}",
         "  learning_rate: {peak: 0.003, schedule: cosine}",

@@ -62,8 +62,8 @@ class InteractionData(TableData):
     min_item_events: int = setting(1, "items with fewer events in train are left out, of validation and test, too", unit="events", ge=1)
     protocol: Literal["leave_last_out", "time", "random"] = setting(
         "leave_last_out",
-        "leave_last_out: each user's last event is test, the one before validation; time: the latest share of all "
-        "events; random: a random share of all events",
+        "leave_last_out: each user's last event is test, the one before validation, of 2,000 users or the share data.validation of them "
+        "if that is more; time: the latest share of all events; random: a random share of all events",
     )
 
     def problems(self) -> list[tuple[str, str]]:

@@ -108,7 +108,7 @@ def _found(seen: Seen, images: int) -> tuple[str, ...]:
 def _data(seen: Seen, path: Path, size: tuple[int, int], channels: int, *, folds: bool) -> list[Entry]:
     entries: list[Entry] = [("source", seen.source, ""), ("path", str(path), "" if path.is_absolute() else "from the current directory")]
     entries += [(key, name, COMMENTS.get(key, "")) for key, name in seen.columns.items()]
-    if folds and (seen.folds or not seen.validation):
+    if folds and not seen.validation:
         entries.append(("validation", 0, FOLDS_CHOOSE))
     else:
         entries.append(("validation", seen.validation or 0.1, "the data's own" if seen.validation else "share of train, stratified"))

@@ -18,6 +18,11 @@ def digits_az(folder: Path, choosing: bool) -> Path:
     return published("digits_az")
 
 
+def sounds(folder: Path, choosing: bool) -> Path:
+    """Notes of ten instruments: no speech at all."""
+    return published("sounds")
+
+
 def spoken_digit(folder: Path, choosing: bool, *, manifest: bool) -> Path:
     """A folder for each digit, with the files' own names (`7_theo_3.wav`); or all in one folder, with a CSV of path and label."""
     data = prepared("spoken_digit", "train")
@@ -106,6 +111,7 @@ def mfcc_statistics(samples: np.ndarray, rate: int, *, mels: int = 40, kept: int
 _stranger = partial(Stranger, domain="speech", baselines=baselines, expert=("MFCC statistics + SVM",))
 SETS = [
     _stranger("digits_az", lay_out=digits_az, metrics=("accuracy",)),
+    _stranger("sounds", lay_out=sounds, metrics=("accuracy",)),
     _stranger("spoken_digit", lay_out=partial(spoken_digit, manifest=False), metrics=("accuracy",)),
     _stranger("spoken_digit_manifest", lay_out=partial(spoken_digit, manifest=True), metrics=("accuracy",)),
     _stranger("yes_no", lay_out=partial(yes_no, manifest=False), metrics=("wer",)),

@@ -13,7 +13,7 @@ from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked
 from pipelines.config.messages import listed
 from pipelines.data import text_rows
-from pipelines.data.columns import LOOKED_AT, Facts, by_folds, by_name, number_of, plain, role_in, role_of
+from pipelines.data.columns import LOOKED_AT, Facts, by_name, number_of, plain, role_in, role_of
 from pipelines.data.dialect import ending, find_dialect, guessed_encoding
 from pipelines.data.frame import Frame, check_width, label_column, split_column
 from pipelines.data.kinds import labels_in, not_used, pair_in, separator_in
@@ -38,8 +38,6 @@ class Seen:
         words: median and longest number of words and marks in a sample.
         settings: further settings of the data section, such as text_key and header.
         validation, test: the data's own splits, None where there are none.
-        folds: these are numbered folds: train is all that is not held out.
-        ascii: the share of letters in the sample that are plain Latin ones.
         sample: some texts of train.
         path: the table, where it lies in the folder that was named.
         label: the column of the labels, where it is one.
@@ -53,8 +51,6 @@ class Seen:
     settings: dict[str, Any] = field(default_factory=dict)
     validation: str | None = None
     test: str | None = None
-    folds: bool = False
-    ascii: float = 1.0
     path: Path | None = None
     label: str | list[str] | None = None
     sample: list[str] = field(default_factory=list)
@@ -77,7 +73,11 @@ def _look(path: Path, asked: Asked) -> Seen:
         if any(role_of(child.stem) == "train" for child in candidates):
             files = text_rows.split_files(path)
             train = next(file for name, file in files.items() if role_of(name) == "train")
-            seen = _table(train, asked)
+            seen = _table(train, asked, list(files.values()))
+            for file in files.values():
+                if file != train and (note := _frame(file, list(files.values())).passed_over()):
+                    seen.settings["on_bad_example"] = "skip"
+                    seen.notes.append(note)
             names = {role_of(name): name for name in files}
             seen.validation, seen.test = names.get("validation"), names.get("test")
             others = [child.name for child in candidates if child not in files.values() and child.suffix.lower() != ".txt"]
@@ -119,7 +119,7 @@ def _folder(path: Path) -> Seen:
     return Seen("folder", Counter({name: len(paths) for name, paths in files.items()}), len(every), _lengths(sample),
                 {"encoding": encoding} if encoding else {},
                 validation=splits["validation"].name if "validation" in splits else None,
-                test=splits["test"].name if "test" in splits else None, ascii=_ascii(sample), sample=sample,
+                test=splits["test"].name if "test" in splits else None, sample=sample,
                 notes=other_folders(path, list(splits.values()), lambda folder: len(_text_files(folder))) if "train" in splits else [])
 
 
@@ -127,14 +127,14 @@ def _text_files(folder: Path) -> list[Path]:
     return files_of(folder, TEXT_FILES)
 
 
-def _frame(path: Path) -> Frame:
-    """All rows, by the reader that training uses."""
+def _frame(path: Path, beside: Sequence[Path] = ()) -> Frame:
+    """All rows, by the reader that training uses, in the form of this file and of those `beside` it."""
     text = ending(path) not in (*PARQUET, *JSON_LINES)
     encoding = guessed_encoding(path) if ending(path) not in PARQUET else None
     if text:
-        check_width(path, (how := find_dialect(path)).width)
+        check_width(path, (how := find_dialect(path, beside=beside)).width)
     header = not text or how.header or how.fasttext
-    records = text_rows.records(path, named=header, encoding=encoding)
+    records = text_rows.records(path, named=header, encoding=encoding, beside=beside)
     _, names = next(records)
     lost, rows = LeftOut(), []
     for line, record in records:
@@ -149,8 +149,8 @@ def _frame(path: Path) -> Frame:
     return Frame(path, columns, header, {"encoding": encoding} if encoding else {}, lost)
 
 
-def _table(path: Path, asked: Asked) -> Seen:
-    frame = _frame(path)
+def _table(path: Path, asked: Asked, beside: Sequence[Path] = ()) -> Seen:
+    frame = _frame(path, beside)
     columns, facts = frame.values, frame.facts
     given = asked.roles(columns, path, ("split", "group"))
     split, parts = split_column(columns, given.get("split"), path, asked)
@@ -183,8 +183,8 @@ def _table(path: Path, asked: Asked) -> Seen:
     sample = [" ".join(str(columns[name][place])[:LOOKED_AT] for name in text) for place in train[:: max(1, len(train) // SAMPLE)]]
     notes = [note] if (note := frame.passed_over()) else []
     notes += not_used(frame.names, [*text, *([label] if isinstance(label, str) else label), *used, group])
-    return Seen("table", counts, len(train), _lengths(sample), settings, parts.get("validation"), parts.get("test"), by_folds(parts),
-                _ascii(sample), label=label, notes=notes, sample=sample)
+    return Seen("table", counts, len(train), _lengths(sample), settings, parts.get("validation"), parts.get("test"),
+                label=label, notes=notes, sample=sample)
 
 
 def _speaker(facts: dict[str, Facts]) -> str | None:
@@ -215,7 +215,7 @@ def _labels(frame: Frame, label: str | list[str], train: list[int]) -> tuple[Cou
     separator = separator_in(Counter(value for value in labels if isinstance(value, str)))
     counts: Counter[str] = Counter()
     for value in labels:
-        parts = labels_in(value, separator) if separator or isinstance(value, (list, tuple)) else [value]
+        parts = labels_in(value, separator or ",") if separator or isinstance(value, (list, tuple)) else [value]
         counts.update(one for one in map(text_rows.title, parts) if one is not None)
     return counts, separator is not None or any(isinstance(value, (list, tuple)) for value in labels), separator
 
@@ -239,8 +239,3 @@ def _text_columns(path: Path, facts: dict[str, Facts]) -> list[str]:
 def _lengths(sample: list[str]) -> tuple[int, int]:
     sizes = [len(WORD.findall(text)) for text in sample] or [0]
     return int(median(sizes)), max(sizes)
-
-
-def _ascii(sample: list[str]) -> float:
-    letters = [letter for text in sample for letter in text[:400] if letter.isalpha()]
-    return sum(letter.isascii() for letter in letters) / max(1, len(letters))

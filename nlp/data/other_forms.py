@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from pipelines.data.columns import role_of
 from pipelines.data.walk import PassedOver, files_below
 
 START = 1 << 16  # bytes of a file in which its form shows
@@ -25,8 +26,10 @@ def other_form(path: Path) -> str | None:
                     "yet. Give a table of texts and classes")
         if _tagged(start):
             return f"{file}: holds a word and its tag on each line: to tag words is not there yet. Give a table of texts and classes"
-    running = next((file for file in files if file.suffix.lower() in (".txt", "") and file.stat().st_size >= RUNNING), None)
-    if running is not None:
+    plain = [file for file in files if file.suffix.lower() == ".txt" and not file.stem.lower().startswith(("readme", "license"))]
+    split = [file for file in plain if role_of(file.stem)]  # train.txt and test.txt, or one text alone
+    running = (split or plain)[0] if split or len(plain) == 1 else None
+    if running is not None and running.stat().st_size >= RUNNING:
         return (f"{running}: holds a running text without classes: to write on from a text is not there yet. Give a table of texts and "
                 "classes, or a folder of .txt files for each class")
     return None

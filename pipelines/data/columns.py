@@ -237,7 +237,8 @@ def role_of(value: str) -> str | None:
 def split_values(name: str, values: Iterable[Any]) -> dict[str, str | None] | None:
     """Role -> value of a column that divides the data: names of splits, or numbers of folds where its name says so.
 
-    Of folds the last is test and the one before validation; `train` is then None: all others. None where it is no division.
+    Of folds the last is test; `train` is then None: all others, from which what chooses by validation holds out its own. None where it is
+    no division.
     """
     values = list(values)
     if any(isinstance(value, (list, dict)) for value in values):
@@ -253,12 +254,7 @@ def split_values(name: str, values: Iterable[Any]) -> dict[str, str | None] | No
                                                                          for value in distinct):
         return None
     ordered = sorted(distinct, key=lambda value: int(re.sub(r"\D", "", value)))
-    return {"train": None, "test": ordered[-1], **({"validation": ordered[-2]} if len(ordered) > 2 else {})}
-
-
-def by_folds(parts: Mapping[str, str | None]) -> bool:
-    """Whether a column divides the data into numbered folds, as split_values gave them: what is not held out trains."""
-    return bool(parts) and parts.get("train") is None
+    return {"train": None, "test": ordered[-1]}
 
 
 def role_in(values: Mapping[str, str | None], value: Any) -> str | None:

@@ -11,12 +11,15 @@ import pyarrow as pa
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked
 from pipelines.config.messages import listed
+from pipelines.config.schema import Data
 from pipelines.data import columns
 from pipelines.data.columns import Facts, by_name, fit, number_of, role_of, split_values
 from pipelines.data.dialect import TEXT, ending, find_dialect
+from pipelines.data.opened import SPARED
 from pipelines.data.tables import LeftOut, is_table, one_hot, read_table, row
 from pipelines.data.walk import FOLDERS, PassedOver, folders_in, hidden, pattern_of_files
 
+MOST_SKIPPED = float(Data.model_fields["most_skipped"].default)
 MOST = 5000  # columns that are looked at
 COMMENTS = {  # to the settings that `new` writes
     "on_bad_example": "some rows cannot be used: `quartet check` lists them", "encoding": "guessed: see that accents come out right",
@@ -81,7 +84,15 @@ class Frame:
             return None
         reason = self.lost.reasons[0] if self.lost.reasons else ""
         hint = "; a value with the delimiter in it needs quotation marks" if "fields where" in reason and "quotation" not in reason else ""
-        return f"Passed over: {self.lost.count:,} of {self.rows + self.lost.count:,} rows that cannot be read, such as {reason}{hint}."
+        total = self.rows + self.lost.count
+        return (f"Passed over: {self.lost.count:,} of {total:,} rows that cannot be read, such as {reason}{hint}."
+                f"{stops_at(self.lost.count, total)}")
+
+
+def stops_at(count: int, rows: int) -> str:
+    """What is said where training would stop at so many unreadable rows; else empty."""
+    return (" Training stops at so many: see data.delimiter, data.quote and data.encoding, or raise data.most_skipped."
+            if count > max(SPARED, MOST_SKIPPED * rows) else "")
 
 
 def check_width(path: Path, columns: int) -> None:
@@ -93,8 +104,8 @@ def check_width(path: Path, columns: int) -> None:
 
 def tables_in(folder: Path) -> list[Path]:
     """The tables in a folder, one of train first."""
-    tables = [entry for entry in sorted(folder.iterdir()) if entry.is_file() and is_table(entry) and not hidden(entry.name)]
-    return sorted(tables, key=lambda entry: role_of(entry.stem.partition("_")[0]) != "train")
+    tables = [entry for entry in folder.iterdir() if is_table(entry) and not hidden(entry.name) and entry.is_file()]
+    return sorted(sorted(tables), key=lambda entry: role_of(entry.stem.partition("_")[0]) != "train")
 
 
 def tables_for(folder: Path) -> list[Path]:

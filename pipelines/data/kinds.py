@@ -16,7 +16,7 @@ from pipelines.data.divide import MANY, seen_once, too_many
 
 Name = Literal["classes", "labels", "numbers", "files", "names", "masks"]
 
-NUMERIC = 0.99  # share of the values that are numbers from which a column holds numbers
+NUMERIC = 0.95  # share of the rows with a number from which a column holds numbers
 SEVERAL = 0.02  # share of the values with a separator from which a column holds several labels a row
 # separator -> different labels, of different values, below which the parts between them repeat as labels do; commas stand in names, too
 SEPARATORS = {";": 1.0, "|": 1.0, ",": 0.7}
@@ -28,9 +28,9 @@ _MEASURES = """age price cost amount value score grade rating probability percen
 _LABELLED = "label labels class classes category categories id ids code intent topic type kind klasse classe clase"
 _LIST = re.compile(r"\s*\[(.*)\]\s*$", re.DOTALL)
 _FILE = re.compile(r"[^\s]+\.[A-Za-z][A-Za-z0-9]{1,4}$")
-_PICTURES = {"image", "images", "img", "imgs", "input", "inputs", "photo", "photos", "picture", "pictures", "jpegimages", "frames", "x"}
+_PICTURES = {"image", "images", "img", "imgs", "input", "inputs", "photo", "photos", "picture", "pictures", "jpegimages", "frames"}
 _MASKS = {"mask", "masks", "label", "labels", "annotation", "annotations", "segmentation", "segmentations", "segmentationclass", "gt",
-          "groundtruth", "ground_truth", "target", "targets", "y", "boxes", "bboxes"}
+          "groundtruth", "ground_truth", "target", "targets", "boxes", "bboxes"}
 _PAIRS = [{"premise", "hypothesis"}, {"query", "document"}, {"query", "passage"}, {"question", "sentence"}, {"question", "passage"},
           {"claim", "evidence"}, {"source", "target"}, {"src", "tgt"}, {"anchor", "positive"}, {"original", "translation"}]
 _SIDES = [{"1", "2"}, {"a", "b"}, {"0", "1"}, {"left", "right"}, {"one", "two"}, {"first", "second"}]
@@ -64,12 +64,12 @@ def kind_of(counts: Mapping[str, int], name: str = "") -> Kind:
     rows, distinct = sum(counts.values()), len(counts)
     known = {value: number for value in counts if (number := number_of(value)) is not None}
     example = max(counts, key=lambda value: counts[value], default="")
-    if known and len(known) >= NUMERIC * distinct:
+    if sum(counts[value] for value in known) >= NUMERIC * max(1, rows):
         numbers = list(known.values())
         detail = f"{min(numbers):g} to {max(numbers):g}, {distinct:,} different"
         return Kind("numbers" if _measured(numbers, rows, name) else "classes", example=example, detail=detail)
     folders = {plain(value) for value in counts}
-    if distinct == 2 and folders & _PICTURES and folders & _MASKS:
+    if distinct == 2 and len(set(counts.values())) == 1 and folders & _PICTURES and folders & _MASKS:
         return Kind("masks", example=" and ".join(counts))
     if sum(_FILE.match(value) is not None for value in counts) > 0.9 * distinct and distinct > MANY:
         return Kind("files", example=example)

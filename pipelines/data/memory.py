@@ -22,7 +22,7 @@ from pipelines.data.divide import ALIASES
 
 SPLITS = {alias: split for split, aliases in ALIASES.items() for alias in aliases}
 # settings of a data section that say how the data are read that an experiment names, and mean nothing for others
-_OF_OTHERS = ("name", "data_dir", "streaming", "columns", "delimiter", "encoding", "header", "group_by", "train", "test_names",
+_OF_OTHERS = ("name", "data_dir", "streaming", "columns", "delimiter", "quote", "encoding", "header", "group_by", "train", "test_names",
                "test_last", "stored_rate", "items", "users")
 
 

@@ -148,12 +148,14 @@ class Several(Group):
             if self._over.is_set():
                 return
             self._over.set()
-            self._tell(status, text)
             hint = "; start the same command again on all hosts, it resumes from the last checkpoint"
             if sys.stderr.isatty():
                 print("\r\x1b[K\x1b[?25h", end="", file=sys.stderr)  # a progress bar hid the cursor
             print(f"host {self.number}: {printable(text)}{hint if status == HostLost.exit_status else ''}", file=sys.stderr, flush=True)
             sys.stdout.flush()
+            with contextlib.suppress(OSError):  # what TensorFlow's connections say meanwhile is the same, in more lines
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            self._tell(status, text)
             os._exit(status)
 
     def _to_all(self, data: bytes) -> None:

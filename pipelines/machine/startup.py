@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pipelines.base.errors import ConfigError
+from pipelines.machine.hosts import named
+
 _LOG = re.compile(r"^(?:\d{4}-\d\d-\d\d \S+ )?([IWEF])(?:\d{4} |: )")
 _CHATTER = (
     "All log messages before absl::InitializeLog", "To enable the following instructions", "Unable to register cu",
@@ -34,9 +37,17 @@ def start_tensorflow(*, devices: bool = True) -> None:
         return
     if os.environ.get(LEVEL) is not None or not _avx():
         return _import(devices=False)
-    os.environ[LEVEL] = "2"
+    os.environ[LEVEL] = _level()
     with _sifted():
         _import(devices=devices)
+
+
+def _level() -> str:
+    """Of TensorFlow's log, after its start: errors; of several hosts not those either, which say of a lost one in many lines what this
+    process says in one, and which are raised besides."""
+    with suppress(ConfigError):
+        return "3" if named() else "2"
+    return "2"
 
 
 def _import(*, devices: bool) -> None:

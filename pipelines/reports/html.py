@@ -25,10 +25,12 @@ nav a { color: var(--accent); text-decoration: none; margin-right: 1.1rem; white
 nav a:hover { text-decoration: underline; }
 ul { padding-left: 1.3rem; } li { margin: .25rem 0; overflow-wrap: anywhere; }
 .wide { overflow-x: auto; margin: .9rem 0; }
+@media (min-width: 62rem) { .wide { width: max-content; max-width: calc(50vw + 28rem); } }
 table { border-collapse: collapse; font-size: .92rem; }
 th, td { padding: .34rem .9rem .34rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
-th { font-weight: 600; color: var(--soft); white-space: nowrap; } td { overflow-wrap: break-word; max-width: 38rem; }
-.right { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; padding-left: .9rem; }
+th { font-weight: 600; color: var(--soft); vertical-align: bottom; } td { overflow-wrap: break-word; max-width: 38rem; }
+td:first-child { min-width: 8rem; }
+.right { text-align: right; font-variant-numeric: tabular-nums; padding-left: .9rem; } td.right { white-space: nowrap; }
 figure { margin: 1rem 0; } img { display: block; max-width: 100%; height: auto; background: #fff; border-radius: 6px; }
 pre { background: var(--panel); padding: .8rem 1rem; border-radius: 6px; overflow-x: auto; }
 code { font: .88rem/1.5 ui-monospace, Menlo, Consolas, monospace; }

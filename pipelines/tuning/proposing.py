@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from pipelines.base.errors import ConfigError, QuartetError
 from pipelines.base.formatting import duration
@@ -25,11 +26,14 @@ def propose(drafted: Drafted, minutes: float, say: Callable[[str], None] = lambd
     ways = list(draft.ways()) if minutes > 0 else []
     if len(ways) < 2:
         return Proposal(drafted.text())
-    rule = next((place for place, way in enumerate(ways) if way.body == draft.body and draft.stands), None)
+    rule = next((place for place, way in enumerate(ways) if draft.body in (way.body, way.tuned and way.tuned.body)), None)
     try:
-        outcome = run([_entrant(way, drafted.file) for way in ways], minutes, say, rule=rule, parts=draft.parts)
+        outcome = run([_entrant(way, drafted.file) for way in ways], minutes, say, rule=rule if draft.stands else None, parts=draft.parts)
     except QuartetError as error:  # training would say it, too, and with the experiment at hand it can be put right
         say(f"not possible: {error}")
+        return Proposal(drafted.text())
+    except KeyboardInterrupt:
+        say("interrupted: nothing was tried")
         return Proposal(drafted.text())
     if outcome.winner is None:
         return Proposal(drafted.text(), outcome)
@@ -52,8 +56,8 @@ def run(entrants: Sequence[Entrant], minutes: float, say: Callable[[str], None],
 
     first: Experiment = entrants[0].experiment
     size, folds = race_trial.fold_sizes(first)
-    return race(entrants, lambda experiment, judged: race_trial.attempt(experiment, judged, say), size=size, folds=folds,
-                seconds=60 * minutes, rule=rule, parts=parts, say=say)
+    attempt = partial(race_trial.attempt, say=say)
+    return race(entrants, attempt, size=size, folds=folds, seconds=60 * minutes, rule=rule, parts=parts, say=say)
 
 
 def header(outcome: Outcome) -> list[str]:

@@ -30,6 +30,7 @@ SURE = 2.0  # standard errors by which a way must be worse to be tried no more
 CLOSE = 0.005  # of the best score: differences known to be smaller need no more folds
 # Of the errors under a frozen encoder, what is left when it is trained, too: the median of eight comparisons, docs/pretrained.md
 TUNED, WORTH = 0.7, 0.01  # and the share of all examples that must be gained to be worth its time
+NO_ERRORS = 0.02  # so few need nothing better, tried or not
 TOO_LONG = 10  # times the time of the race: a training that takes longer does not stand for the reason alone that it could not be tried
 
 
@@ -41,6 +42,7 @@ class Score:
         metric: what is judged, as a task calls it; lower: less is better.
         values: [n] of each held-out example; names: of these, to see that all ways were judged on the same.
         groups: [n] of each, where there are any.
+        done: share of the training's steps after which its time was over; it may become better by the others.
     """
 
     metric: str
@@ -49,10 +51,11 @@ class Score:
     names: tuple[str, ...] = ()
     groups: np.ndarray | None = None
     grouped_by: str = "group"
+    done: float = 1.0
 
 
-# (an experiment, how many held-out examples are judged at most) -> its score
-Attempt = Callable[[Experiment, int], Score]
+# (an experiment, how many held-out examples are judged at most, seconds for all of it) -> its score
+Attempt = Callable[[Experiment, int, float], Score]
 
 
 @dataclass
@@ -132,8 +135,8 @@ class Outcome:
                 continue
             folds = [key for key in one.scores if key[0] == one.largest]
             some = f" on {one.largest:,} of {self.size:,} examples" if one.largest < self.size else ""
-            figures = _over([one.scores[key] for key in folds])
-            rows.append((mark, one.name, figures + some, f"{np.mean([one.seconds[key] for key in folds]):.1f}"))
+            scores = [one.scores[key] for key in folds]
+            rows.append((mark, one.name, _over(scores) + _short(scores) + some, f"{np.mean([one.seconds[key] for key in folds]):.1f}"))
         widths = [max(len(row[at]) for row in rows) for at in range(4)]
         return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths)).rstrip() for row in rows]
 
@@ -195,7 +198,7 @@ def _try(one: Entrant, others: Sequence[Entrant], attempt: Attempt, part: int, s
     some = f"{part:,} of {size:,} examples" if part < size else f"fold {fold[0]} of {fold[1]}"
     try:
         with _ended_after(seconds):
-            score = attempt(one.at(part if part < size else None, fold), JUDGED_MOST[part == size])
+            score = attempt(one.at(part if part < size else None, fold), JUDGED_MOST[part == size], seconds)
     except OutOfTime:
         one.stopped[part] = clock() - began
         one.out = f"more than {duration(one.stopped[part])} on {part:,} examples" if not one.scores else "no more time"
@@ -212,8 +215,9 @@ def _try(one: Entrant, others: Sequence[Entrant], attempt: Attempt, part: int, s
     if any(key in other.scores and other.scores[key].names != score.names for other in others):
         one.out = "is judged on other examples: its data are divided otherwise"
         return
-    one.scores[key], one.seconds[key] = score, clock() - began
-    say(f"{one.name}, {some}: {_over([score])}, {duration(one.seconds[key])}")
+    took = clock() - began
+    one.scores[key], one.seconds[key] = score, took / score.done
+    say(f"{one.name}, {some}: {_over([score])}{_short([score])}, {duration(took)}")
 
 
 @contextlib.contextmanager
@@ -261,6 +265,11 @@ def _paired(one: Entrant, other: Entrant, keys: Sequence[tuple[int, int]]) -> tu
 def _units(scores: Sequence[Score]) -> Units:
     groups = [score.groups for score in scores]
     return grouped(np.concatenate(groups), scores[0].grouped_by) if all(one is not None for one in groups) else EXAMPLES  # type: ignore[arg-type]
+
+
+def _short(scores: Sequence[Score]) -> str:
+    done = min(score.done for score in scores)
+    return "" if done == 1 else f" after {100 * done:.0f} % of its steps"
 
 
 def _over(scores: Sequence[Score]) -> str:
@@ -314,22 +323,35 @@ def _choose(outcome: Outcome, rule: int | None, seconds: float) -> None:
     gains = {place: difference(best, one, size) for place, one in enumerate(entrants) if one is not best}
     alike = [place for place, gain in gains.items() if gain is not None and gain.gain <= gain.error]
     outcome.winner = min([entrants.index(best), *alike])
-    _tune(outcome)
-    if rule is None or rule == outcome.winner or outcome.tuned:
+    if rule is None or not _stands(outcome, entrants[rule], seconds):
+        _tune(outcome)
         return
-    usual, chosen = entrants[rule], entrants[outcome.winner]
-    known = difference(chosen, usual, size)
-    if usual.out.startswith("cannot") or (known is not None and known.size * GROWTH >= size):
-        return
-    expected = usual.expected(size)
-    if expected <= TOO_LONG * seconds:
-        outcome.winner = rule
-        outcome.notes.append(f"{usual.name} is what such data usually learn best by, and there was no time to try it on enough of them "
-                             "(--minutes gives more).")
-    else:
+    usual = entrants[rule]
+    outcome.winner, outcome.tuned = rule, bool(usual.tuned)
+    outcome.notes.append(f"Proposed is {usual.tuned or usual.name}, by which such data are usually learned best: there was no time to try "
+                         f"{'its encoder' if usual.tuned else 'it'} on enough of them (--minutes gives more).")
+
+
+def _stands(outcome: Outcome, usual: Entrant, seconds: float) -> bool:
+    """Whether the usual way is proposed, although another one won: too little of it was seen."""
+    assert outcome.winner is not None
+    chosen = outcome.entrants[outcome.winner]
+    if chosen is usual or usual.out.startswith("cannot") or _errors(chosen) < NO_ERRORS:
+        return False
+    known, expected = difference(chosen, usual, outcome.size), usual.expected(outcome.size)
+    if known is not None and known.size * GROWTH >= outcome.size and all(score.done == 1 for score in usual.scores.values()):
+        return False
+    if expected > TOO_LONG * seconds:
         outcome.notes.append(f"{usual.name} could not be tried: it takes {duration(expected)} or more; it may be better.")
+        return False
+    return True
 
 
+def _errors(one: Entrant) -> float:
+    """What is wrong of the answers on the largest part of train, for a metric that is a share."""
+    scores = [score for (part, _), score in one.scores.items() if part == one.largest]
+    level = float(np.mean(np.concatenate([score.values for score in scores])))
+    return level if scores[0].lower else 1 - level
 
 
 def _tune(outcome: Outcome) -> None:
@@ -340,11 +362,9 @@ def _tune(outcome: Outcome) -> None:
     for place, one in enumerate(outcome.entrants):
         if not one.tuned or not one.scores:
             continue
-        scores = [score for (part, _), score in one.scores.items() if part == one.largest]
-        level = float(np.mean(np.concatenate([score.values for score in scores])))
         behind = difference(one, chosen, outcome.size) if one is not chosen else Difference(0.0, 0.0, outcome.size)
         if behind is not None:
-            gains.append(((1 - TUNED) * (level if scores[0].lower else 1 - level) + behind.gain, place))
+            gains.append(((1 - TUNED) * _errors(one) + behind.gain, place))
     gain, place = max(gains, default=(0.0, 0))
     if gain >= WORTH:
         outcome.winner, outcome.tuned = place, True

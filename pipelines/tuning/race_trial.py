@@ -1,6 +1,8 @@
 """One training of a race: on one fold of train, judged on what this fold holds out, in this process and without a run."""
 
 import gc
+import logging
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -13,10 +15,14 @@ from pipelines.runs.launch import task_class
 from pipelines.task.units import called
 from pipelines.training.evaluation import Evaluator, batch_size
 from pipelines.training.hooks.not_finite import StopWhenNotFinite
-from pipelines.training.loop import Loop
+from pipelines.training.loop import Hook, Loop
 from pipelines.training.meter import Meter
 from pipelines.training.session import Session, assemble
 from pipelines.tuning.race import FOLDS, Score
+
+# each training traces its functions anew, which TensorFlow takes for a mistake from the fifth in a process on
+logging.getLogger("tensorflow").addFilter(lambda record: "tf.function retracing" not in record.getMessage())
+TRAINED = 0.75  # of the time of a training, after which it is judged
 
 
 def fold_sizes(experiment: Experiment) -> tuple[int, int]:
@@ -39,8 +45,24 @@ def fold_sizes(experiment: Experiment) -> tuple[int, int]:
     raise reason
 
 
-def attempt(experiment: Experiment, judged: int, say: Callable[[str], None] = lambda text: None) -> Score:
-    """Trains to the end, and scores the held-out examples, or `judged` of them; the last weights, or their averages, count."""
+class Until(Hook):
+    """Ends a training by steps in time for its judgement."""
+
+    def __init__(self, deadline: float):
+        self.deadline = deadline
+
+    def on_steps(self, loop: Loop) -> None:
+        if time.monotonic() > self.deadline and loop.step < loop.steps:
+            loop.stopping = "its time is over"
+
+
+def attempt(experiment: Experiment, judged: int, seconds: float, say: Callable[[str], None] = lambda text: None) -> Score:
+    """Trains, and scores the held-out examples, or `judged` of them; the last weights, or their averages, count.
+
+    Args:
+        seconds: for all of it; a training by steps ends early enough.
+    """
+    until, done = Until(time.monotonic() + TRAINED * seconds), 1.0
     session = assemble(experiment, task_class(experiment.task), say=say)
     held = session.splits.test
     if held is None:
@@ -49,8 +71,10 @@ def attempt(experiment: Experiment, judged: int, say: Callable[[str], None] = la
     for average, variable in zip(session.averages, session.averaged):
         average.assign(variable.value)
     if session.steps:
-        hooks = [StopWhenNotFinite(lambda step: []), *session.freezing]
-        Loop(session.step, plan=session.plan, steps=session.steps, hooks=hooks, meter=Meter()).train()
+        hooks = [StopWhenNotFinite(lambda step: []), *session.freezing, until]
+        loop = Loop(session.step, plan=session.plan, steps=session.steps, hooks=hooks, meter=Meter())
+        loop.train()
+        done = loop.step / loop.steps
     for average, variable in zip(session.averages, session.averaged):
         variable.assign(average.value)
     session.task.refit(session.model)
@@ -62,7 +86,7 @@ def attempt(experiment: Experiment, judged: int, say: Callable[[str], None] = la
         direction = better(metric) or "min"
     names = tuple(held.name(int(number)) for number in numbers)
     groups = held.groups[numbers] if held.groups is not None else None
-    score = Score(metric, direction == "min", np.asarray(values[metric], np.float64), names, groups, called(experiment.data.group_by))
+    score = Score(metric, direction == "min", np.asarray(values[metric], np.float64), names, groups, called(experiment.data.group_by), done)
     del session
     gc.collect()  # a model and its functions hold one another
     return score

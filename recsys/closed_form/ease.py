@@ -11,18 +11,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
+from scipy import linalg, sparse
 
 from recsys.closed_form.histories import DECAY, DECAYS, Value, best, had, weighed
 from recsys.data.catalogue import Histories
 from recsys.settings import Ease
 
-EXACT = 2_000  # users or items up to which all eigenvectors are computed
-DENSE = 12_000  # and up to which X'X or XX' is held whole
+EXACT = 6_000  # users or items up to which eigenvectors are computed of X'X or XX' whole
 ITERATIONS = 4  # power iterations of the random projection
 LEADING = 50  # eigenvalues whose mean says how large l2 should be
 SHARES, SHARE = (0.1, 0.2, 0.3, 0.5, 1.0), 0.3  # of that mean: tried for l2, and used where there is nobody to choose by
 DAMPINGS, DAMPING = (0.0, 0.25), 0.125  # likewise
+DOUBLE = 2_000  # up to which in float64, which takes twice the time
 TINY = 1e-6
 
 
@@ -65,13 +65,15 @@ def decompose(train: sparse.csr_matrix, rank: int, damping: float, seed: int = 0
     x = (sparse.diags(users) @ train.astype(np.float64) @ sparse.diags(items)).tocsr()
     scale = items.astype(np.float32)
     dual = x.shape[0] < x.shape[1]
-    if min(x.shape) > max(2 * rank, EXACT):
+    if min(x.shape) > EXACT:
         from sklearn.utils.extmath import randomized_svd
 
         _, singular, right = randomized_svd(x.astype(np.float32), rank, n_iter=ITERATIONS, random_state=seed)
         return Spectrum(right.T.astype(np.float32), singular.astype(np.float64) ** 2, damping, scale)
-    values, vectors = np.linalg.eigh((x @ x.T if dual else x.T @ x).toarray())
-    values, vectors = np.maximum(values[::-1][:rank], 0.0), vectors[:, ::-1][:, :rank]
+    gram = (x @ x.T if dual else x.T @ x).toarray()
+    gram = gram.astype(np.float32) if len(gram) > DOUBLE else gram
+    values, vectors = linalg.eigh(gram, subset_by_index=[len(gram) - rank, len(gram) - 1], overwrite_a=True, check_finite=False)
+    values, vectors = np.maximum(values[::-1], 0.0).astype(np.float64), vectors[:, ::-1]
     if dual:
         vectors = (x.T @ vectors) / np.sqrt(np.maximum(values, TINY))
     return Spectrum(np.where(values > TINY, vectors, 0.0).astype(np.float32), values, damping, scale)
@@ -97,7 +99,7 @@ class FittedEase:
 
 def fits(users: int, items: int) -> bool:
     """Whether it is fitted within half a minute or so."""
-    return min(users, items) <= DENSE and users + items <= 40 * DENSE
+    return min(users, items) <= EXACT and users + items <= 50 * EXACT
 
 
 def fit(histories: Histories, items: int, settings: Ease, value: Value | None, *, timely: bool, seed: int = 0) -> FittedEase:

@@ -11,7 +11,7 @@ from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked
 from pipelines.config.messages import listed
 from pipelines.data.columns import Facts, by_name, fit, number_of, plain
-from pipelines.data.frame import Frame, open_frame, split_column
+from pipelines.data.frame import Frame, open_frame, split_column, stops_at
 from pipelines.data.times import MIXED, Times, read_times
 
 ROLES = ("user", "item", "rating", "time", "label", "split")
@@ -109,11 +109,11 @@ def look(path: Path, asked: Asked) -> Seen:
         _look_at_times(seen, asked, path)
     if seen.rating:
         seen.middle = middle(facts[seen.rating], frame.values[seen.rating])
-    for name in (seen.rating, seen.click):
-        if name and (odd := facts[name].odd):
+    for target in (seen.rating, seen.click):
+        if target and (odd := facts[target].odd):
             seen.unread += odd
-            seen.notes.append(f"{odd:,} row{'s are' if odd > 1 else ' is'} passed over: {facts[name].odd_value!r} in column "
-                              f"{seen.called(name)} is no number.")
+            seen.notes.append(f"{odd:,} row{'s are' if odd > 1 else ' is'} passed over: {facts[target].odd_value!r} in column "
+                              f"{seen.called(target)} is no number.")
     seen.title = _title(seen, [name for name in free if name not in roles.values()])
     rest = [name for name in names if name not in seen.roles.values()]
     if frame.header:
@@ -178,7 +178,9 @@ def _look_at_times(seen: Seen, asked: Asked, path: Path) -> None:
                         "are no times")
     seen.unread += len(read.wrong)
     if read.wrong:
-        seen.notes.append(f"{len(read.wrong):,} rows are passed over: no time in column {seen.called(seen.time)}.")
+        unread = sum(value is not None for value in read.wrong.values())
+        seen.notes.append(f"{len(read.wrong):,} rows are passed over: no time in column {seen.called(seen.time)}."
+                          f"{stops_at(unread, len(read.seconds))}")
     if read.mixed:
         seen.notes.append(f"Column {seen.called(seen.time)} {MIXED}.")
     if read.ambiguous:

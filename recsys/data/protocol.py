@@ -16,6 +16,7 @@ from recsys.settings import InteractionData
 
 TRAIN, VALIDATION, TEST, LEFT_OUT = 0, 1, 2, -1
 NAMES = ("train", "validation", "test")
+JUDGING = 2_000  # users whose events leave_last_out holds out as validation, where there are so many: enough to choose by
 Repetitions = Literal["count", "judged once", "left out"]
 
 
@@ -57,10 +58,10 @@ def divided(log: Log, data: InteractionData, repetitions: Repetitions = "count")
 
 def _by_protocol(log: Log, data: InteractionData, repetitions: Repetitions) -> tuple[np.ndarray, list[str]]:
     once = repetitions == "left out"
-    if data.protocol == "leave_last_out":
-        return _leave_last_out(log, data.validation != 0.0, data.test is not None, once)
-    test = POOL_TEST / 2 if isinstance(data.test, str) else float(data.test or 0.0)
     validation = float(data.validation) if not isinstance(data.validation, str) else 0.1
+    if data.protocol == "leave_last_out":
+        return _leave_last_out(log, validation or None, data.test is not None, once, data.split_seed)
+    test = POOL_TEST / 2 if isinstance(data.test, str) else float(data.test or 0.0)
     shares = ((TEST, test), (VALIDATION, validation))
     return _by_time(log, shares) if data.protocol == "time" else _at_random(log, shares, data.split_seed, once)
 
@@ -130,7 +131,8 @@ def _judged_once(log: Log, parts: np.ndarray) -> np.ndarray:
     return once
 
 
-def _leave_last_out(log: Log, validation: bool, test: bool, once: bool) -> tuple[np.ndarray, list[str]]:
+def _leave_last_out(log: Log, validation: float | None, test: bool, once: bool, seed: int) -> tuple[np.ndarray, list[str]]:
+    """`validation`: share of the users who have an event there, JUDGING of them at least; None: there is no validation."""
     if log.users is None:
         raise DataError(f"{log.place}: leave_last_out needs users (data.user_key)")
     timely = log.in_time
@@ -143,21 +145,25 @@ def _leave_last_out(log: Log, validation: bool, test: bool, once: bool) -> tuple
     held = int(test)
     if test:
         parts[order[last & (counts[users] >= 2)]] = TEST
-    if validation:
-        before = np.flatnonzero(last) - held
-        fit = counts[users[last]] >= 2 + held
-        parts[order[before[fit]]] = VALIDATION
+    drawn = ""
+    if validation is not None:
+        before = (np.flatnonzero(last) - held)[counts[users[last]] >= 2 + held]
+        count = max(JUDGING, round(validation * len(before)))
+        if count < len(before):
+            before = before[np.argsort(draws(len(before), seed, "users"), kind="stable")[:count]]
+            drawn = f" of {count:,} users, drawn by split_seed {seed}"
+        parts[order[before]] = VALIDATION
     # what repeats an item after something was held out would be known too early
     behind = np.zeros(len(log), bool)
     behind[timely] = _after_held(log.users[timely], parts[timely] != TRAIN)
     parts[behind & ~new] = LEFT_OUT
-    few = int(np.sum((counts > 0) & (counts < 2 + held * int(validation))))
+    few = int(np.sum((counts > 0) & (counts < 2 + held * int(validation is not None))))
     of_new = " with a new item" if once and not new.all() else ""
     sentences = [
         f"Protocol leave_last_out: of each user the last event{of_new}"
         f"{' by time' if log.times is not None else ' in the order of the rows'} "
-        f"is {'test' if test else 'validation'}"
-        + (", the one before validation" if test and validation else "")
+        f"is {'test' if test else f'validation{drawn}'}"
+        + (f", the one before validation{drawn}" if test and validation is not None else "")
         + ", the rest train; of equal times the order of the data decides"
     ]
     if few:

@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipelines.task.intervals import mean as mean_of
-from pipelines.task.intervals import resampled_sums, share
+from pipelines.task.intervals import certain, measured, resampled_sums
 from pipelines.task.results import Judgement, Metric
 from pipelines.task.units import Units
 from recsys.metrics import baselines, per_user
@@ -53,20 +52,19 @@ def judge_lists(
     hits = {name: per_user.hits(one, rows, held_items, basis.items) for name, one in names.items()}
     values = {name: {k: per_user.per_user(hit, counts, k) for k in settings.cutoffs} for name, hit in hits.items()}
     several = bool((counts > 1).any())
+    events = int(basis.counts.sum())
+    means = _means(
+        {("model", metric, k): of[metric] for k, of in values["model"].items() for metric in of}
+        | {(name, metric, lead): of[lead][metric] for name, of in values.items() for metric in ("ndcg", "hit_rate")}
+        | {("model", "novelty", lead): per_user.novelty(lists, lead, basis.counts, events)}, settings.bootstrap)
     for k in settings.cutoffs:
         for metric in ("ndcg", "hit_rate", "mrr", *(["recall", "map"] if several else [])):
-            of = values["model"][k][metric]
-            judgement.metrics[f"{metric}@{k}"] = (
-                share(of > 0, resamples=settings.bootstrap, units=USERS)
-                if metric == "hit_rate"
-                else mean_of(of, resamples=settings.bootstrap, units=USERS)
-            )
-    events = int(basis.counts.sum())
+            judgement.metrics[f"{metric}@{k}"] = means["model", metric, k]
     judgement.metrics[f"coverage@{lead}"] = Metric(per_user.coverage(lists, lead, items), None, None, len(lists), USERS.name)
-    novelty = per_user.novelty(lists, lead, basis.counts, events)
-    judgement.metrics[f"novelty@{lead}"] = mean_of(novelty, resamples=settings.bootstrap, units=USERS)
+    judgement.metrics[f"novelty@{lead}"] = means["model", "novelty", lead]
     judgement.tables["model_and_baselines"] = [
-        _row(name, values[name][lead], names[name], lead, settings, basis.counts, items, events) for name in names
+        _row(name, values[name][lead], means[name, "ndcg", lead], means[name, "hit_rate", lead], names[name], lead, basis.counts,
+             items, events) for name in names
     ]
     if not several:  # with one item held out, recall is the hit rate and MAP is MRR
         judgement.tables["model_and_baselines"] = [
@@ -104,18 +102,25 @@ def judge_lists(
     return judgement
 
 
+def _means(values: dict[tuple[str, str, int], np.ndarray], resamples: int) -> dict[tuple[str, str, int], Metric]:
+    """The means of values [users], by (whose, metric, k), with intervals; users are drawn once for all of them."""
+    table = np.stack(list(values.values()), 1)
+    drawn = resampled_sums(table, resamples=resamples, units=USERS) / len(table)
+    metrics = (measured(float(table[:, place].mean()), drawn[:, place], len(table), USERS) for place in range(len(values)))
+    return {key: certain(metric) if key[1] == "hit_rate" else metric for key, metric in zip(values, metrics)}
+
+
 def _row(
     name: str,
     values: dict[str, np.ndarray],
+    ndcg: Metric,
+    hit: Metric,
     lists: np.ndarray,
     k: int,
-    settings: RankedEvaluate,
     counts: np.ndarray,
     items: int,
     events: int,
 ) -> dict[str, Any]:
-    ndcg = mean_of(values["ndcg"], resamples=settings.bootstrap)
-    hit = share(values["hit_rate"] > 0, resamples=settings.bootstrap)
     return {
         "of": name,
         f"ndcg@{k}": ndcg.value,

@@ -12,7 +12,7 @@ from typing import Any
 from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked
 from pipelines.config.messages import listed
-from pipelines.data.columns import by_folds, by_name, role_in, role_of
+from pipelines.data.columns import by_name, role_in, role_of
 from pipelines.data.dialect import ending
 from pipelines.data.frame import (
     Frame,
@@ -51,10 +51,9 @@ class Seen:
         classes: class -> recordings.
         columns: settings that name columns.
         splits: the data's own splits by role.
-        folds: these are numbered folds: train is all that is not held out.
         speakers: whether speakers are known; a pattern where they stand in the names.
         group: what keeps its examples together, where it is not the speaker: folder, or a column such as the file that they were cut from.
-        divided: speakers or groups of train are in another of the data's own splits.
+        apart: each speaker or group is known to be in one of the data's own splits alone.
         path: the table, where it lies in the folder that was named.
         label: the column of the classes, where there is a table.
         notes: further remarks, a line each.
@@ -66,11 +65,10 @@ class Seen:
     classes: Counter[str] = field(default_factory=Counter)
     columns: dict[str, Any] = field(default_factory=dict)
     splits: dict[str, str] = field(default_factory=dict)
-    folds: bool = False
     speakers: bool = False
     pattern: str | None = None
     group: str | None = None
-    divided: bool = False
+    apart: bool = False
     path: Path | None = None
     label: str | list[str] | None = None
     notes: list[str] = field(default_factory=list)
@@ -213,8 +211,8 @@ def _table(path: Path, asked: Asked) -> Seen:
     own = {role: value for role, value in parts.items() if role != "train" and value is not None}
     values = [str(value or "") for value in frame.values[text]] if text else label_values(frame, label or "")
     values = [values[number] for number in train]
-    seen = Seen("table", files, values if text else None, Counter() if text else Counter(values), columns, own, by_folds(parts),
-                speaker is not None, group=keys["speaker"] if group else None, path=path)
+    seen = Seen("table", files, values if text else None, Counter() if text else Counter(values), columns, own, speaker is not None,
+                group=keys["speaker"] if group else None, path=path)
     seen.label = label
     used = (sound, text, speaker, group, split, by_role.get("start"), "duration", *([label] if isinstance(label, str) else label or ()))
     seen.notes += not_used(frame.names, used)
@@ -223,8 +221,9 @@ def _table(path: Path, asked: Asked) -> Seen:
     together = speaker or group
     if not together and not own and not asked.absent("group"):
         _with_speakers(seen, [str(frame.values[sound][number]) for number in train], None if text else values)
-    elif together and own and (both := in_both(frame.values[together], stored)):
-        seen.divided = True
+    elif together and own and not (both := in_both(frame.values[together], stored)):
+        seen.apart = True
+    elif together and own:
         seen.notes.append(f"{both:,} speakers of train are also in another of the data's own splits: expect lower scores for new voices."
                           if speaker else f"{both:,} values of column {group} are in more than one of the data's own splits: expect lower "
                           "scores for new ones.")

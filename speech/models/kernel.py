@@ -11,9 +11,9 @@ import tensorflow as tf
 from pipelines.fitting import kernel
 from speech.settings import Kernel
 
-COEFFICIENTS = (13, 7)  # of the envelope of the spectrum, and finer ones behind, which tell voices apart rather than words
-PARTS = 6  # of what is loud, each with its own mean
-LOUD = 25.0  # dB below the loudest frame; what is quieter counts nothing
+COARSE, FINE = 13, 30  # coefficients of the envelope of the spectrum, by which words differ, and up to those by which voices do
+PARTS = 6  # of what is loud
+HEARD, LOUD = 40.0, 25.0  # dB below the loudest frame, down to which a frame counts, and within the parts
 REACH = 2  # frames to each side over which the slope of a coefficient is taken
 
 
@@ -24,29 +24,33 @@ def build(settings: Kernel, *, frames: int, width: int, classes: int, facts: dic
 
 
 def cepstral_statistics(bands: tf.Tensor, mels: int | None = None) -> tf.Tensor:
-    """Bands [batch, frames, width] float32, dB, as [batch, values] float32, of the loud frames alone: the mean and deviation of each
-    cepstral coefficient, the deviation of its slope, and its mean in each of `PARTS`; in graph.
+    """Bands [batch, frames, width] float32, dB, as [batch, values] float32, what `statistics` gives beside one another; in graph."""
+    return tf.concat(statistics(bands, mels), 1)
+
+
+def blocks(width: int, mels: int | None = None) -> list[int]:
+    """The number of values of each part of so many bands, or coefficients of `mels`."""
+    return [int(part.shape[1]) for part in statistics(tf.zeros([1, 1, width]), mels)]
+
+
+def statistics(bands: tf.Tensor, mels: int | None = None) -> list[tf.Tensor]:
+    """Of what is heard, the mean and deviation of each cepstral coefficient and the deviation of its slope, of coarse and of fine ones
+    apart; and the mean of the coarse ones in each of the parts of what is loud, one after the other; each [batch, some] float32.
 
     Args:
         mels: where bands are coefficients already, the number of bands that they were made of.
     """
     width = int(bands.shape[-1])
     basis = np.eye(width) if mels else scipy.fft.dct(np.eye(width), norm="ortho", axis=-1)
-    cepstra = tf.tensordot(bands, tf.constant(basis[:, :sum(COEFFICIENTS)], tf.float32), 1)
-    loudness = cepstra[..., 0] / (mels or width) ** 0.5
-    loud = tf.cast(loudness >= tf.reduce_max(loudness, 1, keepdims=True) - LOUD, tf.float32)
-    # where within what is loud a frame lies, 0 to 1
-    place = (tf.cumsum(loud, 1) - 0.5) / tf.reduce_sum(loud, 1, keepdims=True)
-    mean, deviation = _moments(cepstra, loud)
-    parts = [_moments(cepstra, loud * tf.cast(tf.floor(place * PARTS) == part, tf.float32))[0] for part in range(PARTS)]
-    every = [mean, deviation, _moments(_slopes(cepstra), loud)[1], *parts]
-    return tf.concat([*(one[:, :COEFFICIENTS[0]] for one in every), *(one[:, COEFFICIENTS[0]:] for one in every)], -1)
-
-
-def blocks(width: int) -> list[int]:
-    """The number of values of coarse and of fine coefficients, of so many bands."""
-    sizes = min(width, COEFFICIENTS[0]), min(width, sum(COEFFICIENTS)) - COEFFICIENTS[0]
-    return [size * (3 + PARTS) for size in sizes if size > 0]
+    cepstra = tf.tensordot(bands, tf.constant(basis[:, :FINE], tf.float32), 1)
+    below = cepstra[..., 0] / (mels or width) ** 0.5
+    below = tf.reduce_max(below, 1, keepdims=True) - below  # dB
+    heard, loud = (tf.cast(below <= least, tf.float32) for least in (HEARD, LOUD))
+    place = (tf.cumsum(loud, 1) - 0.5) / tf.reduce_sum(loud, 1, keepdims=True)  # of a frame within what is loud, 0 to 1
+    whole = [*_moments(cepstra, heard), _moments(_slopes(cepstra), heard)[1]]
+    parts = [_moments(cepstra[..., :COARSE], loud * tf.cast(tf.floor(place * PARTS) == part, tf.float32))[0] for part in range(PARTS)]
+    fine = [tf.concat([one[:, COARSE:] for one in whole], 1)] if width > COARSE else []
+    return [tf.concat([one[:, :COARSE] for one in whole], 1), *fine, tf.concat(parts, 1)]
 
 
 def _moments(values: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 CHEAP = "kernel machine on cepstral statistics"
 PICTURES = 12  # mistakes shown as spectrograms
 WHOLE = 64  # classes up to which each is the keyword once, and all probabilities are kept
+SHORTEST = 0.1  # s; of a shorter recording little can be said, unless the window is short, too
 LONGER = 1.5  # times the window from which too much of a recording is ignored
 SHOWN = 6  # recordings in TensorBoard each epoch
 
@@ -129,9 +130,15 @@ class CommandTask(SpeechTask, SingleLabel):
 
     def _statistics(self, features: tf.Tensor) -> tf.Tensor:
         """The model's input as [batch, values]: what the cheap baseline, and the model `kernel`, know of a recording; in graph."""
-        frontend = self.experiment.frontend
-        mean, std = (tf.constant(self.facts[name], tf.float32) for name in ("mean", "std"))
-        return cepstra.cepstral_statistics(self.front_end.decibels(features, mean, std), frontend.mels if frontend.kind == "mfcc" else None)
+        return cepstra.cepstral_statistics(self._decibels(features), self._mels)
+
+    def _decibels(self, features: tf.Tensor) -> tf.Tensor:
+        return self.front_end.decibels(features, *(tf.constant(self.facts[name], tf.float32) for name in ("mean", "std")))
+
+    @property
+    def _mels(self) -> int | None:
+        """Where features are coefficients, of how many bands."""
+        return self.experiment.frontend.mels if self.experiment.frontend.kind == "mfcc" else None
 
     def fit_at_once(self, model: keras.Model, train: Source, features: Features) -> str | None:
         if not isinstance(self.experiment.model, Kernel):
@@ -141,7 +148,7 @@ class CommandTask(SpeechTask, SingleLabel):
 
     @property
     def _blocks(self) -> list[int]:
-        return cepstra.blocks(self.front_end.width)
+        return cepstra.blocks(int(self._decibels(tf.zeros([1, self.frames, self.front_end.width])).shape[-1]), self._mels)
 
     @property
     def _columns(self) -> list[int]:
@@ -192,7 +199,7 @@ class CommandTask(SpeechTask, SingleLabel):
         return keyword
 
     def _keyword(self, judgement: Judgement, answered: classification.Classified, units: Units) -> None:
-        """The DET curve for one keyword, and each class's equal error rate."""
+        """The DET curve of one class, such as a keyword, and each class's equal error rate."""
         if not answered.columns:
             judgement.notes.append(f"No DET curve: with more than {WHOLE} classes it is drawn only for evaluate.keyword.")
         scores = answered.columns
@@ -217,10 +224,10 @@ class CommandTask(SpeechTask, SingleLabel):
             return detection.equal_error_rates(scores[main], hits, counts)
 
         resamples = min(200, self.experiment.evaluate.bootstrap)
-        judgement.metrics["keyword_eer"] = resampled_by_counts(rate, len(hits), resamples=resamples, width=6, units=units)
-        judgement.tables["keyword"] = [{"class": self.classes[number], "eer": rates[number]} for number in hardest]
-        judgement.notes.append(f"The keyword of the DET curve is {self.classes[main]!r}"
-                          + (" (evaluate.keyword)" if chosen else ", the hardest one; evaluate.keyword chooses") + ".")
+        judgement.metrics["class_eer"] = resampled_by_counts(rate, len(hits), resamples=resamples, width=6, units=units)
+        judgement.tables["detection"] = [{"class": self.classes[number], "eer": rates[number]} for number in hardest]
+        judgement.notes.append(f"The first DET curve, and class_eer, are of the class {self.classes[main]!r}" + (
+            " (evaluate.keyword)." if chosen else ", the hardest to tell from all others; evaluate.keyword chooses another."))
 
     def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
         """Audio, spectrograms before and after augmentation, and the model's answers; only now and then where epochs are short."""
@@ -244,14 +251,22 @@ class CommandTask(SpeechTask, SingleLabel):
                 WARNING: self._warnings(samples, raw["length"])}
 
     def _warnings(self, samples: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        """Why an answer means little, [batch] string: the recording is much longer than the window, or silent."""
+        """Why an answer means little, [batch] string: the recording is much longer than the window, very short, or silent."""
         rate, longest = self.experiment.data.rate, self.window * LONGER
         seconds = tf.strings.as_string(tf.cast(lengths, tf.float32) / rate, precision=1)
         part = tf.strings.join(["of ", seconds, f" s only the loudest {self.window / rate:.1f} s were heard"])
         warning = tf.where(tf.cast(lengths, tf.float32) > longest, part, "")
+        milliseconds = tf.strings.as_string(1000 * lengths // rate)
+        short = tf.strings.join(["lasts only ", milliseconds, " ms, of which little can be said"])
+        warning = tf.where(lengths < self.shortest, short, warning)
         if "_silence_" in self.classes:
             return warning
         return tf.where(silent(samples, lengths), "silence: nothing is louder than -60 dB", warning)
+
+    @property
+    def shortest(self) -> int:
+        """Samples below which an answer means little."""
+        return max(1, min(round(SHORTEST * self.experiment.data.rate), self.window // 4))
 
     def alone(self) -> tuple[Path, dict[str, Any]] | str:
         if self.encoder_facts or self.experiment.frontend.kind != "log_mel":
@@ -263,12 +278,12 @@ class CommandTask(SpeechTask, SingleLabel):
             "high": settings.high or front.rate / 2, "top_db": settings.top_db, "normalize": settings.normalize}
 
     def quickly(self, row: dict[str, Any]) -> np.ndarray | None:
-        """Not of silence, nor of what is much longer than the window: of these is warned."""
+        """Not of silence, nor of what is much longer than the window or very short: of these is warned."""
         if self._quick is None:
             alone = self.alone()
             self._quick = {} if isinstance(alone, str) else {**alone[1], "facts": self.facts}
         samples = np.asarray(row["samples"], np.float32)[:int(row["length"])]
-        if not self._quick or not 0 < len(samples) <= self.window * LONGER or np.ptp(samples) < 4 * SILENT / 32768:
+        if not self._quick or not self.shortest <= len(samples) <= self.window * LONGER or np.ptp(samples) < 4 * SILENT / 32768:
             return None
         return decode_alone.features(self._quick, samples)
 

@@ -208,6 +208,12 @@ def test_every_domain_reads_data_in_memory(experiment, given, runs):
     assert sum(split["examples"] for split in found.splits.values()) >= 20
 
 
+def test_a_draft_for_texts_in_memory_knows_their_columns_whatever_they_hold(runs):
+    texts = ["what a good film", "a bad film", "so good", "really bad", "good fun", "bad, bad, bad"] * 20  # of docs/python.md
+    data = quartet.new((texts, ["positive", "negative"] * 60), runs=runs, encoder="none").experiment.data
+    assert (data.text_key, data.label_key) == ("text", "label")
+
+
 def test_a_draft_is_saved_and_trains(data, runs, tmp_path):
     draft = quartet.new(data["train"], runs=runs)
     assert draft.experiment.data.source == "npz" and "# " in draft.yaml

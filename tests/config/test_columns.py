@@ -58,7 +58,7 @@ def test_what_is_looked_at_is_bounded(tmp_path):
 
 def test_a_column_that_divides():
     assert split_values("x", ["train", "val", "test"]) == {"test": "test", "train": "train", "validation": "val"}
-    assert split_values("fold", [1, 2, 3, 4, 5] * 4) == {"train": None, "test": "5", "validation": "4"}
+    assert split_values("fold", [1, 2, 3, 4, 5] * 4) == {"train": None, "test": "5"}, "the other folds are learned from"
     assert split_values("label", [1, 2, 3]) is None and split_values("split", ["a", "b"]) is None
 
 

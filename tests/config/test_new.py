@@ -289,7 +289,7 @@ def test_a_table_in_a_folder_and_files_beside_it(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text("id_code,breed,fold\n" + "".join(rows))
     data = written(tmp_path).data
     assert data.path == str(tmp_path / "train.csv") and data.file_pattern == "photos/{}.jpg" and data.label_key == "breed"
-    assert (data.split_key, data.validation, data.test) == ("fold", "2", "3")
+    assert (data.split_key, data.validation, data.test) == ("fold", 0.1, "3")
 
 
 def test_images_that_lie_elsewhere_than_their_table(tmp_path: Path) -> None:

@@ -29,7 +29,9 @@ DRAW = random.Random(0)
     ([f"{number % 200 / 10:g}" for number in range(1000)], "score", "numbers"),
     (["grass", "sun", "grass|sun|house", "house|sun"] * 10, "label", "labels"), (["['a', 'b']", "['a']", "[]"] * 10, "label", "labels"),
     ([f"text number {number}" for number in range(100)], "label", "names"), ([f"m/{number}.png" for number in range(60)], "label", "files"),
-    (["images", "masks"] * 20, "", "masks"), ([f"class {number % 40}" for number in range(400)], "label", "classes"),
+    (["images", "masks"] * 20, "", "masks"), (["x", "y"] * 20, "", "classes"), (["1", "2", "other"] * 20, "", "classes"),
+    ([*(str(20 + number % 60) for number in range(900)), *["unknown"] * 9], "age", "numbers"),
+    ([f"class {number % 40}" for number in range(400)], "label", "classes"),
     (["New York, NY", "Albany, NY", "Boston, MA", "Salem, MA"] * 9, "label", "classes"),
     ([f"once {number}" for number in range(9)], "", "classes"),
 ])

@@ -39,6 +39,15 @@ def test_clean_texts_have_nothing_but_notes(tmp_path):
     assert result.splits["train"]["measures"]["tokens"]["median"] >= 12 and result.splits["train"]["common"][0][0] == "English"
 
 
+def test_a_question_that_is_not_answered_is_said_of_an_experiment(tmp_path):
+    rows = [f"{text},so {text.split(',')[0]},{number % 40 / 7:.3f}" for number, (text, _) in enumerate(plain(200))]
+    (tmp_path / "t.csv").write_text("sentence1,more,sentence2,score\n" + "\n".join(rows) + "\n")
+    warnings = said(checked(tmp_path / "t.csv", text_key="sentence1", label_key="score"), "warning")
+    assert "the classes hold numbers (0 to 5.571, 40 different): to predict a number is not there yet" in warnings
+    assert "columns sentence1 and sentence2 are pairs of texts, and sentence1 alone is read" in warnings
+    assert "pairs of texts" not in said(checked(tmp_path / "t.csv", text_key=["sentence1", "sentence2"], label_key="score"))
+
+
 def test_everything_that_is_wrong_is_found(tmp_path):
     story = "we stayed three nights in this hotel by the harbour and the breakfast was the best that we had in years, really"
     rows = plain()

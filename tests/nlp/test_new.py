@@ -6,6 +6,7 @@ import random
 import pytest
 
 from nlp.data.ngrams import ngram_counts, ngrams_for
+from nlp.data.sources import open_data
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.draft import new
 from pipelines.config.load import from_text
@@ -45,6 +46,12 @@ def test_several_labels_and_json(tmp_path):
                                               for number, (text, label) in enumerate(TEXTS)))
     found = drafted(path)
     assert found.data.labels == "many" and found.data.label_separator == "|"
+    lists = [str(["a", label] if number % 2 else [label]) for number, (_, label) in enumerate(TEXTS)]  # as a data frame writes them
+    path.write_text("text,labels\n" + "".join(f'{text},"{value}"\n' for (text, _), value in zip(TEXTS, lists)))
+    data = drafted(path).data
+    assert data.labels == "many" and "4 labels" in new("nlp", path)
+    opened = open_data(data)
+    assert {name for labels in opened.load("all").label_sets for name in labels} == {0, 1, 2, 3} and len(opened.classes) == 4
 
 
 def test_folders(tmp_path):
@@ -76,6 +83,10 @@ def test_speakers_stay_together_and_what_lies_beside_is_said(tmp_path):
     for part in ("train", "test", "more"):
         (tmp_path / "g" / f"{part}.csv").write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in TEXTS))
     assert "# Not used: more.csv." in new("nlp", tmp_path / "g")
+    with (tmp_path / "g" / "test.csv").open("a") as file:
+        file.write("a,b,c\n" * 4)
+    made = new("nlp", tmp_path / "g")
+    assert "# Passed over: 4 of 64 rows" in made and "Training stops at so many" in made and "on_bad_example: skip" in made
 
 
 def test_a_search_of_a_draft_has_a_space_and_says_at_once_what_it_lacks(tmp_path):

@@ -101,7 +101,10 @@ def test_new_writes_an_experiment_that_loads(tmp_path):
     assert rated.task == "recsys.ranking" and rated.data.rating_key == "rating" and rated.loss.name == "rating"
     text = new("recsys", str(table(tmp_path)), task="lists")
     made = from_text(text, file="experiment.yaml").experiment
-    assert made.task == "recsys.sequential" and made.data.positive_from == 3.5
+    assert made.task == "recsys.retrieval" and made.model.name == "item_knn" and made.data.protocol == "leave_last_out"
+    assert made.data.positive_from == 3.5
+    network = from_text(new("recsys", str(table(tmp_path)), task="sequential"), file="experiment.yaml").experiment
+    assert network.task == "recsys.sequential" and network.model.name == "gru"
     assert made.data.user_key == "user" and made.data.time_key == "time"
     assert "4 users in column user" in text
     clicks = table(tmp_path, "User ID,click,price,shop\n1,0,2.5,x\n2,1,3.5,y\n", "clicks.csv")

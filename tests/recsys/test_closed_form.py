@@ -140,7 +140,7 @@ def test_baselines_that_would_take_hours_are_left_out(monkeypatch):
     task, _ = fitted_task("ease")
     basis = Basis(task._catalogue, [], timely=False)
     monkeypatch.setattr(item_knn, "PAIRS", 1)
-    monkeypatch.setattr(ease, "DENSE", 1)
+    monkeypatch.setattr(ease, "EXACT", 1)
     assert basis.scores("item_knn", RankedEvaluate()) is None and basis.scores("ease", RankedEvaluate(), final=True) is None
     assert "item_knn is left out" in basis.notes[0] and "EASE is left out" in basis.notes[1]
 

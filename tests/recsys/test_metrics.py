@@ -5,6 +5,7 @@ import pytest
 from scipy import sparse
 from sklearn.metrics import log_loss, ndcg_score, roc_auc_score
 
+from pipelines.task import intervals
 from pipelines.task.results import Judgement
 from recsys.metrics import baselines, per_user
 from recsys.metrics.rating_metrics import Predicted, auc, judge_clicks, judge_ratings, log_losses
@@ -106,6 +107,23 @@ def test_a_list_shorter_than_k_is_judged_by_k():
     discounts = 1 / np.log2(np.arange(2, 7))
     assert found["ndcg"][0] == pytest.approx((discounts[0] + discounts[2]) / discounts.sum())
     assert found["map"][0] == pytest.approx((1 + 2 / 3) / 5) and found["recall"][0] == pytest.approx(2 / 5)
+
+
+def test_users_are_drawn_once_for_all_means(monkeypatch):
+    """Each interval is that of the mean by itself, and a share of which all are alike has Wilson's."""
+    from recsys.metrics import ranking_metrics
+
+    rng = np.random.default_rng(0)
+    values = {("model", "ndcg", 10): rng.random(50), ("ease", "hit_rate", 10): (rng.random(50) < 0.3) * 1.0,
+              ("knn", "hit_rate", 5): np.zeros(50)}
+    draw, drawn = ranking_metrics.resampled_sums, []
+    monkeypatch.setattr(ranking_metrics, "resampled_sums", lambda *args, **options: drawn.append(1) or draw(*args, **options))
+    found = ranking_metrics._means(values, 200)
+    assert len(drawn) == 1
+    for key, of in values.items():
+        alone = (intervals.share if key[1] == "hit_rate" else intervals.mean)(of, resamples=200, units=ranking_metrics.USERS)
+        assert [found[key].value, found[key].low, found[key].high] == pytest.approx([alone.value, alone.low, alone.high])
+        assert (found[key].n, found[key].unit) == (alone.n, alone.unit)
 
 
 @pytest.mark.parametrize("k", [1, 5, 10])

@@ -28,6 +28,17 @@ def test_leave_last_out(tmp_path):
     assert notes[0].startswith("Protocol leave_last_out") and any("too few events" in note for note in notes)
 
 
+def test_of_many_users_some_validate_and_the_others_teach(tmp_path, monkeypatch):
+    monkeypatch.setattr("recsys.data.protocol.JUDGING", 2)
+    made, notes = load(experiment(table(tmp_path)).data)
+    found = parts_of(made)
+    assert found["test"] == [(7, "d"), (9, "c"), (12, "d")] and len(found["validation"]) == 2
+    assert {*found["validation"], *found["train"]} > {(7, "c"), (9, "a"), (12, "a")}
+    assert "the one before validation of 2 users, drawn by split_seed 0, the rest train" in notes[0]
+    more = load(experiment(table(tmp_path), data={"validation": 0.99}).data)[0]  # of 3 users a larger share
+    assert len(parts_of(more)["validation"]) == 3
+
+
 def test_what_train_has_not_is_unknown(tmp_path):
     made, notes = load(experiment(table(tmp_path, ROWS.replace("9,c", "9,z"))).data)
     assert made.item_ids.values.tolist() == ["a", "b", "c", "d"] and "z" in made.log.item_ids.values

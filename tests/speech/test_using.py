@@ -124,6 +124,7 @@ def test_what_cannot_be_answered_is_said_in_the_answer(tmp_path):
     write(tmp_path / "a.wav", tone(0.5))
     write(tmp_path / "b.wav", np.full(4000, 0.1))  # nothing but the sound card's offset
     write(tmp_path / "c.wav", tone(2.0))
+    write(tmp_path / "d.wav", tone(0.003))
     experiment = from_text("task: speech.commands\nmodel: {name: ds_cnn, width: 4, depth: 1}\nfrontend: {mels: 16}\n"
                            "data: {source: synthetic, rate: 8000, seconds: 0.6}\n").experiment
     commands = task_class(experiment.task)(experiment, {"classes": ["no", "yes"], "mean": [0.0] * 16, "std": [1.0] * 16})
@@ -132,15 +133,16 @@ def test_what_cannot_be_answered_is_said_in_the_answer(tmp_path):
         predictor = predict.Predictor(run)
         shown = Shown.of(predictor.columns, predictor.classes, details=run.task.details)
         for kind in ("jsonl", "table", "csv"):
-            for some in ("abc", "a"):
+            for some in ("abcd", "a"):
                 file = io.StringIO()
                 WRITERS[kind](predictor.predict([str(tmp_path / f"{one}.wav") for one in some]), shown, file)
                 doubts[name, kind, some] = file.getvalue()
-    said = [json.loads(line).get("warning") for line in doubts["commands", "jsonl", "abc"].splitlines()]
-    assert said == [None, "silence: nothing is louder than -60 dB", "of 2.0 s only the loudest 0.6 s were heard"]
-    assert [json.loads(line).get("warning") for line in doubts["text", "jsonl", "abc"].splitlines()] == [None, said[1], None]
-    assert all(("warning" in doubts[name, "table", some]) == (some == "abc") for name in ("commands", "text") for some in ("abc", "a"))
-    assert all("warning" in doubts[name, "csv", some].splitlines()[0] for name in ("commands", "text") for some in ("abc", "a"))
+    said = [json.loads(line).get("warning") for line in doubts["commands", "jsonl", "abcd"].splitlines()]
+    assert said == [None, "silence: nothing is louder than -60 dB", "of 2.0 s only the loudest 0.6 s were heard",
+                    "lasts only 3 ms, of which little can be said"]
+    assert [json.loads(line).get("warning") for line in doubts["text", "jsonl", "abcd"].splitlines()][:3] == [None, said[1], None]
+    assert all(("warning" in doubts[name, "table", some]) == (some == "abcd") for name in ("commands", "text") for some in ("abcd", "a"))
+    assert all("warning" in doubts[name, "csv", some].splitlines()[0] for name in ("commands", "text") for some in ("abcd", "a"))
 
 
 def test_the_readme_of_an_export_says_rate_channels_and_range():

@@ -19,11 +19,12 @@ import yaml
 from ml_dtypes import bfloat16
 
 from pipelines.base.errors import ConfigError, HostLost
-from pipelines.machine import group
+from pipelines.machine import group, startup
 from pipelines.machine.arrays import packed, unpacked
 from pipelines.machine.hosts import Hosts, expanded, named
 from pipelines.machine.meeting import meet
 from pipelines.training import still
+from tests import processes
 from tests.waiting import until
 
 A, B, C = "a:1", "b:1", "c:1"
@@ -197,7 +198,7 @@ def test_arrays_travel_as_they_are():
 
 HOST = """
 import sys, time
-from pipelines.machine import group
+from pipelines.machine import group, startup
 from pipelines.machine.hosts import named
 with group.joined(named(), {}, deadline=20.0) as hosts:
     hosts.of_all(None)
@@ -343,3 +344,26 @@ def test_the_pods_of_the_example_for_kubernetes_name_their_hosts():
         port = container["ports"][0]["containerPort"]
         expected = tuple(f"{name}-{each}.{jobset['metadata']['name']}:{port}" for each in range(spec["completions"]))
         assert named({"TF_CONFIG": shown}) == Hosts(expected, number)
+
+
+ENDING = """
+import os, threading
+from pipelines.machine.group import Several
+host = object.__new__(Several)
+host.number, host._over, host._ending = 1, threading.Event(), threading.Lock()
+host._tell = lambda status, text: os.write(2, b"E0000 coordination_service_agent.cc: UNAVAILABLE: Socket closed\\n")
+host.end(75, "host 0 (10.0.0.1:12000) is lost: its process ended")
+"""
+
+
+def test_a_lost_host_is_one_line_whatever_tensorflow_says_meanwhile(monkeypatch):
+    done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, check=False, env=processes.environment())
+    assert done.returncode == 75 and done.stderr.splitlines() == [
+        "host 1: host 0 (10.0.0.1:12000) is lost: its process ended; start the same command again on all hosts, it resumes from the last "
+        "checkpoint"]
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    assert startup._level() == "2"
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}))
+    assert startup._level() == "3"
+    monkeypatch.setenv("TF_CONFIG", "no JSON")
+    assert startup._level() == "2"

@@ -1,5 +1,7 @@
 """The race of `quartet new`: which of several ways to learn is proposed, by folds of train alone."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -29,7 +31,7 @@ class Raced:
         self.ways, self.held, self.now, self.tried = ways, held, 0.0, []
         self.entrants = [Entrant(name, from_text(BODY + f"train: {{seed: {place}}}\n").experiment) for place, name in enumerate(ways)]
 
-    def attempt(self, experiment, judged):
+    def attempt(self, experiment, judged, seconds):
         name = self.entrants[experiment.train.seed].name
         size = experiment.data.limit or self.size
         right, seconds = self.ways[name]
@@ -76,11 +78,33 @@ def test_what_grows_with_the_examples_is_drawn_out_to_all_of_them():
 def test_the_usual_way_stands_where_too_little_of_it_was_seen():
     ways = {"cheap": (0.75, 1.0), "usual": (0.5, 100.0)}
     outcome = Raced(ways).run(10_000, minutes=3.0, rule=1)
-    assert winner(outcome) == "usual" and "there was no time" in outcome.notes[0]
+    assert winner(outcome) == "usual" and "there was no time" in outcome.notes[0] and not outcome.tuned
+    raced = Raced(ways)
+    raced.entrants[1].tuned = "trained, too"
+    outcome = raced.run(10_000, minutes=2.0, rule=1)
+    assert winner(outcome) == "usual" and outcome.tuned and "Proposed is trained, too" in outcome.notes[0]
+    raced = Raced({"frozen": (0.75, 1.0), **ways})
+    raced.entrants[0].tuned = "trained, too"
+    assert winner(raced.run(10_000, minutes=3.0, rule=2)) == "usual"  # what was not tried itself does not stand for it
+    outcome = Raced({**ways, "cheap": (0.99, 1.0)}).run(10_000, minutes=3.0, rule=1)
+    assert winner(outcome) == "cheap"  # all but right already
     outcome = Raced(ways).run(10_000, minutes=3.0)
     assert winner(outcome) == "cheap"
     outcome = Raced({**ways, "usual": (0.5, 4000.0)}).run(10_000, minutes=1.0, rule=1)  # hours, for a minute's race
     assert winner(outcome) == "cheap" and "could not be tried" in outcome.notes[0]
+
+
+def test_a_training_that_was_cut_short_can_win_and_loses_nothing_for_good():
+    for share, expected in ((0.9, "cut"), (0.6, "cut"), (0.5, "cheap")):
+        raced = Raced({"cheap": (0.75, 1.0), "cut": (share, 100.0)})
+        plain = raced.attempt
+
+        def attempt(experiment, judged, seconds, plain=plain):
+            score = plain(experiment, judged, seconds)
+            return replace(score, done=0.25) if experiment.train.seed else score
+        raced.attempt = attempt
+        outcome = raced.run(1000, rule=1 if share > 0.5 else None)
+        assert winner(outcome) == expected and "after 25 % of its steps" in "\n".join(outcome.table())
 
 
 def test_an_encoder_is_trained_too_where_that_usually_makes_it_the_best():
@@ -100,8 +124,8 @@ def test_what_fails_is_out_and_what_is_judged_on_other_examples():
     raced = Raced({"cheap": (0.8, 1.0), "other": (0.9, 1.0)})
     plain = raced.attempt
 
-    def attempt(experiment, judged):
-        score = plain(experiment, judged)
+    def attempt(experiment, judged, seconds):
+        score = plain(experiment, judged, seconds)
         return score if not experiment.train.seed else Score("accuracy", False, score.values, score.names[::-1])
     raced.attempt = attempt
     outcome = raced.run(1000)
@@ -113,10 +137,10 @@ def test_interrupted_or_out_of_time_what_is_known_so_far_chooses():
         raced = Raced({"cheap": (0.8, 1.0), "dear": (0.9, 1.0)})
         plain = raced.attempt
 
-        def attempt(experiment, judged, plain=plain, raced=raced, end=end):
+        def attempt(experiment, judged, seconds, plain=plain, raced=raced, end=end):
             if len(raced.tried) == 3:
                 raise end
-            return plain(experiment, judged)
+            return plain(experiment, judged, seconds)
         raced.attempt = attempt
         assert winner(raced.run(1000)) == "dear"
     assert Raced({"cheap": (0.8, 1.0), "dear": (0.9, 1.0)}).run(1000, minutes=0.0).winner is None
@@ -154,9 +178,10 @@ def test_new_tries_ways_and_says_so_in_the_draft(texts, monkeypatch):
     said = []
     proposal = propose(look("nlp", "texts.csv", file="mine.yaml"), 2, said.append)
     assert proposal.outcome.winner == 0 and len(said) >= 2
-    header, _, body = proposal.text.partition("task:")
+    header = proposal.text.partition("task:")[0]
     assert "# Tried on folds of train alone" in header and "#   >  linear machines" in header and "cannot be tried" in header
-    assert from_text(proposal.text).experiment.model.name == "linear" and "limit" not in body
+    experiment = from_text(proposal.text).experiment
+    assert experiment.model.name == "linear" and experiment.data.limit is None
 
 
 def test_the_ways_of_each_domain_are_experiments_and_the_drafts_own_is_among_them(tmp_path):
@@ -186,7 +211,7 @@ def test_test_examples_are_not_read_by_a_race(texts):
 
 
 def test_race_compares_experiments_and_writes_the_winner(texts, monkeypatch):
-    def attempt(experiment, judged, say):
+    def attempt(experiment, judged, seconds, say):
         return Score("accuracy", False, np.full(50, float(experiment.data.limit > 2)), ("",) * 50)
 
     monkeypatch.setattr(race_trial, "attempt", attempt)

@@ -187,8 +187,7 @@ def with_bad(tmp_path):
 
 
 REASONS = {
-    "cut.jpg": "a broken or truncated JPEG image, or a kind of JPEG that TensorFlow cannot read "
-               "(Invalid JPEG data, size",
+    "cut.jpg": "a broken or truncated JPEG image, or a kind of JPEG that TensorFlow cannot read",
     "empty.png": "the file is empty",
     "moving.webp": "an animated WebP image, which TensorFlow cannot read; save its first frame",
     "page.png": "an HTML page, not a JPEG, PNG, BMP, GIF or WebP image",

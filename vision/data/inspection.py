@@ -16,7 +16,7 @@ from pipelines.base.errors import DataError
 from pipelines.base.regular import check_regular
 from pipelines.config.draft import Asked
 from pipelines.config.messages import listed
-from pipelines.data.columns import by_folds, by_name, role_in, role_of
+from pipelines.data.columns import by_name, role_in, role_of
 from pipelines.data.dialect import ending
 from pipelines.data.divide import ALIASES
 from pipelines.data.frame import (
@@ -57,7 +57,6 @@ class Seen:
         counts: class -> images in train.
         headers: sizes of train's images.
         validation, test: the data's own splits of those names, None where there are none.
-        folds: these are numbered folds: train is all that is not held out.
         columns: further settings of the data section: image_key, label_key, split_key, encoding, ...
         group: a column that looks as if its values should stay on one side of a split; "name" for a part of the files' names.
         path: the table, where it lies in the folder that was named.
@@ -71,7 +70,6 @@ class Seen:
     headers: list[Header]
     validation: str | None = None
     test: str | None = None
-    folds: bool = False
     columns: dict[str, Any] = field(default_factory=dict)
     group: str | None = None
     path: Path | None = None
@@ -272,7 +270,7 @@ def _table(path: Path, asked: Asked) -> Seen:
     columns |= {"on_bad_example": "skip"} if frame.lost.count else {}
     used = (image, split, group, *([label] if isinstance(label, str) else label))
     seen = Seen("table", Counter(labels[number] for number in train), [], parts.get("validation") if split else None,
-                parts.get("test") if split else None, by_folds(parts), columns, keys.get("group"), path=path, label=label,
+                parts.get("test") if split else None, columns, keys.get("group"), path=path, label=label,
                 notes=not_used(frame.names, used))
     seen.headers, seen.sampled = headers_of(files)
     if note := frame.passed_over():
@@ -313,7 +311,7 @@ def _npz(path: Path) -> Seen:
             channels = 1
     own = {role_of(_split(name)): _split(name) for name in splits if _stem(name) == image}
     return Seen("npz", Counter(map(str, values.tolist())), [Header(shape[2], shape[1], channels)], own.get("validation"), own.get("test"),
-                columns={"image_key": image, "label_key": labels[0]})
+                {"image_key": image, "label_key": labels[0]})
 
 
 def _npz_shapes(path: Path) -> dict[str, tuple[tuple[int, ...], str]]:

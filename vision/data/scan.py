@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.data.mapping import mapped
+from pipelines.data.reasons import broken_image
 from pipelines.data.reasons import reason as words
 from pipelines.data.source import Source
 from vision.data.decode import pixels
@@ -129,5 +130,5 @@ def reason(source: Source, number: int, error: Exception) -> str:
         return "an animated WebP image, which TensorFlow cannot read; save its first frame"
     for start, kind in NAMES:
         if content.startswith(start):
-            return f"a broken or truncated {kind} image, or a kind of {kind} that TensorFlow cannot read ({_cause(error)})"
+            return broken_image(kind)
     return "not a JPEG, PNG, BMP, GIF or WebP image"
