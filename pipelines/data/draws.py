@@ -19,7 +19,7 @@ from keras.src.random.seed_generator import draw_seed
 
 from pipelines.data.random import mix, right
 
-Size = int | tf.Tensor
+Size = Any  # a number, or an int32 tensor []
 
 
 class Draws(NamedTuple):
@@ -71,6 +71,8 @@ def row_keys(seed: Any, rows: Size) -> tf.Tensor:
     places = tf.constant([-1]) if current is None else current.draws.places
     count, keys = places.shape[0], keys_of(places)
     if isinstance(rows, int):
+        if rows == count:
+            return keys
         if rows % count:
             keys, count = shared, 1
     else:
@@ -86,7 +88,7 @@ def bits(keys: tf.Tensor, shape: Sequence[Size]) -> tf.Tensor:
     return mix(_spread(keys, shape[1:], 1))
 
 
-def kept(x: tf.Tensor, keys: tf.Tensor, rate: float, noise_shape: Sequence[Size | None] | None = None) -> tf.Tensor:
+def kept(x: tf.Tensor, keys: tf.Tensor, rate: float, noise_shape: Sequence[Size] | None = None) -> tf.Tensor:
     """`x` with a share of `rate` of its elements set to 0, the others divided by 1 - rate; in graph.
 
     Args:
@@ -166,8 +168,9 @@ def _randint(shape: Any, minval: Any, maxval: Any, dtype: Any = "int32", seed: A
 @functools.cache
 def _install() -> None:
     """From now on Keras' functions are ours within `by_example`, and their own outside."""
-    for name, ours in {"dropout": _dropout, "uniform": _uniform, "normal": _normal, "truncated_normal": _truncated_normal,
-                       "randint": _randint}.items():
+    functions: dict[str, Callable] = {"dropout": _dropout, "uniform": _uniform, "normal": _normal, "truncated_normal": _truncated_normal,
+                                      "randint": _randint}
+    for name, ours in functions.items():
         setattr(backend_random, name, _chosen(ours, getattr(backend_random, name)))
 
 

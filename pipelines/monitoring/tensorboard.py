@@ -161,8 +161,7 @@ class Writer:
                 status: str = "success", step: int = 0) -> None:
         """A row of the HParams table: settings, and the metrics that the run ended with.
 
-        No experiment summary is written: TensorBoard would use the first that it finds for every run below its log
-        folder. It makes the columns from the runs instead.
+        TensorBoard makes the columns from the runs, unless a search said which there are (`hparams_config`).
 
         Args:
             values: setting -> number, text or truth value; others are written as JSON.
@@ -174,7 +173,7 @@ class Writer:
         from tensorboard.plugins.hparams import api_pb2, plugin_data_pb2, summary_v2
         from tensorboard.plugins.hparams import metadata as about
 
-        plain = {key: value if isinstance(value, (bool, int, float, str)) else json.dumps(value) for key, value in values.items()}
+        plain = {key: _plain(value) for key, value in values.items()}
         self._write([summary_v2.hparams_pb(plain, trial_id=name, start_time_secs=time.time())], 0)
         if status != "running":
             end = plugin_data_pb2.SessionEndInfo(status=api_pb2.Status.Value(f"STATUS_{status.upper()}"), end_time_secs=time.time())
@@ -182,6 +181,26 @@ class Writer:
             self._write([summary_v2._summary_pb(about.SESSION_END_INFO_TAG, data)], 0)
         if metrics:
             self.scalars({f"hparam/{key}": value for key, value in metrics.items()}, step)
+
+    def hparams_config(self, space: Mapping[str, Sequence[Any] | tuple[float, float]], metrics: Sequence[tuple[str, str, str]]) -> None:
+        """Columns of the HParams table, in this order. TensorBoard takes the first that it finds below its log folder for all runs there.
+
+        Args:
+            space: setting -> what it may be, a list of values, or the ends of a range as a tuple.
+            metrics: (title, folder below a trial's own or "", tag) of each.
+        """
+        from tensorboard.plugins.hparams import summary_v2
+
+        def domain(values: Any) -> Any:
+            if isinstance(values, tuple):
+                whole = all(isinstance(end, int) for end in values)
+                return (summary_v2.IntInterval if whole else summary_v2.RealInterval)(*values)
+            plain = [_plain(value) for value in values]
+            return summary_v2.Discrete(plain, dtype=type(plain[0])) if len({type(value) for value in plain}) == 1 else None
+
+        self._write([summary_v2.hparams_config_pb(
+            [summary_v2.HParam(name, domain(values)) for name, values in space.items()],
+            [summary_v2.Metric(tag, group=group or None, display_name=title) for title, group, tag in metrics])], 0)
 
     def custom_scalars(self, layout: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
         """The layout of the Custom Scalars page.
@@ -264,6 +283,11 @@ class Writer:
             self._records = None
             reason = error.message if isinstance(error, tf.errors.OpError) else str(error)
             self._on_failure(f"TensorBoard events are no longer written to {self.folder}: {reason}. Training continues.")
+
+
+def _plain(value: Any) -> bool | int | float | str:
+    """A setting's value as HParams takes it."""
+    return value if isinstance(value, (bool, int, float, str)) else json.dumps(value)
 
 
 def _png(image: np.ndarray) -> bytes:

@@ -141,7 +141,7 @@ class RunReport:
         return blocks
 
     def _time(self) -> list[Block]:
-        blocks: list[Block] = [facts_table(self.content["timing"])]
+        blocks: list[Block] = [facts_table({name: value for name, value in self.content["timing"].items() if value is not None})]
         shares, seconds = self.content["time"].get("shares"), self.content["time"].get("seconds")
         if shares:
             parts = sorted(shares, key=lambda part: -shares[part])

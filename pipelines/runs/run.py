@@ -323,8 +323,9 @@ class _Run:
         timing = {
             "train_seconds": loop.seconds,
             "setup_seconds": self.meter.seconds["setup"],
-            "examples_per_second": summary["examples_per_second"],
-            "input_wait_fraction": summary["input_wait_fraction"],
+            # None where nothing trained by steps, or the one call that did was compiled, too
+            "examples_per_second": summary["examples_per_second"] if summary["steps"] else None,
+            "input_wait_fraction": summary["input_wait_fraction"] if summary["steps"] else None,
             "epochs": loop.epoch,
             "steps": loop.step,
             "best_epoch": self.best_epoch,
@@ -337,7 +338,8 @@ class _Run:
         curves = None
         if policy.details:
             summary["arithmetic"] = run_display.work(session, summary["examples_per_second"]) if session.steps else None
-            curves = figures.learning_curves(read_rows(self.folder.metrics), best_epoch=self.best_epoch)
+            if session.steps:
+                curves = figures.learning_curves(read_rows(self.folder.metrics), best_epoch=self.best_epoch)
         if writers:
             if policy.details and not self.encrypted:
                 run_display.show_results(session, judgements, writers, loop.step)

@@ -32,7 +32,7 @@ def other_draws(model: keras.Model, inputs_of: Callable[[Any], Any], examples: A
     graph = tf.function(trained, autograph=False).get_concrete_function(examples).graph
     functions = {one.signature.name for one in graph.as_graph_def().library.function if any(_DRAWS.match(node.op) for node in one.node_def)}
     layers = {layer.name for layer in model._flatten_layers()}
-    found = {}
+    found: dict[str, None] = {}
     for operation in graph.get_operations():
         called = operation.get_attr("f").name if "f" in operation.node_def.attr else ""
         if _DRAWS.match(operation.type) or called in functions:

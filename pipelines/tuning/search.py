@@ -146,12 +146,24 @@ class _Search:
         if self.tune.stop_early == "median" and objective not in result["streamed"]:
             raise ConfigError("tune.stop_early: median needs an objective that is known after each epoch: "
                               f"{', '.join(result['streamed'])}; {objective!r} is not")
+        if self.experiment.monitor.tensorboard and not self.folder.encrypted:
+            self._write_columns(objective, result["judged"] or [])
         direction = self.tune.direction or _direction(objective, result["own"])
         self.journal.add({"event": "begin", "objective": objective, "direction": direction, "precision": result["precision"],
                           "replicas": result["replicas"], "fingerprint": result["fingerprint"],
                           "drawn": first_drawn(len(self.space), self.tune.trials),
                           "first": tuner_space.placed(self.space, current(self.experiment, self.space)), "elapsed": self.elapsed})
         return self.journal.events[0]
+
+    def _write_columns(self, objective: str, judged: list[str]) -> None:
+        """What TensorBoard's HParams shows of the trials: the settings searched, the objective, and the other metrics of validation."""
+        from pipelines.monitoring.tensorboard import Writer
+
+        space = {one.name: list(one.values) if one.values else (one.low, one.high) for one in self.space}
+        metrics = [(name, "", f"hparam/validation/{name}") for name in judged if name != objective]
+        first = ("", f"hparam/validation/{objective}") if objective in judged else ("validation", f"epoch/{objective}")
+        with Writer(self.folder.path / "tensorboard") as writer:
+            writer.hparams_config(space, [(objective, *first), *metrics])
 
     def _total(self) -> int:
         """Trials that there will be."""

@@ -159,6 +159,22 @@ def test_hparams_have_settings_status_and_metrics(tmp_path):
     assert hparams_metadata.EXPERIMENT_TAG not in contents  # TensorBoard would take the first it finds for every run
 
 
+def test_a_search_says_which_columns_hparams_has_and_in_which_order(tmp_path):
+    with Writer(tmp_path) as writer:
+        writer.hparams_config({"rate": (1e-4, 1e-2), "width": (8, 64), "name": ["cnn", "vit"], "on": [False, True], "list": [[1], [2, 3]],
+                               "mixed": [None, 1]}, [("loss", "validation", "epoch/loss"), ("accuracy", "", "hparam/validation/accuracy")])
+    _, multiplexer = read(tmp_path)
+    contents = multiplexer.PluginRunToTagToContent("hparams")["."]
+    about = hparams_metadata.parse_experiment_plugin_data(contents[hparams_metadata.EXPERIMENT_TAG])
+    assert [one.display_name for one in about.metric_infos] == ["loss", "accuracy"]
+    assert (about.metric_infos[0].name.group, about.metric_infos[0].name.tag) == ("validation", "epoch/loss")
+    space = {one.name: one for one in about.hparam_infos}
+    assert list(space) == ["rate", "width", "name", "on", "list", "mixed"]
+    assert (space["rate"].domain_interval.min_value, space["width"].domain_interval.max_value) == (1e-4, 64)
+    assert [value.string_value for value in space["list"].domain_discrete.values] == ["[1]", "[2, 3]"]
+    assert len(space["on"].domain_discrete.values) == 2 and not space["mixed"].domain_discrete.values
+
+
 def test_custom_scalars_layout(tmp_path):
     with Writer(tmp_path) as writer:
         writer.custom_scalars({"Learning": {"loss": ["^loss$", "epoch/loss"]}, "Speed": {"examples/s": ["speed/.*"]}})

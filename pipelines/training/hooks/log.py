@@ -14,7 +14,11 @@ from pipelines.training.totals import means
 
 
 class Log(Hook):
-    """A line in metrics.jsonl, TensorBoard and the terminal every `every` steps, and one for each epoch."""
+    """A line in metrics.jsonl, TensorBoard and the terminal every `every` steps, and one for each epoch.
+
+    A line's loss and scores are means over the examples since the line before, of the epoch before, too. Where these are less than half of
+    what so many steps usually have, as after the few that are left over at the end of an epoch, they wait for the next line.
+    """
 
     name = "log"
 
@@ -46,7 +50,10 @@ class Log(Hook):
         if loop.step % self.every:
             return
         totals = loop.carry.totals.numpy()
-        recent = means(totals - np.asarray(self.totals), loop.run_steps.score_names)
+        since = totals - np.asarray(self.totals)
+        if since[1] < self.every * loop.plan.examples / loop.plan.steps_per_epoch / 2:
+            return
+        recent = means(since, loop.run_steps.score_names)
         seconds = max(time.perf_counter() - self._when, 1e-9)
         rate = (loop.step - self._step) * loop.plan.usual / seconds
         waited = float(loop.carry.waited) - self._waited
@@ -84,7 +91,7 @@ class Log(Hook):
                     self.writers[split].scalars(values, loop.step)
                     self.writers[split].flush()
         self.progress.epoch_line(loop.epoch, metrics)
-        self.totals = [0.0] * len(self.totals)
+        self.totals = (np.asarray(self.totals) - loop.carry.totals.numpy()).tolist()  # the loop counts each epoch from 0
         self._when, self._step, self._waited = time.perf_counter(), loop.step, float(loop.carry.waited)
 
     def close(self) -> None:
