@@ -28,6 +28,7 @@ _SPARE = 8  # rows for each n-gram at least: on a table that is full, n-grams th
 _WEIGHTS = 1 << 23  # of both tables, beyond which n-grams share rows: 32 MiB
 # of a pretrained encoder, chosen on validation: docs/pretrained.md
 _GAINING = 30_000  # short texts up to which one is proposed
+_WHOLE = 6000  # short ones up to which all of it is trained: of more, that takes over half an hour, and a fitted head gains on it
 _LONG_GAINING = 5000  # long ones, under an encoder that stays as it is; with more, it takes longer than some minutes
 _FEW_CLASSES = 3  # with fewer, single words tell classes apart, such as spam, and a bag of them is as good, but where texts are very few
 _TOKENS, _LONG_TOKENS = 256, 512  # of its own that are read at most, of short texts and of long ones
@@ -62,8 +63,8 @@ def _body(seen: Seen, path: Path, preset: Preset | None, *, frozen: bool | None 
         frozen: whether the encoder stands still; None: as the number of texts suggests.
         grams: of a bag; None: as words and letters suggest.
     """
-    still = _stands_still(seen) if frozen is None else frozen
-    none = FOLDS_CHOOSE if preset and still else _NOTHING_TO_CHOOSE if not preset and seen.texts < _FEW else ""
+    still = (_stands_still(seen) or seen.texts > _WHOLE) if frozen is None else frozen
+    none = FOLDS_CHOOSE if preset and still else _NOTHING_TO_CHOOSE if seen.texts < _FEW else ""
     none = "" if _many(seen) else none
     sections = ["task: nlp.classification", section("data", _data(seen, path, none=none))]
     if preset:
@@ -86,7 +87,7 @@ def _ways(seen: Seen, path: Path, asked: Asked) -> list[Way]:
     """Bags of n-grams, then encoders. Cheap ones first."""
     presets = choices(asked, "nlp")
     usual = _grams(seen)
-    other: Grams = (2, (2, 5)) if usual[1] is None else (3, None) if seen.ascii < 0.5 else (2, None)
+    other: Grams = (2, (2, 5)) if usual == (2, None) else (2, None)
     bags = [] if asked.wants_encoder else sorted({usual, other}, key=lambda grams: grams[1] is not None)
     found = [] if asked.wants_encoder else [Way("linear machines on words and their parts", _linear(seen, path))]
     found += [Way(_called(grams), _body(seen, path, None, grams=grams)) for grams in bags]

@@ -2,9 +2,9 @@
 
 Least squares divide classes about as well as a support vector machine on the same features (Rifkin and Klautau 2004, "In Defense of
 One-Vs-All Classification"), have one solution, and say of every training example how it would be answered if its fold were left out: so
-the width of the kernel and the regularisation are chosen on folds of train without fitting anew (Pahikkala et al. 2006). Where there are
-more training examples than are kept, those that are kept stand for all (subset of regressors: Williams and Seeger 2001, "Using the
-Nystroem Method to Speed Up Kernel Machines").
+the width of the kernel, the regularisation and the part of each kind of features are chosen on folds of train without fitting anew
+(Pahikkala et al. 2006). Where there are more training examples than are kept, those that are kept stand for all (subset of regressors:
+Williams and Seeger 2001, "Using the Nystroem Method to Speed Up Kernel Machines").
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ RIDGES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)  # of the kernel's diagonal, 
 PARTS = (0.0, 0.3, 1.0, 3.0)  # of a block of features in the distance
 FIRST = (2, 3, 2)  # places of what is tried first: a width, a ridge, and the part of every block
 GAIN = 1e-3  # nats by which another one is better
-MOST, SUPPORT = 50_000, 4_000  # examples that are fitted to, and that answers are compared with
+MOST, SUPPORT = 50_000, 3_000  # examples that are fitted to, and that answers are compared with
 CHOOSING = 1_500  # examples on which these are chosen, at most
 CHUNK = 4_096  # examples whose similarities are computed at a time
 STILL = 1e-6  # a deviation below which a feature says nothing
@@ -143,7 +143,7 @@ def fit(features: np.ndarray, labels: np.ndarray, classes: int, *, groups: np.nd
         features: [n, width].
         labels: [n] int, 0 .. classes - 1.
         groups: [n], of examples that are held out together; None: each by itself.
-        blocks: widths of groups of features that stand beside one another, all of which count alike; empty: one.
+        blocks: widths of groups of features that stand beside one another, of which folds choose how much each counts; empty: one.
         support: examples that are kept, at most.
     """
     blocks = blocks or (features.shape[1],)

@@ -15,14 +15,14 @@ class KernelModel(FittedModel):
     """A kernel machine on features that nothing learns: the cheap baseline that stands beside every report, as a model."""
 
     name: Literal["kernel"]
-    support: int = setting(4_000, "training examples that answers are compared with, at most; where there are more, they stand for all",
+    support: int = setting(3_000, "training examples that answers are compared with, at most; where there are more, they stand for all",
                            unit="examples", ge=1, le=20_000)
 
 
 def problems_at_once(experiment: Experiment) -> list[tuple[str, str]]:
     """What a model that is fitted at once has no use for, as (setting, why and what to do)."""
     model, train = getattr(experiment, "model", None), experiment.train
-    if not getattr(model, "fitted", False):
+    if model is None or not getattr(model, "fitted", False):
         return []
     why = f"model.name: {model.name} is fitted to train at once, and no step trains it"
     found = [(f"train.{name}", f"{why}; leave it out") for name in ("privacy", "teacher", "start") if getattr(train, name)]

@@ -104,7 +104,9 @@ def test_short_english_texts_of_several_classes_get_one(there, tmp_path):
     model = experiment.model
     assert (model.name, model.preset, model.finetune.name, experiment.data.validation) == ("pretrained", "bert", "frozen", 0)
     more = from_text(new("nlp", questions(tmp_path / "more.csv", count=800))).experiment
-    assert (more.model.finetune.name, more.train.batch_size, more.data.validation) == ("whole", 32, 0.1)
+    assert (more.model.finetune.name, more.train.batch_size, more.data.validation) == ("whole", 32, 0), "80 texts choose nothing"
+    many = from_text(new("nlp", questions(tmp_path / "many.csv", count=6500))).experiment
+    assert many.model.finetune.name == "frozen", "all of it would train for most of an hour"
     for texts, classes, count in (("wie hoch ist der {} auf meinem Konto", 4, 60), ("what is the {} of my account", 2, 800)):
         text = new("nlp", questions(tmp_path / "other.csv", texts, classes, count))
         assert from_text(text).experiment.model.name == "bag" and "ncoder" not in header(text)
@@ -254,6 +256,15 @@ def test_what_is_kept_of_a_run_is_the_whole_network(there, tmp_path):
     told = re.search(r"([\d.]+) M weights", said)
     words = word_scores.LEAST * (1 + word_scores.FOLDS * 4)  # of four classes
     assert weights > 90_000 and float(told[1]) == pytest.approx((weights + words) / 1e6, abs=0.02)
+
+
+def test_a_pretrained_encoder_is_measured_on_a_sample(there, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("pipelines.commands.estimate.SAMPLE", 20)
+    tiny.bert(there / "bert")
+    said: list[str] = []
+    told = dict(estimate(from_text(new("nlp", questions(tmp_path / "questions.csv"), encoder="bert")).experiment, said.append))
+    assert said == ["computing the features of 20 examples"] and "measured on 20 of the 48 examples" in told["time"]
 
 
 @pytest.mark.slow(seconds=8)
