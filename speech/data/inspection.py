@@ -76,7 +76,21 @@ class Seen:
 
 def look(path: Path, asked: Asked) -> Seen:
     """Raises DataError for anything but a folder of class folders, a folder of recordings with .txt files, or a table."""
-    return _folder(path, asked) if path.is_dir() else _table(path, asked)
+    if not path.is_dir():
+        return _table(path, asked)
+    seen = _folder(path, asked)
+    if seen.source == "folder" and (seen.pattern or seen.group):
+        held = [file for name in seen.splits.values() for file in _recordings(path / name)]
+        seen.divided = not set(_groups(seen, path, seen.files)).isdisjoint(_groups(seen, path, held))
+    return seen
+
+
+def _groups(seen: Seen, path: Path, files: list[Path]) -> list[str]:
+    """The speaker or group of each recording of a folder, where its name or its folder has one."""
+    if seen.pattern is None:
+        return [file.parent.name for file in files]
+    found = (re.search(seen.pattern, file.relative_to(path).as_posix()) for file in files)
+    return [match[1] for match in found if match]
 
 
 def _folder(path: Path, asked: Asked) -> Seen:

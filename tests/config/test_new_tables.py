@@ -54,7 +54,7 @@ def test_ratings_in_many_dialects(tmp_path, name, form, header):
     assert log.user_ids.values[log.users].tolist() == [event[0] for event in EVENTS]
     assert log.item_ids.values[log.items].tolist() == [event[1] for event in EVENTS]
     assert log.ratings.tolist() == [event[2] for event in EVENTS] and log.times.tolist() == [event[3] for event in EVENTS]
-    assert drafted(path, task="lists").task == "recsys.sequential" and drafted(path, task="lists").data.positive_from == 4
+    assert drafted(path, task="lists").task == "recsys.retrieval" and drafted(path, task="lists").data.positive_from == 4
 
 
 def test_jester_and_events_without_times(tmp_path):
@@ -79,7 +79,7 @@ def test_a_rare_text_among_ratings_is_passed_over_and_said(tmp_path):
     path.write_text("\n".join(line.replace(",4,", ",vier,") for line in lines))
     made = new("recsys", path)
     assert "# Column stars is called like a rating, but holds texts such as 'vier'" in made
-    assert "# Not used: columns stars." in made and from_text(made).experiment.task == "recsys.sequential"
+    assert "# Not used: columns stars." in made and from_text(made).experiment.task == "recsys.retrieval"
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -113,7 +113,7 @@ def test_the_datas_own_division(tmp_path):
     path.write_text("user_id,item_id,fold\n" + "".join(f"{u},{i},{at % 5 + 1}\n" for at, (u, i, _, _) in enumerate(EVENTS)))
     data = drafted(path).data
     parts, _ = divided(read_log(data), data)
-    assert (data.validation, data.test) == ("4", "5") and np.bincount(parts).tolist() == [180, 60, 60]
+    assert (data.validation, data.test) == (0.1, "5") and np.bincount(parts).tolist() == [216, 24, 60]  # all folds but the last are train
 
 
 def test_times_that_cannot_be_read_and_dates_that_are_unclear(tmp_path):
