@@ -1,4 +1,4 @@
-"""What both models that answer with lists of items share: stored histories, the fallback, and the way to the best items."""
+"""What all models that answer with lists of items share: stored histories, the fallback, and the way to the best items."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -13,7 +13,7 @@ from recsys.models.lists import Score, products, recommend
 from recsys.models.store import HistoryStore
 
 
-class ListModel(keras.Model, ABC):
+class ScoringModel(keras.Model, ABC):
     """Learns from `positive` items, and otherwise answers with lists.
 
     Inputs when judged: user [batch] int32, history [batch, length] int32 (oldest first, 0 in front), seen and held [batch, any] int32.
@@ -87,7 +87,7 @@ class ListModel(keras.Model, ABC):
         return history, tf.where(inputs["exclude_seen"][:, None], seen, 0)
 
 
-class VectorModel(ListModel):
+class ListModel(ScoringModel):
     """A list model whose scores are products of a user's vector and each item's."""
 
     @abstractmethod

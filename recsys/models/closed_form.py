@@ -7,15 +7,15 @@ import tensorflow as tf
 
 from recsys.closed_form.ease import FittedEase
 from recsys.closed_form.item_knn import FittedKnn
-from recsys.models.base import ListModel, VectorModel
+from recsys.models.base import ListModel, ScoringModel
 from recsys.models.lists import Score
 from recsys.settings import Ease, ItemKnn
 
 SLICE = 64  # items of the histories looked up at a time, for bounded memory
 
 
-class FittedModel(ListModel):
-    """See `ListModel`; histories are [batch, any], oldest first. It answers with what `put` sets."""
+class FittedModel(ScoringModel):
+    """See `ScoringModel`; histories are [batch, any], oldest first. It answers with what `put` sets."""
 
     fixed: ClassVar[dict[str, Any]] = {"initializer": "zeros", "trainable": False, "autocast": False}
 
@@ -55,7 +55,7 @@ class FittedModel(ListModel):
         return history, tf.where(inputs["exclude_seen"][:, None], history, 0)
 
 
-class EaseModel(FittedModel, VectorModel):
+class EaseModel(FittedModel, ListModel):
     """A product of the weighed sum of the history's vectors and each candidate's."""
 
     def __init__(self, settings: Ease, *, users: int, items: int, **options: Any):

@@ -5,12 +5,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from recsys.models.base import VectorModel
+from recsys.models.base import ListModel
 from recsys.models.store import all_rows, by_number, small
 
 
-class SequentialModel(VectorModel):
-    """Vectors of histories [batch, length, width]; see `ListModel`.
+class SequentialModel(ListModel):
+    """Vectors of histories [batch, length, width]; see `ScoringModel`.
 
     When learning, from history and positive [batch, length] and, for the sampled softmax, negatives [samples]: hidden
     [batch, length, width], and positive, negative vectors and biases, or those of all items.

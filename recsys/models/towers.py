@@ -7,13 +7,13 @@ import keras
 import tensorflow as tf
 
 from recsys.data.catalogue import Catalogue
-from recsys.models.base import VectorModel
+from recsys.models.base import ListModel
 from recsys.models.store import FeatureStore, FeatureVectors, by_number, feature_spec, small
 from recsys.settings import Towers
 
 
-class TowersModel(VectorModel):
-    """See `ListModel`. When learning, from user and at [batch], positive [items of the batch] and negatives [samples] or none: users
+class TowersModel(ListModel):
+    """See `ScoringModel`. When learning, from user and at [batch], positive [items of the batch] and negatives [samples] or none: users
     [batch, width], positive [items, width], positive_bias [items], and the negatives' vectors and biases.
 
     Args:

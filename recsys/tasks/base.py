@@ -23,7 +23,7 @@ from recsys.data.protocol import TRAIN, VALIDATION
 from recsys.data.requests import Request, as_flag, as_id, as_ids, parsed, requests
 from recsys.metrics.ranking_metrics import judge_lists
 from recsys.metrics.users import UserSource, spread, train_users, unpacked, user_sources
-from recsys.models.base import ListModel, VectorModel
+from recsys.models.base import ListModel, ScoringModel
 from recsys.models.lookup import finder, id_dtype, ids_of, missing
 from recsys.settings import Retrieval, Sequential
 from recsys.tasks.closed_form import FittedAtOnce
@@ -95,8 +95,8 @@ class ListTask(FittedAtOnce):
         return []
 
     @abstractmethod
-    def build(self, options: dict[str, Any]) -> ListModel:
-        """The model; `options` are what every ListModel takes."""
+    def build(self, options: dict[str, Any]) -> ScoringModel:
+        """The model; `options` are what every ScoringModel takes."""
 
     @abstractmethod
     def learning(self, examples: Tensors, seed: tf.Tensor | None) -> tuple[Tensors, Tensors]:
@@ -138,7 +138,7 @@ class ListTask(FittedAtOnce):
     def prepare(
         self, examples: Tensors, *, keys: tf.Tensor | None = None, seed: tf.Tensor | None = None, epoch: tf.Tensor | None = None
     ) -> tuple[Any, Any]:
-        """Training examples as `learning` says; users to be judged and requests as `ListModel` takes them."""
+        """Training examples as `learning` says; users to be judged and requests as `ScoringModel` takes them."""
         if "seen" in examples:
             held = unpacked(examples["held"])
             history = examples["history"] if self.history_length is not None else unpacked(examples["history"])
@@ -264,7 +264,7 @@ class ListTask(FittedAtOnce):
 
     def show_model(self, model: keras.Model, writer: "Writer", step: int) -> None:
         """The items' vectors with their titles, for the projector."""
-        if not isinstance(model, VectorModel):
+        if not isinstance(model, ListModel):
             return
         vectors, _ = model.catalogue()
         titles = self.facts.get("titles") or [str(value) for value in self.facts["item_ids"]]

@@ -16,7 +16,7 @@ from recsys.data.features import unused
 from recsys.data.log import index_type
 from recsys.data.protocol import TRAIN, VALIDATION
 from recsys.metrics.users import train_users
-from recsys.models.base import ListModel
+from recsys.models.base import ScoringModel
 from recsys.models.sampling import Sampler
 from recsys.settings import RETRIEVAL_MODELS, ClosedForm, Retrieval
 from recsys.tasks.base import ListTask
@@ -54,8 +54,8 @@ class RetrievalTask(ListTask):
     def unused(self, catalogue: Catalogue) -> list[str]:
         return unused(catalogue.features)
 
-    def build(self, options: dict[str, Any]) -> ListModel:
-        model: ListModel = RETRIEVAL_MODELS.build(self.experiment.model, features=list(self.facts["features"].values()), **options)
+    def build(self, options: dict[str, Any]) -> ScoringModel:
+        model: ScoringModel = RETRIEVAL_MODELS.build(self.experiment.model, features=list(self.facts["features"].values()), **options)
         if self.closed_form:
             return model
         nothing = tf.zeros([1], tf.int32)
