@@ -87,7 +87,7 @@ def _ways(seen: Seen, path: Path, asked: Asked) -> list[Way]:
     """Bags of n-grams, then encoders. Cheap ones first."""
     presets = choices(asked, "nlp")
     usual = _grams(seen)
-    other: Grams = (2, (2, 5)) if usual[1] is None else (3, None) if seen.ascii < 0.5 else (2, None)
+    other: Grams = (2, (2, 5)) if usual == (2, None) else (2, None)
     bags = [] if asked.wants_encoder else sorted({usual, other}, key=lambda grams: grams[1] is not None)
     found = [] if asked.wants_encoder else [Way("linear machines on words and their parts", _linear(seen, path))]
     found += [Way(_called(grams), _body(seen, path, None, grams=grams)) for grams in bags]

@@ -21,6 +21,7 @@ from pipelines.data.opened import LENIENT
 from pipelines.data.source import Source
 from pipelines.stores.copies import local
 from speech.data import pretrained
+from speech.data.audio import SILENT
 from speech.data.connected_digits import open_connected
 from speech.data.enough import too_little
 from speech.data.features import FrontEnd
@@ -33,7 +34,6 @@ from speech.data.tokens import learn, normalized, steps_needed
 from speech.models import steps_of
 from speech.settings import Commands, SpeechData, Transcription
 
-SILENT = 10 ** (-60 / 20)  # peak, as a share of full scale, below which nothing is audible
 CLIPPED = 0.001  # share of samples at full scale from which a recording counts as clipped
 FAST = 30.0  # characters a second that nobody speaks
 STEP = 256  # recordings between two calls of `progress`

@@ -64,26 +64,22 @@ def draft(path: Path, asked: Asked) -> Draft:
     def body(preset: Preset | None, frozen: bool | None = None) -> str:
         return write(path, seen, rate, seconds, preset, frozen)
 
-    def written(preset: Preset) -> str:
-        return _written(path, seen, preset)
-
     own, judged_alone = body(proposal.preset), False
     if proposal.preset and _sentences(seen) and _writes(proposal.preset):
-        own, judged_alone = written(proposal.preset), True
+        own, judged_alone = _written(path, seen, proposal.preset), True
     kernel = [] if seen.texts is not None else [Way("kernel machine on statistics of cepstra", _kernel(path, seen, rate, seconds))]
     what = "Speech to text" if seen.texts is not None else f"Spoken commands: {len(seen.classes)} classes"
     compared = ("the transcript of the most similar training recording" if seen.texts is not None else
                 "a kernel classifier on statistics of cepstra, fitted in the run")
     return Draft(f"{what}, of {path.name}.", notes, own, "" if judged_alone else compared, proposal.notes,
-                 lambda: _ways(seen, asked, body, written, kernel))
+                 lambda: [] if judged_alone else _ways(seen, asked, body, kernel))
 
 
-def _ways(seen: Seen, asked: Asked, body: Callable[..., str], written: Callable[[Preset], str], cheap: list[Way]) -> list[Way]:
-    """Encoders as they are, what writes English untrained, and a network from scratch. Cheap ones first."""
+def _ways(seen: Seen, asked: Asked, body: Callable[..., str], cheap: list[Way]) -> list[Way]:
+    """Encoders as they are, and a network from scratch. Cheap ones first. What writes untrained is judged by tokens of its own, so that no
+    fold compares it with others."""
     found = []
     for preset in choices(asked, "speech"):
-        if _sentences(seen) and _writes(preset):
-            found.append(Way(f"{preset.name}, as it is", written(preset), noted(preset)))
         if seen.texts is None or preset.backbone in _OF_SPEECH:
             tuned = seen.texts is not None and _kept(seen) >= FROZEN_BELOW
             trained = Way(f"{preset.name}, its last blocks trained", body(preset, False), noted(preset)) if tuned else None
@@ -145,7 +141,7 @@ def _data(path: Path, seen: Seen, rate: int, task: list[Entry], *, folds: bool =
     if seen.pattern:
         entries.append(("speaker_pattern", seen.pattern, "matches the speaker in a name"))
     # with the data's own test split the groups still say which parts of train choose
-    grouped = (seen.speakers or seen.group) and ("test" not in seen.splits or not seen.divided)
+    grouped = (seen.speakers or seen.group) and ("test" not in seen.splits or seen.apart)
     if grouped and seen.speakers:
         entries.append(("group_by", "speaker", "no speaker in two splits; null to divide recording by recording"))
     elif grouped:

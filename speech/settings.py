@@ -27,7 +27,7 @@ from pipelines.fitting.settings import KernelModel, problems_at_once
 declare({
     "wer": MetricKind("min", True, "Word error rate"),
     "normalized_wer": MetricKind("min", True, "Word error rate without signs"), "cer": MetricKind("min", True, "Character error rate"),
-    "eer": MetricKind("min", True, "EER"), "keyword_eer": MetricKind("min", True, "Equal error rate of the keyword"),
+    "eer": MetricKind("min", True, "EER"), "class_eer": MetricKind("min", True, "Equal error rate of one class"),
     "real_time_factor": MetricKind("min", title="Real-time factor"), "time_factor": LOW,
     "substitution_share": LOW_SHARE, "deletion_share": LOW_SHARE, "insertion_share": LOW_SHARE,
 })
@@ -326,7 +326,7 @@ class Whisper(Section):
 class CommandEvaluate(Evaluate):
     """Evaluation of commands."""
 
-    keyword: str | None = setting(None, "the class for which the report draws a DET curve; default: the hardest")
+    keyword: str | None = setting(None, "the class, such as a keyword, for which the report draws a DET curve; default: the hardest")
 
 
 class Tokens(Section):

@@ -38,7 +38,6 @@ class Seen:
         words: median and longest number of words and marks in a sample.
         settings: further settings of the data section, such as text_key and header.
         validation, test: the data's own splits, None where there are none.
-        ascii: the share of letters in the sample that are plain Latin ones.
         sample: some texts of train.
         path: the table, where it lies in the folder that was named.
         label: the column of the labels, where it is one.
@@ -52,7 +51,6 @@ class Seen:
     settings: dict[str, Any] = field(default_factory=dict)
     validation: str | None = None
     test: str | None = None
-    ascii: float = 1.0
     path: Path | None = None
     label: str | list[str] | None = None
     sample: list[str] = field(default_factory=list)
@@ -121,7 +119,7 @@ def _folder(path: Path) -> Seen:
     return Seen("folder", Counter({name: len(paths) for name, paths in files.items()}), len(every), _lengths(sample),
                 {"encoding": encoding} if encoding else {},
                 validation=splits["validation"].name if "validation" in splits else None,
-                test=splits["test"].name if "test" in splits else None, ascii=_ascii(sample), sample=sample,
+                test=splits["test"].name if "test" in splits else None, sample=sample,
                 notes=other_folders(path, list(splits.values()), lambda folder: len(_text_files(folder))) if "train" in splits else [])
 
 
@@ -185,7 +183,7 @@ def _table(path: Path, asked: Asked, beside: Sequence[Path] = ()) -> Seen:
     sample = [" ".join(str(columns[name][place])[:LOOKED_AT] for name in text) for place in train[:: max(1, len(train) // SAMPLE)]]
     notes = [note] if (note := frame.passed_over()) else []
     notes += not_used(frame.names, [*text, *([label] if isinstance(label, str) else label), *used, group])
-    return Seen("table", counts, len(train), _lengths(sample), settings, parts.get("validation"), parts.get("test"), _ascii(sample),
+    return Seen("table", counts, len(train), _lengths(sample), settings, parts.get("validation"), parts.get("test"),
                 label=label, notes=notes, sample=sample)
 
 
@@ -217,7 +215,7 @@ def _labels(frame: Frame, label: str | list[str], train: list[int]) -> tuple[Cou
     separator = separator_in(Counter(value for value in labels if isinstance(value, str)))
     counts: Counter[str] = Counter()
     for value in labels:
-        parts = labels_in(value, separator) if separator or isinstance(value, (list, tuple)) else [value]
+        parts = labels_in(value, separator or ",") if separator or isinstance(value, (list, tuple)) else [value]
         counts.update(one for one in map(text_rows.title, parts) if one is not None)
     return counts, separator is not None or any(isinstance(value, (list, tuple)) for value in labels), separator
 
@@ -241,8 +239,3 @@ def _text_columns(path: Path, facts: dict[str, Facts]) -> list[str]:
 def _lengths(sample: list[str]) -> tuple[int, int]:
     sizes = [len(WORD.findall(text)) for text in sample] or [0]
     return int(median(sizes)), max(sizes)
-
-
-def _ascii(sample: list[str]) -> float:
-    letters = [letter for text in sample for letter in text[:400] if letter.isalpha()]
-    return sum(letter.isascii() for letter in letters) / max(1, len(letters))

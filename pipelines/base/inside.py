@@ -19,6 +19,7 @@ from pipelines.base.errors import ConfigError
 
 _FOLDER = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
 NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | os.O_CLOEXEC  # never waits for a FIFO
+DEEPEST = 100  # folders within one another
 _held: list[Path] = []  # folders that this process holds
 
 
@@ -30,16 +31,19 @@ def refuse_links(root: Path | str) -> None:
     """Scans a folder; a missing one is empty.
 
     Raises:
-        Linked: a symbolic link, FIFO, socket or device, or a folder that cannot be read; names it and the remedy.
+        Linked: a symbolic link, FIFO, socket or device, a folder that cannot be read, or folders nested deeper than any reader here
+            follows; names it and the remedy.
     """
-    folders = [os.fspath(root)]
+    folders = [(os.fspath(root), 0)]
     while folders:
-        folder = folders.pop()
+        folder, depth = folders.pop()
+        if depth > DEEPEST:
+            raise Linked(f"{folder[:200]}...: lies {depth} folders deep, and no run has more than {DEEPEST}; remove it")
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
-                        folders.append(entry.path)
+                        folders.append((entry.path, depth + 1))
                     elif not entry.is_file(follow_symlinks=False):
                         _refuse(entry)
         except (FileNotFoundError, NotADirectoryError):  # removed meanwhile

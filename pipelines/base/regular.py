@@ -3,8 +3,10 @@
 Links to files are files. Code that opens a path from a user or from a folder checks it here first.
 """
 
+import contextlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from pipelines.base.errors import DataError, QuartetError
@@ -32,6 +34,19 @@ def check_regular(path: str | Path, setting: str = "", error: type[QuartetError]
     if kind:
         remedy = "name a file" if kind == "a folder" else "only regular files are read; copy what it gives into one"
         raise error(f"{setting + ': ' if setting else ''}{path} is {kind}; {remedy}")
+
+
+def all_below(folder: Path) -> Iterator[Path]:
+    """Every file and folder below a folder, in no order, however deep (`os.walk` and `rglob` call themselves for each level). Links are not
+    entered; folders that cannot be read are passed over."""
+    folders = [folder]
+    while folders:
+        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                path = Path(entry.path)
+                yield path
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(path)
 
 
 def read_small(path: str | Path, limit: int) -> bytes:

@@ -15,6 +15,7 @@ from pipelines.commands.cluster import Ray, predict_on_ray
 from pipelines.commands.shell import (
     RUNS,
     Batch,
+    Reading,
     Replace,
     RequireSignature,
     Run,
@@ -80,7 +81,7 @@ def evaluate(
     from pipelines.serving.evaluate import evaluate as judge
 
     data = None if data is None else local(data, folder=True)
-    evaluated = judge(open_run(folder, require_signature=require_signature), split=split, data=data, overrides=settings or ())
+    evaluated = judge(open_run(folder, require_signature=require_signature), split=split, data=data, overrides=settings or (), say=say)
     put_back(folder)
     from pipelines.base import formatting
     from pipelines.base.terminal import print_table
@@ -118,9 +119,7 @@ def predict(
         "--top", min=0, metavar="N", show_default=False,
         help="Also the N best classes with their probabilities; of recommended items, the first N alone.")] = 0,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Also the probability of every class.")] = False,
-    settings: Annotated[list[str] | None, typer.Option(
-        "--set", metavar="KEY=VALUE", show_default=False,
-        help="How tables are read, where otherwise than in training: data.text_key=body, data.delimiter=\";\".")] = None,
+    settings: Reading = None,
     files: Annotated[Path | None, typer.Option(
         metavar="DIR", show_default=False,
         help="A folder for answers that are bytes, such as pictures, as files; default: in JSON {\"b64\": ...}.")] = None,
@@ -156,6 +155,7 @@ def predict(
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
+    from pipelines.base.progress import followed
     from pipelines.serving.answer_files import to_files
     from pipelines.serving.converted.loading import open_run
     from pipelines.serving.load import reading_as
@@ -168,6 +168,8 @@ def predict(
     counts, began = {"answered": 0, "failed": 0}, time.perf_counter()
     answered = predictor.follow(inputs) if follow else by_address(predictor.predict(inputs), named)
     answers = counted(answered, counts, lambda one: fail(f"{one.name}: cannot be read: {one.error}"))
+    if output is not None:
+        answers = followed(answers, say, "answering")
     if filed is not None:
         answers = to_files(answers, filed, predictor.files)
     if output is not None:
@@ -203,6 +205,7 @@ def embed(
     output: Annotated[Path, typer.Option(
         "--output", "-o", metavar="FILE", show_default=False, help="A file, written whole: .npz, .parquet, .csv or .jsonl.")],
     runs: Runs = RUNS,
+    settings: Reading = None,
     replace: Replace = False,
     batch: Batch = None,
     require_signature: RequireSignature = None,
@@ -225,8 +228,9 @@ def embed(
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
+    from pipelines.base.progress import followed
     from pipelines.serving import embed as embedding
-    from pipelines.serving.load import load_run
+    from pipelines.serving.load import load_run, reading_as
     from pipelines.serving.output import counted
     from pipelines.serving.predict import Predictor
 
@@ -237,8 +241,10 @@ def embed(
         raise ConfigError(f"{unknown}\n{error}" if unknown else str(error)) from error
     embedding.require_encoder(loaded)
     counts = {"answered": 0, "failed": 0}
-    answers = Predictor(loaded, batch=batch, answer=embedding.vectors).predict(inputs)
-    embedding.write(output, counted(answers, counts, lambda one: fail(f"{one.name}: cannot be read: {one.error}")))
+    answers = Predictor(reading_as(loaded, settings or ()), batch=batch, answer=embedding.vectors).predict(inputs)
+    say(f"embedding    with {loaded.name if folder is not None else run}")
+    vectors = counted(answers, counts, lambda one: fail(f"{one.name}: cannot be read: {one.error}"))
+    embedding.write(output, followed(vectors, say, "embedding"))
     say(f"{counts['answered']:,} of {sum(counts.values()):,} vectors: {shown(output)}")
 
 
@@ -250,6 +256,7 @@ def nearest(
         metavar="INPUT...", show_default=False, help="Files, folders or patterns; for texts also the text itself.")],
     runs: Runs = RUNS,
     count: Annotated[int, typer.Option("--count", min=1, metavar="N", help="Training examples shown of each input.")] = 3,
+    settings: Reading = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines, for programs.")] = False,
     batch: Batch = None,
     require_signature: RequireSignature = None,
@@ -261,13 +268,13 @@ def nearest(
     start_tensorflow()
     from dataclasses import asdict
 
-    from pipelines.serving.load import load_run
+    from pipelines.serving.load import load_run, reading_as
     from pipelines.serving.nearest import Nearest, answered
     from pipelines.serving.predict import Predictor
 
     loaded = load_run(folder, where=1, require_signature=require_signature)
     near = Nearest(loaded, say)
-    for one in Predictor(loaded, batch=batch, answer=answered).predict(inputs):
+    for one in Predictor(reading_as(loaded, settings or ()), batch=batch, answer=answered).predict(inputs):
         if one.error is not None:
             fail(f"{one.name}: cannot be read: {one.error}")
             continue

@@ -3,14 +3,12 @@
 A domain's `check` module has CHECKS: task name -> function (experiment, progress) -> pipelines.data.check.Check.
 """
 
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn
-
 from pipelines.base.errors import ConfigError, QuartetError
+from pipelines.base.progress import Work
+from pipelines.base.screen import Screen
 from pipelines.commands.check_features import compared
 from pipelines.config.doors import HOOKS
 from pipelines.config.registry import part
@@ -37,9 +35,9 @@ def check(experiment: Experiment, encoder: str | None = None, *, name: str = "")
     checker: Callable[..., Check] | None = getattr(module, "CHECKS", {}).get(experiment.task)
     if checker is None:
         raise ConfigError(f"the data of {experiment.task} cannot be checked in advance; the experiment itself is right")
-    with Progress(console=Console(file=sys.stderr), transient=True, disable=not sys.stderr.isatty()) as bar:
-        reading = bar.add_task("reading", total=None)
-        checked = checker(experiment, lambda done, total: bar.update(reading, completed=done, total=total))
+    say = Screen("").note
+    with Work(say, "reading every example") as work:
+        checked = checker(experiment, work.of)
     begun = None if checked.failed else _begun(experiment)
     if isinstance(begun, str):
         checked.findings.insert(0, Finding("error", f"training would stop before its first step: {begun}"))
@@ -50,11 +48,8 @@ def check(experiment: Experiment, encoder: str | None = None, *, name: str = "")
             except (QuartetError, OSError) as error:  # what training needs of them was read
                 checked.findings.append(Finding("note", f"the data could not be described ({hook.name}): {error}"))
     if begun is not None and not isinstance(begun, str):
-        with Progress(SpinnerColumn(), TextColumn("{task.description}"), console=Console(file=sys.stderr), transient=True,
-                      disable=not sys.stderr.isatty()) as bar:
-            comparing = bar.add_task("comparing", total=None)
-            checked.findings.extend(compared(experiment, encoder, begun, lambda text: bar.update(comparing, description=text)))
-            checked.findings.sort(key=lambda finding: LEVELS.index(finding.level))
+        checked.findings.extend(compared(experiment, encoder, begun, say))
+        checked.findings.sort(key=lambda finding: LEVELS.index(finding.level))
     return checked
 
 

@@ -198,7 +198,7 @@ def _say_estimate(path: Path) -> None:
     echo("measuring    a few steps, to say what training will take (--no-estimate leaves that out)")
     start_tensorflow()
     try:
-        for what, text in estimate(load(str(path)).experiment):
+        for what, text in estimate(load(str(path)).experiment, say):
             echo(f"{what:<12} {text}")
     except QuartetError as error:
         typer.echo(f"{'estimate':<12} not possible: {error}", err=True)

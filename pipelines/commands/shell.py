@@ -27,6 +27,9 @@ Runs = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Folder of all
 Run = Annotated[str, typer.Argument(
     metavar="RUN", show_default=False, help="A run: its folder, or its name below --runs, such as vision/digits/default.")]
 Settings = Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", show_default=False, help="Settings to change.")]
+Reading = Annotated[list[str] | None, typer.Option(
+    "--set", metavar="KEY=VALUE", show_default=False,
+    help="How tables are read, where otherwise than in training: data.text_key=body, data.delimiter=\";\".")]
 Batch = Annotated[int | None, typer.Option(min=1, metavar="N", show_default="the task's", help="Inputs answered at a time.")]
 Call = Annotated[list[str] | None, typer.Argument(
     metavar="CONFIG|KEY=VALUE", show_default=False,

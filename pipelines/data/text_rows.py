@@ -186,8 +186,8 @@ def _delimited(path: Path, text: str, named: bool, how: Dialect | None) -> Itera
     elif how.quote == '"':
         records = _unfolded(list(lines), how.delimiter, 0 if named else how.width)
     else:
-        fields = split_records(lines, how.delimiter, how.quote)
-        records = ((number, record) for number, record in enumerate(fields, 1) if record)
+        unquoted = split_records(lines, how.delimiter, how.quote)
+        records = ((number, record) for number, record in enumerate(unquoted, 1) if record)
     width, first = 0 if named else how.width, True
     for line, record in records:
         if isinstance(record, str):

@@ -85,26 +85,29 @@ def _check_name(name: str, folder: Path) -> None:
         raise DataError(f"{folder}: the name of the folder {shown} is not UTF-8; rename it") from None
 
 
-def files_below(folder: Path, passed: PassedOver, above: frozenset = frozenset()) -> Iterator[Path]:
+def files_below(folder: Path, passed: PassedOver) -> Iterator[Path]:
     """Every visible file below `folder`, in no order; linked folders are entered unless they lead back into a folder above them.
 
     A link that leads nowhere, or onto itself, is given, too: reading it reports that.
     """
-    status = os.stat(folder)
-    identity = (status.st_dev, status.st_ino)
-    if identity in above:
-        passed.loops.append(str(folder))
-        return
-    passed.folders.append(str(folder))
-    for entry in entries(folder):
-        if hidden(entry.name):
-            passed.hidden += 1
-        elif is_folder(entry):
-            yield from files_below(folder / entry.name, passed, above | {identity})
-        elif not entry.is_file(follow_symlinks=False) and (kind := other_kind(entry.path)):
-            passed.special.append((folder / entry.name, kind))
-        else:
-            yield folder / entry.name
+    folders: list[tuple[Path, frozenset]] = [(folder, frozenset())]
+    while folders:
+        place, above = folders.pop()
+        status = os.stat(place)
+        identity = (status.st_dev, status.st_ino)
+        if identity in above:
+            passed.loops.append(str(place))
+            continue
+        passed.folders.append(str(place))
+        for entry in entries(place):
+            if hidden(entry.name):
+                passed.hidden += 1
+            elif is_folder(entry):
+                folders.append((place / entry.name, above | {identity}))
+            elif not entry.is_file(follow_symlinks=False) and (kind := other_kind(entry.path)):
+                passed.special.append((place / entry.name, kind))
+            else:
+                yield place / entry.name
 
 
 def files_of(folder: str | Path, suffixes: Collection[str]) -> list[Path]:

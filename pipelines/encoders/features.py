@@ -19,6 +19,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from pipelines.base.progress import Work
 from pipelines.config.schema import Data
 from pipelines.data import order
 from pipelines.data.cache import MappedSource, computation, decoded_spec, readable
@@ -39,7 +40,6 @@ MOST = 8 << 30
 MOMENT_UNIT = 16  # batches of them are padded to a multiple of it
 BATCH = {"CPU": 64, "GPU": 256}  # examples a device takes at a time, the same on any number of devices: rounding is the same, too
 SHORT, SHORT_BATCH = 64, 256  # where the longest text has so many tokens at most: weights are cast to the precision once a batch
-SAID_SECONDS = 15.0  # between lines about the progress
 TRACED = 2  # examples in a trace on symbols
 
 
@@ -280,11 +280,15 @@ class Computing:
     def _computed(self, feed: Feed, values_of: Callable[[Tensors, Any, Any], Tensors], views: int = 0,
                   ) -> Iterator[tuple[Any, dict[str, np.ndarray]]]:
         """(places, values) of each batch: places are example numbers, with several views a pair of these and the view."""
-        machine, plan = self.machine, feed.plan
-        step_function = self._step(feed, values_of, views)
-        whole, said = plan.steps_per_epoch * max(views, 1), time.perf_counter()
+        plan, step_function = feed.plan, self._step(feed, values_of, views)
         if values_of == self._values:
             self.say(f"computing the features of {plan.examples:,} examples" + (f" in {views} views" if views > 1 else ""))
+        with Work(self.say, "features", plan.steps_per_epoch * max(views, 1)) as work:
+            yield from self._steps(feed, step_function, views, work)
+
+    def _steps(self, feed: Feed, step_function: Any, views: int, work: Work) -> Iterator[tuple[Any, dict[str, np.ndarray]]]:
+        """As `_computed`."""
+        machine, plan = self.machine, feed.plan
         for view in range(max(views, 1)):
             start = view * plan.steps_per_epoch
             iterator = feed.iterator(start, start + plan.steps_per_epoch)
@@ -297,9 +301,7 @@ class Computing:
                 for replica in range(len(local[0])):
                     numbers, values = tf.nest.pack_sequence_as(results, [pieces[replica].numpy() for pieces in local])
                     yield (numbers, view) if views > 1 else numbers, values
-                if time.perf_counter() - said > SAID_SECONDS:
-                    said = time.perf_counter()
-                    self.say(f"features: {step / whole:.0%}")
+                work.at(step + 1)
 
     def _values(self, examples: Tensors, inputs: Any, targets: Any) -> Tensors:
         """What is kept of a batch."""

@@ -20,6 +20,7 @@ import tensorflow as tf
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
+from pipelines.base.progress import Say, silent
 from pipelines.data.lengths import FlatSource
 from pipelines.data.source import ArraySource
 from pipelines.encoders.features import FEATURES, MOMENTS
@@ -33,6 +34,7 @@ FIRST_OF_GROUPS = STRENGTHS.index(1e-1)  # then stronger ones, then weaker ones
 FIRST_BY_LOSS = STRENGTHS.index(3e-2)  # of folds that were drawn by chance: there are few examples, or no validation
 FOLDED = 10_000  # training examples above which validation, or one fifth of train, says enough
 TELLING = 1000  # examples of validation that tell strengths apart; fewer do not choose
+TELLING_MOMENTS = 16_384  # in train: with more, one fold tells strengths of a loss over moments apart, and five take minutes
 PATIENCE = 2  # strengths in a row without gain, after which no further one is tried that way
 CHOOSING = {"maxiter": 40, "ftol": 1e-4}  # each begins where its neighbour ended; 1e-5 takes twice the steps, and chooses no better
 FINAL = {"maxiter": 1000, "ftol": 1e-5}
@@ -114,8 +116,8 @@ class _Fold:
     counted: list[np.ndarray]
 
 
-def fit(task: Task, head: keras.Model, train: ArraySource, validation: ArraySource | None, views: int, seed: int, least: float = 0.0,
-        ) -> Fitted:
+def fit(task: Task, head: keras.Model, train: ArraySource, validation: ArraySource | None, views: int, seed: int, least: float = 0.0, *,
+        doing: Say = silent) -> Fitted:
     """Sets the weights of `head`, of which `dense_of` knows the layer, with the best regularisation.
 
     Args:
@@ -124,6 +126,7 @@ def fit(task: Task, head: keras.Model, train: ArraySource, validation: ArraySour
         views: of each training example.
         seed: of the folds of train, where these choose: without validation, or where it has fewer than `TELLING` examples, and than train.
         least: strength of the regularisation; `BEFORE_TRAINING` for a head with which the training of all that follows begins.
+        doing: is told what is fitted now.
     """
     moments = train.flat[FEATURES] if isinstance(train, FlatSource) else None
     grouped = train.groups is not None and len(set(train.groups)) > 1 and (validation is None or len(train) <= FOLDED)
@@ -136,12 +139,13 @@ def fit(task: Task, head: keras.Model, train: ArraySource, validation: ArraySour
     tried, chunks = [], _chunks(task, train, views)
     with threadpool_limits(1, user_api="blas"):  # L-BFGS adds and multiplies vectors: several threads take six times the processor time
         for columns, factor in _ways(task, head, chunks):
-            fitting = _Objective(task, head, chunks, columns, factor, moments)
+            fitting = _Objective(task, head, chunks, columns, factor, moments, doing)
             folds, judged_on = _folds(task, fitting, train, validation, views, seed, grouped)
             quality, chosen, weights = _chosen(fitting, folds, judged_on, grouped and moments is None, strengths, first, by_loss=by_loss)
             tried.append((quality, replace(chosen, factor=factor), weights, fitting))
         best = max(tried, key=lambda one: one[0])
         _, chosen, weights, fitting = next(one for one in tried if one[0] >= best[0] - best[1].error)
+        doing(f"fitting the last layer to all of train, regularisation {chosen.strength:g}")
         fitting.put(fitting.minimised(weights, chosen.strength, FINAL))
     return chosen
 
@@ -155,8 +159,8 @@ def _folds(task: Task, fitting: "_Objective", train: ArraySource, validation: Ar
     numbers = by_group(train.groups) if grouped and train.groups is not None else by_chance(train.labels, len(train), seed)
     count = int(numbers.max()) + 1
     name = f"train, its groups held out in {count} folds" if grouped else f"train, held out in {count} folds"
-    if not grouped and len(train) > FOLDED:
-        count, name = 1, "a fifth of train"
+    if (not grouped and len(train) > FOLDED) or (isinstance(train, FlatSource) and len(train.flat[FEATURES]) > TELLING_MOMENTS):
+        count, name = 1, "groups that are a fifth of train" if grouped else "a fifth of train"
     pieces = _pieces(train, views)
     return [_Fold([(numbers[rows] != fold).astype(np.float32) for _, rows in pieces], fitting.chunks,
                   [numbers[rows] == fold for _, rows in pieces]) for fold in range(count)], name
@@ -174,6 +178,7 @@ def _chosen(objective: "_Objective", folds: list[_Fold], judged_on: str, grouped
     tried: dict[int, tuple[tuple[float, float], Fitted, list[np.ndarray]]] = {}
 
     def attempt(place: int, begins: list[np.ndarray]) -> None:
+        objective.doing(f"fitting the last layer, regularisation {strengths[place]:g}")
         weights = [objective.minimised(begin, strengths[place], CHOOSING, fold.learned) for begin, fold in zip(begins, folds)]
         (quality, loss), metric, value, error = _judged(objective, folds, weights, by_loss)
         tried[place] = (quality, strengths[place] if grouped else loss), Fitted(strengths[place], metric, value, error, judged_on), weights
@@ -249,10 +254,10 @@ class _Objective:
     """
 
     def __init__(self, task: Task, head: keras.Model, chunks: Chunks, columns: int = 0, factor: float = 1.0,
-                 moments: np.ndarray | None = None):
+                 moments: np.ndarray | None = None, doing: Say = silent):
         dense = dense_of(head, moments=moments is not None)
         assert dense is not None
-        self.task, self.dense = task, dense
+        self.task, self.dense, self.doing = task, dense, doing
         self._before = keras.Model(head.inputs, dense.input)
         given = [self._given(features) for features, _ in chunks]
         rows = given if moments is None else [

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from pipelines.base import formatting
 from pipelines.base.errors import ConfigError
-from pipelines.base.regular import check_regular
+from pipelines.base.regular import all_below, check_regular
 from pipelines.encoders.headers import parameters, read_json, weight_files
 from pipelines.encoders.locate import WEIGHTS, locate
 from pipelines.machine import memory
@@ -178,7 +178,7 @@ def _check_files(folder: Path, key: str) -> tuple[str, ...]:
         ConfigError: something is neither a file nor a folder; a pickle has the name of a file that is read, or there are no other weights.
     """
     unread = []
-    for path in sorted(folder.rglob("*")):
+    for path in sorted(all_below(folder)):
         if path.is_dir():
             continue
         check_regular(path, key, ConfigError)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.base.progress import Work
 from pipelines.config.schema import Experiment
 from pipelines.data.source import Source
 from pipelines.data.stream import StreamSource
@@ -28,6 +29,7 @@ def evaluator(session: Session, experiment: Experiment, source: Source, *, alone
         averages=zip(session.averaged, session.averages),
         batch=batch_size(experiment.evaluate, experiment.train.batch_size),
         trained=True,
+        say=session.say,
     )
 
 
@@ -37,7 +39,8 @@ def validation(session: Session, experiment: Experiment) -> Evaluator | None:
     if learner.validation is None:
         return None
     return Evaluator(learner.task, learner.model, learner.validation, machine=session.machine, data=experiment.data,
-                     averages=zip(session.averaged, session.averages), batch=batch_size(experiment.evaluate, experiment.train.batch_size))
+                     averages=zip(session.averaged, session.averages), batch=batch_size(experiment.evaluate, experiment.train.batch_size),
+                     say=session.say)
 
 
 def answered(session: Session, experiment: Experiment, watching: Evaluator | None) -> Condensed | None:
@@ -67,17 +70,19 @@ def judge(session: Session, experiment: Experiment, policy: Policy, watching: Ev
     every = {split: known if one is watching and known is not None else one.judged() for split, one in evaluators.items() if one}
     if not session.machine.group.chief:
         return {}
-    baseline = _fitted(session, experiment, evaluators) if policy.baseline and experiment.evaluate.baseline else None
+    with Work(session.say, "fitting the cheap baseline"):
+        baseline = _fitted(session, experiment, evaluators) if policy.baseline and experiment.evaluate.baseline else None
     judgements = {}
     for split, one in evaluators.items():
         if one is None:
             continue
         answers, targets = every[split]
         source = getattr(session.splits, split)
-        judgement = judgements[split] = session.task.judge(answers, targets, source)
-        add_own(judgement, one.own, experiment.evaluate.bootstrap)
-        if policy.details:
-            session.task.explain(session.model, judgement, answers, targets, source)
+        with Work(session.say, f"judging {split}"):
+            judgement = judgements[split] = session.task.judge(answers, targets, source)
+            add_own(judgement, one.own, experiment.evaluate.bootstrap)
+            if policy.details:
+                session.task.explain(session.model, judgement, answers, targets, source)
         if baseline is not None:
             own, other = session.task.each(answers, targets), baseline.score(source)
             private = experiment.train.privacy is not None

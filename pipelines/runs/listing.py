@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -14,6 +15,7 @@ from pipelines.base.errors import ConfigError, QuartetError
 from pipelines.base.files import finite
 from pipelines.base.inside import Linked, refuse_links
 from pipelines.base.metric_kinds import better
+from pipelines.base.regular import all_below
 from pipelines.config.messages import listed, nearest
 from pipelines.runs import in_store
 from pipelines.runs.folder import RunFolder
@@ -194,12 +196,10 @@ def read_entry(folder: RunFolder, experiment: str) -> Listed:
 def size_of(path: Path) -> int:
     """Bytes of all files below a folder; links are not followed."""
     total = 0
-    for place, _, names in os.walk(path):
-        for name in names:
-            try:
-                total += os.lstat(os.path.join(place, name)).st_size
-            except OSError:  # gone since it was listed
-                continue
+    for one in all_below(path):
+        with contextlib.suppress(OSError):  # gone since it was listed
+            status = os.lstat(one)
+            total += 0 if stat.S_ISDIR(status.st_mode) else status.st_size
     return total
 
 

@@ -11,6 +11,7 @@ from pipelines.base import figures
 from pipelines.base.encryption import MARKER
 from pipelines.base.errors import ConfigError, DataError, Interrupted, QuartetError, TrainingError
 from pipelines.base.files import whole_folder, write_json
+from pipelines.base.progress import Say
 from pipelines.base.screen import Screen
 from pipelines.config import doors, extensions
 from pipelines.config.dump import resolved_yaml
@@ -98,6 +99,7 @@ class _Run:
         self.encrypted = (folder.path / MARKER).is_file()  # then TensorBoard, which others read, shows scores alone
         self.meter = Meter()
         self.notes: list[str] = []
+        self.say: Say = Screen("", quiet=call.quiet).note  # until there is a bar
         self.warnings = Warnings()
 
     def go(self) -> dict[str, Any]:
@@ -109,7 +111,7 @@ class _Run:
             validation = judging.validation(session, self.experiment)
         assembled = time.perf_counter()
         with Progress(session.steps, session.plan.steps_per_epoch, self.call.quiet or not self.hosts.chief) as progress:
-            self.progress = progress
+            self.progress, self.say = progress, progress.note
             if self.hosts.chief:
                 self._announce(session)
             loop = self._loop(session, validation)
@@ -173,7 +175,7 @@ class _Run:
         secret = self.hosts.of_chief((known or state.Secret.drawn()).model_dump()) if self.experiment.train.privacy else None
         session = assemble(self.experiment, self.call.task_class, precision=precision, beside=self.folder.path,
                            secret=secret and state.Secret(**secret),
-                           say=Screen("", quiet=self.call.quiet).note)
+                           say=lambda text: self.say(text))
         splits = {"train": session.splits.train, "validation": session.splits.validation}
         data = {split: source.fingerprint() for split, source in splits.items() if source}
         every = self.hosts.of_all(data)

@@ -1,6 +1,6 @@
 """Signatures of runs that are resumed, and of what a training begins from: checked before anything of them is read, where they lie.
 
-What is verified is what is read, since both ask the same functions where it lies: `run_names.located` for runs, `locate.on_disk` for
+What is verified is what is read, since both ask the same functions where it lies: `run_names.place_of` for runs, `locate.on_disk` for
 presets, `copies.local` for files. What they do not find is refused.
 
 Training works in the run's folder. Who can write there meanwhile can change what is trained; a signature does not prevent that.
@@ -13,7 +13,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from pipelines.config.load import file_of
-from pipelines.config.run_names import located
+from pipelines.config.run_names import place_of
 from pipelines.config.schema import Experiment, Section
 from pipelines.config.space import dimensions
 from pipelines.config.tree import annotation_of, find, shape
@@ -68,7 +68,7 @@ def require_named(experiment: Experiment, beside: Path, key: Path | None, *, tri
         if trials and marks.get("path") != "data" and address_of(value):
             raise Untrusted(f"{setting}: {value} is in a store, where it can change before a trial reads it; copy it to this machine")
         if marks.get("run"):
-            verify(located(setting, value, beside), key)
+            verify(place_of(value, beside), key)
         elif marks.get("preset"):
             require_preset(value, key)
         elif marks.get("path") and marks["path"] != "data":

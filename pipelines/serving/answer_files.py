@@ -22,7 +22,7 @@ def to_files(predictions: Iterable[Prediction], folder: OutputFolder, endings: M
             return f"{folder}/{stem}{ending}"
         if isinstance(value, np.ndarray) and value.dtype == object:
             places = np.empty(value.shape, object)
-            places.flat = [stored(one, f"{stem}-{place}", ending) for place, one in enumerate(value.flat, 1)]
+            places[...] = np.reshape([stored(one, f"{stem}-{place}", ending) for place, one in enumerate(value.flat, 1)], value.shape)
             return places
         return value
 

@@ -10,9 +10,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from pipelines.base import formatting
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.files import whole_folder
 from pipelines.base.inside import held
+from pipelines.base.progress import Say, silent
 from pipelines.config.load import from_dict
 from pipelines.config.schema import Experiment
 from pipelines.data.fingerprint import VERSION
@@ -48,7 +50,8 @@ class Evaluated:
     report: dict[str, Any]
 
 
-def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = None, overrides: Sequence[str] = ()) -> Evaluated:
+def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = None, overrides: Sequence[str] = (),
+             say: Say = silent) -> Evaluated:
     """Judges a run and writes a report.
 
     Args:
@@ -57,6 +60,7 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
             of theirs.
         data: new labelled data; None for the run's own.
         overrides: `evaluate....=value`, and with `data` also `data....=value`.
+        say: is told what is done, and how far it is.
 
     Raises:
         ConfigError: a split that the run does not have, or settings other than of evaluation.
@@ -76,8 +80,9 @@ def evaluate(run: LoadedRun, *, split: str | None = None, data: Path | None = No
         raise ConfigError(f"{'--split' if data is None else '--data'}: {reason}")
     setup = time.perf_counter() - began
     evaluator = Evaluator(run.task, run.model, source, machine=run.machine, data=experiment.data,  # type: ignore[attr-defined]
-                          batch=batch_size(experiment.evaluate, experiment.train.batch_size), trained=True)
+                          batch=batch_size(experiment.evaluate, experiment.train.batch_size), trained=True, say=say)
     began = time.perf_counter()
+    say(f"judging      {named}, {formatting.counted(len(source), 'example')}")
     answers, targets = evaluator.judged()
     seconds = time.perf_counter() - began
     judgement = run.task.judge(answers, targets, source)

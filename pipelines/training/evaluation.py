@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from pipelines.base.progress import Say, Work, silent
 from pipelines.config.schema import Data, Evaluate
 from pipelines.data import order
 from pipelines.data.input import Feed, make_feed
@@ -33,10 +34,12 @@ class Evaluator:
         batch: examples a step over all devices; rounded up to a multiple of them.
         averages: (variable of the model, its replacement in `scores`), such as weights and statistics with their moving averages.
         trained: the weights stay as they are now, which makes the answers of a pretrained encoder faster.
+        say: is told how far judging is, where that takes long.
     """
 
     def __init__(self, task: Task, model: keras.Model, source: Source, *, machine: Machine, batch: int, data: Data,
-                 averages: Iterable[tuple[keras.Variable, keras.Variable]] = (), trained: bool = False):
+                 averages: Iterable[tuple[keras.Variable, keras.Variable]] = (), trained: bool = False, say: Say = silent):
+        self.say = say
         self.averages = {id(variable): average for variable, average in averages}
         self.task, self.model, self.source, self.machine = task, model, source, machine
         batch = min(batch, len(source))
@@ -98,8 +101,8 @@ class Evaluator:
         own = {name: value for name, value in arrays.items() if name.startswith("own/")}
         return {**{f"answer/{k}": v for k, v in answers.items()}, **{f"target/{k}": v for k, v in targets.items()}, **own}
 
-    def _collect(self, step_function: Any, stop: Callable[[], bool] = lambda: False, keep: Callable[[Arrays], Arrays] = dict,
-                 ) -> Arrays | None:
+    def _collect(self, step_function: Any, stop: Callable[[], bool] = lambda: False,
+                 keep: Callable[[Arrays], Arrays] = dict) -> Arrays | None:
         """Results of all steps, one after another; `keep` makes of one replica's batch what is kept of it. None once `stop` says yes.
 
         Of several hosts, the chief has all results; the others have their own.
@@ -109,13 +112,15 @@ class Evaluator:
         parts: list[Arrays] = []
         before = None
         try:
-            for step in range(steps):  # a step is begun before the results of the one before it are fetched
-                if stop():
-                    return None
-                result = step_function(tf.constant(step, tf.int64), iterator)
+            with Work(self.say, f"answering {len(self.source):,} examples", steps) as work:
+                for step in range(steps):  # a step is begun before the results of the one before it are fetched
+                    if stop():
+                        return None
+                    result = step_function(tf.constant(step, tf.int64), iterator)
+                    parts += self._fetched(before, keep)
+                    before = result
+                    work.at(step)
                 parts += self._fetched(before, keep)
-                before = result
-            parts += self._fetched(before, keep)
         except tf.errors.OpError as error:
             raise self.feed.blame(error, 0, steps) or error from error
         results = {name: joined([part[name] for part in parts]) for name in parts[0]}

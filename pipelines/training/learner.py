@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import keras
 
 from pipelines.base.errors import ConfigError
+from pipelines.base.progress import Say
 from pipelines.config.schema import Experiment
 from pipelines.data.cache import readable
 from pipelines.data.source import ArraySource, Source
@@ -23,7 +24,8 @@ class Learner:
 
     Attributes:
         answers: whether its answers are those of the whole network.
-        fit: sets the weights of the head before the first step; where nothing trains by steps, that is all.
+        fit: sets the weights of the head before the first step; where nothing trains by steps, that is all. Is given what says what it
+            does now.
         features: what it learns from of another source, such as one that is to be judged; None: examples as they are, or no room.
         notes: for the report.
     """
@@ -33,13 +35,13 @@ class Learner:
     train: Source
     validation: Source | None
     answers: bool = True
-    fit: Callable[[], None] | None = None
+    fit: Callable[[Say], None] | None = None
     features: Callable[[Source], Source | None] = lambda source: None
     notes: list[str] = field(default_factory=list)
 
 
 def learner_of(task: Task, splits: Splits, model: keras.Model, way: Finetune | None, experiment: Experiment, machine: Machine,
-               say: Callable[[str], None]) -> Learner:
+               say: Say) -> Learner:
     """The learner of an experiment. Computes features, where it is one of a head alone; `say` is called with how far that is.
 
     Raises:
@@ -56,7 +58,7 @@ def learner_of(task: Task, splits: Splits, model: keras.Model, way: Finetune | N
 
     if not isinstance(way, Frozen):
         if way.head == "fitted":
-            whole.fit = lambda: _fit_first(whole, computing(), experiment.train.seed)
+            whole.fit = lambda doing: _fit_first(whole, computing(), experiment.train.seed, doing)
         return whole
     head = parts(model)[1]
     linear = any(linear_head.dense_of(head, moments=moments) is not None for moments in (False, True))
@@ -93,8 +95,8 @@ def _of_head(whole: Learner, way: Frozen, computing: Computing | None, seed: int
     if way.head == "linear" and linear and not (computing.prepared.sequences and train.nbytes > linear_head.MOST):
         head.trainable = False  # no step trains it
 
-        def fit() -> None:
-            chosen = linear_head.fit(learner.task, head, train, validation, views, seed)
+        def fit(doing: Say) -> None:
+            chosen = linear_head.fit(learner.task, head, train, validation, views, seed, doing=doing)
             learner.notes.append(
                 f"The last layer was fitted by L-BFGS; L2 regularisation of {chosen.strength:g} was chosen by {chosen.metric} "
                 f"({chosen.value:.4g}) on {chosen.judged_on}."
@@ -104,13 +106,13 @@ def _of_head(whole: Learner, way: Frozen, computing: Computing | None, seed: int
     return learner
 
 
-def _fit_first(whole: Learner, computing: Computing | None, seed: int) -> None:
+def _fit_first(whole: Learner, computing: Computing | None, seed: int, doing: Say) -> None:
     """Fits the head to the features of the encoder as it is, where that can be done; training goes on from there."""
     _, head = parts(whole.model)
     train = computing.source(whole.train) if computing is not None and linear_head.dense_of(head) is not None else None
     if computing is not None and train is not None:
         chosen = linear_head.fit(computing.adapted(1), head, train, _features(computing, whole.validation), 1, seed,
-                                 linear_head.BEFORE_TRAINING)
+                                 linear_head.BEFORE_TRAINING, doing=doing)
         whole.notes.append(f"Training began with a last layer fitted to the encoder's features by L-BFGS: {chosen.metric} "
                            f"{chosen.value:.4g} on {chosen.judged_on}.")
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.files import finite
 from pipelines.base.metric_kinds import better
+from pipelines.base.progress import Say, Work, silent
 from pipelines.base.stored import checked
 from pipelines.config.schema import Experiment, Train, accumulation_of
 from pipelines.data.cache import decoded_spec
@@ -76,6 +77,7 @@ class Session:
     start: keras.Model | None = None  # with whose weights it begins
     accountant: Accountant | None = None  # of a private training
     secret: Secret | None = None
+    say: Say = silent  # is told how far work is that takes long
 
     @property
     def state_groups(self) -> dict[str, list[keras.Variable]]:
@@ -93,9 +95,13 @@ class Session:
 
     def initialise(self) -> None:
         """Sets the weights that are there before step 0: all of them, where nothing trains by steps."""
+        with Work(self.say, "fitting") as work:
+            self._initialise(work)
+
+    def _initialise(self, work: Work) -> None:
         learner = self.learner
         if learner.fit is not None:
-            learner.fit()
+            learner.fit(work.doing)
         elif self.start is not None:
             other_run.take_over(self.model, self.start)
         elif learner.model is self.model and self.accountant is None:
@@ -107,7 +113,7 @@ class Session:
         """What `function` makes of the model's inputs, on this host alone (pipelines.task.judging.Features)."""
         experiment = self.task.experiment
         return Evaluator(self.task, self.model, source, machine=self.machine.alone(), data=experiment.data,
-                         batch=batch_size(experiment.evaluate, experiment.train.batch_size)).features(function)
+                         batch=batch_size(experiment.evaluate, experiment.train.batch_size), say=self.say).features(function)
 
 
 def plan_batches(train: Train, examples: int, replicas: int, secret: Secret | None = None) -> Plan:
@@ -247,7 +253,7 @@ def _check_private(task: Task, model: keras.Model, machine: devices.Machine) -> 
 
 def assemble(experiment: Experiment, task_class: type[Task], *, precision: str | None = None, facts: dict[str, Any] | None = None,
              beside: Path | None = None, secret: Secret | None = None,
-             say: Callable[[str], None] = lambda text: None) -> Session:
+             say: Say = silent) -> Session:
     """Builds the whole training. Arguments and errors as those of `prepare`; `say` is called with what takes long."""
     train, begun = experiment.train, prepare(experiment, task_class, precision=precision, facts=facts, beside=beside, secret=secret)
     task, splits, machine, plan, model = begun.task, begun.splits, begun.machine, begun.plan, begun.model
@@ -301,7 +307,7 @@ def assemble(experiment: Experiment, task_class: type[Task], *, precision: str |
     shown = feed if learner.model is model else Feed(
         splits.train, None if task.stored_decoded else task.decode, plan=plan, seed=train.seed, shuffle=True, rule=Lengths.of(task))
     return Session(task, splits, machine, plan, steps, feed, shown, model, learner, begun.way, optimizer, weights, averaged, averages,
-                   tables, divided, step, begun.freezing, begun.watch, start, begun.accountant, begun.secret)
+                   tables, divided, step, begun.freezing, begun.watch, start, begun.accountant, begun.secret, say)
 
 
 def divides(train: Train, machine: devices.Machine) -> bool:

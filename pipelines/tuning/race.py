@@ -323,21 +323,28 @@ def _choose(outcome: Outcome, rule: int | None, seconds: float) -> None:
     gains = {place: difference(best, one, size) for place, one in enumerate(entrants) if one is not best}
     alike = [place for place, gain in gains.items() if gain is not None and gain.gain <= gain.error]
     outcome.winner = min([entrants.index(best), *alike])
-    _tune(outcome)
-    if rule is None or rule == outcome.winner or outcome.tuned or _errors(entrants[outcome.winner]) < NO_ERRORS:
+    if rule is None or not _stands(outcome, entrants[rule], seconds):
+        _tune(outcome)
         return
-    usual, chosen = entrants[rule], entrants[outcome.winner]
-    known = difference(chosen, usual, size)
-    whole = all(score.done == 1 for score in usual.scores.values())
-    if usual.out.startswith("cannot") or (known is not None and known.size * GROWTH >= size and whole):
-        return
-    expected, name = usual.expected(size), usual.tuned or usual.name
-    if expected <= TOO_LONG * seconds:
-        outcome.winner, outcome.tuned = rule, bool(usual.tuned)
-        outcome.notes.append(f"Proposed is {name}, by which such data are usually learned best: there was no time to try "
-                             f"{'its encoder' if usual.tuned else 'it'} on enough of them (--minutes gives more).")
-    else:
-        outcome.notes.append(f"{name} could not be tried: it takes {duration(expected)} or more; it may be better.")
+    usual = entrants[rule]
+    outcome.winner, outcome.tuned = rule, bool(usual.tuned)
+    outcome.notes.append(f"Proposed is {usual.tuned or usual.name}, by which such data are usually learned best: there was no time to try "
+                         f"{'its encoder' if usual.tuned else 'it'} on enough of them (--minutes gives more).")
+
+
+def _stands(outcome: Outcome, usual: Entrant, seconds: float) -> bool:
+    """Whether the usual way is proposed, although another one won: too little of it was seen."""
+    assert outcome.winner is not None
+    chosen = outcome.entrants[outcome.winner]
+    if chosen is usual or usual.out.startswith("cannot") or _errors(chosen) < NO_ERRORS:
+        return False
+    known, expected = difference(chosen, usual, outcome.size), usual.expected(outcome.size)
+    if known is not None and known.size * GROWTH >= outcome.size and all(score.done == 1 for score in usual.scores.values()):
+        return False
+    if expected > TOO_LONG * seconds:
+        outcome.notes.append(f"{usual.name} could not be tried: it takes {duration(expected)} or more; it may be better.")
+        return False
+    return True
 
 
 def _errors(one: Entrant) -> float:

@@ -109,11 +109,11 @@ def look(path: Path, asked: Asked) -> Seen:
         _look_at_times(seen, asked, path)
     if seen.rating:
         seen.middle = middle(facts[seen.rating], frame.values[seen.rating])
-    for name in (seen.rating, seen.click):
-        if name and (odd := facts[name].odd):
+    for target in (seen.rating, seen.click):
+        if target and (odd := facts[target].odd):
             seen.unread += odd
-            seen.notes.append(f"{odd:,} row{'s are' if odd > 1 else ' is'} passed over: {facts[name].odd_value!r} in column "
-                              f"{seen.called(name)} is no number.")
+            seen.notes.append(f"{odd:,} row{'s are' if odd > 1 else ' is'} passed over: {facts[target].odd_value!r} in column "
+                              f"{seen.called(target)} is no number.")
     seen.title = _title(seen, [name for name in free if name not in roles.values()])
     rest = [name for name in names if name not in seen.roles.values()]
     if frame.header:

@@ -190,7 +190,7 @@ class RankingTask(FittedAtOnce):
             return baselines
         fitted = biases.fit(*learned, len(catalogue.user_ids), len(catalogue.item_ids))
         baselines["user and item biases"] = np.clip(fitted(users, items), learned[2].min(), learned[2].max())
-        if not self.clicks and not self.closed_form:
+        if not self.clicks and not self.closed_form and self.experiment.evaluate.baseline:
             self._factors = self._factors or self.fitted(Factors(name="factors")).settings
             baselines["matrix factorisation"] = self.fitted(self._factors, final=final)(users, items)
         return baselines

@@ -26,6 +26,7 @@ STRETCH = 1 << 18  # samples of each channel decoded at a time
 LONG = 10_000_000  # samples of all channels that take about as long to decode as others should wait: some 0.2 s
 SMALL = 1 << 20  # bytes of a compressed file whose length is looked up; of samples as they are 16 times as many
 TAGS = 100  # of an MP3 file, at its beginning
+SILENT = 10 ** (-60 / 20)  # peak, as a share of full scale, below which nothing is audible
 CHUNKS = 1000  # of a WAV file that are searched for its samples
 
 
@@ -60,7 +61,8 @@ def _opened(file: str | Path | bytes) -> "str | _Content":
             if opened.read(3) != b"ID3":
                 return os.fspath(file)
             file = b"ID3" + opened.read()
-    place, parts = 0, []
+    place = 0
+    parts: list[bytes] = []
     while file[place:place + 3] == b"ID3" and place + 10 <= len(file) and len(parts) < TAGS:
         size = sum((byte & 127) << shift for byte, shift in zip(file[place + 6:place + 10], (21, 14, 7, 0)))
         parts.append(file[place:place + 10] + bytes(min(size, len(file) - place - 10)))
@@ -159,14 +161,18 @@ def read(file: str | Path | bytes, rate: int, *, channel: str | int = "mean", st
 
 def _mono(sound: Any, frames: int, channel: str | int) -> np.ndarray:
     """The next `frames` of an open file, float32; a stretch at a time, so that many channels take no more memory than one."""
-    parts, left = [], frames
+    parts, left, loudest = [], frames, 0.0
     while left > 0:
         samples = sound.read(min(STRETCH, left), dtype="float32", always_2d=True)
         if not len(samples):
             break
+        loudest = max(loudest, float(np.abs(samples).max()))
         parts.append(one_channel(samples, channel))
         left -= len(samples)
-    return np.concatenate(parts) if parts else np.zeros(0, np.float32)
+    mono = np.concatenate(parts) if parts else np.zeros(0, np.float32)
+    if channel == "mean" and loudest >= 10 * SILENT and np.abs(mono).max() < SILENT:  # one is another upside down
+        raise DataError(f"its {sound.channels} channels cancel one another: their mean is silent; data.channel: 0 takes the first")
+    return mono
 
 
 def _promised(file: str | Path | bytes) -> int:

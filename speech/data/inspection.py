@@ -53,7 +53,7 @@ class Seen:
         splits: the data's own splits by role.
         speakers: whether speakers are known; a pattern where they stand in the names.
         group: what keeps its examples together, where it is not the speaker: folder, or a column such as the file that they were cut from.
-        divided: speakers or groups of train are in another of the data's own splits.
+        apart: each speaker or group is known to be in one of the data's own splits alone.
         path: the table, where it lies in the folder that was named.
         label: the column of the classes, where there is a table.
         notes: further remarks, a line each.
@@ -68,7 +68,7 @@ class Seen:
     speakers: bool = False
     pattern: str | None = None
     group: str | None = None
-    divided: bool = False
+    apart: bool = False
     path: Path | None = None
     label: str | list[str] | None = None
     notes: list[str] = field(default_factory=list)
@@ -221,8 +221,9 @@ def _table(path: Path, asked: Asked) -> Seen:
     together = speaker or group
     if not together and not own and not asked.absent("group"):
         _with_speakers(seen, [str(frame.values[sound][number]) for number in train], None if text else values)
-    elif together and own and (both := in_both(frame.values[together], stored)):
-        seen.divided = True
+    elif together and own and not (both := in_both(frame.values[together], stored)):
+        seen.apart = True
+    elif together and own:
         seen.notes.append(f"{both:,} speakers of train are also in another of the data's own splits: expect lower scores for new voices."
                           if speaker else f"{both:,} values of column {group} are in more than one of the data's own splits: expect lower "
                           "scores for new ones.")

@@ -144,7 +144,7 @@ def divided(experiment: Transcription, opened: Opened[Recordings], load: Callabl
             ) -> tuple[Source, Source | None, Source | None, list[str]]:
     """As `divide`; where nothing trains and no share is asked for, a test split of its own or else all recordings are judged."""
     data = experiment.data
-    if not experiment.untrained:
+    if not experiment.untrained or data.fold:
         fixed = {"validation": "validation", "test": "test"} if data.source == "connected" else {}
         return divide(opened.names, load, data.model_copy(update=fixed), opened.place)
     nothing = silence(data)

@@ -56,11 +56,11 @@ def equal_error_rates(scores: np.ndarray, is_keyword: np.ndarray, counts: np.nda
     return np.where(known, (alarms[rows, best] + misses[rows, best]) / 2, np.nan)
 
 
-def figure(curves: dict[str, tuple[np.ndarray, np.ndarray]], *, title: str = "One keyword against all else") -> "Figure":
+def figure(curves: dict[str, tuple[np.ndarray, np.ndarray]], *, title: str = "One class against all others") -> "Figure":
     """DET curves on normal-deviate axes, where normally distributed scores give straight lines.
 
     Args:
-        curves: keyword -> (false alarms, misses).
+        curves: class -> (false alarms, misses).
     """
     with style():
         drawn = new_figure(5.2, 4.8)
@@ -73,7 +73,7 @@ def figure(curves: dict[str, tuple[np.ndarray, np.ndarray]], *, title: str = "On
             set_ticks(ndtri(np.array(TICKS)), [f"{100 * tick:g}" for tick in TICKS])
             set_limits(*ends)
         axis.set_xlabel("false alarms, % of other recordings")
-        axis.set_ylabel("misses, % of the keyword's recordings")
+        axis.set_ylabel("misses, % of its recordings")
         axis.set_title(title)
         axis.legend(fontsize=8, frameon=False)
         return drawn

@@ -24,7 +24,7 @@ from speech.data.recordings import PreparedRecordings, facts_of
 from speech.settings import Commands, Transcription
 
 ENCODER = ("backbone", "converter", "encoder")  # the facts of a pretrained encoder
-SILENT = round(32768 * 10 ** (-60 / 20))  # peak, of 16 bits, below which nothing is audible: -60 dB
+SILENT = round(32768 * audio.SILENT)  # peak, of 16 bits, below which nothing is audible: -60 dB
 
 
 class SpeechTask(Task):

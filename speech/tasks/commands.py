@@ -199,7 +199,7 @@ class CommandTask(SpeechTask, SingleLabel):
         return keyword
 
     def _keyword(self, judgement: Judgement, answered: classification.Classified, units: Units) -> None:
-        """The DET curve for one keyword, and each class's equal error rate."""
+        """The DET curve of one class, such as a keyword, and each class's equal error rate."""
         if not answered.columns:
             judgement.notes.append(f"No DET curve: with more than {WHOLE} classes it is drawn only for evaluate.keyword.")
         scores = answered.columns
@@ -224,10 +224,10 @@ class CommandTask(SpeechTask, SingleLabel):
             return detection.equal_error_rates(scores[main], hits, counts)
 
         resamples = min(200, self.experiment.evaluate.bootstrap)
-        judgement.metrics["keyword_eer"] = resampled_by_counts(rate, len(hits), resamples=resamples, width=6, units=units)
-        judgement.tables["keyword"] = [{"class": self.classes[number], "eer": rates[number]} for number in hardest]
-        judgement.notes.append(f"The keyword of the DET curve is {self.classes[main]!r}"
-                          + (" (evaluate.keyword)" if chosen else ", the hardest one; evaluate.keyword chooses") + ".")
+        judgement.metrics["class_eer"] = resampled_by_counts(rate, len(hits), resamples=resamples, width=6, units=units)
+        judgement.tables["detection"] = [{"class": self.classes[number], "eer": rates[number]} for number in hardest]
+        judgement.notes.append(f"The first DET curve, and class_eer, are of the class {self.classes[main]!r}" + (
+            " (evaluate.keyword)." if chosen else ", the hardest to tell from all others; evaluate.keyword chooses another."))
 
     def show_epoch(self, model: keras.Model, writer: "Writer", step: int, *, examples: Tensors, inputs: Any, targets: Any) -> None:
         """Audio, spectrograms before and after augmentation, and the model's answers; only now and then where epochs are short."""

@@ -258,6 +258,15 @@ def test_what_is_kept_of_a_run_is_the_whole_network(there, tmp_path):
     assert weights > 90_000 and float(told[1]) == pytest.approx((weights + words) / 1e6, abs=0.02)
 
 
+def test_a_pretrained_encoder_is_measured_on_a_sample(there, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("pipelines.commands.estimate.SAMPLE", 20)
+    tiny.bert(there / "bert")
+    said: list[str] = []
+    told = dict(estimate(from_text(new("nlp", questions(tmp_path / "questions.csv"), encoder="bert")).experiment, said.append))
+    assert said == ["computing the features of 20 examples"] and "measured on 20 of the 48 examples" in told["time"]
+
+
 @pytest.mark.slow(seconds=8)
 def test_the_libraries_of_an_encoder_start_in_silence(there, tmp_path):
     keras_preset(there / "small", **BERT)

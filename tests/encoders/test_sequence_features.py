@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines.base.errors import ConfigError
+from pipelines.base.progress import silent
 from pipelines.config.load import from_text
 from pipelines.data.lengths import FlatSource
 from pipelines.data.results import Shapes
@@ -126,7 +127,7 @@ def test_where_they_change_every_step_computes_them(preset, tmp_path):
     assert made.learner.model is made.model and not said
 
 
-def test_a_linear_head_is_fitted_to_them_at_once(preset, tmp_path):
+def test_a_linear_head_is_fitted_to_them_at_once(preset, tmp_path, monkeypatch):
     made, experiment, _ = session(preset, tmp_path, cache="memory", merge=4, head="linear")
     learner = made.learner
     assert isinstance(learner.train, FlatSource) and learner.model is not made.model and learner.fit is not None
@@ -139,7 +140,7 @@ def test_a_linear_head_is_fitted_to_them_at_once(preset, tmp_path):
         return float(np.mean(learner.task.loss(learner.model(inputs), targets, training=False)))
 
     before = loss()
-    learner.fit()
+    learner.fit(silent)
     assert loss() < 0.8 * before
     assert "The last layer was fitted by L-BFGS" in learner.notes[-1]
     whole = judging.evaluator(made, experiment, made.splits.validation).scores()  # by the network that is kept, from waveforms
@@ -152,8 +153,12 @@ def test_a_linear_head_is_fitted_to_them_at_once(preset, tmp_path):
     value, slope = objective._value(flat, chosen, objective.all)
     assert value == pytest.approx(loss() + 0.5 * chosen * np.sum(kernel**2), rel=1e-4)
     assert np.abs(slope).max() < 0.1 * np.abs(objective._value(np.zeros_like(flat), chosen, objective.all)[1]).max()
+    for most, judged_on, count in ((10**6, "train, held out in 5 folds", 5), (0, "a fifth of train", 1)):
+        monkeypatch.setattr(linear_head, "TELLING_MOMENTS", most)
+        folds, name = linear_head._folds(learner.task, objective, learner.train, None, 1, 0, False)
+        assert (name, len(folds)) == (judged_on, count), "of many moments one fold tells enough"
     fitted = [weight.numpy() for weight in dense.weights]
-    learner.fit()  # as a run does that was killed while it fitted
+    learner.fit(silent)  # as a run does that was killed while it fitted
     assert all(np.array_equal(weight.numpy(), before) for weight, before in zip(dense.weights, fitted))
 
 
@@ -161,7 +166,7 @@ def test_the_fit_begins_where_nearly_every_moment_is_blank(preset, tmp_path, mon
     """From even chances a word that all recordings begin with was learned as the silence before it."""
     monkeypatch.setattr(linear_head, "minimize", lambda value, start, **_: SimpleNamespace(x=start))
     made, _, _ = session(preset, tmp_path, cache="memory", merge=4, head="linear")
-    made.learner.fit()
+    made.learner.fit(silent)
     inputs, _ = made.learner.task.prepare(made.learner.train.gather(tf.range(len(made.learner.train), dtype=tf.int64)))
     shares = tf.nn.softmax(made.learner.model(inputs)).numpy()
     words = shares.shape[-1] - 1

@@ -14,12 +14,17 @@ from nlp.data.requests import read_texts
 from nlp.settings import TextData
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.files import write_json
+from pipelines.base.inside import refuse_links
+from pipelines.base.regular import all_below
 from pipelines.commands.main import app
 from pipelines.config.draft import new
 from pipelines.config.load import from_dict, load
 from pipelines.data.arrays import read_npz
 from pipelines.data.folders import read_folders
 from pipelines.data.tables import read_table
+from pipelines.data.walk import PassedOver, files_below
+from pipelines.encoders.presets import find
+from pipelines.runs.listing import size_of
 from speech.data import audio
 from speech.data.augment import read_noise
 from speech.data.files import find_recordings
@@ -136,6 +141,32 @@ def test_links_onto_themselves_are_files_that_cannot_be_read(tmp_path):
         read_folders(root, key="image", suffixes={".png"}, kind="image")
     with pytest.raises(DataError, match="is a link that leads nowhere"):
         new("vision", root / "loop")
+
+
+@pytest.fixture
+def deep(tmp_path):
+    """Folders in folders, deeper than Python's stack, and so than what pytest would remove."""
+    root = place = tmp_path / "data"
+    place.mkdir()
+    for _ in range(1200):
+        place = place / "a"
+        place.mkdir()
+    (place / "x.png").touch()
+    yield root
+    (place / "x.png").unlink()
+    while place != root:
+        place.rmdir()
+        place = place.parent
+
+
+def test_folders_in_folders_in_folders(deep):
+    assert len(list(files_below(deep, PassedOver()))) == 1
+    assert len(list(all_below(deep))) == 1201 and size_of(deep) == 0
+    with pytest.raises(ConfigError, match="101 folders deep"):
+        refuse_links(deep)
+    (deep / "config.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"describes no preset|needs the extra"):
+        find(str(deep))
 
 
 @pytest.mark.parametrize("name, link, domain", [

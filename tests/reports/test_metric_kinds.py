@@ -10,7 +10,7 @@ from pipelines.config.registry import domains
     ("validation/log_loss", "min", False), ("accuracy", "max", True), ("test/macro_f1", "max", True), ("recall_low", "max", True),
     ("label_error_rate", "min", True), ("input_wait_fraction", None, True), ("out_of_scope_auroc", "max", True),
     ("train_seconds", "min", False),
-    ("test/wer", "min", True), ("keyword_eer", "min", True), ("ndcg@10", "max", True), ("hit_rate_at_5", "max", True),
+    ("test/wer", "min", True), ("class_eer", "min", True), ("ndcg@10", "max", True), ("hit_rate_at_5", "max", True),
     ("real_time_factor", "min", False), ("deletion_share", "min", True),
 ])
 def test_direction_and_share(name, direction, share):

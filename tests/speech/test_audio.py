@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import soundfile
 
 from pipelines.base.errors import DataError
 from speech.data import audio
@@ -78,3 +79,13 @@ def test_what_takes_long_to_decode_is_known_by_its_header(tmp_path):
     assert not audio.is_long(write(tmp_path / "short.flac", silence[:100_000], 8_000).read_bytes())
     assert not audio.is_long(write(tmp_path / "short.wav", silence[:100_000], 8_000).read_bytes())  # 1.2 MB
     assert not audio.is_long(b"nothing") and audio.is_long(bytes(audio.SMALL + 1))
+
+
+def test_channels_that_cancel_are_not_called_silence(tmp_path):
+    sound = tone(0.5)
+    soundfile.write(tmp_path / "both.wav", np.stack([sound, -sound], 1), 8000)
+    with pytest.raises(DataError, match=r"its 2 channels cancel one another: their mean is silent; data\.channel: 0 takes the first"):
+        audio.read(tmp_path / "both.wav", 8000)
+    assert np.abs(audio.read(tmp_path / "both.wav", 8000, channel=0)).max() > 0.1
+    soundfile.write(tmp_path / "quiet.wav", np.zeros((4000, 2), np.float32), 8000)
+    assert not audio.read(tmp_path / "quiet.wav", 8000).any()

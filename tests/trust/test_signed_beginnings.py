@@ -78,7 +78,10 @@ def test_nothing_is_read_but_what_was_verified(run, tmp_path):
         with changed:
             require(way)
     shutil.rmtree(run / "model")
-    with pytest.raises(ConfigError, match="is no finished run"):
+    with pytest.raises(Untrusted, match=r"missing: .*model/model\.keras"):
+        require(named)
+    shutil.rmtree(run)
+    with pytest.raises(ConfigError, match="there is no such file or folder"):
         require(named)
 
 
