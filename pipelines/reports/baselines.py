@@ -86,7 +86,8 @@ def _difference(gain: Metric, metric: str) -> str:
 
 def _number(gain: Metric) -> str:
     """What the interval was drawn by."""
-    return formatting.counted(gain.units or gain.n, gain.unit) if gain.units or gain.n else "these examples"
+    count = gain.units or gain.n
+    return formatting.counted(count, gain.unit) if count else "these examples"
 
 
 def _bounded(name: str, metric: "Metric | None") -> dict[str, Any]:
