@@ -60,22 +60,21 @@ def compare(judgement: Judgement, metric: str, baseline: str, own: Metric, other
         private: as `put_beside` takes it.
     """
     ours, theirs = formatting.number(own.value, metric), formatting.number(other.value, metric)
-    figures = f"{formatting.title(metric)} {ours} against {theirs} of {baseline}, fitted in seconds ({_difference(gain, metric)})"
-    better, worse = (gain.low is None or gain.low > 0) and gain.value > 0, gain.high is not None and gain.high < 0
-    if better:
-        judgement.compared = f"Better than the cheap baseline: {figures}."
+    figures = f"({baseline}, fitted in seconds): {formatting.title(metric)} {ours} against {theirs}, {_difference(gain, metric)}"
+    if gain.value > 0 and (gain.low is None or gain.low > 0):
+        judgement.compared = f"Better than the cheap baseline {figures}."
     elif private:
-        judgement.beaten = judgement.compared = (
-            f"What privacy costs here: {figures} without privacy. More training examples, a larger epsilon, larger batches, and fewer "
-            "weights on good features make it less (docs/training.md#private-training).")
-    elif worse:
-        judgement.beaten = judgement.compared = (
-            f"Worse than the cheap baseline: {figures}. The training was too short, or something is wrong with it or its settings "
-            "(docs/troubleshooting.md).")
+        judgement.compared = f"What privacy costs, beside the cheap baseline without it {figures}."
+        judgement.beaten = (f"{ours} against {theirs} is what privacy costs here. More training examples, a larger epsilon, larger "
+                            "batches, and fewer weights on good features make it less (docs/training.md#private-training).")
+    elif gain.high is not None and gain.high < 0:
+        judgement.compared = f"Worse than the cheap baseline {figures}."
+        judgement.beaten = (f"The model is worse than its cheap baseline, {ours} against {theirs}: the training was too short, or "
+                            "something is wrong with it or its settings (docs/troubleshooting.md).")
     elif gain.value > ALIKE * abs(other.value):
-        judgement.compared = f"Better than the cheap baseline, but {_number(gain)} are too few to show that it is no chance: {figures}."
+        judgement.compared = f"Better than the cheap baseline, but {_number(gain)} are too few to show that it is no chance {figures}."
     else:
-        judgement.compared = f"No better than the cheap baseline: {figures}."
+        judgement.compared = f"No better than the cheap baseline {figures}."
 
 
 def _difference(gain: Metric, metric: str) -> str:
@@ -87,7 +86,8 @@ def _difference(gain: Metric, metric: str) -> str:
 
 def _number(gain: Metric) -> str:
     """What the interval was drawn by."""
-    return formatting.counted(gain.units or gain.n, gain.unit) if gain.units or gain.n else "these examples"
+    count = gain.units or gain.n
+    return formatting.counted(count, gain.unit) if count else "these examples"
 
 
 def _bounded(name: str, metric: "Metric | None") -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from pipelines.base.errors import ConfigError, DataError
@@ -24,7 +25,7 @@ from pipelines.encoders import trainable
 from pipelines.encoders.finetune import Finetune, Gradual
 from pipelines.machine import devices
 from pipelines.machine.precision import FASTER, speed
-from pipelines.task.contract import Condensed, Splits, Task
+from pipelines.task.contract import Splits, Task
 from pipelines.task.prepared import splits_of
 from pipelines.training import optimizers, other_run, precision_probe
 from pipelines.training.divided_tables import DividedTables
@@ -109,7 +110,7 @@ class Session:
             if note := self.task.fit_at_once(self.model, self.splits.train, self._features):
                 learner.notes.append(note)
 
-    def _features(self, source: Source, function: Callable[[Any], Any]) -> Condensed:
+    def _features(self, source: Source, function: Callable[[Any], Any]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """What `function` makes of the model's inputs, on this host alone (pipelines.task.judging.Features)."""
         experiment = self.task.experiment
         return Evaluator(self.task, self.model, source, machine=self.machine.alone(), data=experiment.data,

@@ -184,6 +184,6 @@ def test_a_model_that_does_not_beat_the_best_baseline_says_so_first():
         said, other = true + ours * noise[0], true + theirs * noise[1]
         return judge_ratings(Predicted(said, true, {"mean": other}, np.arange(400) % 50, {}), resamples=200)
 
-    assert judged(0.5, 1.0).compared.startswith("Better than the cheap baseline: RMSE") and judged(0.5, 1.0).beaten is None
+    assert judged(0.5, 1.0).compared.startswith("Better than the cheap baseline (") and judged(0.5, 1.0).beaten is None
     assert judged(1.0, 1.0).compared.startswith("No better than the cheap baseline") and judged(1.0, 1.0).beaten is None
-    assert str(judged(1.0, 0.5).beaten).startswith("Worse than the cheap baseline: RMSE")
+    assert str(judged(1.0, 0.5).beaten).startswith("The model is worse than its cheap baseline, ")
