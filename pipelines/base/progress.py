@@ -24,11 +24,11 @@ class Work:
         say: is given each line.
         what: is done, such as "judging test".
         total: of what `at` counts; 0 where that is not known: then the lines have the count and the time that it has taken.
-        every: seconds between lines; before the first of them, nothing is said.
+        every: seconds between lines, by default `SECONDS`; before the first of them, nothing is said.
     """
 
-    def __init__(self, say: Say, what: str, total: int = 0, *, every: float = SECONDS):
-        self.say, self.what, self.total, self.every = say, what, total, every
+    def __init__(self, say: Say, what: str, total: int = 0, *, every: float | None = None):
+        self.say, self.what, self.total, self.every = say, what, total, every or SECONDS
         self._done = 0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._lines, daemon=True, name=what)

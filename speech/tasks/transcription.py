@@ -142,7 +142,7 @@ class TranscriptionTask(SpeechTask):
         """Decoded tokens [n, steps], from 1, as texts."""
         return [self.alphabet.text([number - 1 for number in row if number > 0]) for row in tokens.tolist()]
 
-    def baseline(self, train: Source, features: Features) -> Baseline:
+    def baseline(self, train: Source, features: Features) -> Baseline | None:
         mfcc = self.experiment.frontend.kind == "mfcc"
 
         def seen(source: Source) -> tuple[np.ndarray, dict[str, np.ndarray]]:

@@ -128,7 +128,8 @@ def test_where_they_change_every_step_computes_them(preset, tmp_path):
 
 
 def test_a_linear_head_is_fitted_to_them_at_once(preset, tmp_path, monkeypatch):
-    made, experiment, _ = session(preset, tmp_path, cache="memory", merge=4, head="linear")
+    monkeypatch.setattr("pipelines.base.progress.SECONDS", 0.001)
+    made, experiment, said = session(preset, tmp_path, cache="memory", merge=4, head="linear")
     learner = made.learner
     assert isinstance(learner.train, FlatSource) and learner.model is not made.model and learner.fit is not None
     assert int(learner.train.arrays[MOMENTS].max()) == -(-int(learner.train.lengths.max()) // (4 * 320))
@@ -140,10 +141,12 @@ def test_a_linear_head_is_fitted_to_them_at_once(preset, tmp_path, monkeypatch):
         return float(np.mean(learner.task.loss(learner.model(inputs), targets, training=False)))
 
     before = loss()
-    learner.fit(silent)
+    made.initialise()
     assert loss() < 0.8 * before
     assert "The last layer was fitted by L-BFGS" in learner.notes[-1]
     whole = judging.evaluator(made, experiment, made.splits.validation).scores()  # by the network that is kept, from waveforms
+    for what in ("features: ", "fitting the last layer, regularisation 30: ", "fitting the last layer to all of train, ", "answering "):
+        assert any(line.startswith(what) for line in said), f"{what} is no silent work"
     assert whole["loss"] == pytest.approx(judging.validation(made, experiment).scores()["loss"], rel=1e-3)
     chosen = float(learner.notes[-1].split("regularisation of ")[1].split()[0])
     objective = linear_head._Objective(learner.task, learner.model, linear_head._chunks(learner.task, learner.train, 1),
