@@ -12,6 +12,7 @@ from extensions.tracking.settings import Track
 from extensions.tracking.trackers import Order
 from pipelines.base.files import write_whole
 from pipelines.base.formatting import split_name
+from pipelines.base.stored import read_bytes
 from pipelines.config.schema import Experiment
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.run_hook import HookedRun, RunHook, Status
@@ -64,7 +65,7 @@ class HubCard(RunHook):
     def ended(self, status: Status, report: dict[str, Any]) -> None:
         card = self.run.folder.path / "README.md"
         if status == "finished":
-            write_whole(card, front_matter(report, self.run.task_class.hub_task) + card.read_text(encoding="utf-8"))
+            write_whole(card, front_matter(report, self.run.task_class.hub_task) + read_bytes(card).decode("utf-8"))
 
 
 def metrics(report: Mapping[str, Any]) -> dict[str, float]:

@@ -81,7 +81,7 @@ def look(path: Path, asked: Asked) -> Seen:
     seen = _folder(path, asked)
     if seen.source == "folder" and (seen.pattern or seen.group):
         held = [file for name in seen.splits.values() for file in _recordings(path / name)]
-        seen.divided = not set(_groups(seen, path, seen.files)).isdisjoint(_groups(seen, path, held))
+        seen.apart = set(_groups(seen, path, seen.files)).isdisjoint(_groups(seen, path, held))
     return seen
 
 
