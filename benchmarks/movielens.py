@@ -82,7 +82,7 @@ def ours(config: str, *overrides: str) -> None:
         else:
             print(f"{config}, {row['of']}: RMSE {row['rmse']:.4f} [{row['rmse_low']:.4f}, {row['rmse_high']:.4f}]", flush=True)
     print(f"{config}: training {timing['train_seconds']:.1f} s, setup {timing['setup_seconds']:.1f} s, whole command {seconds:.1f} s, "
-          f"input wait {timing['input_wait_fraction']:.1%}", flush=True)
+          f"input wait {timing['input_wait_fraction'] or 0:.1%}", flush=True)
 
 
 def ratings() -> None:

@@ -29,6 +29,6 @@ if __name__ == "__main__":
             )
             print(
                 f"{name} seed {seed}: {scores}; training {timing['train_seconds']:.0f} s, whole command {whole:.0f} s, "
-                f"{timing['examples_per_second']:,.0f} examples/s, input wait {timing['input_wait_fraction']:.1%}",
+                f"{timing['examples_per_second'] or 0:,.0f} examples/s, input wait {timing['input_wait_fraction'] or 0:.1%}",
                 flush=True,
             )
