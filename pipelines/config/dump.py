@@ -5,27 +5,12 @@ from typing import Any
 import yaml
 
 from pipelines.config.schema import Experiment
-from pipelines.config.section import ADDED, Section
 from pipelines.config.yaml_text import scalar
 
 
 def resolved_yaml(experiment: Experiment) -> str:
-    """Every setting, defaults included, in the order of the schema; `load` reads it back into an equal experiment.
-
-    Of the settings that extensions add, those that were set: a run that uses none of them is read without the extension, too.
-    """
-    values = experiment.model_dump(mode="python")
-    _drop_unset(experiment, values)
-    return to_yaml(values)
-
-
-def _drop_unset(section: Section, values: dict[str, Any]) -> None:
-    for added in ADDED.get(type(section), ()):
-        for name in added.model_fields.keys() - section.added(added).changed():
-            values.pop(name, None)
-    for name in type(section).model_fields:
-        if isinstance(inner := getattr(section, name), Section):
-            _drop_unset(inner, values[name])
+    """Every setting, defaults included, in the order of the schema; `load` reads it back into an equal experiment."""
+    return to_yaml(experiment.model_dump(mode="python"))
 
 
 def to_yaml(values: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 Added = TypeVar("Added", bound="Section")
 ADDED: "dict[type[Section], list[type[Section]]]" = {}  # section -> those whose settings extensions have added (`variants.add_settings`)
@@ -36,6 +36,15 @@ class Section(BaseModel):
     """A mapping in the YAML: unknown keys and wrong types are errors, and nothing changes after the check."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, protected_namespaces=())
+
+    @model_serializer(mode="wrap")
+    def _without_unset(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Of the settings that extensions add, those that were set: a run that uses none of them is read without the extension, too."""
+        values: dict[str, Any] = dump(self)
+        for added in ADDED.get(type(self), ()):
+            for name in added.model_fields.keys() - self.added(added).changed():
+                values.pop(name, None)
+        return values
 
     def pruned(self, counts: Mapping[str, int]) -> dict[str, Any]:
         """Of a model's settings: those of the same network with fewer channels, which `quartet prune` chooses. A model that can be pruned
@@ -106,6 +115,15 @@ class PrunableBlocks(WithHeads):
     @property
     def prunable(self) -> list[str]:
         return [f"block{number}_{part}" for number in range(1, vars(self)["depth"] + 1) for part in ("attention", "dense1")]
+
+    @model_serializer(mode="wrap")
+    def _without_unset(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Of the settings that extensions add, those that were set: a run that uses none of them is read without the extension, too."""
+        values: dict[str, Any] = dump(self)
+        for added in ADDED.get(type(self), ()):
+            for name in added.model_fields.keys() - self.added(added).changed():
+                values.pop(name, None)
+        return values
 
     def pruned(self, counts: Mapping[str, int]) -> dict[str, Any]:
         blocks = range(1, vars(self)["depth"] + 1)
