@@ -116,15 +116,6 @@ class PrunableBlocks(WithHeads):
     def prunable(self) -> list[str]:
         return [f"block{number}_{part}" for number in range(1, vars(self)["depth"] + 1) for part in ("attention", "dense1")]
 
-    @model_serializer(mode="wrap")
-    def _without_unset(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Of the settings that extensions add, those that were set: a run that uses none of them is read without the extension, too."""
-        values: dict[str, Any] = dump(self)
-        for added in ADDED.get(type(self), ()):
-            for name in added.model_fields.keys() - self.added(added).changed():
-                values.pop(name, None)
-        return values
-
     def pruned(self, counts: Mapping[str, int]) -> dict[str, Any]:
         blocks = range(1, vars(self)["depth"] + 1)
         return {"heads": [counts[f"block{number}_attention"] for number in blocks],
