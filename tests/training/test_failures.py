@@ -179,7 +179,7 @@ def test_lines_that_cannot_be_written_end_nothing(tmp_path, monkeypatch, capsys)
     monkeypatch.setattr(MetricsLog, "append", append)
     breaking = At({5: lambda: broken.update(now=True), 8: lambda: broken.update(now=False)})
     run(tmp_path, callbacks=[breaking], quiet=False, train={"log_every": 1})
-    assert [row["step"] for row in rows(tmp_path) if "train/loss" in row] == [1, 2, 3, 4, 5, 9, 10, 11, 12, 13, 14, 15]
+    assert [row["step"] for row in rows(tmp_path) if "train/loss" in row] == [1, 2, 3, 4, 9, 11, 12, 13, 14]
     assert " ".join("".join(capsys.readouterr()).split()).count("a line could not be written: the disk is full") == 1
 
 
