@@ -177,6 +177,8 @@ def add_settings(section: type[Section], added: type[Section]) -> None:
     ADDED.setdefault(section, []).append(added)
     section.__pydantic_fields__.update(added.model_fields)
     section.__annotations__.update({name: added.__annotations__[name] for name in added.model_fields})
+    for name, field in added.model_fields.items():  # of what was validated before, and by classes that nobody has registered
+        setattr(section, name, field.get_default(call_default_factory=True))
     section.model_rebuild(force=True)
     Variants.stale = True
 
@@ -185,6 +187,7 @@ def _remove_settings(section: type[Section], added: type[Section]) -> None:
     ADDED[section].remove(added)
     for name in added.model_fields:
         del section.__pydantic_fields__[name], section.__annotations__[name]
+        delattr(section, name)
     section.model_rebuild(force=True)
     Variants.stale = True
 
