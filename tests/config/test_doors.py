@@ -54,7 +54,7 @@ def test_what_is_taken_back_is_gone():
     variants.add_settings(Monitor, Bell)
     doors.HOOKS.add("bell", Bell)
     with pytest.raises(ConfigError, match="has a setting 'samples' already"):
-        variants.add_settings(Monitor, type("Other", (Section,), {"__annotations__": {"samples": int}, "samples": 1, "__module__": __name__}))
+        variants.add_settings(Monitor, type("Other", (Section,), {"__annotations__": {"samples": int}, "samples": 1}))
     variants.forget("bells.py")
     doors.HOOKS.forget("bells.py")
     forget("bells.py")
