@@ -31,7 +31,7 @@ train: {{batch_size: 12, micro_batch_size: 3, {TRAIN}, devices: DEVICES}}
     "images": (tiny.efficientnet, f"""
 task: vision.classification
 data: {{source: digits, validation: 0.1, test: null, limit: 40, cache: memory}}
-model: {{name: pretrained, preset: PRESET, image_size: 32, finetune: {{name: whole, learning_rate: 0.01, head: new}}}}
+model: {{name: pretrained, preset: PRESET, image_size: 32, finetune: {{name: whole, learning_rate: 0.002, head: new}}}}
 augment: {{shift: 1}}
 train: {{batch_size: 16, micro_batch_size: 4, {TRAIN}, devices: DEVICES}}
 """)}
