@@ -51,12 +51,12 @@ def run(tmp_path_factory) -> Path:
 def test_without_the_file_the_name_is_unknown(tmp_path):
     (tmp_path / "mine.yaml").write_text(EXPERIMENT, encoding="utf-8")
     done = quartet("train", "mine.yaml", cwd=tmp_path)
-    message = "mine.yaml:3: model.name: 'tiny' is not one of cnn, residual, fast, vit, gradients, application or pretrained"
+    message = "mine.yaml:3: model.name: 'tiny' is not one of cnn, residual, fast, vit, gradients, kernel, application or pretrained"
     assert done.returncode == 2 and message in done.stderr
 
 
 @pytest.mark.parametrize(("model", "message"), [
-    ("{name: tny}", "mine.yaml:3: model.name: 'tny' is not one of cnn, residual, fast, vit, gradients, application, pretrained or tiny; "
+    ("{name: tny}", "mine.yaml:3: model.name: 'tny' is not one of cnn, residual, fast, vit, gradients, kernel, application, pretrained or tiny; "
      "did you mean tiny?"),
     ("{name: tiny, filtres: 8}", "mine.yaml:3: model.filtres: no such setting of tiny, which has filters; did you mean model.filters?"),
     ("{name: tiny, filters: 0}", "mine.yaml:3: model.filters: 0 is not a whole number >= 1"),

@@ -16,7 +16,7 @@ SHOWN = Shown.of(RANKS, None, details=("words", "starts", "ends"))
 def said(name: str, text: str, start: float) -> Prediction:
     words = text.split()
     starts = np.array([*(start + 0.5 * place for place in range(len(words))), -1.0], np.float32)
-    return Prediction(name, {"text": text, "words": np.array([*(word.encode() for word in words), b""], object), "starts": starts,
+    return Prediction(name, {"text": text, "words": np.array([*words, ""], object), "starts": starts,
                              "ends": np.where(starts < 0, -1.0, starts + 0.25)})
 
 
