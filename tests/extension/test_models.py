@@ -56,8 +56,8 @@ def test_without_the_file_the_name_is_unknown(tmp_path):
 
 
 @pytest.mark.parametrize(("model", "message"), [
-    ("{name: tny}", "mine.yaml:3: model.name: 'tny' is not one of cnn, residual, fast, vit, gradients, kernel, application, pretrained or tiny; "
-     "did you mean tiny?"),
+    ("{name: tny}", "mine.yaml:3: model.name: 'tny' is not one of cnn, residual, fast, vit, gradients, kernel, application, pretrained or "
+     "tiny; did you mean tiny?"),
     ("{name: tiny, filtres: 8}", "mine.yaml:3: model.filtres: no such setting of tiny, which has filters; did you mean model.filters?"),
     ("{name: tiny, filters: 0}", "mine.yaml:3: model.filters: 0 is not a whole number >= 1"),
 ])
