@@ -11,12 +11,13 @@ pytestmark = pytest.mark.slow
 
 def test_it_ends_with_the_result_and_what_to_do_with_it():
     runs, done = finished()
-    lines = done.stdout.splitlines()[-5:]
-    assert lines[0].startswith("test accuracy ") and lines[0].endswith("on 359 examples") and "[" in lines[0]
-    assert lines[1].startswith("time ") and "step" in lines[1] and "%" in lines[1]
-    assert lines[2].split() == ["report", "vision/digits/small/report/report.html"] and (runs / lines[2].split()[1]).is_file()
-    assert lines[3].endswith("--logdir vision/digits/small/tensorboard")
-    assert lines[4].endswith("predict vision/digits/small INPUT...")
+    result, compared, *lines = done.stdout.splitlines()[-6:]
+    assert result.startswith("test accuracy ") and result.endswith("on 359 examples") and "[" in result
+    assert "cheap baseline" in compared
+    assert lines[0].startswith("time ") and "step" in lines[0] and "%" in lines[0]
+    assert lines[1].split() == ["report", "vision/digits/small/report/report.html"] and (runs / lines[1].split()[1]).is_file()
+    assert lines[2].endswith("--logdir vision/digits/small/tensorboard")
+    assert lines[3].endswith("predict vision/digits/small INPUT...")
 
 
 def test_tensorflow_starts_without_chatter():
