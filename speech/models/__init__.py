@@ -9,9 +9,10 @@ from pipelines.config.schema import Section
 from speech.settings import COMMAND_MODELS, TRANSCRIPT_MODELS
 
 
-def command_model(settings: Section, *, frames: int, width: int, classes: int, facts: dict[str, Any], describe: Callable[[Any], Any],
-                  ) -> keras.Model:
-    """Features [batch, frames, width] float32 to logits [batch, classes]. `describe` makes statistics [batch, values] of features."""
+def command_model(settings: Section, *, frames: int, width: int, classes: int, facts: dict[str, Any],
+                  describe: Callable[[Any], Any] | None) -> keras.Model:
+    """Features [batch, frames, width] float32 to logits [batch, classes]. `describe` makes statistics [batch, values] of features, for
+    models that take these."""
     return COMMAND_MODELS.build(settings, frames=frames, width=width, classes=classes, facts=facts, describe=describe)
 
 

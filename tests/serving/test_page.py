@@ -65,10 +65,10 @@ class Listing(Spelling):
             Field("number", "k", needed=False)]
 
     def take(self, sent):
-        return {"user": json.dumps(sent).encode()}
+        return {"user": json.dumps(sent)}
 
     def together(self, read):
-        return [Prediction(name, {"items": np.array([row["user"], b"tea"], object), "scores": np.array([0.9, 0.00012], np.float32)})
+        return [Prediction(name, {"items": np.array([row["user"], "tea"], object), "scores": np.array([0.9, 0.00012], np.float32)})
                 for name, row in read]
 
 

@@ -18,7 +18,7 @@ TRANSCRIBERS = [Quartz(name="quartz", width=16, kernels=[5, 7], stride=2), Quart
 
 @pytest.mark.parametrize("settings", [DsCnn(name="ds_cnn"), Broadcast(name="broadcast"), Broadcast(name="broadcast", width=24)])
 def test_commands_fit_small_devices(settings):
-    model = command_model(settings, frames=101, width=40, classes=12, facts={})
+    model = command_model(settings, frames=101, width=40, classes=12, facts={}, describe=None)
     assert model.output_shape == (None, 12) and 20_000 < model.count_params() < 100_000
     features = tf.constant(RNG.normal(size=[3, 101, 40]), tf.float32)
     whole = model(features, training=False).numpy()

@@ -33,7 +33,7 @@ def test_a_shipped_experiment(name):
     if hasattr(experiment.model, "preset"):
         return  # built and trained in test_pretrained.py
     if experiment.task == "speech.commands":
-        model = command_model(experiment.model, frames=91, width=experiment.frontend.mels, classes=12, facts={})
+        model = command_model(experiment.model, frames=91, width=experiment.frontend.mels, classes=12, facts={}, describe=None)
         assert model.count_params() < 100_000
     else:
         small = experiment.model.model_copy(update={"depth": 1}) if experiment.model.name == "conformer" else experiment.model
