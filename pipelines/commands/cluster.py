@@ -12,7 +12,7 @@ import typer
 
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.commands.shell import fail, say, shown
-from pipelines.config import extensions
+from pipelines.config import extensions, guard
 from pipelines.config.doors import OPTIONS
 from pipelines.config.schema import Experiment
 from pipelines.machine.hosts import named as hosts
@@ -77,7 +77,7 @@ def _move_aside(experiment: Experiment, folder: RunFolder, runs: Path) -> None:
 
 
 def predict_on_ray(address: str, run: RunFolder, inputs: list[str], output: Path | None, kind: str | None, *, top: int, probabilities: bool,
-                   batch: int | None, workers: int | None, replace: bool, require_signature: Path | None) -> None:
+                   batch: int | None, workers: int | None, replace: bool) -> None:
     """`quartet predict` on the workers of a cluster, into a folder of parts."""
     from pipelines.serving import ray_predict
 
@@ -93,10 +93,9 @@ def predict_on_ray(address: str, run: RunFolder, inputs: list[str], output: Path
     start_tensorflow(devices=False)
     from pipelines.serving.load import load_run
 
-    task = load_run(run, where="cpu", require_signature=require_signature).task
+    task = load_run(run, where="cpu").task
     uses = tuple(name for name in extensions.environment(task.experiment).get(extensions.VARIABLE, "").split(os.pathsep) if name)
-    key = str(require_signature.absolute()) if require_signature else None
-    ask = ray_predict.Ask(named(str(run.path.absolute())), form, top, probabilities, batch, uses, key)
+    ask = ray_predict.Ask(named(str(run.path.absolute())), form, top, probabilities, batch, uses, dict(guard.environment()))
     model = hashlib.sha256()
     for file in sorted(run.model.rglob("*")):
         if file.is_file():

@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ class Ask:
         kind: one of FORMATS.
         batch: inputs answered at a time; None: the task's.
         uses: files and modules of the person's own.
-        require_signature: the key that must have signed the run, or None.
+        guards: variables by which guards look at the run there, too.
     """
 
     run: str
@@ -48,7 +48,7 @@ class Ask:
     probabilities: bool
     batch: int | None = None
     uses: tuple[str, ...] = ()
-    require_signature: str | None = None
+    guards: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -113,9 +113,9 @@ class Answerer:
         from pipelines.serving.load import load_run
         from pipelines.serving.predict import Predictor
 
-        key = Path(ask.require_signature) if ask.require_signature else None
+        os.environ.update(ask.guards)
         folder = fetched(Path(), ask.run) or Path(ask.run)
-        predictor = Predictor(load_run(RunFolder(folder), where=1, require_signature=key), batch=ask.batch, workers=self._processors)
+        predictor = Predictor(load_run(RunFolder(folder), where=1), batch=ask.batch, workers=self._processors)
         task = predictor.run.task
         return predictor, Shown.of(predictor.columns, predictor.classes, top=ask.top, every=ask.probabilities, details=task.details,
                                    ranked=task.ranked)
