@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from pipelines.base import storage
 from pipelines.base.errors import ConfigError, QuartetError
 from pipelines.commands.cluster import Ray, train_on_ray
 from pipelines.commands.shell import (
@@ -49,8 +50,6 @@ def train(
     name: Name = None,
     fresh: Fresh = False,
     quiet: Quiet = False,
-    encrypt: Annotated[bool, typer.Option(
-        "--encrypt", help="Encrypt a new run with the key of --age-key: weights, checkpoints, report, exports. Needs `trust`.")] = False,
     ray: Ray = None,
     workers: Annotated[int | None, typer.Option(
         min=1, metavar="N", show_default="1", help="With --ray: hosts that train together.")] = None,
@@ -58,7 +57,6 @@ def train(
         min=0, metavar="N", help="With --ray: times that all are started again from the last checkpoint where one is lost.")] = 3,
 ) -> None:
     """Train, judge and report an experiment; the same command resumes an interrupted run."""
-    from pipelines.base.encryption import require_key
     from pipelines.commands.run_summary import closing
     from pipelines.config.load import load, resolved_yaml
     from pipelines.runs.folder import run_folder, unfinished
@@ -68,14 +66,10 @@ def train(
         return [config or experiment, *overrides, "--runs", where, *(["--name", name] if name else ()), *(["--quiet"] if quiet else ())]
 
     config, overrides = divided(arguments)
-    if encrypt:
-        require_key("--encrypt: the new run")
     loaded = load(config, overrides, domain=context.obj)
     begun = None if overrides or name or fresh else unfinished(config)
     experiment = begun.experiment_name if begun else named(loaded)
     folder = begun or run_folder(runs, experiment, name, overrides)
-    if encrypt and (ray is not None or address_of(runs)):
-        raise ConfigError("--encrypt: not with --ray or runs in a store, where other machines would need the key")
     _check_place(folder.path, ray, runs)
     if workers is not None and ray is None:
         raise ConfigError("--workers: needs --ray; other launchers start the command on each host (docs/cluster.md)")
@@ -103,7 +97,7 @@ def train(
         from pipelines.runs.launch import launch
 
         try:
-            report = launch(loaded.experiment, folder, experiment, fresh=fresh, quiet=quiet, encrypt=encrypt)
+            report = launch(loaded.experiment, folder, experiment, fresh=fresh, quiet=quiet)
         except QuartetError as error:
             if fresh and error.exit_status > 128:
                 error.args = (f"{error}, without --fresh",)  # "the same command resumes from here" would begin anew with it
@@ -121,20 +115,14 @@ def tune(
     workers: Annotated[int, typer.Option(min=1, metavar="N", help="Trials at a time; where there are GPUs, each has its own.")] = 1,
     fresh: Fresh = False,
     quiet: Quiet = False,
-    encrypt: Annotated[bool, typer.Option(
-        "--encrypt", help="Encrypt a new search and its runs with the key of --age-key. Needs `trust`.")] = False,
     ray: Ray = None,
 ) -> None:
     """Search the settings in the experiment's tune section; the same command resumes an interrupted search."""
-    from pipelines.base.encryption import require_key
     from pipelines.config.load import load, resolved_yaml
     from pipelines.runs.folder import name_of, run_folder
-    from pipelines.tuning import encrypted
     from pipelines.tuning.search_folder import SearchFolder
 
     config, overrides = divided(arguments)
-    if encrypt:
-        require_key("--encrypt: the new search")
     loaded = load(config, overrides, domain=context.obj)
     experiment = named(loaded)
     kept = [one for one in overrides if not one.startswith(("tune.trials=", "tune.minutes=", "tune.seeds=", "tune.compare="))]
@@ -146,13 +134,11 @@ def tune(
     from pipelines.tuning.search import prepared, search
 
     prepared(loaded.experiment)
-    elsewhere = ray is not None or address_of(runs) is not None
-    encrypted.refuse_elsewhere(encrypt and elsewhere)
     with folder_here(runs, path, [path.name], fresh=fresh, say=say) as path:
         folder = SearchFolder(path)
         guard.check_training(loaded.experiment, path, search=True, fresh=fresh)
         if not fresh:
-            encrypted.check(folder, encrypt, elsewhere=elsewhere)
+            storage.check_begin(path, begun=folder.started)
         if not fresh and folder.compared(resolved_yaml(loaded.experiment)) and folder.finished:
             echo(closing(folder, folder.read_report()), end=False)
             return
@@ -160,7 +146,7 @@ def tune(
 
         start_tensorflow(devices=False)
         if ray is None:
-            report = search(loaded.experiment, folder, experiment, workers=workers, fresh=fresh, quiet=quiet, encrypt=encrypt)
+            report = search(loaded.experiment, folder, experiment, workers=workers, fresh=fresh, quiet=quiet)
         else:
             from pipelines.machine.ray_cluster import connected
             from pipelines.tuning.ray_trials import RayTrials

@@ -6,6 +6,7 @@ stranger's package names itself in the entry-point group `quartet.extensions` (`
     HOOKS      name -> a class of `pipelines.runs.run_hook.RunHook`, made for each run
     COMMANDS   name -> a function, a command of `quartet`
     OPTIONS    name -> a context manager, whose parameters are options of commands that are there
+    STORAGES   name -> a class of `pipelines.base.storage.Storage`: the form in which files are kept
     GUARDS     name -> a class of `pipelines.config.guard.Guard`: looks at what a person named before it is opened
     LINEAGE    name -> a class of `pipelines.runs.lineage.Line`: what `quartet lineage` says of a run besides its own files
 
@@ -134,6 +135,7 @@ class Options(Door):
 HOOKS = Door("hook")
 COMMANDS = Door("command")
 OPTIONS = Options("set of options")
+STORAGES = Door("storage")
 GUARDS = Door("guard")
 LINEAGE = Door("line of lineage")
-ALL = (HOOKS, COMMANDS, OPTIONS, GUARDS, LINEAGE)
+ALL = (HOOKS, COMMANDS, OPTIONS, STORAGES, GUARDS, LINEAGE)

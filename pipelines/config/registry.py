@@ -11,11 +11,12 @@ import importlib.util
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, get_args
 
+from pipelines.base import storage
 from pipelines.base.errors import ConfigError
 from pipelines.config import doors, variants
 from pipelines.config.messages import did_you_mean, listed
@@ -201,6 +202,14 @@ def import_extensions() -> None:
         except Exception as error:  # one broken package must not end every command
             warnings.warn(f"the extension {name} cannot be imported ({type(error).__name__}: {error}); what it registers is not there",
                           stacklevel=2)
+
+
+def _all_of(door: doors.Door) -> list[Any]:
+    import_extensions()
+    return [entry.load()() for entry in door.entries()]
+
+
+storage.install(partial(_all_of, doors.STORAGES))
 
 
 def _known() -> dict[str, None]:

@@ -18,31 +18,30 @@ if TYPE_CHECKING:
 
 
 def launch(experiment: Experiment, folder: RunFolder, name: str, *, fresh: bool = False, quiet: bool = False,
-           callbacks: Sequence["keras.callbacks.Callback"] = (), encrypt: bool = False) -> dict[str, Any]:
+           callbacks: Sequence["keras.callbacks.Callback"] = ()) -> dict[str, Any]:
     """Trains or resumes a run or the runs of several seeds, with the hosts that the environment names. Returns the report; empty where this
     host is not their chief.
 
     Args:
         name: the experiment's, such as vision/cifar10_cnn.
         callbacks: of Keras; those of several seeds are called for one after the other.
-        encrypt: a new run, with the key of this process.
 
     Raises:
         QuartetError: as `train` does; HostLost where other hosts train too, and one did not come.
     """
     named = hosts.named()
     if named is None:
-        return _train(experiment, folder, name, fresh, quiet, callbacks, encrypt)
+        return _train(experiment, folder, name, fresh, quiet, callbacks)
     facts = {"its versions": "\n".join(f"{each} {environment.version(each)}" for each in (environment.DISTRIBUTION, "tensorflow", "keras")),
              "the experiment": resolved_yaml(experiment), "its extensions": json.dumps(extensions.used_by(experiment), indent=1)}
     with group.joined(named, facts):
-        return _train(experiment, folder, name, fresh, quiet, callbacks, encrypt)
+        return _train(experiment, folder, name, fresh, quiet, callbacks)
 
 
 def _train(experiment: Experiment, folder: RunFolder, name: str, fresh: bool, quiet: bool,
-           callbacks: Sequence["keras.callbacks.Callback"], encrypt: bool) -> dict[str, Any]:
+           callbacks: Sequence["keras.callbacks.Callback"]) -> dict[str, Any]:
     call = Call(name=name, task_class=task_class(experiment.task), fresh=fresh, quiet=quiet, callbacks=tuple(callbacks),
-                environment=environment.facts(), encrypt=encrypt)
+                environment=environment.facts())
     return train_seeds(experiment, folder, call) if experiment.seeds > 1 else train(experiment, folder, call)
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.base import stored
-from pipelines.base.encryption import key_for
 from pipelines.base.errors import ConfigError, TrainingError
 from pipelines.base.files import whole_folder
 from pipelines.base.inside import held
@@ -84,7 +83,7 @@ def export(run: LoadedRun, target: Path, *, replace: bool = False) -> Path:
     """
     free(target, replace)
     try:
-        with held(run.folder.path), whole_folder(target, replace=replace, key=key_for(run.folder.model)) as staging:
+        with held(run.folder.path), whole_folder(target, replace=replace, like=run.folder.model) as staging:
             classes = class_names(run.task, len(run.task.facts.get("classes") or ()))
             labels = staging / "labels.txt" if classes else None
             if labels and classes:

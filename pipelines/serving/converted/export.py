@@ -12,11 +12,11 @@ from pathlib import Path
 from shutil import copyfile
 from typing import Any
 
-from pipelines.base.encryption import key_for, temporary_folder
 from pipelines.base.errors import ConfigError, TrainingError
 from pipelines.base.files import finite, whole_folder
 from pipelines.base.formatting import number
 from pipelines.base.inside import held
+from pipelines.base.storage import workplace
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.messages import listed
 from pipelines.data.reasons import reason
@@ -74,7 +74,7 @@ def export_converted(run: LoadedRun, target: Path, *, made_for: str, loss: float
     forms = _installed(made_for)
     core = core_of(run)
     comparison = Comparison(run, core)
-    with temporary_folder(run.folder.path) as place:
+    with workplace(run.folder.path) as place:
         tried = [_try(form, core, comparison, place / str(number), loss) for number, form in enumerate(forms)]
         passed = [one for one in tried if one.why is None]
         times = latencies({"model": core, **{one.form.name: one.compute for one in passed}}, comparison.one)
@@ -193,7 +193,7 @@ def _stored(metric: Metric | None) -> Any:
 def _write(run: LoadedRun, target: Path, one: Tried, manifest: Manifest, *, replace: bool) -> None:
     assert one.folder is not None
     try:
-        with held(run.folder.path), whole_folder(target, replace=replace, key=key_for(run.folder.model)) as staging:
+        with held(run.folder.path), whole_folder(target, replace=replace, like=run.folder.model) as staging:
             there = RunFolder(staging)
             there.model.mkdir()
             for file in one.folder.iterdir():

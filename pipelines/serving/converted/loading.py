@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Literal
 import tensorflow as tf
 
 from pipelines.base import stored
-from pipelines.base.encryption import readable
 from pipelines.base.errors import ConfigError
+from pipelines.base.storage import readable
 from pipelines.config import guard
 from pipelines.config.messages import listed
 from pipelines.data.reasons import reason
