@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar, get_args
 from pipelines.base.errors import ConfigError
 from pipelines.base.metric_kinds import MetricKind, declare
 from pipelines.config import registry
-from pipelines.config.doors import COMMANDS, HOOKS, OPTIONS
+from pipelines.config.doors import COMMANDS, GUARDS, HOOKS, OPTIONS, REMOTES, STORAGES, Door
 from pipelines.config.schema import METRICS, Experiment, Monitor, Section
 from pipelines.config.variants import add_settings
 
@@ -142,12 +142,7 @@ def register_hook(name: str, settings: type[Section] | None = None) -> Callable[
     """
     if settings is not None:
         add_settings(Monitor, settings)
-
-    def add(hook: Builder) -> Builder:
-        HOOKS.add(name, hook)
-        return hook
-
-    return add
+    return _entering(HOOKS, name)
 
 
 def register_command(name: str) -> Callable[[Builder], Builder]:
@@ -157,12 +152,7 @@ def register_command(name: str) -> Callable[[Builder], Builder]:
     Raises:
         ConfigError: the name is taken.
     """
-
-    def add(command: Builder) -> Builder:
-        COMMANDS.add(name, command)
-        return command
-
-    return add
+    return _entering(COMMANDS, name)
 
 
 def register_options(name: str, *commands: str) -> Callable[[Builder], Builder]:
@@ -181,9 +171,44 @@ def register_options(name: str, *commands: str) -> Callable[[Builder], Builder]:
     return add
 
 
+def register_storage(name: str) -> Callable[[Builder], Builder]:
+    """A decorator for a class of `quartet.Storage`: the form in which the files of some runs are kept, such as encrypted.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    return _entering(STORAGES, name)
+
+
+def register_remote(name: str) -> Callable[[Builder], Builder]:
+    """A decorator for a class of `quartet.Remote`: what lies at addresses such as s3://BUCKET/PATH; it is asked before those there are.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    return _entering(REMOTES, name)
+
+
+def register_guard(name: str) -> Callable[[Builder], Builder]:
+    """A decorator for a class of `quartet.Guard`: it looks at runs, models and presets before any file of them is opened.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    return _entering(GUARDS, name)
+
+
 def register_domain(package: str) -> None:
     """Adds a domain: an importable package with a `settings` module, such as those of Quartet."""
     registry.register_domain(package)
+
+
+def _entering(door: Door, name: str) -> Callable[[Builder], Builder]:
+    def add(entry: Builder) -> Builder:
+        door.add(name, entry)
+        return entry
+
+    return add
 
 
 def _adding(task: str, setting: str, settings: type[Section]) -> Callable[[Builder], Builder]:

@@ -7,6 +7,7 @@ stranger's package names itself in the entry-point group `quartet.extensions` (`
     COMMANDS   name -> a function, a command of `quartet`
     OPTIONS    name -> a context manager, whose parameters are options of commands that are there
     STORAGES   name -> a class of `pipelines.base.storage.Storage`: the form in which files are kept
+    REMOTES    name -> a class of `pipelines.stores.remote.Remote`: what is at addresses such as s3://BUCKET/PATH
     GUARDS     name -> a class of `pipelines.config.guard.Guard`: looks at what a person named before it is opened
     LINEAGE    name -> a class of `pipelines.runs.lineage.Line`: what `quartet lineage` says of a run besides its own files
 
@@ -136,6 +137,7 @@ HOOKS = Door("hook")
 COMMANDS = Door("command")
 OPTIONS = Options("set of options")
 STORAGES = Door("storage")
+REMOTES = Door("remote storage")
 GUARDS = Door("guard")
 LINEAGE = Door("line of lineage")
-ALL = (HOOKS, COMMANDS, OPTIONS, STORAGES, GUARDS, LINEAGE)
+ALL = (HOOKS, COMMANDS, OPTIONS, STORAGES, REMOTES, GUARDS, LINEAGE)

@@ -23,6 +23,7 @@ from pipelines.config.messages import did_you_mean, listed
 from pipelines.config.origin import Origin, of_file, origin_of, remember, ships
 from pipelines.config.schema import Experiment, Section
 from pipelines.config.variants import Builder, Variants, resolved
+from pipelines.stores import remote
 
 SHIPPED = ("vision", "speech", "nlp", "recsys")  # packages of a plain checkout, in which no entry point may be installed
 GROUP, EXTENSIONS = "quartet.domains", "quartet.extensions"
@@ -210,6 +211,7 @@ def _all_of(door: doors.Door) -> list[Any]:
 
 
 storage.install(partial(_all_of, doors.STORAGES))
+remote.install(partial(_all_of, doors.REMOTES))
 
 
 def _known() -> dict[str, None]:

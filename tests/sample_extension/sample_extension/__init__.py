@@ -42,4 +42,7 @@ class Ends(quartet.Section):
 
 quartet.register_hook("ends", Ends)("sample_extension.hooks:EndsHook")
 quartet.register_command("ends")("sample_extension.commands:count_ends")
+quartet.register_storage("squeezed")("sample_extension.storages:Squeezed")
+quartet.register_guard("withdrawn")("sample_extension.storages:Withdrawn")
+quartet.register_remote("memory")("sample_extension.storages:Memory")
 quartet.register_options("aloud", "ends", "train")("sample_extension.commands:aloud")
