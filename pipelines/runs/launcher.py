@@ -72,9 +72,6 @@ class Processes(Protocol):
             TrainingError: no process can be started any more.
         """
 
-    def close(self) -> None:
-        """Ends all that still run."""
-
 
 class Launcher:
     """This process alone, with those that it starts on this machine.
