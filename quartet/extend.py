@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar, get_args
 from pipelines.base.errors import ConfigError
 from pipelines.base.metric_kinds import MetricKind, declare
 from pipelines.config import registry
-from pipelines.config.doors import COMMANDS, HOOKS, OPTIONS
+from pipelines.config.doors import COMMANDS, HOOKS, OPTIONS, PROTOCOLS
 from pipelines.config.schema import METRICS, Experiment, Monitor, Section
 from pipelines.config.variants import add_settings
 
@@ -177,6 +177,20 @@ def register_options(name: str, *commands: str) -> Callable[[Builder], Builder]:
     def add(surround: Builder) -> Builder:
         OPTIONS.add(name, surround, commands=commands)
         return surround
+
+    return add
+
+
+def register_protocol(name: str) -> Callable[[Builder], Builder]:
+    """A decorator for a class of `quartet.ServerProtocol`: one is made for each server of `quartet serve`.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+
+    def add(protocol: Builder) -> Builder:
+        PROTOCOLS.add(name, protocol)
+        return protocol
 
     return add
 

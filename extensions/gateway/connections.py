@@ -8,7 +8,6 @@ documents alone: of a connection it knows its bytes, and from the application wh
 
 import asyncio
 import json
-import os
 import time
 from dataclasses import replace
 from functools import partial
@@ -21,9 +20,11 @@ from pipelines.serving.protocol import ServerProtocol, Site
 
 HEAD_BYTES = 64 << 10  # of a request's line and headers
 HEAD_SECONDS = 10.0  # for a request's line and headers
+WINDOW = 10.0  # s in which a body must grow by RATE bytes/s
+RATE = 16 << 10
 STALLED = 30.0  # s that a client may leave its answer unread
 LOOK = 0.5  # s between two looks at all connections
-SPARE = 128  # descriptors left for everything that is no connection
+SPARE = 256  # descriptors left for everything that is no connection
 PHRASES = {400: "Bad Request", 408: "Request Timeout", 413: "Content Too Large", 431: "Request Header Fields Too Large"}
 
 
@@ -88,7 +89,7 @@ class Connection(asyncio.Protocol):
         self.all, self.inner = all_, AutoHTTPProtocol(**settings)
         self.loop = asyncio.get_running_loop()
         self.since = time.monotonic()
-        self.received = 0  # bytes since the last answer
+        self.received = self.counted = 0  # bytes since the last answer; of them those before `since`
         self.exchange: Exchange | None = None  # the request that is being answered
         self.whole = True  # all of it has come
         self.answered = self.ended = False  # a request before; the client has sent all that it will send
@@ -106,7 +107,7 @@ class Connection(asyncio.Protocol):
 
     def begin(self, exchange: Exchange) -> None:
         """The application has a request."""
-        self.exchange, self.whole = exchange, False
+        self.exchange, self.whole, self.since, self.counted = exchange, False, time.monotonic(), self.received
         if self.ended:
             self.loop.call_soon(self._end_unless_answering)
 
@@ -156,7 +157,12 @@ class Connection(asyncio.Protocol):
             if now - self.unread_since > STALLED:
                 self.all.observed.refused("unread")
                 self.transport.abort()
-        elif self.exchange is None and now - self.since > HEAD_SECONDS:
+        elif self.exchange is not None:
+            if not self.whole and now - self.since > WINDOW:
+                if self.received - self.counted < RATE * WINDOW:
+                    self.refuse(408, f"the request's body comes slower than {RATE >> 10} KiB/s")
+                self.since, self.counted = now, self.received
+        elif now - self.since > HEAD_SECONDS:
             if self.received:
                 self.refuse(408, f"the request's line and headers are not complete after {HEAD_SECONDS:.0f} s")
             elif not self.answered:
@@ -196,10 +202,7 @@ def affordable(wanted: int) -> int:
         import resource
     except ImportError:  # Windows has no such limit
         return wanted
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    used = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else SPARE
-    need = wanted + used + SPARE
-    if soft < need:
-        soft = need if hard == resource.RLIM_INFINITY else min(need, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return max(1, min(wanted, soft - used - SPARE))
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    most = wanted + SPARE if hard == resource.RLIM_INFINITY else min(wanted + SPARE, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(most, resource.getrlimit(resource.RLIMIT_NOFILE)[0]), hard))
+    return max(1, most - SPARE)

@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Match, Route, Router
+from starlette.routing import Route, Router
 
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.serving.answerer import Answerer
@@ -31,7 +31,6 @@ from pipelines.serving.http.refusals import Refused
 from pipelines.serving.output import as_json, as_object
 from pipelines.serving.protocol import ServerProtocol, Site
 
-ADDRESSES = 1_000  # of which it is kept what answers them
 MEMORY = 8  # requests of the largest size that are held at once
 Handler = Callable[[Request], Awaitable[Response]]
 OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
@@ -63,7 +62,7 @@ def make_app(site: Site, protocols: Sequence[ServerProtocol] = ()) -> Observed:
     site.routes.extend(plain_routes(site))
     for protocol in protocols:
         site.routes.extend(protocol.routes(site))
-    site.observed.app = Direct(site.routes, redirect_slashes=False, default=_unknown)
+    site.observed.app = Router(site.routes, redirect_slashes=False, default=_unknown)
     for protocol in protocols:
         site.observed.app = protocol.wrap(site.observed.app, site)
     return site.observed
@@ -104,29 +103,6 @@ def plain_routes(site: Site) -> list[Route]:
     return [route("/predict", predict, "POST"), route("/health", live), route("/health/live", live, name="/health"),
             route("/health/ready", ready), route("/metrics", metrics), route("/", about),
             *(route(f"/{name}", partial(file, name)) for name in ("page.css", "page.js"))]
-
-
-class Direct(Router):
-    """Starlette's router, which looks once for what answers an address."""
-
-    def __init__(self, *given: Any, **more: Any):
-        super().__init__(*given, **more)
-        self._known: dict[tuple[str, str], tuple[Any, Any]] = {}
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        address = scope["method"], scope["path"]
-        app, found = self._known.get(address) or self._find(address, scope)
-        scope.update(found)
-        await app(scope, receive, send)
-
-    def _find(self, address: tuple[str, str], scope: Any) -> tuple[Any, Any]:
-        for route in self.routes:
-            match, found = route.matches(scope)
-            if match is Match.FULL:
-                if len(self._known) < ADDRESSES:
-                    self._known[address] = route.app, found  # type: ignore[attr-defined]
-                return route.app, found  # type: ignore[attr-defined]
-        return self.app, {}
 
 
 async def _unknown(scope: Any, receive: Any, send: Any) -> None:

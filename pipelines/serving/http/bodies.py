@@ -21,8 +21,6 @@ VALUES = 1_000_000  # of JSON in one request: parsing holds up everyone else, an
 FEW = 1_000  # of them, which the garbage collector looks at no more than once
 WEIGHT = 64  # bytes that a parsed value takes, at least
 PIECE = 1 << 18  # bytes of a form parsed before others have their turn
-WINDOW = 10.0  # s in which a body must grow by RATE bytes/s
-RATE = 16 << 10
 
 
 class Memory:
@@ -30,26 +28,6 @@ class Memory:
 
     def __init__(self, total: int):
         self.free = total
-
-
-class Pace:
-    """Ends a task that receives a body, where that comes too slowly. A timer is a tenth of what asyncio.wait_for costs a small request."""
-
-    def __init__(self) -> None:
-        self.seen, self._counted, self.slow = 0, 0, False
-        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
-        self._timer = self._loop.call_later(WINDOW, self._look)
-
-    def _look(self) -> None:
-        if self.seen - self._counted < RATE * WINDOW and self._task is not None:
-            self.slow = True
-            self._task.cancel()
-        else:
-            self._counted = self.seen
-            self._timer = self._loop.call_later(WINDOW, self._look)
-
-    def end(self) -> None:
-        self._timer.cancel()
 
 
 class Share:
@@ -86,36 +64,24 @@ async def body_of(request: "Request", limit: int, share: Share) -> bytes:
     length = int(declared) if declared.isdigit() and len(declared) < 20 else 0
     if length > limit and header(request, b"expect"):
         raise _over(limit)
-    pace = Pace()
-    try:
-        return await _received(request, length, limit, share, pace)
-    except asyncio.CancelledError:
-        if not pace.slow:
-            raise
-        raise Refused(f"the request's body comes slower than {RATE >> 10} KiB/s", status=408) from None
-    finally:
-        pace.end()
-
-
-async def _received(request: "Request", length: int, limit: int, share: Share, pace: Pace) -> bytes:
-    body, more = bytearray(), True
+    body, seen, more = bytearray(), 0, True
     while more:
         event = await request.receive()
         if event["type"] == "http.disconnect":
             raise Gone
         chunk, more = event.get("body", b""), event.get("more_body", False)
-        if not pace.seen and not more and len(chunk) <= limit:  # at once, as small ones come
+        if not seen and not more and len(chunk) <= limit:  # at once, as small ones come
             share.take(len(chunk))
             return bytes(chunk)
-        pace.seen += len(chunk)
-        if max(pace.seen, length) <= limit:
+        seen += len(chunk)
+        if max(seen, length) <= limit:
             share.take(len(chunk))
             body += chunk
-        elif pace.seen > 2 * limit:  # a client reads its answer when it has sent all, so that a little too much is taken in
+        elif seen > 2 * limit:  # a client reads its answer when it has sent all, so that a little too much is taken in
             raise _over(limit)
         else:
             body.clear()
-    if pace.seen > limit:
+    if seen > limit:
         raise _over(limit)
     return bytes(body)
 
