@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         register_metric,
         register_model,
         register_options,
+        register_protocol,
         register_source,
         register_task,
     )

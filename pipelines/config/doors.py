@@ -9,6 +9,7 @@ stranger's package names itself in the entry-point group `quartet.extensions` (`
     LAUNCHERS  name -> a function: command -> a `pipelines.runs.launcher.Launcher` where it is asked for, else None
     GUARDS     name -> a class of `pipelines.config.guard.Guard`: looks at what a person named before it is opened
     LINEAGE    name -> a class of `pipelines.runs.lineage.Line`: what `quartet lineage` says of a run besides its own files
+    PROTOCOLS  name -> a class of `pipelines.serving.protocol.ServerProtocol`, made for each server
 
 Settings of its own stand in a section of the experiment that is there already: `add_settings(Monitor, Track)`.
 """
@@ -138,4 +139,5 @@ OPTIONS = Options("set of options")
 LAUNCHERS = Door("launcher")
 GUARDS = Door("guard")
 LINEAGE = Door("line of lineage")
-ALL = (HOOKS, COMMANDS, OPTIONS, LAUNCHERS, GUARDS, LINEAGE)
+PROTOCOLS = Door("protocol")
+ALL = (HOOKS, COMMANDS, OPTIONS, LAUNCHERS, GUARDS, LINEAGE, PROTOCOLS)

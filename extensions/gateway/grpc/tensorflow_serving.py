@@ -11,13 +11,13 @@ import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import classification_pb2, get_model_metadata_pb2, get_model_status_pb2, predict_pb2
 
-from pipelines.serving.grpc.calls import Answer, Call
+from extensions.gateway.grpc.calls import Answer, Call
+from extensions.gateway.open_inference import answered
+from extensions.gateway.tensorflow_rest import SIGNATURE, classified
+from extensions.gateway.tensors import Specs, sizes
 from pipelines.serving.http.bodies import Share
 from pipelines.serving.http.hosting import Hosted
-from pipelines.serving.http.open_inference import answered
 from pipelines.serving.http.refusals import Refused
-from pipelines.serving.http.tensorflow_rest import SIGNATURE, classified
-from pipelines.serving.http.tensors import Specs, sizes
 
 PREDICTION, MODEL = "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService"
 METADATA = "signature_def"  # the one kind of metadata that there is

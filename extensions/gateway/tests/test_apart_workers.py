@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from extensions.gateway.tests.test_workers import Workers, _parent, _running
 from tests.serving.test_apart import HANGS, there
-from tests.serving.test_workers import Workers, _parent, _running
 from tests.serving.toy_server import answer, needs_extra, numbers, request
 from tests.waiting import until
 
@@ -21,9 +21,12 @@ pytestmark = [needs_extra, pytest.mark.skipif(not sys.platform.startswith("linux
 SERVER = """
 import os, sys
 from pathlib import Path
+from extensions.gateway.options import ServeOptions
+from pipelines.config.registry import import_extensions
 from pipelines.serving import apart
-from pipelines.serving.server import Options, Source, serve, serve_by
-from pipelines.serving.workers import VARIABLE
+from pipelines.serving.options import Options, Source
+from pipelines.serving.protocol import prepared
+from pipelines.serving.server import serve
 from tests.serving.test_apart import Hard
 
 class Telling(Hard):
@@ -36,11 +39,10 @@ def say(line):
     print(line, file=sys.stderr, flush=True)
 
 inside = apart.VARIABLE in os.environ
-options = Options(port=0, drain=60.0, long=float(os.environ["LONG"]))
-if inside or VARIABLE in os.environ:
-    serve([Source("toy", Path("."), False)], lambda folder: Telling(inside), options, say=say)
-else:
-    sys.exit(serve_by(2, options, say=say))
+import_extensions()
+with ServeOptions(workers=2, drain=60.0, long=float(os.environ["LONG"])):
+    options, protocols = (Options(), []) if inside else prepared(Options(port=0))
+    serve([Source("toy", Path("."), False)], lambda folder: Telling(inside), options, protocols, say=say)
 """
 
 

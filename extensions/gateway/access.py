@@ -11,10 +11,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-import orjson
-
+from extensions.gateway.options import ServeOptions
+from extensions.gateway.tokens import Tokens
+from pipelines.serving.http.observing import Exchange, answer_error
 from pipelines.serving.http.refusals import Refused
-from pipelines.serving.http.tokens import Tokens
 
 HEALTH = {"/health", "/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"}  # probes have no token
 CLIENTS = 10_000  # whose rate is known at the same time
@@ -54,8 +54,8 @@ class Access:
     def __init__(self, *, tokens: Tokens | None = None, rate: Rate | None = None):
         self._tokens, self._rate = tokens, rate
 
-    def admit(self, authorization: bytes, address: str, certified: str = "") -> str:
-        """Who asks: the token's name, else the name in the client's certificate, else nobody by name.
+    def admit(self, exchange: Exchange, authorization: bytes, certified: str = "") -> None:
+        """Notes who asks: the token's name, else the name in the client's certificate, else nobody by name.
 
         A client without a valid token counts by its address, so that tokens cannot be guessed faster than the rate.
 
@@ -70,12 +70,18 @@ class Access:
         if self._tokens is not None:
             token = token_of(authorization)
             name = self._tokens.name(token) if token else None
+        who = name or certified
+        exchange.client = f"name {who}" if who else network(exchange.address)
         if self._rate is not None:
-            known = name or certified
-            self._rate.take(f"name {known}" if known else f"address {network(address)}")
+            self._rate.take(exchange.client)
         if self._tokens is not None and name is None:
             raise Unknown
-        return name or certified
+        exchange.who = who
+
+
+def access_of(asked: ServeOptions) -> Access:
+    """As the command line says. Raises ConfigError where the file of tokens cannot be used."""
+    return Access(tokens=Tokens(asked.tokens) if asked.tokens else None, rate=Rate(asked.rate) if asked.rate else None)
 
 
 class Guarded:
@@ -85,22 +91,15 @@ class Guarded:
         self.app, self.access = app, access
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["path"] in HEALTH and scope["method"] in ("GET", "HEAD"):
-            return await self.app(scope, receive, send)
-        exchange = scope["exchange"]
-        given = [value for name, value in scope["headers"] if name == b"authorization"]
-        try:
-            exchange.who = self.access.admit(given[0] if len(given) == 1 else b"", (scope.get("client") or ("", 0))[0],
-                                             scope.get("certified", ""))
-        except Refused as error:
-            exchange.error = str(error)
-            body = orjson.dumps({"error": str(error)})
-            more = [(b"www-authenticate", b'Bearer realm="quartet", Basic realm="quartet"')] if error.status == 401 else []
-            more += [(b"retry-after", str(error.retry).encode())] if error.retry is not None else []
-            await send({"type": "http.response.start", "status": error.status, "headers": [
-                (b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]})
-            await send({"type": "http.response.body", "body": body})
-            return
+        if scope["path"] not in HEALTH or scope["method"] not in ("GET", "HEAD"):
+            exchange = scope["exchange"]
+            given = [value for name, value in scope["headers"] if name == b"authorization"]
+            try:
+                self.access.admit(exchange, given[0] if len(given) == 1 else b"", scope.get("certified", ""))
+            except Refused as error:
+                exchange.error = str(error)
+                return await answer_error(send, error.status, str(error), retry=error.retry,
+                                          challenge=b'Bearer realm="quartet", Basic realm="quartet"' if error.status == 401 else b"")
         await self.app(scope, receive, send)
 
 
@@ -116,9 +115,11 @@ def token_of(authorization: bytes) -> bytes:
 
 
 def network(address: str) -> str:
-    """An address as it counts for the rate: of IPv6 the network of 64 bits, which one client has to itself."""
+    """An address as it counts for one client: of IPv6 the network of 64 bits, which one client has to itself."""
+    if ":" not in address:
+        return address
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address
-    return str(ip) if ip.version == 4 else str(ipaddress.ip_network((ip, 64), strict=False))
+    return str(ipaddress.ip_network((ip, 64), strict=False))

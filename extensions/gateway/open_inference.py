@@ -4,23 +4,75 @@ https://github.com/kserve/open-inference-protocol and Triton's protocol/extensio
 """
 
 import struct
+from importlib.metadata import version
 from math import prod
 from typing import Any
 
 import numpy as np
 import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
-from pipelines.serving.http.bodies import Share, check_count, decoded, json_of
+from extensions.gateway.tensors import as_texts, columns_of, rows_of, sizes
+from pipelines.serving.http.app import Json, find_model, route
+from pipelines.serving.http.bodies import Share, body_of, check_count, decoded, json_of
 from pipelines.serving.http.hosting import Hosted
 from pipelines.serving.http.observing import Exchange
 from pipelines.serving.http.refusals import Refused
-from pipelines.serving.http.tensors import as_texts, columns_of, rows_of, sizes
 from pipelines.serving.output import as_json
+from pipelines.serving.protocol import ServerProtocol, Site
 
 KINDS = {"BOOL": np.bool_, "UINT8": np.uint8, "UINT16": np.uint16, "UINT32": np.uint32, "UINT64": np.uint64, "INT8": np.int8,
          "INT16": np.int16, "INT32": np.int32, "INT64": np.int64, "FP16": np.float16, "FP32": np.float32, "FP64": np.float64}
 NAMES: dict[str, str] = {"string": "BYTES", "bool": "BOOL"} | {np.dtype(kind).name: name for name, kind in KINDS.items()}
 HEADER = "inference-header-content-length"
+MODEL = "/v2/models/{model}"
+
+
+class OpenInference(ServerProtocol):
+    """The routes below /v2."""
+
+    def routes(self, site: Site) -> list[Route]:
+        models, observed = site.models, site.observed
+
+        async def answer(request: Request) -> Response:
+            with find_model(models, request) as hosted, Share(site.memory) as share:
+                body = await body_of(request, site.options.limit, share)
+                content, length = await infer(hosted, body, request.headers.get(HEADER), share, request.scope["exchange"])
+                if length is None:
+                    return Response(content, media_type="application/json")
+                return Response(content, headers={HEADER: str(length)}, media_type="application/octet-stream")
+
+        def ready(**said: str) -> Response:
+            return Json({**said, "ready": not observed.draining}, 503 if observed.draining else 200)
+
+        async def model_ready(request: Request) -> Response:
+            return ready(name=find_model(models, request).name)
+
+        async def described(request: Request) -> Response:
+            hosted = find_model(models, request)
+            return Json(metadata(hosted, models.versions(hosted.name)))
+
+        async def index(request: Request) -> Response:
+            return Json([{"name": name, "version": str(one), "state": "READY", "reason": ""}
+                         for name in models.names for one in models.versions(name)])
+
+        async def server(request: Request) -> Response:
+            return Json({"name": "quartet", "version": version("keras-quartet"), "extensions": ["binary_tensor_data"]})
+
+        async def server_live(request: Request) -> Response:
+            return Json({"live": True})
+
+        async def server_ready(request: Request) -> Response:
+            return ready()
+
+        return [*(route(MODEL + one + ending, handler, method, name=MODEL + ending)
+                  for ending, handler, method in (("/infer", answer, "POST"), ("/ready", model_ready, "GET"), ("", described, "GET"))
+                  for one in ("", "/versions/{version}")),
+                route("/v2/repository/index", index, "POST"), route("/v2", server),
+                route("/v2/health/live", server_live), route("/v2/health/ready", server_ready)]
+
 
 
 def metadata(hosted: Hosted, versions: list[int]) -> dict[str, Any]:
@@ -83,7 +135,7 @@ async def answered(hosted: Hosted, columns: dict[str, np.ndarray], outputs: list
     rows = rows_of(columns, model.inputs)
     exchange.inputs = len(rows)
     check_count(len(rows), hosted.batches.room)
-    answers = await hosted.answered([(f"example {number}", row) for number, row in enumerate(rows, 1)], exchange.key)
+    answers = await hosted.answered([(f"example {number}", row) for number, row in enumerate(rows, 1)], exchange)
     return columns_of(answers, {name: model.outputs[name] for name in outputs})
 
 

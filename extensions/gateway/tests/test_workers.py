@@ -19,9 +19,13 @@ pytestmark = [needs_extra, pytest.mark.slow(seconds=20)]
 SERVER = """
 import os, sys
 from pathlib import Path
-from pipelines.serving.http import connections, models
-from pipelines.serving.server import Options, Source, serve, serve_by
-from pipelines.serving.workers import VARIABLE
+from extensions.gateway import versions
+from extensions.gateway.options import ServeOptions
+from pipelines.config.registry import import_extensions
+from pipelines.serving.http import running
+from pipelines.serving.options import Options, Source
+from pipelines.serving.protocol import prepared
+from pipelines.serving.server import serve
 from tests.serving.toy_server import Doubling
 
 class Sick(Doubling):
@@ -33,16 +37,15 @@ class Sick(Doubling):
 def say(line):
     print(line, file=sys.stderr, flush=True)
 
-connections.GRACE = float(os.environ.get("GRACE", "30"))  # on a machine that is busy, a client may need it
-models.SECONDS = 0.05
+running.GRACE = float(os.environ.get("GRACE", "30"))  # on a machine that is busy, a client may need it
+versions.SECONDS = 0.05
 watched = os.environ.get("WATCHED")  # a folder of versions, each named for the factor by which it multiplies
-options = Options(port=0, drain=60.0, grpc=0 if watched else None)
-if VARIABLE in os.environ:
+import_extensions()
+with ServeOptions(workers=2, drain=60.0, grpc=0 if watched else None):
+    options, protocols = prepared(Options(port=0))  # which the first process does not leave
     if os.environ.get("SICK"):
         sys.exit(7)
-    serve([Source("toy", Path(watched or "."), bool(watched))], lambda folder: Sick(int(folder.name or 2)), options, say=say)
-else:
-    sys.exit(serve_by(2, options, say=say))
+    serve([Source("toy", Path(watched or "."), bool(watched))], lambda folder: Sick(int(folder.name or 2)), options, protocols, say=say)
 """
 
 

@@ -5,6 +5,7 @@ loads nothing; it starts a worker anew that has died, passes SIGTERM on, and its
 through files (Prometheus' multiprocess mode).
 """
 
+import asyncio
 import os
 import signal
 import socket
@@ -13,16 +14,48 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from extensions.gateway.options import chosen
 from pipelines.base.errors import ConfigError
+from pipelines.commands.shell import say
+from pipelines.serving.options import Options
+from pipelines.serving.protocol import ServerProtocol, Site
+from pipelines.serving.server import free_port
 
 VARIABLE = "QUARTET_SERVE_WORKER"  # of a worker: the descriptors and ports that it has from the first process
 METRICS = "PROMETHEUS_MULTIPROC_DIR"
 AGAIN = 1.0  # s before a worker that has died is started anew
 MARGIN = 5.0  # s beyond the time to drain after which a worker is killed
+
+
+class Workers(ServerProtocol):
+    """Has several processes answer: the first one stays here until a signal comes, and a worker tells it once it answers."""
+
+    def prepare(self, options: Options) -> Options:
+        self.worker = Worker.this()
+        if self.worker is not None:
+            return replace(options, port=self.worker.port, shared=True)
+        if chosen().workers > 1:
+            require_workers()
+            port = free_port(options.host, options.port, "--port")
+            grpc_port = chosen().grpc
+            grpc = None if grpc_port is None else free_port(options.host, grpc_port, "--grpc")
+
+            def announce() -> None:
+                if grpc is not None:
+                    say(f"gRPC         {options.address(grpc)}")
+                say(f"serving      {options.address(port, options.scheme)}")
+
+            raise SystemExit(supervise(chosen().workers, port, grpc, drain=options.drain, say=say, address=announce))
+        return options
+
+    async def start(self, site: Site) -> None:
+        if self.worker is not None:
+            await self.worker.start()
 
 
 @dataclass(frozen=True)
@@ -41,6 +74,7 @@ class Worker:
     grpc: int | None
 
     @classmethod
+    @cache
     def this(cls) -> "Worker | None":
         """This process, where it is a worker."""
         given = os.environ.pop(VARIABLE, None)
@@ -51,20 +85,13 @@ class Worker:
 
     async def start(self) -> None:
         """Begins to watch the first process, and says that this one answers."""
-        import asyncio
-
-        asyncio.get_running_loop().add_reader(self.alive, self._orphaned)
+        asyncio.get_running_loop().add_reader(self.alive, self._end_orphaned)
         os.write(self.ready, b"+")
         os.close(self.ready)
 
-    def _orphaned(self) -> None:
-        import asyncio
-
+    def _end_orphaned(self) -> None:
         asyncio.get_running_loop().remove_reader(self.alive)
         os.kill(os.getpid(), signal.SIGTERM)
-
-    async def stop(self, seconds: float) -> None:
-        """Nothing more is to be done."""
 
 
 def require_workers() -> None:

@@ -14,7 +14,8 @@ import time
 
 import pytest
 
-from tests.serving.toy_server import Doubling, answer, asking, needs_extra, numbers, request, running
+from extensions.gateway.tests.gateway_server import running
+from tests.serving.toy_server import Doubling, answer, asking, needs_extra, numbers, request
 from tests.waiting import until
 
 pytestmark = needs_extra
@@ -23,18 +24,18 @@ pytestmark = needs_extra
 @pytest.fixture
 def patient(monkeypatch):
     """Half a minute in place of a second: on a machine that is busy, a client may need it."""
-    from pipelines.serving.http import connections
+    from pipelines.serving.http import running
 
-    monkeypatch.setattr(connections, "GRACE", 30.0)
+    monkeypatch.setattr(running, "GRACE", 30.0)
 
 
 @pytest.fixture
 def fast(monkeypatch):
     """Half a second in place of ten."""
-    from pipelines.serving.http import connections
+    from extensions.gateway import connections
 
-    for name, value in (("HEAD_SECONDS", 0.5), ("WINDOW", 0.5), ("GRACE", 0.3), ("STALLED", 0.5)):
-        monkeypatch.setattr(connections, name, value)
+    for name in ("HEAD_SECONDS", "STALLED", "WINDOW"):
+        monkeypatch.setattr(connections, name, 0.5)
 
 
 def test_a_head_and_a_body_that_come_slowly_are_ended_and_others_are_answered(fast):
@@ -132,7 +133,7 @@ def loop(request):
 
 def test_a_client_that_has_sent_all_it_will_send_gets_its_answers(loop):
     model, head = Doubling(), b"POST /predict HTTP/1.1\r\nHost: toy\r\nContent-Length: 100\r\n"
-    sent = {b"": [200], request(numbers([2, 2, 2])): [200, 200], head: [200, 400], head + b"\r\n{": [200, 400],
+    sent = {b"": [200], request(numbers([2, 2, 2])): [200, 200], head: [200], head + b"\r\n{": [200, 400],
             request(numbers([2, 2, 2])) + head + b"\r\n{": [200, 200, 400]}
     with running(model, loop=loop) as server, contextlib.ExitStack() as stack:
         clients = [stack.enter_context(server.connect()) for _ in sent]
@@ -140,9 +141,8 @@ def test_a_client_that_has_sent_all_it_will_send_gets_its_answers(loop):
         for client, more in zip(clients, sent):
             client.sendall(request(numbers([1, 2, 3])) + more)
             client.shutdown(socket.SHUT_WR)
-        connections = server.server.server_state.connections
         # of requests behind others the server reads no more until it comes to them, so that it does not know of their end
-        until(lambda: sum(one.half_closed for one in connections) >= 2 and server.observed.in_flight == len(sent))
+        until(lambda: sum(one.ended for one in server.connections()) >= 2 and server.observed.in_flight == len(sent))
         model.gate.set()
         found = [client.makefile("rb").read() for client in clients]
     assert [list(map(int, re.findall(rb"HTTP/1.1 (\d+)", one))) for one in found] == list(sent.values())
@@ -205,13 +205,13 @@ def test_an_answer_that_nobody_reads_is_given_up(fast):
 
 
 def test_a_connection_is_kept_for_a_time_and_then_closed(monkeypatch):
-    from pipelines.serving.http import connections
+    from pipelines.serving.http import running as server_module
 
+    monkeypatch.setattr(server_module, "KEPT", 1)
     with running() as server, server.connect() as client:
         for _ in range(2):
             client.sendall(request(numbers([1, 2, 3])))
             assert answer(client)[0] == 200
-        monkeypatch.setattr(connections, "KEPT", 0.1)
         assert answer(client) == (0, {}, b"")
 
 

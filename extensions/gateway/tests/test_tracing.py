@@ -7,8 +7,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from extensions.gateway.tests.gateway_server import running
 from pipelines.base.errors import ConfigError
-from tests.serving.toy_server import needs_extra, numbers, running
+from tests.serving.toy_server import needs_extra, numbers
 
 NEEDED = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http", "opentelemetry.proto")
 
@@ -64,16 +65,12 @@ def collector():
 
 
 def test_a_request_becomes_spans_below_its_clients(clean, collector):
-    from pipelines.serving.http.tracing import Tracing
-
     address, got = collector
     clean.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
-    tracing = Tracing.configured()
-    with running(tracing=tracing) as server:
+    with running() as server:
         assert server.ask(numbers([1, 2, 3], [4, 5, 6]), headers=f"traceparent: 00-{'-'.join(PARENT)}-01\r\n")[0] == 200
         assert server.ask(numbers([-1, 2, 3]))[0] == 500
         assert server.ask(numbers([1, 2, 3]), headers="traceparent: 00-zz\r\n")[0] == 200
-    tracing.close()
     assert {service for service, _ in got} == {"quartet-serve"} and len({span.trace_id for _, span in got}) == 3
     ours = {span.name: span for _, span in got if span.trace_id.hex() == PARENT[0]}
     assert set(ours) == {"POST /predict", "queue", "batch", "model"}
@@ -91,7 +88,7 @@ def test_a_request_becomes_spans_below_its_clients(clean, collector):
 
 
 def test_the_environment_decides(clean):
-    from pipelines.serving.http.tracing import Tracing
+    from extensions.gateway.tracing import Tracing
 
     assert Tracing.configured() is None
     clean.setenv("OTEL_TRACES_EXPORTER", "zipkin")

@@ -12,10 +12,14 @@ import urllib.request
 
 import pytest
 
+from extensions.gateway.guards import check
+from extensions.gateway.options import ServeOptions
+from extensions.gateway.tests.certificates import made, needs_trust
+from extensions.gateway.tests.gateway_server import running
 from pipelines.base.errors import ConfigError
-from pipelines.serving.guards import Guards, loopback
-from tests.serving.certificates import made, needs_trust
-from tests.serving.toy_server import needs_extra, numbers, running
+from pipelines.serving.options import Options
+from pipelines.serving.server import loopback
+from tests.serving.toy_server import needs_extra, numbers
 
 pytestmark = needs_extra
 ROW = numbers([1, 2, 3])
@@ -36,15 +40,8 @@ def file(tmp_path):
     return path
 
 
-def guarded(file=None, rate=None, **options):
-    from pipelines.serving.http.access import Access, Rate
-    from pipelines.serving.http.tokens import Tokens
-
-    return running(access=Access(tokens=Tokens(file) if file else None, rate=Rate(rate) if rate else None), **options)
-
-
 def test_only_tokens_of_the_file_are_answered(file):
-    with guarded(file) as there:
+    with running(tokens=file) as there:
         assert there.ask(ROW, headers=bearer("a-token"))[0] == 200
         assert there.ask(ROW, headers="Authorization: bearer b-token\r\n")[0] == 200
         assert there.ask(ROW, headers=f"Authorization: Basic {base64.b64encode(b'anybody:a-token').decode()}\r\n")[0] == 200  # a browser
@@ -62,7 +59,7 @@ def test_only_tokens_of_the_file_are_answered(file):
 
 def test_tokens_are_exchanged_without_a_restart(file):
     """Also in place, with the same size; a file that is gone or damaged admits nobody."""
-    with guarded(file) as there:
+    with running(tokens=file) as there:
         def asked():
             return [there.ask(ROW, headers=bearer(token))[0] for token in ("a-token", "b-token", "c-token")]
 
@@ -83,7 +80,7 @@ def test_tokens_are_exchanged_without_a_restart(file):
     ("", "has no token"), ("alice a-token\n", "line 1"), (line("a", "x") + line("a", "y"), "twice"), (None, "No such file"),
 ])
 def test_a_file_without_tokens_is_refused_at_once(tmp_path, content, said):
-    from pipelines.serving.http.tokens import Tokens
+    from extensions.gateway.tokens import Tokens
 
     path = tmp_path / "tokens"
     if content is not None:
@@ -93,7 +90,7 @@ def test_a_file_without_tokens_is_refused_at_once(tmp_path, content, said):
 
 
 def test_a_file_that_everybody_may_write_to_is_refused(file):
-    from pipelines.serving.http.tokens import Tokens
+    from extensions.gateway.tokens import Tokens
 
     file.chmod(0o646)
     with pytest.raises(ConfigError, match="chmod"):
@@ -101,7 +98,7 @@ def test_a_file_that_everybody_may_write_to_is_refused(file):
 
 
 def test_the_rate_counts_by_client(file):
-    with guarded(file, rate=0.5) as there:
+    with running(tokens=file, rate=0.5) as there:
         assert there.ask(ROW, headers=bearer("a-token"))[0] == 200
         status, given, _ = there.ask(ROW, headers=bearer("a-token"))
         assert status == 429 and 1 <= int(given["retry-after"]) <= 2
@@ -112,7 +109,7 @@ def test_the_rate_counts_by_client(file):
 
 
 def test_a_rate_refills_and_forgets_clients():
-    from pipelines.serving.http import access
+    from extensions.gateway import access
     from pipelines.serving.http.refusals import Refused
 
     clock = [0.0]
@@ -139,11 +136,11 @@ def test_a_rate_refills_and_forgets_clients():
 
 def test_browsers_of_other_origins(file):
     ask = "Origin: https://a.example\r\nAccess-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization\r\n"
-    with guarded(file) as there:
+    with running(tokens=file) as there:
         _, headers, _ = there.ask(ROW, headers=bearer("a-token") + "Origin: https://a.example\r\n")
         assert not any(name.startswith("access-control") for name in headers)
         assert there.ask(method="OPTIONS", headers=ask)[0] in (401, 405)
-    with guarded(file, origins=("https://a.example",)) as there:
+    with running(tokens=file, cors=["https://a.example"]) as there:
         status, headers, _ = there.ask(method="OPTIONS", headers=ask)
         assert status == 200 and headers["access-control-allow-origin"] == "https://a.example"
         _, headers, _ = there.ask(ROW, headers=bearer("a-token") + "Origin: https://a.example\r\n")
@@ -155,10 +152,8 @@ def test_browsers_of_other_origins(file):
 
 
 def test_the_audit_names_who_and_what_and_no_payload(file, tmp_path):
-    from pipelines.serving.http.audit import Audit
-
     target = tmp_path / "audit.jsonl"
-    with guarded(file, audit=Audit(target)) as there:
+    with running(tokens=file, audit=target) as there:
         assert there.ask(numbers([123456, 2, 3]), path="/predict?secret=1", headers=bearer("a-token"))[0] == 200
         assert there.ask(ROW, headers=bearer("wrong"))[0] == 401
     first, second = [json.loads(text) for text in target.read_text().splitlines()]
@@ -169,11 +164,13 @@ def test_the_audit_names_who_and_what_and_no_payload(file, tmp_path):
     assert "123456" not in text and "secret" not in text and "token" not in text and "wrong" not in text
 
 
+def tls(folder, client_ca=None):
+    """The options for the certificates there."""
+    return {"tls_cert": folder / "server.pem", "tls_key": folder / "server.key", "client_ca": client_ca and folder / client_ca}
+
+
 @needs_trust
 def test_tls_and_certificates_of_clients(tmp_path, file):
-    from pipelines.serving.http.audit import Audit
-    from pipelines.serving.http.connections import Tls
-
     there = made(tmp_path)
 
     def ask(port, client=None, scheme="https"):
@@ -184,12 +181,11 @@ def test_tls_and_certificates_of_clients(tmp_path, file):
         with urllib.request.urlopen(asked, timeout=20, context=context if scheme == "https" else None) as given:
             return json.loads(given.read())["answers"]
 
-    with running(tls=Tls(there / "server.pem", there / "server.key")) as server:
+    with running(**tls(there)) as server:
         assert ask(server.port)[0]["doubled"] == [2, 4, 6]
         with pytest.raises((urllib.error.URLError, OSError)):
             ask(server.port, scheme="http")
-    tls = Tls(there / "server.pem", there / "server.key", there / "ca.pem")
-    with guarded(rate=100, tls=tls, audit=Audit(tmp_path / "audit.jsonl")) as server:
+    with running(rate=100, audit=tmp_path / "audit.jsonl", **tls(there, "ca.pem")) as server:
         assert ask(server.port, "client")[0]["doubled"] == [2, 4, 6]
         for client in (None, "other"):
             with pytest.raises((urllib.error.URLError, OSError)):
@@ -206,8 +202,6 @@ def test_grpc_takes_the_same_tokens_and_certificates(tmp_path, file):
     import grpc
     from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-    from pipelines.serving.http.connections import Tls
-
     there = made(tmp_path)
     credentials = grpc.ssl_channel_credentials(*((there / name).read_bytes() for name in ("ca.pem", "client.key", "client.pem")))
 
@@ -216,7 +210,7 @@ def test_grpc_takes_the_same_tokens_and_certificates(tmp_path, file):
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         return stub.ModelMetadata(service_pb2.ModelMetadataRequest(name="toy"), metadata=metadata, timeout=20).name
 
-    with guarded(file, rate=0.5, rpc=True, tls=Tls(there / "server.pem", there / "server.key", there / "ca.pem")) as server:
+    with running(tokens=file, rate=0.5, grpc=0, **tls(there, "ca.pem")) as server:
         with grpc.secure_channel(f"127.0.0.1:{server.rpc_port}", credentials) as channel:
             assert live(channel, "a-token") == "toy"
             for token, code in (("a-token", "RESOURCE_EXHAUSTED"), ("wrong", "UNAUTHENTICATED")):
@@ -233,21 +227,21 @@ def test_grpc_takes_the_same_tokens_and_certificates(tmp_path, file):
 @needs_trust
 @pytest.mark.parametrize(("options", "host", "said"), [
     ({}, "0.0.0.0", "--tokens FILE"), ({}, "::", "--open"), ({}, "no.such.host.invalid", "--open"),
-    ({"certificate": "server.pem"}, "127.0.0.1", "give both"), ({"client_ca": "ca.pem"}, "127.0.0.1", "--tls-cert"),
-    ({"certificate": "server.pem", "key": "other.key"}, "127.0.0.1", "cannot be used"),
-    ({"certificate": "no.pem", "key": "no.key"}, "127.0.0.1", "cannot be used"),
-    ({"certificate": "server.pem", "key": "server.key", "client_ca": "ca.key"}, "127.0.0.1", "--client-ca"),
-    ({"origins": ("a.example",)}, "127.0.0.1", "no origin"),
+    ({"tls_cert": "server.pem"}, "127.0.0.1", "give both"), ({"client_ca": "ca.pem"}, "127.0.0.1", "--tls-cert"),
+    ({"tls_cert": "server.pem", "tls_key": "other.key"}, "127.0.0.1", "cannot be used"),
+    ({"tls_cert": "no.pem", "tls_key": "no.key"}, "127.0.0.1", "cannot be used"),
+    ({"tls_cert": "server.pem", "tls_key": "server.key", "client_ca": "ca.key"}, "127.0.0.1", "--client-ca"),
+    ({"cors": ("a.example",)}, "127.0.0.1", "no origin"),
 ])
 def test_a_server_that_would_stand_open_or_cannot_encrypt_is_refused(tmp_path, options, host, said):
     made(tmp_path)
     places = {name: tmp_path / value if isinstance(value, str) else value for name, value in options.items()}
     with pytest.raises(ConfigError, match=said):
-        Guards(**places).check(host)
+        check(ServeOptions(**places), Options(host))
 
 
 def test_what_may_stand_open(tmp_path):
     assert loopback("127.0.0.1") and loopback("::1") and loopback("localhost") and not loopback("0.0.0.0")
-    Guards().check("127.0.0.1")
-    Guards(open=True).check("0.0.0.0")
-    Guards(tokens=tmp_path / "tokens").check("0.0.0.0")
+    check(ServeOptions(), Options("127.0.0.1"))
+    check(ServeOptions(), Options("0.0.0.0", open=True))
+    check(ServeOptions(tokens=tmp_path / "tokens"), Options("0.0.0.0"))

@@ -6,17 +6,50 @@ https://www.tensorflow.org/tfx/serving/api_rest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
-from pipelines.serving.http.bodies import check_count
+from extensions.gateway.tensors import Specs, as_texts, columns_of, is_text, row_of, sizes
+from pipelines.serving.http.app import Json, find_model, route
+from pipelines.serving.http.bodies import Share, body_of, check_count, json_of
 from pipelines.serving.http.hosting import Hosted
 from pipelines.serving.http.observing import Exchange
 from pipelines.serving.http.refusals import Refused
-from pipelines.serving.http.tensors import Specs, as_texts, columns_of, is_text, row_of, sizes
+from pipelines.serving.protocol import ServerProtocol, Site
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
 SIGNATURE = "serving_default"
+MODEL = "/v1/models/{model}"
+
+
+class TensorFlowServing(ServerProtocol):
+    """The routes below /v1."""
+
+    def routes(self, site: Site) -> list[Route]:
+        models = site.models
+
+        def answered(answer: "Callable[[Hosted, Any, Exchange], Awaitable[dict[str, Any]]]") -> Any:
+            async def handle(request: Request) -> Response:
+                with find_model(models, request) as hosted, Share(site.memory) as share:
+                    content = json_of(await body_of(request, site.options.limit, share), share)
+                    return Json(await answer(hosted, content, request.scope["exchange"]))
+
+            return handle
+
+        async def described(request: Request) -> Response:
+            return Json(metadata(find_model(models, request)))
+
+        async def versions(request: Request) -> Response:
+            hosted, one = find_model(models, request), "version" in request.path_params
+            return Json(status([hosted.version] if one else models.versions(hosted.name)))
+
+        return [route(MODEL + version + ending, handler, method, name=MODEL + ending)
+                for ending, handler, method in ((":predict", answered(predict), "POST"), (":classify", answered(classify), "POST"),
+                                                ("/metadata", described, "GET"), ("", versions, "GET"))
+                for version in ("", "/versions/{version}")]
 
 
 def status(versions: "Sequence[int]") -> dict[str, Any]:
@@ -56,7 +89,7 @@ async def predict(hosted: Hosted, content: Any, exchange: Exchange) -> dict[str,
         raise Refused("the request has no examples")
     exchange.inputs = len(rows)
     check_count(len(rows), hosted.batches.room)
-    answers = await hosted.answered([(f"example {number}", row_of(row, inputs)) for number, row in enumerate(rows, 1)], exchange.key)
+    answers = await hosted.answered([(f"example {number}", row_of(row, inputs)) for number, row in enumerate(rows, 1)], exchange)
     columns = {name: _jsonable(hosted, name, column) for name, column in columns_of(answers, hosted.model.outputs).items()}
     single = next(iter(columns)) if len(columns) == 1 else None
     if "inputs" in content:
@@ -99,5 +132,5 @@ async def classified(hosted: Hosted, examples: "Sequence[Any]", exchange: Exchan
     exchange.inputs = len(examples)
     check_count(len(examples), hosted.batches.room)
     rows = [(f"example {number}", row_of(row, model.inputs)) for number, row in enumerate(examples, 1)]
-    answers = await hosted.answered(rows, exchange.key)
+    answers = await hosted.answered(rows, exchange)
     return model.classes, columns_of(answers, {vector: model.outputs[vector]})[vector]

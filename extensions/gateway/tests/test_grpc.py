@@ -8,7 +8,8 @@ import time
 import numpy as np
 import pytest
 
-from tests.serving.toy_server import Doubling, Spelling, needs_extra, running
+from extensions.gateway.tests.gateway_server import running
+from tests.serving.toy_server import Doubling, Spelling, needs_extra
 from tests.waiting import until
 
 NEEDED = ("tritonclient", "tensorflow_serving")
@@ -19,7 +20,7 @@ pytestmark = [needs_extra, pytest.mark.slow(seconds=12), pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def there():
-    with running(Spelling(), rpc=True) as server:
+    with running(Spelling(), grpc=0) as server:
         server.models.add("double", 7, Doubling())
         yield server
 
@@ -234,7 +235,7 @@ def test_what_waits_past_the_deadline_is_refused_with_a_time_to_come_again():
     import grpc
     from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
 
-    with running(rpc=True, deadline=2.0) as server, grpc.insecure_channel(f"127.0.0.1:{server.rpc_port}") as channel:
+    with running(grpc=0, deadline=2.0) as server, grpc.insecure_channel(f"127.0.0.1:{server.rpc_port}") as channel:
         ask, model = GRPCInferenceServiceStub(channel).ModelInfer, server.model
         model.gate.clear()
         holding = ask.future(infer_request("toy"))
@@ -254,7 +255,7 @@ def test_what_has_been_asked_is_answered_at_the_end():
     import tritonclient.grpc as client
 
     model, found = Doubling(), []
-    with running(model, rpc=True, drain=10.0) as server, client.InferenceServerClient(f"127.0.0.1:{server.rpc_port}") as triton:
+    with running(model, grpc=0, drain=10.0) as server, client.InferenceServerClient(f"127.0.0.1:{server.rpc_port}") as triton:
         model.gate.clear()
         asked = threading.Thread(target=lambda: found.append(
             triton.infer("toy", [tensor("x", np.ones([1, 3], np.float32), "FP32")]).as_numpy("doubled").tolist()))
@@ -283,7 +284,7 @@ def test_bytes_that_are_no_message_are_refused_and_no_defect(there, channel, cap
 def test_a_message_that_does_not_come_is_not_waited_for_for_ever(there, channel, monkeypatch):
     import grpc
 
-    from pipelines.serving.grpc import calls
+    from extensions.gateway.grpc import calls
 
     monkeypatch.setattr(calls, "MESSAGE_SECONDS", 0.2)
     held = threading.Event()
@@ -306,7 +307,7 @@ def test_a_full_queue_pushes_back_and_a_deadline_of_the_clients_takes_its_inputs
     import grpc
     from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
 
-    with running(rpc=True) as server, grpc.insecure_channel(f"127.0.0.1:{server.rpc_port}") as channel:
+    with running(grpc=0) as server, grpc.insecure_channel(f"127.0.0.1:{server.rpc_port}") as channel:
         ask, model = GRPCInferenceServiceStub(channel).ModelInfer, server.model
 
         def request(rows):

@@ -1,16 +1,33 @@
 """The server's interface as OpenAPI 3.1 describes it, with the inputs and outputs of its models."""
 
+from importlib.metadata import version
 from typing import Any
 
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from extensions.gateway.open_inference import NAMES
+from extensions.gateway.tensors import is_text, sizes
+from pipelines.serving.http.app import Json, route
 from pipelines.serving.http.models import Models
-from pipelines.serving.http.open_inference import NAMES
-from pipelines.serving.http.tensors import is_text, sizes
+from pipelines.serving.protocol import ServerProtocol, Site
 
 ERRORS = {
     "400": "The request is not valid.", "404": "There is no such model or version.", "408": "The request comes too slowly.",
     "413": "The request is over a limit.", "429": "The model's queue is full; Retry-After says when to try again.",
     "500": "The model failed.", "503": "The server cannot answer in time, or is ending; Retry-After says when to try again."}
 ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
+
+
+class OpenApi(ServerProtocol):
+    """The route /openapi.json."""
+
+    def routes(self, site: Site) -> list[Route]:
+        async def openapi(request: Request) -> Response:
+            return Json(description(site.models, version("keras-quartet")))
+
+        return [route("/openapi.json", openapi)]
 
 
 def description(models: Models, version: str) -> dict[str, Any]:

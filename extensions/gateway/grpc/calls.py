@@ -10,12 +10,12 @@ from urllib.parse import unquote
 import grpc
 from google.protobuf.message import DecodeError
 
+from extensions.gateway.access import Access
 from pipelines.base.errors import ConfigError, DataError
-from pipelines.serving.http.access import Access
 from pipelines.serving.http.bodies import Memory, Share
 from pipelines.serving.http.hosting import Hosted
 from pipelines.serving.http.models import Models
-from pipelines.serving.http.observing import Exchange, Observed
+from pipelines.serving.http.observing import Exchange, Observed, failed
 from pipelines.serving.http.refusals import Refused
 
 CODES = {400: grpc.StatusCode.INVALID_ARGUMENT, 401: grpc.StatusCode.UNAUTHENTICATED, 404: grpc.StatusCode.NOT_FOUND,
@@ -44,8 +44,9 @@ class Call:
 Answer = Callable[[Any, Call], Awaitable[Any]]
 
 
-def _given(context: Any, name: str) -> list[bytes]:
-    return [value.encode() if isinstance(value, str) else value for key, value in context.invocation_metadata() or () if key == name]
+def _headers(context: Any) -> list[tuple[bytes, bytes]]:
+    return [tuple(one.encode() if isinstance(one, str) else one for one in pair)  # type: ignore[misc]
+            for pair in context.invocation_metadata() or ()]
 
 
 def _address(peer: str) -> str:
@@ -77,12 +78,12 @@ def _certified(context: Any) -> str:
 
 
 def service(name: str, methods: dict[str, tuple[Answer, Any, Any]], models: Models, observed: Observed, memory: Memory,
-            access: Access | None = None) -> Any:
+            access: Access) -> Any:
     """A service's handlers for grpc.aio.
 
     Args:
         methods: name -> (what answers it, type of the request, type of the reply).
-        access: who may ask; None: everybody.
+        access: who may ask.
     """
 
     def handler(method: str, answer: Answer, request: Any, reply: Any) -> Any:
@@ -93,20 +94,15 @@ def service(name: str, methods: dict[str, tuple[Answer, Any, Any]], models: Mode
 
 
 def _watched(route: str, answer: Answer, parse: Callable[[bytes], Any], models: Models, observed: Observed, memory: Memory,
-             access: Access | None) -> Any:
+             access: Access) -> Any:
     async def handle(_: Any, context: Any) -> Any:
-        began = time.perf_counter()
-        given = _given(context, "x-request-id")
-        exchange = observed.identified(given[0] if given else b"")
-        exchange.route, exchange.address = route, _address(context.peer())
-        if observed.tracing is not None:
-            observed.tracing.begin(exchange, {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)})
+        began, headers = time.perf_counter(), _headers(context)
+        exchange = observed.begin(headers, method="RPC", path=route, address=_address(context.peer()))
+        exchange.route = route
         code, retry, reply = grpc.StatusCode.OK, None, None
-        observed.in_flight += 1
         try:
-            if access is not None:
-                shown = _given(context, "authorization")
-                exchange.who = access.admit(shown[0] if len(shown) == 1 else b"", exchange.address, _certified(context))
+            shown = [value for name, value in headers if name == b"authorization"]
+            access.admit(exchange, shown[0] if len(shown) == 1 else b"", _certified(context))
             request = await _received(context)
             with Share(memory) as share:
                 share.take(2 * len(request))  # the bytes, and the message that they become
@@ -122,12 +118,10 @@ def _watched(route: str, answer: Answer, parse: Callable[[bytes], Any], models: 
             exchange.error, code = f"{type(error).__name__}: {error}", grpc.StatusCode.INTERNAL
             observed.defect(exchange.id)
         finally:
-            observed.in_flight -= 1
-            observed.count(exchange, code.name, time.perf_counter() - began, client=context.peer(), method="RPC", path=route)
+            observed.end(exchange, code.name, time.perf_counter() - began)
         context.set_trailing_metadata((("x-request-id", exchange.id), *([(PUSHBACK, str(1000 * retry))] if retry is not None else ())))
         if reply is None:
-            failed = f"the server failed; its log says why, under the request id {exchange.id}"
-            await context.abort(code, failed if code is grpc.StatusCode.INTERNAL else exchange.error)
+            await context.abort(code, failed(exchange) if code is grpc.StatusCode.INTERNAL else exchange.error)
         return reply
 
     return handle

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from tritonclient.grpc import service_pb2 as messages
 
-from pipelines.serving.grpc.calls import Answer, Call
-from pipelines.serving.http.open_inference import KINDS, NAMES, answered, metadata, packed, strings, unpacked
+from extensions.gateway.grpc.calls import Answer, Call
+from extensions.gateway.open_inference import KINDS, NAMES, answered, metadata, packed, strings, unpacked
 from pipelines.serving.http.refusals import Refused
 
 NAME = "inference.GRPCInferenceService"

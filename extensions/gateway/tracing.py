@@ -7,13 +7,14 @@ headers, sampling, resource, batches - is set by OpenTelemetry's own variables.
 
 import os
 import time
-from collections.abc import Mapping
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
 from pipelines.base.errors import ConfigError
-from pipelines.serving.http.observing import Exchange
+from pipelines.serving.http.observing import Exchange, Headers
+from pipelines.serving.options import Options
+from pipelines.serving.protocol import ServerProtocol, Site
 
 EXPORTER = "OTEL_TRACES_EXPORTER"
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -21,13 +22,30 @@ SERVICE = "quartet-serve"  # where OTEL_SERVICE_NAME does not say otherwise
 NANO = 1_000_000_000
 
 
+class Traces(ServerProtocol):
+    """Sends spans where the environment asks for them."""
+
+    def prepare(self, options: Options) -> Options:
+        self.tracing = Tracing.configured()
+        return options
+
+    def wrap(self, app: Any, site: Site) -> Any:
+        if self.tracing is not None:
+            site.observed.recorders.insert(0, self.tracing)  # before the log, which has the trace's id
+        return app
+
+    def close(self) -> None:
+        if self.tracing is not None:
+            self.tracing.close()
+
+
 class Tracing:
     """Makes spans with a provider of OpenTelemetry's SDK."""
 
     def __init__(self, provider: Any):
-        from opentelemetry import context, propagate, trace
+        from opentelemetry import propagate, trace
 
-        self._provider, self._context, self._propagate, self._trace = provider, context, propagate, trace
+        self._provider, self._propagate, self._trace = provider, propagate, trace
         self._tracer = provider.get_tracer("quartet", version("keras-quartet"))
 
     @classmethod
@@ -54,20 +72,21 @@ class Tracing:
         """Sends what has not been sent."""
         self._provider.shutdown()
 
-    def begin(self, exchange: Exchange, headers: Mapping[str, str]) -> None:
-        """Opens a request's span, which is the parent of all that its task does from now on."""
-        span = self._tracer.start_span("request", self._propagate.extract(headers), kind=self._trace.SpanKind.SERVER)
-        exchange.span = span, self._context.attach(self._trace.set_span_in_context(span))
+    def begin(self, exchange: Exchange, headers: Headers) -> None:
+        """Opens a request's span, which is the parent of all that happens for it."""
+        carrier = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
+        span = self._tracer.start_span("request", self._propagate.extract(carrier), kind=self._trace.SpanKind.SERVER)
+        exchange.note, exchange.parts = span, []
         found = span.get_span_context()
         exchange.trace = f"{found.trace_id:032x}" if found.is_valid else ""
 
-    def end(self, exchange: Exchange, status: int | str, *, client: str, method: str, path: str) -> None:
-        """Closes it. `status`: of HTTP, or gRPC's name."""
-        span, token = exchange.span
-        span.update_name(f"{method} {exchange.route}" if isinstance(status, int) else exchange.route.lstrip("/"))
-        span.set_attributes({"client.address": client, "quartet.request_id": exchange.id, "quartet.inputs": exchange.inputs})
-        if isinstance(status, int):
-            span.set_attributes({"http.request.method": method, "url.path": path, "http.route": exchange.route,
+    def end(self, exchange: Exchange, status: int | str, seconds: float) -> None:
+        """Closes it, and sends what has happened to its inputs as spans within."""
+        span, over_http = exchange.note, isinstance(status, int)
+        span.update_name(f"{exchange.method} {exchange.route}" if over_http else exchange.route.lstrip("/"))
+        span.set_attributes({"client.address": exchange.address, "quartet.request_id": exchange.id, "quartet.inputs": exchange.inputs})
+        if over_http:
+            span.set_attributes({"http.request.method": exchange.method, "url.path": exchange.path, "http.route": exchange.route,
                                  "http.response.status_code": status})
         else:
             service, _, name = exchange.route.lstrip("/").rpartition("/")
@@ -76,26 +95,15 @@ class Tracing:
             span.set_attributes({"quartet.model": exchange.model, "quartet.version": exchange.version})
         if (isinstance(status, int) and status >= 500) or status in ("INTERNAL", "UNAVAILABLE"):
             span.set_status(self._trace.StatusCode.ERROR, exchange.error)
+        self._add_parts(self._trace.set_span_in_context(span), exchange)
         span.end()
-        self._context.detach(token)
 
-    def here(self) -> Any:
-        """The running task's context, under which `span` puts what happens for it elsewhere."""
-        return self._context.get_current()
-
-    def span(self, name: str, parent: Any, began: float, seconds: float, **attributes: Any) -> Any:
-        """Something that is over.
-
-        Args:
-            parent: a context, as `here` and this give it.
-            began: seconds ago.
-            seconds: that it took.
-
-        Returns:
-            the context of it, for what is within.
-        """
-        start = time.time_ns() - int(NANO * began)
-        said = {f"quartet.{key}": value for key, value in attributes.items()}
-        span = self._tracer.start_span(name, parent, start_time=start, attributes=said)
-        span.end(start + int(NANO * seconds))
-        return self._trace.set_span_in_context(span, parent)
+    def _add_parts(self, whole: Any, exchange: Exchange) -> None:
+        shift, batch = time.time() - time.monotonic(), whole
+        for name, began, ended, attributes in exchange.parts or ():
+            said = {f"quartet.{key}": value for key, value in attributes.items()}
+            part = self._tracer.start_span(name, batch if name == "model" else whole, attributes=said,
+                                           start_time=int(NANO * (began + shift)))
+            part.end(int(NANO * (ended + shift)))
+            if name == "batch":
+                batch = self._trace.set_span_in_context(part, whole)

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from extensions.gateway.tests.gateway_server import running
 from pipelines.serving.output import Prediction
-from tests.serving.toy_server import Doubling, needs_extra, running, spec
+from tests.serving.toy_server import Doubling, needs_extra, spec
 
 PICTURE = b"\x89PNG\r\n\x1a\n\xff\x00"
 B64 = {"b64": "iVBORw0KGgr/AA=="}
@@ -55,8 +56,8 @@ def test_open_inference(server):
 
 @needs_extra
 def test_binary_tensors():
-    from pipelines.serving.http.open_inference import packed
-    from pipelines.serving.http.tensors import columns_of
+    from extensions.gateway.open_inference import packed
+    from extensions.gateway.tensors import columns_of
 
     found = columns_of(Drawing().together([("a", {})]), Drawing.outputs)
     assert packed(found["mask"]) == b"\x0a\0\0\0" + PICTURE and found["label"].tolist() == ["café".encode()]
