@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from pipelines.data.memory import Recordings
     from pipelines.data.random import uniform
     from pipelines.data.source import ArraySource, Source
+    from pipelines.runs.launcher import Launcher
     from pipelines.runs.run_hook import RunHook
+    from pipelines.serving.protocol import ServerProtocol
     from pipelines.task.contract import Task
     from pipelines.task.learning import Splits
     from pipelines.task.results import Judgement, Metric
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
         register_command,
         register_domain,
         register_hook,
+        register_launcher,
         register_metric,
         register_model,
         register_options,
@@ -69,19 +72,23 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "declare_metrics": "quartet.extend",
     "Experiment": "pipelines.config.schema",
     "Judgement": "pipelines.task.results",
+    "Launcher": "pipelines.runs.launcher",
     "Metric": "pipelines.task.results",
     "MetricKind": "pipelines.base.metric_kinds",
     "register_augmentation": "quartet.extend",
     "register_command": "quartet.extend",
     "register_domain": "quartet.extend",
     "register_hook": "quartet.extend",
+    "register_launcher": "quartet.extend",
     "register_metric": "quartet.extend",
     "register_model": "quartet.extend",
     "register_options": "quartet.extend",
+    "register_protocol": "quartet.extend",
     "register_source": "quartet.extend",
     "register_task": "quartet.extend",
     "RunHook": "pipelines.runs.run_hook",
     "Section": "pipelines.config.schema",
+    "ServerProtocol": "pipelines.serving.protocol",
     "setting": "pipelines.config.schema",
     "Source": "pipelines.data.source",
     "Splits": "pipelines.task.learning",
@@ -90,10 +97,11 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
 }
 
 __all__ = [
-    "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Interrupted", "Judgement",
-    "Metric", "MetricKind", "QuartetError", "Recordings", "Run", "RunHook", "Search", "Section", "Source", "Splits", "Task",
-    "TrainingError", "Untrusted", "check", "declare_metrics", "load", "new", "register_augmentation", "register_command",
-    "register_domain", "register_hook", "register_metric", "register_model", "register_options", "register_source", "register_task", "runs",
+    "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Interrupted",
+    "Judgement", "Launcher", "Metric", "MetricKind", "QuartetError", "Recordings", "Run", "RunHook", "Search",
+    "Section", "ServerProtocol", "Source", "Splits", "Task", "TrainingError", "Untrusted", "check", "declare_metrics", "load", "new",
+    "register_augmentation", "register_command", "register_domain", "register_hook", "register_launcher",
+    "register_metric", "register_model", "register_options", "register_protocol", "register_source", "register_task", "runs",
     "setting", "train", "tune", "uniform",
 ]
 

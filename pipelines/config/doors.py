@@ -6,6 +6,7 @@ stranger's package names itself in the entry-point group `quartet.extensions` (`
     HOOKS      name -> a class of `pipelines.runs.run_hook.RunHook`, made for each run
     COMMANDS   name -> a function, a command of `quartet`
     OPTIONS    name -> a context manager, whose parameters are options of commands that are there
+    LAUNCHERS  name -> a function: command -> a `pipelines.runs.launcher.Launcher` where it is asked for, else None
     PROTOCOLS  name -> a class of `pipelines.serving.protocol.ServerProtocol`, made for each server
 
 Settings of its own stand in a section of the experiment that is there already: `add_settings(Monitor, Track)`.
@@ -133,5 +134,6 @@ class Options(Door):
 HOOKS = Door("hook")
 COMMANDS = Door("command")
 OPTIONS = Options("set of options")
+LAUNCHERS = Door("launcher")
 PROTOCOLS = Door("protocol")
-ALL = (HOOKS, COMMANDS, OPTIONS, PROTOCOLS)
+ALL = (HOOKS, COMMANDS, OPTIONS, LAUNCHERS, PROTOCOLS)
