@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from pipelines.data.memory import Recordings
     from pipelines.data.random import uniform
     from pipelines.data.source import ArraySource, Source
+    from pipelines.runs.launcher import Launcher
     from pipelines.runs.run_hook import RunHook
+    from pipelines.serving.protocol import ServerProtocol
     from pipelines.stores.remote import Remote
     from pipelines.task.contract import Task
     from pipelines.task.learning import Splits
@@ -35,9 +37,11 @@ if TYPE_CHECKING:
         register_domain,
         register_guard,
         register_hook,
+        register_launcher,
         register_metric,
         register_model,
         register_options,
+        register_protocol,
         register_remote,
         register_source,
         register_storage,
@@ -74,6 +78,7 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "Experiment": "pipelines.config.schema",
     "Guard": "pipelines.config.guard",
     "Judgement": "pipelines.task.results",
+    "Launcher": "pipelines.runs.launcher",
     "Metric": "pipelines.task.results",
     "MetricKind": "pipelines.base.metric_kinds",
     "register_augmentation": "quartet.extend",
@@ -81,9 +86,11 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "register_domain": "quartet.extend",
     "register_guard": "quartet.extend",
     "register_hook": "quartet.extend",
+    "register_launcher": "quartet.extend",
     "register_metric": "quartet.extend",
     "register_model": "quartet.extend",
     "register_options": "quartet.extend",
+    "register_protocol": "quartet.extend",
     "register_remote": "quartet.extend",
     "register_source": "quartet.extend",
     "register_storage": "quartet.extend",
@@ -91,6 +98,7 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "Remote": "pipelines.stores.remote",
     "RunHook": "pipelines.runs.run_hook",
     "Section": "pipelines.config.schema",
+    "ServerProtocol": "pipelines.serving.protocol",
     "setting": "pipelines.config.schema",
     "Source": "pipelines.data.source",
     "Splits": "pipelines.task.learning",
@@ -100,12 +108,13 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
 }
 
 __all__ = [
-    "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Guard", "Interrupted", "Judgement",
-    "Metric", "MetricKind", "QuartetError", "Recordings", "Remote", "Run", "RunHook", "Search", "Section", "Source", "Splits",
-    "Storage", "Task", "TrainingError", "Untrusted", "check", "declare_metrics", "load", "new", "register_augmentation",
-    "register_command", "register_domain", "register_guard", "register_hook", "register_metric", "register_model",
-    "register_options", "register_remote", "register_source", "register_storage", "register_task", "runs", "setting", "train",
-    "tune", "uniform",
+    "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Guard",
+    "Interrupted", "Judgement", "Launcher", "Metric", "MetricKind", "QuartetError", "Recordings", "Remote",
+    "Run", "RunHook", "Search", "Section", "ServerProtocol", "Source", "Splits", "Storage", "Task",
+    "TrainingError", "Untrusted", "check", "declare_metrics", "load", "new", "register_augmentation",
+    "register_command", "register_domain", "register_guard", "register_hook", "register_launcher",
+    "register_metric", "register_model", "register_options", "register_protocol", "register_remote",
+    "register_source", "register_storage", "register_task", "runs", "setting", "train", "tune", "uniform",
 ]
 
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar, get_args
 from pipelines.base.errors import ConfigError
 from pipelines.base.metric_kinds import MetricKind, declare
 from pipelines.config import registry
-from pipelines.config.doors import COMMANDS, GUARDS, HOOKS, OPTIONS, REMOTES, STORAGES, Door
+from pipelines.config.doors import COMMANDS, GUARDS, HOOKS, LAUNCHERS, OPTIONS, PROTOCOLS, REMOTES, STORAGES, Door
 from pipelines.config.schema import METRICS, Experiment, Monitor, Section
 from pipelines.config.variants import add_settings
 
@@ -171,6 +171,25 @@ def register_options(name: str, *commands: str) -> Callable[[Builder], Builder]:
     return add
 
 
+def register_launcher(name: str) -> Callable[[Builder], Builder]:
+    """A decorator for a function that is told a command (train, tune, predict or prepare) and returns a `quartet.Launcher` where one is
+    asked for, as by an option or the environment, else None.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    return _entering(LAUNCHERS, name)
+
+
+def register_protocol(name: str) -> Callable[[Builder], Builder]:
+    """A decorator for a class of `quartet.ServerProtocol`: one is made for each server of `quartet serve`.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    return _entering(PROTOCOLS, name)
+
+
 def register_storage(name: str) -> Callable[[Builder], Builder]:
     """A decorator for a class of `quartet.Storage`: the form in which the files of some runs are kept, such as encrypted.
 
@@ -204,9 +223,9 @@ def register_domain(package: str) -> None:
 
 
 def _entering(door: Door, name: str) -> Callable[[Builder], Builder]:
-    def add(entry: Builder) -> Builder:
-        door.add(name, entry)
-        return entry
+    def add(builder: Builder) -> Builder:
+        door.add(name, builder)
+        return builder
 
     return add
 

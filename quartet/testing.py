@@ -11,26 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.base.errors import Interrupted, QuartetError
-from pipelines.base.files import whole_folder, write_whole
-from pipelines.base.storage import Storage, holder, is_private, readable
-from pipelines.base.stored import open_regular, read_bytes
-from pipelines.config import guard as guards
-from pipelines.config.doors import GUARDS, HOOKS, REMOTES, STORAGES, Door
-from pipelines.config.guard import Guard
+from pipelines.base.errors import Interrupted
+from pipelines.config.doors import HOOKS
+from pipelines.config.dump import resolved_yaml
 from pipelines.config.load import from_dict
-from pipelines.config.registry import import_extensions
+from pipelines.config.schema import Experiment
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.launch import task_class
+from pipelines.runs.launcher import Launcher, TrainCall
 from pipelines.runs.policy import Policy
 from pipelines.runs.run import Call, train
 from pipelines.runs.run_hook import RunHook
 from pipelines.serving.load import load_run
-from pipelines.stores.address import address_of
-from pipelines.stores.copies import local, named
-from pipelines.stores.output import OutputFolder, file_for
-from pipelines.stores.remote import Remote, remote_of
 from pipelines.training.loop import Hook, Loop
+from quartet.protocol_testing import check_protocol as check_protocol
+from quartet.storage_testing import check_guard as check_guard
+from quartet.storage_testing import check_remote as check_remote
+from quartet.storage_testing import check_storage as check_storage
 
 EXPERIMENT = {"task": "vision.classification", "data": {"source": "digits"}, "model": {"name": "cnn", "widths": [4]},
               "train": {"epochs": 2, "batch_size": 256, "precision": "float32", "devices": "cpu", "deterministic": True},
@@ -53,7 +50,7 @@ def check_hook(hook: type[RunHook], folder: Path, settings: dict[str, Any] | Non
     assert entry is not None, f"{hook.__name__} is not registered"
     plain = _train(folder / "plain", {}, without=entry.name)
     watched, ends = _train(folder / "watched", settings or {}), _Ends(hook)
-    assert watched == plain, f"{hook.__name__} changes what is trained"
+    assert _same(watched, plain), f"{hook.__name__} changes what is trained"
     with ends:
         try:
             _train(folder / "resumed", settings or {}, interrupt_after=3)
@@ -62,114 +59,39 @@ def check_hook(hook: type[RunHook], folder: Path, settings: dict[str, Any] | Non
         else:
             raise AssertionError("the run was not interrupted")
         resumed = _train(folder / "resumed", settings or {})
-    assert resumed == plain, f"{hook.__name__}: a run that was interrupted and resumed is another one"
+    assert _same(resumed, plain), f"{hook.__name__}: a run that was interrupted and resumed is another one"
     assert ends.told == ["interrupted", "finished"], f"{hook.__name__}: was told {ends.told}"
 
 
-def check_storage(storage: type[Storage], folder: Path) -> None:
-    """Writes and reads below a marked folder, as runs do.
+def check_launcher(launcher: Launcher, folder: Path) -> None:
+    """Trains a small network for two epochs here and through a launcher, and has its group pass values round.
 
     Args:
-        storage: registered already.
-        folder: holds the storage's marker, and nothing else.
+        launcher: as its function returns it; where it is of several hosts, this is called on each of them.
+        folder: an empty folder for the two runs.
 
     Raises:
-        AssertionError: what is read is not what was written, a file of its form is not told from others, or an error leaves something.
+        AssertionError: what it trains is not what this process trains, to 1e-5, or a value that its group passes round is another one.
     """
-    ours = storage()
-    assert _is_registered(STORAGES, storage) and (folder / ours.marker).is_file() and is_private(folder)
-    content = bytes(range(256)) * 5000
-
-    def taken(file: Path) -> bool:
-        found = holder(file)
-        return found is not None and isinstance(found, storage)
-
-    write_whole(folder / "one.bin", content)
-    write_whole(folder / "deep" / "two.bin", lambda file: file.writelines([content[:9], content[9:]]))
-    with whole_folder(folder / "model") as place:
-        (place / "inner").mkdir()
-        (place / "inner" / "three.bin").write_bytes(content)
-    for name in ("one.bin", "deep/two.bin", "model/inner/three.bin"):
-        assert taken(folder / name), f"{name}: was not written in its form"
-        assert read_bytes(folder / name) == content, f"{name}: another content is read"
-    with open_regular(folder / "one.bin") as file:
-        file.seek(1000)
-        assert file.read(5) == content[1000:1005], "what is read cannot be read anywhere"
-    with readable(folder / "model") as plain:
-        assert (plain / "inner" / "three.bin").read_bytes() == content
-    try:
-        with whole_folder(folder / "model", replace=True) as place:
-            (place / "new").write_bytes(content)
-            raise KeyError
-    except KeyError:
-        assert not place.exists() and sorted(path.name for path in (folder / "model").rglob("*")) == ["inner", "three.bin"]
-    with ours.scratch() as file:
-        file.write(content)
-        file.seek(0)
-        assert file.read() == content
-    write_whole(folder / "as it is", content, plain=True)
-    assert not taken(folder / "as it is") and (folder / "as it is").read_bytes() == content
-
-
-def check_guard(guard: type[Guard], accepted: Path, refused: Path) -> None:
-    """Opens two finished runs, of which the guard takes one.
-
-    Args:
-        guard: registered already, and switched on.
-
-    Raises:
-        AssertionError: it refuses the one, hands out another content, or lets the other be opened.
-    """
-    assert _is_registered(GUARDS, guard)
-    guards.check(accepted, "run")
-    with guards.opened(accepted) as place:
-        for name in ("experiment.yaml", "model/model.keras", "model/facts.json"):
-            assert (place / name).read_bytes() == (accepted / name).read_bytes(), f"{name}: is another one"
-    assert load_run(RunFolder(accepted), where="cpu").folder.path == accepted
-    try:
-        guards.check(refused, "run")
-    except QuartetError:
-        return
-    try:
-        with guards.opened(refused):
-            raise AssertionError(f"{guard.__name__}: lets {refused} be opened")
-    except QuartetError:
-        raise AssertionError(f"{guard.__name__}: does not refuse {refused} where it lies, but when it is opened") from None
-
-
-def check_remote(remote: type[Remote], address: str) -> None:
-    """Writes below an address, lists, reads, copies and removes.
-
-    Args:
-        remote: registered already.
-        address: nothing is there.
-
-    Raises:
-        AssertionError: something is not as it was written.
-    """
-    place = address_of(address)
-    assert _is_registered(REMOTES, remote) and place is not None and isinstance(remote_of(place), remote)
-    with file_for(Path(f"{address}/table.csv")) as file:
-        file.write_bytes(b"a,b\n")
-    folder = OutputFolder(Path(f"{address}/parts"))
-    assert folder.names() == []
-    with folder.filled() as filling:
-        for name in ("1.bin", "prepared.json"):
-            (filling / name).write_bytes(name.encode())
-    folder.write("2.bin", b"two")
-    assert folder.sizes() == {"1.bin": 5, "2.bin": 3, "prepared.json": 13} and folder.read("2.bin") == b"two"
-    assert local(f"{address}/table.csv").read_bytes() == b"a,b\n"
-    copy = local(f"{address}/parts")
-    assert {one.name: one.read_bytes() for one in copy.iterdir() if one.is_file()} == {
-        "1.bin": b"1.bin", "2.bin": b"two", "prepared.json": b"prepared.json"}
-    assert named(f"{copy}/2.bin") == f"{address}/parts/2.bin"
-    folder.remove(["1.bin", "2.bin", "3.bin"])
-    assert folder.names() == ["prepared.json"]
-
-
-def _is_registered(door: Door, entry: type) -> bool:
-    import_extensions()
-    return any(one.load() is entry for one in door.entries())
+    name, place = type(launcher).__name__, folder / "launched" / "vision" / "experiment" / "checked"
+    here = _train(folder / "here", {})
+    experiment = _experiment({})
+    if launcher.elsewhere:
+        file = folder / "experiment.yaml"
+        file.write_text(resolved_yaml(experiment), encoding="utf-8")
+        arguments = (str(file), "--runs", str(folder / "launched"), "--name", "checked", "--quiet")
+        status = launcher.train(TrainCall(experiment, RunFolder(place), arguments, folder / "launched", fresh=False))
+        assert status == 0, f"{name}: the training elsewhere ended with {status}"
+    else:
+        with launcher.group({"the experiment": resolved_yaml(experiment)}) as group:
+            for value in (None, {"a": [1, 0.5, "ä"]}, b"\0bytes"):
+                assert group.of_chief(value) == value, f"{name}: of_chief changes {value!r}"
+                assert group.of_all(value) == [value] * group.size, f"{name}: of_all changes {value!r}"
+                assert group.to_chief(value) == [value] * group.size * group.chief, f"{name}: to_chief changes {value!r}"
+            train(experiment, RunFolder(place), Call("vision/check", task_class(experiment.task), quiet=True))
+    if launcher.chief:
+        worst = max(float(np.abs(one - other).max()) for one, other in zip(here, _weights(place), strict=True))
+        assert worst <= 1e-5, f"{name}: trains other weights than this process, by {worst:.1e}"
 
 
 class _Ends:
@@ -205,10 +127,23 @@ class _InterruptAfter(Hook):
             loop.interrupted = 2
 
 
-def _train(place: Path, monitor: dict[str, Any], *, without: str = "", interrupt_after: int | None = None) -> list[bytes]:
-    """The bytes of the model's weights."""
-    experiment = from_dict({**EXPERIMENT, "monitor": {"tensorboard": False, "samples": 0, **monitor}})
+def _experiment(monitor: dict[str, Any]) -> Experiment:
+    return from_dict({**EXPERIMENT, "monitor": {"tensorboard": False, "samples": 0, **monitor}})
+
+
+def _train(place: Path, monitor: dict[str, Any], *, without: str = "", interrupt_after: int | None = None) -> list[np.ndarray]:
+    """The model's weights."""
+    experiment = _experiment(monitor)
     hooks = (_InterruptAfter(interrupt_after),) if interrupt_after else ()
     with HOOKS.without(without):
         train(experiment, RunFolder(place), Call("vision/check", task_class(experiment.task), quiet=True, policy=Policy(hooks=hooks)))
-    return [np.asarray(weight).tobytes() for weight in load_run(RunFolder(place), where="cpu").model.get_weights()]
+    return _weights(place)
+
+
+def _weights(place: Path) -> list[np.ndarray]:
+    return [np.asarray(weight) for weight in load_run(RunFolder(place), where="cpu").model.get_weights()]
+
+
+def _same(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
+    """To the last bit."""
+    return [weight.tobytes() for weight in one] == [weight.tobytes() for weight in other]

@@ -72,20 +72,19 @@ def _train(experiment: Given, settings: Settings, data: Any, runs: Path, name: s
     from pipelines.base.screen import Screen
     from pipelines.config import guard
     from pipelines.config.dump import resolved_yaml
-    from pipelines.machine.hosts import named
     from pipelines.runs.folder import run_folder, unfinished
     from pipelines.runs.in_store import here
+    from pipelines.runs.launcher import chosen as chosen_launcher
 
     chosen = choose(experiment, settings, data, runs)
     alone = isinstance(experiment, (str, Path)) and not (settings or name or fresh or data is not None)
     earlier = unfinished(experiment) if alone else None  # type: ignore[arg-type]
     called = earlier.experiment_name if earlier else chosen.name
     folder = earlier or run_folder(runs, chosen.name, name, chosen.changes)
-    among = named()
-    with here(runs, chosen.experiment, folder, fresh=fresh, say=Screen("", quiet=quiet).note,
-              writes=among is None or among.number == 0) as folder:
+    launcher = chosen_launcher("train")
+    with here(runs, chosen.experiment, folder, fresh=fresh, say=Screen("", quiet=quiet).note, writes=launcher.chief) as folder:
         guard.check_training(chosen.experiment, folder.path, fresh=fresh)
-        if folder.trained and not fresh and among is None:
+        if folder.trained and not fresh and not launcher.several:
             folder.claim(resolved_yaml(chosen.experiment))
             if folder.finished:
                 return Run(folder)

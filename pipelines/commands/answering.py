@@ -11,7 +11,6 @@ import typer
 
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.terminal import Shielded
-from pipelines.commands.cluster import Ray, predict_on_ray
 from pipelines.commands.shell import (
     RUNS,
     Batch,
@@ -28,6 +27,7 @@ from pipelines.commands.shell import (
     shown,
 )
 from pipelines.config import guard
+from pipelines.runs.launcher import PredictCall, chosen
 from pipelines.stores.copies import inputs as local_inputs
 from pipelines.stores.copies import local, named
 from pipelines.stores.output import OutputFolder, file_for, refuse_existing, write_output
@@ -115,20 +115,20 @@ def predict(
         help="A folder for answers that are bytes, such as pictures, as files; default: in JSON {\"b64\": ...}.")] = None,
     replace: Replace = False,
     batch: Batch = None,
-    ray: Ray = None,
-    workers: Annotated[int | None, typer.Option(
-        min=1, metavar="N", show_default="one for each GPU, or else for each node", help="With --ray: how many answer.")] = None,
 ) -> None:
     """Answer new inputs. Those that cannot be read are named on stderr and have an error in the output; the rest is answered."""
     folder = finished(runs, run)
-    if ray is not None:
+    launcher = chosen("predict")
+    if launcher.elsewhere:
         guard.confine_none()
-        if files is not None or settings:
-            raise ConfigError("--files and --set: not with --ray")
-        return predict_on_ray(ray, folder, inputs, output, kind.value if kind else None, top=top, probabilities=probabilities, batch=batch,
-                              workers=workers, replace=replace)
-    if workers is not None or kind is Format.parquet:
-        raise ConfigError(f"{'--workers' if workers is not None else '--format: parquet'} needs --ray, and --output a folder")
+        refused = tuple(name for name, given in (("--files", files), ("--set", settings)) if given)
+        status = launcher.predict(PredictCall(folder, tuple(inputs), output, kind.value if kind else None, top, probabilities, batch,
+                                              replace, refused))
+        if status:
+            raise typer.Exit(status)
+        return
+    if kind is Format.parquet:
+        raise ConfigError("--format: parquet needs --ray, and --output a folder")
     refuse_existing(output, replace)
     filed = OutputFolder(files) if files is not None else None
     if filed is not None and filed.names() and not replace:

@@ -67,51 +67,25 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="Where to listen; 0: a free one.")] = 8000,
     batch: Batch = None,
     limit: Annotated[int, typer.Option(min=1, metavar="MIB", help="Largest request.")] = 64,
-    connections: Annotated[int, typer.Option(min=1, metavar="N", help="Connections open at the same time.")] = 1024,
-    delay: Annotated[float, typer.Option(min=0, metavar="MS", help="How long a batch that is not full waits for more inputs.")] = 0.0,
     deadline: Annotated[float, typer.Option(min=0.1, metavar="S", help="How long an input may wait; then the request is refused.")] = 30.0,
-    per_client: Annotated[int | None, typer.Option(
-        min=1, metavar="N", show_default="as many as of all", help="Inputs of one client that may wait for a model.")] = None,
-    long: Annotated[float, typer.Option(
-        min=0.1, metavar="S", help="How long an input that is large by its header may take; then it is ended.")] = 10.0,
-    drain: Annotated[float, typer.Option(min=1, metavar="S", help="Time from SIGTERM to the end, at most.")] = 30.0,
-    log: Annotated[bool, typer.Option("--log", help="A line of JSON on standard output for each request.")] = False,
-    versions: Annotated[int, typer.Option(min=1, metavar="N", help="Newest versions of a model that answer.")] = 1,
-    grpc: Annotated[int | None, typer.Option(min=0, max=65535, metavar="PORT", help="Where gRPC listens, too; 0: a free one.")] = None,
-    workers: Annotated[int, typer.Option(min=1, metavar="N", help="Processes that answer, each with the models in its own memory.")] = 1,
+    everybody: Annotated[bool, typer.Option("--open", help="Answer everybody, also on other than this machine's own address.")] = False,
     form: Annotated[Form, typer.Option(
         help="What computes a single input of a run; auto: the fastest that keeps the answers to 1e-5, measured at start.")] = Form.auto,
-    tokens: Annotated[Path | None, typer.Option(
-        metavar="FILE", show_default=False, help="Lines `NAME sha256:HASH`: only who shows such a token is answered.")] = None,
-    everybody: Annotated[bool, typer.Option("--open", help="Answer everybody, also on other than this machine's own address.")] = False,
-    tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", show_default=False, help="The server's certificate, PEM: TLS.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", show_default=False, help="The key of that certificate, PEM.")] = None,
-    client_ca: Annotated[Path | None, typer.Option(
-        metavar="FILE", show_default=False, help="Authorities, PEM: only clients with a certificate of theirs are answered.")] = None,
-    rate: Annotated[float | None, typer.Option(
-        min=0.001, metavar="N", show_default=False, help="Requests a second that one client may send, for long.")] = None,
-    cors: Annotated[list[str] | None, typer.Option(
-        metavar="ORIGIN", show_default=False, help="Whose web pages may read answers; several times for several.")] = None,
-    audit: Annotated[Path | None, typer.Option(
-        metavar="FILE", show_default=False, help="A file that gets a line for each request: who, when, which model; no payload.")] = None,
 ) -> None:
     """Answer requests over HTTP as the runs were judged, until Ctrl-C. Needs the extra `serve`."""
     from pipelines.serving import apart
-    from pipelines.serving.guards import Guards
-    from pipelines.serving.server import MEBI, Options, require_extra, serve_by, source
-    from pipelines.serving.workers import VARIABLE
+    from pipelines.serving.options import MEBI, Options
+    from pipelines.serving.protocol import prepared
+    from pipelines.serving.server import require_extra, source
 
     def find(name: str) -> Path:
         return finished(runs, name).path
 
-    guards = Guards(tokens, rate, tuple(cors or ()), audit, tls_cert, tls_key, client_ca, everybody)
-    guards.check(host)
-    require_extra(grpc is not None)
+    require_extra()
     inside = apart.VARIABLE in os.environ  # this process answers large inputs of another one, which says what it loads
+    options = Options(host, port, limit * MEBI, deadline, everybody)
     sources = [] if inside else [source(one, find) for one in models]
-    options = Options(host, port, limit * MEBI, connections, delay / 1000, deadline, per_client, long, drain, log, versions, grpc, guards)
-    if workers > 1 and VARIABLE not in os.environ and not inside:
-        raise typer.Exit(serve_by(workers, options, say=say))
+    options, protocols = (options, []) if inside else prepared(options)
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
@@ -129,7 +103,7 @@ def serve(
             return Predictor(run, batch=batch)
         return predictor(run, wanted=form.value, batch=batch, kept=None if guard.active() else choices(), say=say)
 
-    answer(sources, load, options, say=say)
+    answer(sources, load, options, protocols, say=say)
 
 
 @extensible()

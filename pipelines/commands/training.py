@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from pipelines.base import storage
-from pipelines.base.errors import ConfigError, QuartetError
-from pipelines.commands.cluster import Ray, train_on_ray
+from pipelines.base.errors import QuartetError
 from pipelines.commands.shell import (
     RUNS,
     Call,
@@ -20,7 +19,7 @@ from pipelines.commands.shell import (
     say,
 )
 from pipelines.config import guard
-from pipelines.machine.ray_cluster import LOCAL
+from pipelines.runs.launcher import Launcher, TrainCall, chosen
 from pipelines.stores.address import address_of
 
 Name = Annotated[
@@ -37,8 +36,9 @@ Fresh = Annotated[
 ]
 
 
-def _check_place(folder: Path, ray: str | None, runs: Path) -> None:
-    workers: Literal["none", "here", "elsewhere"] = "none" if ray is None else "here" if ray == LOCAL else "elsewhere"
+def _check_place(folder: Path, launcher: Launcher, runs: Path) -> None:
+    workers: Literal["none", "here", "elsewhere"] = (
+        "none" if not launcher.elsewhere else "elsewhere" if launcher.other_machines else "here")
     guard.check_place(folder, workers=workers, store=address_of(runs) is not None)
 
 
@@ -50,47 +50,36 @@ def train(
     name: Name = None,
     fresh: Fresh = False,
     quiet: Quiet = False,
-    ray: Ray = None,
-    workers: Annotated[int | None, typer.Option(
-        min=1, metavar="N", show_default="1", help="With --ray: hosts that train together.")] = None,
-    restarts: Annotated[int, typer.Option(
-        min=0, metavar="N", help="With --ray: times that all are started again from the last checkpoint where one is lost.")] = 3,
 ) -> None:
     """Train, judge and report an experiment; the same command resumes an interrupted run."""
     from pipelines.commands.run_summary import closing
     from pipelines.config.load import load, resolved_yaml
     from pipelines.runs.folder import run_folder, unfinished
 
-    def same(where: str) -> list[str]:
-        """This call, for the workers of a cluster."""
-        return [config or experiment, *overrides, "--runs", where, *(["--name", name] if name else ()), *(["--quiet"] if quiet else ())]
-
     config, overrides = divided(arguments)
     loaded = load(config, overrides, domain=context.obj)
     begun = None if overrides or name or fresh else unfinished(config)
     experiment = begun.experiment_name if begun else named(loaded)
     folder = begun or run_folder(runs, experiment, name, overrides)
-    _check_place(folder.path, ray, runs)
-    if workers is not None and ray is None:
-        raise ConfigError("--workers: needs --ray; other launchers start the command on each host (docs/cluster.md)")
-    from pipelines.machine.hosts import named as hosts
+    launcher = chosen("train")
+    _check_place(folder.path, launcher, runs)
+    same = [config or experiment, *overrides, "--runs", str(address_of(runs) or runs), *(["--name", name] if name else ()),
+            *(["--quiet"] if quiet else ())]
+    call = TrainCall(loaded.experiment, folder, tuple(same), runs, fresh)
+    if launcher.elsewhere and address_of(runs):  # which the workers hold
+        return _train_elsewhere(launcher, call)
     from pipelines.runs.in_store import here
 
-    store, among = address_of(runs), hosts()
-    if store and ray is not None:  # the workers hold it
-        return train_on_ray(ray, loaded.experiment, folder, same(str(store)), workers=workers or 1, restarts=restarts, fresh=fresh,
-                            runs=runs)
-    with here(runs, loaded.experiment, folder, fresh=fresh, say=say, writes=among is None or among.number == 0) as folder:
+    with here(runs, loaded.experiment, folder, fresh=fresh, say=say, writes=launcher.chief) as folder:
         guard.check_training(loaded.experiment, folder.path, fresh=fresh)
-        if folder.trained and not fresh and among is None:
+        if folder.trained and not fresh and not launcher.several:
             # what needs no TensorFlow is checked without it: another experiment of that name, and the result of a finished run
             folder.claim(resolved_yaml(loaded.experiment))
             if folder.finished:
                 echo(closing(folder, folder.read_report()))
                 return
-        if ray is not None:
-            return train_on_ray(ray, loaded.experiment, folder, same(str(runs)), workers=workers or 1, restarts=restarts, fresh=fresh,
-                                runs=runs)
+        if launcher.elsewhere:
+            return _train_elsewhere(launcher, call)
         from pipelines.machine.startup import start_tensorflow
 
         start_tensorflow()
@@ -106,6 +95,11 @@ def train(
         echo(closing(folder, report))
 
 
+def _train_elsewhere(launcher: Launcher, call: TrainCall) -> None:
+    if status := launcher.train(call):
+        raise typer.Exit(status)
+
+
 @extensible(devices=False)
 def tune(
     context: typer.Context,
@@ -115,7 +109,6 @@ def tune(
     workers: Annotated[int, typer.Option(min=1, metavar="N", help="Trials at a time; where there are GPUs, each has its own.")] = 1,
     fresh: Fresh = False,
     quiet: Quiet = False,
-    ray: Ray = None,
 ) -> None:
     """Search the settings in the experiment's tune section; the same command resumes an interrupted search."""
     from pipelines.config.load import load, resolved_yaml
@@ -123,11 +116,12 @@ def tune(
     from pipelines.tuning.search_folder import SearchFolder
 
     config, overrides = divided(arguments)
+    launcher = chosen("tune")
     loaded = load(config, overrides, domain=context.obj)
     experiment = named(loaded)
     kept = [one for one in overrides if not one.startswith(("tune.trials=", "tune.minutes=", "tune.seeds=", "tune.compare="))]
     path = run_folder(runs, experiment, name or (f"search-{name_of(kept)}" if kept else "search")).path
-    _check_place(path, ray, runs)
+    _check_place(path, launcher, runs)
     # what needs no TensorFlow is checked without it: a space that does not suit, another search of that name, the result of a finished one
     from pipelines.commands.search_summary import closing
     from pipelines.runs.in_store import folder_here
@@ -145,13 +139,6 @@ def tune(
         from pipelines.machine.startup import start_tensorflow
 
         start_tensorflow(devices=False)
-        if ray is None:
-            report = search(loaded.experiment, folder, experiment, workers=workers, fresh=fresh, quiet=quiet)
-        else:
-            from pipelines.machine.ray_cluster import connected
-            from pipelines.tuning.ray_trials import RayTrials
-
-            with connected(ray, workers=workers):
-                report = search(loaded.experiment, folder, experiment, workers=workers, fresh=fresh, quiet=quiet,
-                                cluster=RayTrials(loaded.experiment, workers, say))
+        with launcher.trials(loaded.experiment, workers, say) as processes:
+            report = search(loaded.experiment, folder, experiment, workers=workers, fresh=fresh, quiet=quiet, processes=processes)
     echo(closing(folder, report), end=False)

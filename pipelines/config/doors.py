@@ -8,8 +8,10 @@ stranger's package names itself in the entry-point group `quartet.extensions` (`
     OPTIONS    name -> a context manager, whose parameters are options of commands that are there
     STORAGES   name -> a class of `pipelines.base.storage.Storage`: the form in which files are kept
     REMOTES    name -> a class of `pipelines.stores.remote.Remote`: what is at addresses such as s3://BUCKET/PATH
+    LAUNCHERS  name -> a function: command -> a `pipelines.runs.launcher.Launcher` where it is asked for, else None
     GUARDS     name -> a class of `pipelines.config.guard.Guard`: looks at what a person named before it is opened
     LINEAGE    name -> a class of `pipelines.runs.lineage.Line`: what `quartet lineage` says of a run besides its own files
+    PROTOCOLS  name -> a class of `pipelines.serving.protocol.ServerProtocol`, made for each server
 
 Settings of its own stand in a section of the experiment that is there already: `add_settings(Monitor, Track)`.
 """
@@ -136,8 +138,10 @@ class Options(Door):
 HOOKS = Door("hook")
 COMMANDS = Door("command")
 OPTIONS = Options("set of options")
+LAUNCHERS = Door("launcher")
 STORAGES = Door("storage")
 REMOTES = Door("remote storage")
 GUARDS = Door("guard")
 LINEAGE = Door("line of lineage")
-ALL = (HOOKS, COMMANDS, OPTIONS, STORAGES, REMOTES, GUARDS, LINEAGE)
+PROTOCOLS = Door("protocol")
+ALL = (HOOKS, COMMANDS, OPTIONS, LAUNCHERS, STORAGES, REMOTES, GUARDS, LINEAGE, PROTOCOLS)

@@ -12,13 +12,17 @@ from pipelines.stores.address import Address, address_of
 from pipelines.stores.remote import remote_of
 
 
+def names_of(experiment: Experiment, name: str) -> list[str]:
+    """The folders of a run: its own, and those of its seeds."""
+    first = experiment.train.seed
+    return [name, *(seed_name(name, first + number) for number in range(experiment.seeds) if experiment.seeds > 1)]
+
+
 @contextlib.contextmanager
 def here(runs: Path, experiment: Experiment, folder: RunFolder, *, fresh: bool, say: Callable[[str], None], writes: bool = True,
          ) -> Iterator[RunFolder]:
     """The folder of this machine in which a run is trained, as `folder_here` has it with the folders of its seeds."""
-    first, name = experiment.train.seed, folder.path.name
-    names = [name, *(seed_name(name, first + number) for number in range(experiment.seeds) if experiment.seeds > 1)]
-    with folder_here(runs, folder.path, names, fresh=fresh, say=say, writes=writes) as path:
+    with folder_here(runs, folder.path, names_of(experiment, folder.path.name), fresh=fresh, say=say, writes=writes) as path:
         yield RunFolder(path)
 
 

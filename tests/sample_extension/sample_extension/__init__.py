@@ -1,4 +1,4 @@
-"""A linear model for images, a metric, a hook, a command and an option. What needs Keras imports it, so that other commands stay quick."""
+"""A linear model for images, a metric, a hook, a command, options, a launcher and a protocol. Keras is imported late."""
 
 from typing import Literal
 
@@ -46,3 +46,6 @@ quartet.register_storage("squeezed")("sample_extension.storages:Squeezed")
 quartet.register_guard("withdrawn")("sample_extension.storages:Withdrawn")
 quartet.register_remote("memory")("sample_extension.storages:Memory")
 quartet.register_options("aloud", "ends", "train")("sample_extension.commands:aloud")
+quartet.register_options("apart", "train")("sample_extension.launchers:apart")
+quartet.register_launcher("apart")("sample_extension.launchers:choose")
+quartet.register_protocol("count")("sample_extension.protocols:Counting")
