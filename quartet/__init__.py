@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         register_hook,
         register_metric,
         register_model,
+        register_options,
         register_source,
         register_task,
     )
@@ -75,6 +76,7 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "register_hook": "quartet.extend",
     "register_metric": "quartet.extend",
     "register_model": "quartet.extend",
+    "register_options": "quartet.extend",
     "register_source": "quartet.extend",
     "register_task": "quartet.extend",
     "RunHook": "pipelines.runs.run_hook",
@@ -90,7 +92,7 @@ __all__ = [
     "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Interrupted", "Judgement",
     "Metric", "MetricKind", "QuartetError", "Recordings", "Run", "RunHook", "Search", "Section", "Source", "Splits", "Task",
     "TrainingError", "Untrusted", "check", "declare_metrics", "load", "new", "register_augmentation", "register_command",
-    "register_domain", "register_hook", "register_metric", "register_model", "register_source", "register_task", "runs",
+    "register_domain", "register_hook", "register_metric", "register_model", "register_options", "register_source", "register_task", "runs",
     "setting", "train", "tune", "uniform",
 ]
 
