@@ -68,11 +68,10 @@ def _body(seen: Seen, path: Path, preset: Preset | None, *, still: bool | None =
         *(_encoded(preset, train, size, frozen) if preset else
           (section("model", _model(size)), section("train", training_settings(train, size)))),
     ]
-    if frozen:  # mixed, shifted or mirrored images and smoothed labels gain nothing there
-        sections += [section("loss", weights)] if (weights := _class_weights(seen)) else []
-    else:
-        sections += [*_shown(_augment(seen, size, photos=max(_size(seen)) > _SMALL), encoded=preset is not None),
-                     section("loss", [("label_smoothing", 0.1, ""), *_class_weights(seen)])]
+    if not frozen:  # mixed, shifted or mirrored images gain nothing there
+        sections += _shown(_augment(seen, size, photos=max(_size(seen)) > _SMALL), encoded=preset is not None)
+    if weights := _class_weights(seen):
+        sections.append(section("loss", weights))
     return "\n".join(sections)
 
 
