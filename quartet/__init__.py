@@ -14,17 +14,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipelines.base.errors import ConfigError, DataError, Interrupted, QuartetError, TrainingError
+    from pipelines.base.errors import ConfigError, DataError, Interrupted, QuartetError, TrainingError, Untrusted
     from pipelines.base.metric_kinds import MetricKind
     from pipelines.config.schema import Data, Experiment, Section, setting
     from pipelines.data.memory import Recordings
     from pipelines.data.random import uniform
     from pipelines.data.source import ArraySource, Source
+    from pipelines.runs.launcher import Launcher
     from pipelines.runs.run_hook import RunHook
     from pipelines.task.contract import Task
     from pipelines.task.learning import Splits
     from pipelines.task.results import Judgement, Metric
-    from pipelines.trust.signing import Untrusted
     from quartet.drafts import Draft, new
     from quartet.extend import (
         declare_metrics,
@@ -32,9 +32,11 @@ if TYPE_CHECKING:
         register_command,
         register_domain,
         register_hook,
+        register_launcher,
         register_metric,
         register_model,
         register_options,
+        register_protocol,
         register_source,
         register_task,
     )
@@ -61,19 +63,21 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "Interrupted": "pipelines.base.errors",
     "QuartetError": "pipelines.base.errors",
     "TrainingError": "pipelines.base.errors",
-    "Untrusted": "pipelines.trust.signing",
+    "Untrusted": "pipelines.base.errors",
     # for extensions
     "ArraySource": "pipelines.data.source",
     "Data": "pipelines.config.schema",
     "declare_metrics": "quartet.extend",
     "Experiment": "pipelines.config.schema",
     "Judgement": "pipelines.task.results",
+    "Launcher": "pipelines.runs.launcher",
     "Metric": "pipelines.task.results",
     "MetricKind": "pipelines.base.metric_kinds",
     "register_augmentation": "quartet.extend",
     "register_command": "quartet.extend",
     "register_domain": "quartet.extend",
     "register_hook": "quartet.extend",
+    "register_launcher": "quartet.extend",
     "register_metric": "quartet.extend",
     "register_model": "quartet.extend",
     "register_options": "quartet.extend",
@@ -89,11 +93,12 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
 }
 
 __all__ = [
-    "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Interrupted", "Judgement",
-    "Metric", "MetricKind", "QuartetError", "Recordings", "Run", "RunHook", "Search", "Section", "Source", "Splits", "Task",
-    "TrainingError", "Untrusted", "check", "declare_metrics", "load", "new", "register_augmentation", "register_command",
-    "register_domain", "register_hook", "register_metric", "register_model", "register_options", "register_source", "register_task", "runs",
-    "setting", "train", "tune", "uniform",
+    "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Interrupted",
+    "Judgement", "Launcher", "Metric", "MetricKind", "QuartetError", "Recordings", "Run", "RunHook", "Search",
+    "Section", "Source", "Splits", "Task", "TrainingError", "Untrusted", "check", "declare_metrics", "load", "new",
+    "register_augmentation", "register_command", "register_domain", "register_hook", "register_launcher",
+    "register_metric", "register_model", "register_options", "register_source", "register_task", "runs", "setting",
+    "train", "tune", "uniform",
 ]
 
 
