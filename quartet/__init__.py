@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pipelines.data.random import uniform
     from pipelines.data.source import ArraySource, Source
     from pipelines.runs.run_hook import RunHook
+    from pipelines.serving.forms import Form
     from pipelines.task.contract import Task
     from pipelines.task.learning import Splits
     from pipelines.task.results import Judgement, Metric
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         register_augmentation,
         register_command,
         register_domain,
+        register_form,
         register_hook,
         register_metric,
         register_model,
@@ -73,12 +75,14 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "register_augmentation": "quartet.extend",
     "register_command": "quartet.extend",
     "register_domain": "quartet.extend",
+    "register_form": "quartet.extend",
     "register_hook": "quartet.extend",
     "register_metric": "quartet.extend",
     "register_model": "quartet.extend",
     "register_options": "quartet.extend",
     "register_source": "quartet.extend",
     "register_task": "quartet.extend",
+    "Form": "pipelines.serving.forms",
     "RunHook": "pipelines.runs.run_hook",
     "Section": "pipelines.config.schema",
     "setting": "pipelines.config.schema",
@@ -89,11 +93,11 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
 }
 
 __all__ = [
-    "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Interrupted", "Judgement",
+    "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Form", "Interrupted", "Judgement",
     "Metric", "MetricKind", "QuartetError", "Recordings", "Run", "RunHook", "Search", "Section", "Source", "Splits", "Task",
     "TrainingError", "Untrusted", "check", "declare_metrics", "load", "new", "register_augmentation", "register_command",
-    "register_domain", "register_hook", "register_metric", "register_model", "register_options", "register_source", "register_task", "runs",
-    "setting", "train", "tune", "uniform",
+    "register_domain", "register_form", "register_hook", "register_metric", "register_model", "register_options", "register_source",
+    "register_task", "runs", "setting", "train", "tune", "uniform",
 ]
 
 

@@ -6,6 +6,7 @@ stranger's package names itself in the entry-point group `quartet.extensions` (`
     HOOKS      name -> a class of `pipelines.runs.run_hook.RunHook`, made for each run
     COMMANDS   name -> a function, a command of `quartet`
     OPTIONS    name -> a context manager, whose parameters are options of commands that are there
+    FORMS      name -> a class of `pipelines.serving.forms.Form`, another form of a finished model
 
 Settings of its own stand in a section of the experiment that is there already: `add_settings(Monitor, Track)`.
 """
@@ -132,4 +133,5 @@ class Options(Door):
 HOOKS = Door("hook")
 COMMANDS = Door("command")
 OPTIONS = Options("set of options")
-ALL = (HOOKS, COMMANDS, OPTIONS)
+FORMS = Door("form")
+ALL = (HOOKS, COMMANDS, OPTIONS, FORMS)

@@ -89,6 +89,12 @@ class Described:
             raise ConfigError(f"{self.folder.facts}: {unfit}; the file is damaged, or belongs to another experiment")
         return task
 
+    def run(self) -> LoadedRun:
+        """On the CPU, in float32, and still without a model."""
+        machine = devices.prepare(self.experiment.train.model_copy(update={"devices": "cpu"}), precision="float32")
+        return LoadedRun(self.task(), None, self.experiment, self.folder, machine, "float32",  # type: ignore[arg-type]
+                         self.experiment.task, self.environment)
+
 
 def load_run(folder: RunFolder, *, where: Literal["auto", "cpu"] | int = "auto", precision: Precision | None = None,
              require_signature: Path | None = None) -> LoadedRun:

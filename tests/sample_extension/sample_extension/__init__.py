@@ -1,4 +1,4 @@
-"""A linear model for images, a metric, a hook, a command and an option. What needs Keras imports it, so that other commands stay quick."""
+"""A linear model for images, a metric, a hook, a form, a command and options. What needs Keras imports it: other commands stay quick."""
 
 from typing import Literal
 
@@ -43,3 +43,5 @@ class Ends(quartet.Section):
 quartet.register_hook("ends", Ends)("sample_extension.hooks:EndsHook")
 quartet.register_command("ends")("sample_extension.commands:count_ends")
 quartet.register_options("aloud", "ends", "train")("sample_extension.commands:aloud")
+quartet.register_form("halves")("sample_extension.forms:Halves")
+quartet.register_options("halves", "export")("sample_extension.forms:halved")

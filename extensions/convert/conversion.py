@@ -10,16 +10,17 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
 
+from extensions.convert.core import INPUT, Core
+from extensions.convert.runtimes import PACKAGES, in_own_thread
 from pipelines.base.errors import ConfigError
 from pipelines.data.reasons import reason
-from pipelines.serving.converted.core import INPUT, Core
-from pipelines.serving.converted.runtimes import in_own_thread
 
 OPSET = 18  # of ONNX
 
@@ -41,6 +42,10 @@ class Form:
     file: str
     write: Callable[[Core, np.ndarray, Path], None]
     packages: tuple[str, ...] = ()
+
+    @property
+    def installed(self) -> bool:
+        return all(find_spec(name) is not None for name in (PACKAGES[self.runtime].replace("-", "_"), *self.packages))
 
 
 def convert(core: Core, form: Form, calibration: np.ndarray, folder: Path) -> Path:

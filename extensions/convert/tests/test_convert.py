@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from extensions.convert import runtimes
+from extensions.convert.conversion import DYNAMIC, LITERT, ONNX, Form, convert
+from extensions.convert.core import INPUT, OUTPUT, Core, input_of
+from extensions.convert.export import FORMS, Passed, chosen_of, export_converted
+from extensions.convert.fastest import predictor
 from pipelines.base.errors import ConfigError
 from pipelines.runs.folder import RunFolder
-from pipelines.serving.converted import runtimes
-from pipelines.serving.converted.conversion import DYNAMIC, LITERT, ONNX, Form, convert
-from pipelines.serving.converted.core import INPUT, OUTPUT, Core, input_of
-from pipelines.serving.converted.export import FORMS, Tried, chosen_of, export_converted
-from pipelines.serving.converted.fastest import predictor
-from pipelines.serving.converted.loading import open_run
 from pipelines.serving.evaluate import evaluate
 from pipelines.serving.export import free
+from pipelines.serving.forms import open_run
 from pipelines.serving.predict import Predictor
 from pipelines.task.results import Metric
 from tests import processes
@@ -86,8 +86,8 @@ def test_one_input_takes_the_short_way_behind_a_server_and_answers_alike(opened,
     quick, slow = predictor(opened), Predictor(opened)
     assert type(quick) is not Predictor
     counted = []
-    quickly = opened.task.quickly
-    monkeypatch.setattr(opened.task, "quickly", lambda row: counted.append(quickly(row)) or counted[-1])
+    decode = quick.decoder.decode
+    monkeypatch.setattr(quick.decoder, "decode", lambda row: counted.append(decode(row)) or counted[-1])
     for content in (judged[0][0], judged[0][1], tf.io.encode_jpeg(tf.zeros([40, 30, 3], tf.uint8)).numpy()):
         read = [("one", {"image": content})]
         (one,), (other,) = quick.together(read), slow.together(read)
@@ -138,7 +138,7 @@ import os, signal, sys
 import numpy as np
 import openvino
 from openvino import opset13 as operations
-from pipelines.serving.converted.runtimes import load
+from extensions.convert.runtimes import load
 
 given = operations.parameter([-1, 4], np.float32)
 openvino.save_model(openvino.Model([operations.relu(given)], [given]), sys.argv[1])
@@ -223,7 +223,7 @@ def test_what_is_chosen(tmp_path):
         folder = tmp_path / f"{name}{nbytes}{low}"
         folder.mkdir()
         (folder / "core").write_bytes(bytes(nbytes))
-        return Tried(Form(name, "litert", False, "core", lambda *_: None), None, folder, None, None, Metric((low + high) / 2, low, high))
+        return Passed(Form(name, "litert", False, "core", lambda *_: None), folder, None, None, Metric((low + high) / 2, low, high))
 
     dynamic = tried("dynamic", 100, 1.0, 1.2)
     assert chosen_of([dynamic, tried("int8", 100, 0.5, 0.9)], "mobile").form.name == "int8"
