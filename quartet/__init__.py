@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pipelines.data.memory import Recordings
     from pipelines.data.random import uniform
     from pipelines.data.source import ArraySource, Source
+    from pipelines.runs.launcher import Launcher
     from pipelines.runs.run_hook import RunHook
     from pipelines.serving.forms import Form
     from pipelines.task.contract import Task
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         register_domain,
         register_form,
         register_hook,
+        register_launcher,
         register_metric,
         register_model,
         register_options,
@@ -70,6 +72,7 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "declare_metrics": "quartet.extend",
     "Experiment": "pipelines.config.schema",
     "Judgement": "pipelines.task.results",
+    "Launcher": "pipelines.runs.launcher",
     "Metric": "pipelines.task.results",
     "MetricKind": "pipelines.base.metric_kinds",
     "register_augmentation": "quartet.extend",
@@ -77,6 +80,7 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "register_domain": "quartet.extend",
     "register_form": "quartet.extend",
     "register_hook": "quartet.extend",
+    "register_launcher": "quartet.extend",
     "register_metric": "quartet.extend",
     "register_model": "quartet.extend",
     "register_options": "quartet.extend",
@@ -93,11 +97,12 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
 }
 
 __all__ = [
-    "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Form", "Interrupted", "Judgement",
-    "Metric", "MetricKind", "QuartetError", "Recordings", "Run", "RunHook", "Search", "Section", "Source", "Splits", "Task",
-    "TrainingError", "Untrusted", "check", "declare_metrics", "load", "new", "register_augmentation", "register_command",
-    "register_domain", "register_form", "register_hook", "register_metric", "register_model", "register_options", "register_source",
-    "register_task", "runs", "setting", "train", "tune", "uniform",
+    "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Form", "Interrupted",
+    "Judgement", "Launcher", "Metric", "MetricKind", "QuartetError", "Recordings", "Run", "RunHook", "Search",
+    "Section", "Source", "Splits", "Task", "TrainingError", "Untrusted", "check", "declare_metrics", "load", "new",
+    "register_augmentation", "register_command", "register_domain", "register_form", "register_hook",
+    "register_launcher", "register_metric", "register_model", "register_options", "register_source", "register_task",
+    "runs", "setting", "train", "tune", "uniform",
 ]
 
 

@@ -14,9 +14,12 @@ import numpy as np
 from pipelines.base.errors import ConfigError, Interrupted
 from pipelines.base.progress import silent
 from pipelines.config.doors import HOOKS
+from pipelines.config.dump import resolved_yaml
 from pipelines.config.load import from_dict
+from pipelines.config.schema import Experiment
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.launch import task_class
+from pipelines.runs.launcher import Launcher, TrainCall
 from pipelines.runs.policy import Policy
 from pipelines.runs.run import Call, train
 from pipelines.runs.run_hook import RunHook
@@ -47,7 +50,7 @@ def check_hook(hook: type[RunHook], folder: Path, settings: dict[str, Any] | Non
     assert entry is not None, f"{hook.__name__} is not registered"
     plain = _train(folder / "plain", {}, without=entry.name)
     watched, ends = _train(folder / "watched", settings or {}), _Ends(hook)
-    assert watched == plain, f"{hook.__name__} changes what is trained"
+    assert _same(watched, plain), f"{hook.__name__} changes what is trained"
     with ends:
         try:
             _train(folder / "resumed", settings or {}, interrupt_after=3)
@@ -56,7 +59,7 @@ def check_hook(hook: type[RunHook], folder: Path, settings: dict[str, Any] | Non
         else:
             raise AssertionError("the run was not interrupted")
         resumed = _train(folder / "resumed", settings or {})
-    assert resumed == plain, f"{hook.__name__}: a run that was interrupted and resumed is another one"
+    assert _same(resumed, plain), f"{hook.__name__}: a run that was interrupted and resumed is another one"
     assert ends.told == ["interrupted", "finished"], f"{hook.__name__}: was told {ends.told}"
 
 
@@ -98,6 +101,37 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {file.relative_to(folder).as_posix(): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
 
 
+def check_launcher(launcher: Launcher, folder: Path) -> None:
+    """Trains a small network for two epochs here and through a launcher, and has its group pass values round.
+
+    Args:
+        launcher: as its function returns it; where it is of several hosts, this is called on each of them.
+        folder: an empty folder for the two runs.
+
+    Raises:
+        AssertionError: what it trains is not what this process trains, to 1e-5, or a value that its group passes round is another one.
+    """
+    name, place = type(launcher).__name__, folder / "launched" / "vision" / "experiment" / "checked"
+    here = _train(folder / "here", {})
+    experiment = _experiment({})
+    if launcher.elsewhere:
+        file = folder / "experiment.yaml"
+        file.write_text(resolved_yaml(experiment), encoding="utf-8")
+        arguments = (str(file), "--runs", str(folder / "launched"), "--name", "checked", "--quiet")
+        status = launcher.train(TrainCall(experiment, RunFolder(place), arguments, folder / "launched", fresh=False))
+        assert status == 0, f"{name}: the training elsewhere ended with {status}"
+    else:
+        with launcher.group({"the experiment": resolved_yaml(experiment)}) as group:
+            for value in (None, {"a": [1, 0.5, "ä"]}, b"\0bytes"):
+                assert group.of_chief(value) == value, f"{name}: of_chief changes {value!r}"
+                assert group.of_all(value) == [value] * group.size, f"{name}: of_all changes {value!r}"
+                assert group.to_chief(value) == [value] * group.size * group.chief, f"{name}: to_chief changes {value!r}"
+            train(experiment, RunFolder(place), Call("vision/check", task_class(experiment.task), quiet=True))
+    if launcher.chief:
+        worst = max(float(np.abs(one - other).max()) for one, other in zip(here, _weights(place), strict=True))
+        assert worst <= 1e-5, f"{name}: trains other weights than this process, by {worst:.1e}"
+
+
 class _Ends:
     """What `ended` of a hook is told while this is entered."""
 
@@ -131,10 +165,23 @@ class _InterruptAfter(Hook):
             loop.interrupted = 2
 
 
-def _train(place: Path, monitor: dict[str, Any], *, without: str = "", interrupt_after: int | None = None) -> list[bytes]:
-    """The bytes of the model's weights."""
-    experiment = from_dict({**EXPERIMENT, "monitor": {"tensorboard": False, "samples": 0, **monitor}})
+def _experiment(monitor: dict[str, Any]) -> Experiment:
+    return from_dict({**EXPERIMENT, "monitor": {"tensorboard": False, "samples": 0, **monitor}})
+
+
+def _train(place: Path, monitor: dict[str, Any], *, without: str = "", interrupt_after: int | None = None) -> list[np.ndarray]:
+    """The model's weights."""
+    experiment = _experiment(monitor)
     hooks = (_InterruptAfter(interrupt_after),) if interrupt_after else ()
     with HOOKS.without(without):
         train(experiment, RunFolder(place), Call("vision/check", task_class(experiment.task), quiet=True, policy=Policy(hooks=hooks)))
-    return [np.asarray(weight).tobytes() for weight in load_run(RunFolder(place), where="cpu").model.get_weights()]
+    return _weights(place)
+
+
+def _weights(place: Path) -> list[np.ndarray]:
+    return [np.asarray(weight) for weight in load_run(RunFolder(place), where="cpu").model.get_weights()]
+
+
+def _same(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
+    """To the last bit."""
+    return [weight.tobytes() for weight in one] == [weight.tobytes() for weight in other]

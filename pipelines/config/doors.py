@@ -6,6 +6,7 @@ stranger's package names itself in the entry-point group `quartet.extensions` (`
     HOOKS      name -> a class of `pipelines.runs.run_hook.RunHook`, made for each run
     COMMANDS   name -> a function, a command of `quartet`
     OPTIONS    name -> a context manager, whose parameters are options of commands that are there
+    LAUNCHERS  name -> a function: command -> a `pipelines.runs.launcher.Launcher` where it is asked for, else None
     FORMS      name -> a class of `pipelines.serving.forms.Form`, another form of a finished model
 
 Settings of its own stand in a section of the experiment that is there already: `add_settings(Monitor, Track)`.
@@ -134,4 +135,5 @@ HOOKS = Door("hook")
 COMMANDS = Door("command")
 OPTIONS = Options("set of options")
 FORMS = Door("form")
-ALL = (HOOKS, COMMANDS, OPTIONS, FORMS)
+LAUNCHERS = Door("launcher")
+ALL = (HOOKS, COMMANDS, OPTIONS, FORMS, LAUNCHERS)

@@ -1,4 +1,4 @@
-"""A linear model for images, a metric, a hook, a form, a command and options. What needs Keras imports it: other commands stay quick."""
+"""A linear model for images, a metric, and one entry at each door. What needs Keras imports it, so that other commands stay quick."""
 
 from typing import Literal
 
@@ -45,3 +45,5 @@ quartet.register_command("ends")("sample_extension.commands:count_ends")
 quartet.register_options("aloud", "ends", "train")("sample_extension.commands:aloud")
 quartet.register_form("halves")("sample_extension.forms:Halves")
 quartet.register_options("halves", "export")("sample_extension.forms:halved")
+quartet.register_options("apart", "train")("sample_extension.launchers:apart")
+quartet.register_launcher("apart")("sample_extension.launchers:choose")
