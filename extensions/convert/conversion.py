@@ -26,7 +26,7 @@ OPSET = 18  # of ONNX
 
 
 @dataclass(frozen=True)
-class Form:
+class Format:
     """
     Attributes:
         runtime: what computes it (runtimes.RUNTIMES).
@@ -48,7 +48,7 @@ class Form:
         return all(find_spec(name) is not None for name in (PACKAGES[self.runtime].replace("-", "_"), *self.packages))
 
 
-def convert(core: Core, form: Form, calibration: np.ndarray, folder: Path) -> Path:
+def convert(core: Core, form: Format, calibration: np.ndarray, folder: Path) -> Path:
     """Writes a form below a folder. Returns its file.
 
     Args:
@@ -119,12 +119,12 @@ def _openvino(whole: bool) -> Callable[[Core, np.ndarray, Path], None]:
     return write
 
 
-LITERT = Form("LiteRT float32", "litert", True, "core.tflite", _litert(False, False))
-DYNAMIC = Form("LiteRT dynamic range", "litert", False, "core.tflite", _litert(True, False))
-INT8 = Form("LiteRT int8", "litert", False, "core.tflite", _litert(True, True))
-ONNX = Form("ONNX", "onnx", True, "core.onnx", _onnx, ("tf2onnx",))
-OPENVINO = Form("OpenVINO", "openvino", True, "core.xml", _openvino(False))
-OPENVINO_INT8 = Form("OpenVINO int8", "openvino", False, "core.xml", _openvino(True), ("nncf",))
+LITERT = Format("LiteRT float32", "litert", True, "core.tflite", _litert(False, False))
+DYNAMIC = Format("LiteRT dynamic range", "litert", False, "core.tflite", _litert(True, False))
+INT8 = Format("LiteRT int8", "litert", False, "core.tflite", _litert(True, True))
+ONNX = Format("ONNX", "onnx", True, "core.onnx", _onnx, ("tf2onnx",))
+OPENVINO = Format("OpenVINO", "openvino", True, "core.xml", _openvino(False))
+OPENVINO_INT8 = Format("OpenVINO int8", "openvino", False, "core.xml", _openvino(True), ("nncf",))
 
 
 @contextmanager

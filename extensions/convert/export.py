@@ -11,7 +11,7 @@ from typing import Any
 
 from extensions.convert import runtimes
 from extensions.convert.compare import BATCH, Compared, Comparison, Compute, latencies
-from extensions.convert.conversion import DYNAMIC, INT8, LITERT, ONNX, OPENVINO, OPENVINO_INT8, Form, convert, silenced
+from extensions.convert.conversion import DYNAMIC, INT8, LITERT, ONNX, OPENVINO, OPENVINO_INT8, Format, convert, silenced
 from extensions.convert.core import Core, core_of
 from extensions.convert.decoding import Decoder, decoder_of
 from extensions.convert.loading import Manifest, Measured, Tensor, checksum
@@ -30,7 +30,7 @@ from pipelines.serving.load import LoadedRun
 from pipelines.task.results import Metric
 
 KEEPS, SAME = 1e-5, 1e-4  # largest difference of an answer: of the fastest form, and of any in float32
-FORMS: dict[str, list[Form]] = {
+FORMATS: dict[str, list[Format]] = {
     "mobile": [DYNAMIC, INT8], "onnx": [ONNX], "openvino": [OPENVINO, OPENVINO_INT8],
     "cpu": [LITERT, ONNX, OPENVINO, DYNAMIC, INT8, OPENVINO_INT8]}
 EXTRAS = {"litert": "mobile", "onnx": "onnx", "openvino": "openvino"}
@@ -47,7 +47,7 @@ class Passed:
         time: of one input; `together`: of a batch, where that decides.
     """
 
-    form: Form
+    form: Format
     folder: Path
     compute: Compute
     compared: Compared
@@ -65,7 +65,7 @@ def export_converted(run: LoadedRun, target: Path, *, made_for: str, loss: float
 
     Args:
         run: in float32, on the CPU.
-        made_for: a key of FORMS.
+        made_for: a key of FORMATS.
         loss: points of the score, of 100, that may be lost on validation.
         say: is told each form's result.
 
@@ -98,16 +98,16 @@ def export_converted(run: LoadedRun, target: Path, *, made_for: str, loss: float
     return manifest
 
 
-def _installed(made_for: str) -> list[Form]:
+def _installed(made_for: str) -> list[Format]:
     """The forms whose packages are there. Raises ConfigError where there is none."""
-    forms = [form for form in FORMS[made_for] if form.installed]
+    forms = [form for form in FORMATS[made_for] if form.installed]
     if not forms:
-        extras = sorted({EXTRAS[form.runtime] for form in FORMS[made_for]})
+        extras = sorted({EXTRAS[form.runtime] for form in FORMATS[made_for]})
         raise ConfigError(f"--for {made_for} needs the extra {listed(extras)}: pip install 'keras-quartet[{extras[0]}]'")
     return forms
 
 
-def _try(form: Form, core: Core, comparison: Comparison, folder: Path, loss: float) -> Passed:
+def _try(form: Format, core: Core, comparison: Comparison, folder: Path, loss: float) -> Passed:
     """Converts, loads and judges a form. Raises ConfigError with the reason why it is refused."""
     folder.mkdir()
     file = convert(core, form, comparison.calibration, folder)
@@ -121,7 +121,7 @@ def _try(form: Form, core: Core, comparison: Comparison, folder: Path, loss: flo
     return Passed(form, folder, compute, compared)
 
 
-def _check(form: Form, compared: Compared, comparison: Comparison, loss: float) -> None:
+def _check(form: Format, compared: Compared, comparison: Comparison, loss: float) -> None:
     """Raises ConfigError for a form that loses too much."""
     if form.exact and compared.largest > SAME:
         raise ConfigError(f"it is in float32, and an answer differs by {compared.largest:.2g}, over {SAME:g}: the conversion is wrong")

@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from shutil import copyfile
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from extensions.convert import runtimes
-from extensions.convert.conversion import LITERT, ONNX, OPENVINO, Form, convert, silenced
+from extensions.convert.conversion import LITERT, ONNX, OPENVINO, Format, convert, silenced
 from extensions.convert.core import Core, core_of
 from extensions.convert.loading import Tensor, checksum
 from extensions.convert.quick import QuickPredictor
@@ -34,7 +33,7 @@ from pipelines.serving.forms import difference
 from pipelines.serving.load import LoadedRun
 from pipelines.serving.predict import Predictor
 
-FORMS = [LITERT, ONNX, OPENVINO]
+FORMATS = [LITERT, ONNX, OPENVINO]
 SECONDS = 20.0  # after which no further form is tried
 KEEPS = 1e-5  # largest difference of an answer
 ROUNDS = 30  # of timing, each form in turn
@@ -63,7 +62,7 @@ class Choice(stored.Record):
 class _Candidate:
     """A form that answers as TensorFlow does; its files lie in `folder`."""
 
-    form: Form
+    form: Format
     choice: Choice
     predictor: QuickPredictor
     folder: Path
@@ -71,7 +70,7 @@ class _Candidate:
 
 def predictor(run: LoadedRun, *, wanted: str = "auto", batch: int | None = None, kept: Path | None = None,
               say: Callable[[str], None] = lambda line: None) -> Predictor:
-    """What answers for a run, or for a model converted from one, which has a form already.
+    """What answers for a run.
 
     Args:
         wanted: a form, or the fastest.
@@ -81,11 +80,6 @@ def predictor(run: LoadedRun, *, wanted: str = "auto", batch: int | None = None,
     Raises:
         ConfigError: the form that is wanted is not installed, cannot be made of this model, or answers otherwise.
     """
-    task: Any = run.task
-    if hasattr(task, "core"):
-        if wanted != "auto":
-            raise ConfigError(f"--form {wanted}: {run.folder.path} was exported in a form of its own; serve the run that it was made from")
-        return QuickPredictor(run, task.core, task.outputs, batch=batch)
     if wanted == "tensorflow":
         return Predictor(run, batch=batch)
     place = None if kept is None else kept / _key(run, wanted)
@@ -158,7 +152,7 @@ def _try_all(run: LoadedRun, wanted: str, usual: Predictor, folder: Path, candid
     """Fills the candidates; the reasons why others are none. Raises ConfigError where there can be no other form."""
     if any("GPU" in device for device in run.machine.devices):
         raise ConfigError("other forms compute on the processor, and there is a GPU")
-    forms = [form for form in FORMS if wanted in ("auto", form.runtime) and form.installed]
+    forms = [form for form in FORMATS if wanted in ("auto", form.runtime) and form.installed]
     if not forms:
         raise ConfigError("no other form is installed (extras mobile, onnx, openvino)")
     began, refused = time.monotonic(), []
@@ -179,7 +173,7 @@ def _try_all(run: LoadedRun, wanted: str, usual: Predictor, folder: Path, candid
     return refused
 
 
-def _try(run: LoadedRun, form: Form, core: Core, usual: Predictor, place: Path) -> _Candidate:
+def _try(run: LoadedRun, form: Format, core: Core, usual: Predictor, place: Path) -> _Candidate:
     """Raises ConfigError where it cannot be made or answers otherwise, and whatever a runtime fails with."""
     file = convert(core, form, np.zeros(0), place)
     with silenced():

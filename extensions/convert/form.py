@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from extensions.convert import options
+from pipelines.base.errors import ConfigError
 from pipelines.runs.folder import RunFolder
 from pipelines.serving.forms import Form
 
@@ -29,11 +30,24 @@ class Converted(Form):
 
         return load_converted(folder)
 
+    def predictor(self, run: "LoadedRun", *, batch: int | None, keep: bool, say: Callable[[str], None]) -> "Predictor | None":
+        if run.form is None:
+            return None
+        if options.asked.serve != "auto":
+            raise ConfigError(f"--form {options.asked.serve}: {run.folder.path} was exported in a form of its own; "
+                              "serve the run that it was made from")
+        from extensions.convert.quick import QuickPredictor
+
+        task: Any = run.task
+        return QuickPredictor(run, task.core, task.outputs, batch=batch)
+
 
 class Fastest(Converted):
     """The fastest on this processor; a server answers in it, too."""
 
-    def predictor(self, run: "LoadedRun", *, batch: int | None, keep: bool, say: Callable[[str], None]) -> "Predictor":
+    def predictor(self, run: "LoadedRun", *, batch: int | None, keep: bool, say: Callable[[str], None]) -> "Predictor | None":
+        if run.form is not None:
+            return super().predictor(run, batch=batch, keep=keep, say=say)
         from extensions.convert.fastest import choices, predictor
 
         return predictor(run, wanted=options.asked.serve, batch=batch, kept=choices() if keep else None, say=say)

@@ -60,7 +60,7 @@ class Form:
         raise NotImplementedError
 
     def load(self, folder: RunFolder) -> "LoadedRun":
-        """An export as a run that answers; `model` may be None. No code of the folder is executed.
+        """An export as a run that answers. No code of the folder is executed.
 
         Raises:
             ConfigError: it is damaged, or what it needs is not installed.
@@ -68,7 +68,7 @@ class Form:
         raise NotImplementedError
 
     def predictor(self, run: "LoadedRun", *, batch: int | None, keep: bool, say: Callable[[str], None]) -> "Predictor | None":
-        """What answers a server's inputs for a run or an export of it, as the run was judged; None: the core's Predictor.
+        """What answers a server's inputs, for a run as it was judged, or for an export in this form; None: the core's Predictor.
 
         Args:
             batch: examples answered at a time; None: the task's.
@@ -121,15 +121,20 @@ def open_run(folder: RunFolder, *, where: Literal["auto", "cpu"] | int = "auto",
         form = next((one for one in forms() if one.name == name), None)
         if form is None:
             raise ConfigError(f"{folder.path}: is exported for {name}, and no extension that is installed here reads this form")
-        return replace(form.load(copy), folder=folder)
+        return replace(form.load(copy), folder=folder, form=name)
 
 
 def predictor(run: "LoadedRun", *, batch: int | None = None, keep: bool = False,
               say: Callable[[str], None] = lambda line: None) -> "Predictor":
-    """What answers a server's inputs: the first form that offers to, else the run as it was judged. Raises ConfigError as forms do."""
+    """What answers a server's inputs: of a run the first form that offers to, of an export its own; else the core, as it was judged.
+
+    Raises:
+        ConfigError: as forms do.
+    """
     from pipelines.serving.predict import Predictor
 
-    offered = (form.predictor(run, batch=batch, keep=keep, say=say) for form in forms())
+    asked = (form for form in forms() if run.form in (None, form.name))
+    offered = (form.predictor(run, batch=batch, keep=keep, say=say) for form in asked)
     return next((one for one in offered if one is not None), None) or Predictor(run, batch=batch)
 
 

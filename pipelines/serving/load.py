@@ -39,6 +39,7 @@ class LoadedRun:
         name: the experiment's, as the report has it.
         environment: as environment.json holds it.
         judged_precision: the compute precision of the report's metrics; `machine` has the one in use.
+        form: of an export in another form, its name; `model` may be None.
     """
 
     task: Task
@@ -49,6 +50,7 @@ class LoadedRun:
     judged_precision: str
     name: str
     environment: dict[str, Any] = field(default_factory=dict)
+    form: str | None = None
 
 
 @dataclass(frozen=True)

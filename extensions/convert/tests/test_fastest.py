@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.slow(seconds=35), pytest.mark.skipif(
 @pytest.fixture
 def forms(monkeypatch):
     """LiteRT alone is tried, and is as fast as it has to be."""
-    monkeypatch.setattr(fastest, "FORMS", fastest.FORMS[:1])
+    monkeypatch.setattr(fastest, "FORMATS", fastest.FORMATS[:1])
     monkeypatch.setattr(fastest, "FASTER", 1e9)
 
 
