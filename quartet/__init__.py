@@ -14,7 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipelines.base.errors import ConfigError, DataError, Interrupted, QuartetError, TrainingError
+    from pipelines.base.errors import ConfigError, DataError, Interrupted, QuartetError, TrainingError, Untrusted
     from pipelines.base.metric_kinds import MetricKind
     from pipelines.config.schema import Data, Experiment, Section, setting
     from pipelines.data.memory import Recordings
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pipelines.task.contract import Task
     from pipelines.task.learning import Splits
     from pipelines.task.results import Judgement, Metric
-    from pipelines.trust.signing import Untrusted
     from quartet.drafts import Draft, new
     from quartet.extend import (
         declare_metrics,
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
         register_metric,
         register_model,
         register_options,
+        register_protocol,
         register_source,
         register_task,
     )
@@ -65,7 +65,7 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "Interrupted": "pipelines.base.errors",
     "QuartetError": "pipelines.base.errors",
     "TrainingError": "pipelines.base.errors",
-    "Untrusted": "pipelines.trust.signing",
+    "Untrusted": "pipelines.base.errors",
     # for extensions
     "ArraySource": "pipelines.data.source",
     "Data": "pipelines.config.schema",
@@ -99,10 +99,10 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
 __all__ = [
     "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Form", "Interrupted",
     "Judgement", "Launcher", "Metric", "MetricKind", "QuartetError", "Recordings", "Run", "RunHook", "Search",
-    "Section", "Source", "Splits", "Task", "TrainingError", "Untrusted", "check", "declare_metrics", "load", "new",
-    "register_augmentation", "register_command", "register_domain", "register_form", "register_hook",
-    "register_launcher", "register_metric", "register_model", "register_options", "register_source", "register_task",
-    "runs", "setting", "train", "tune", "uniform",
+    "Section", "ServerProtocol", "Source", "Splits", "Task", "TrainingError", "Untrusted", "check", "declare_metrics",
+    "load", "new", "register_augmentation", "register_command", "register_domain", "register_form", "register_hook",
+    "register_launcher", "register_metric", "register_model", "register_options", "register_protocol",
+    "register_source", "register_task", "runs", "setting", "train", "tune", "uniform",
 ]
 
 

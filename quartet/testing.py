@@ -28,6 +28,7 @@ from pipelines.serving.forms import difference, forms, open_run
 from pipelines.serving.load import load_run
 from pipelines.serving.predict import Predictor
 from pipelines.training.loop import Hook, Loop
+from quartet.protocol_testing import check_protocol as check_protocol
 
 EXPERIMENT = {"task": "vision.classification", "data": {"source": "digits"}, "model": {"name": "cnn", "widths": [4]},
               "train": {"epochs": 2, "batch_size": 256, "precision": "float32", "devices": "cpu", "deterministic": True},
@@ -83,7 +84,7 @@ def check_form(name: str, folder: Path, *, within: float = 1e-5) -> None:
     assert files_of(folder / "run") == before, f"{name}: changes the run"
     assert (target / "README.txt").is_file(), f"{name}: no README.txt says how to use it"
     opened = open_run(RunFolder(target))
-    offered = [form.predictor(one, batch=None, keep=False, say=silent) for one in (run, opened)]
+    offered = [form.predictor(one, batch=None, say=silent) for one in (run, opened)]
     rows = [("typical", row) for row in run.task.typical()]
     expected = Predictor(run).together(rows)
     for predictor in (Predictor(opened), *(one for one in offered if one is not None)):

@@ -1,6 +1,6 @@
 """Other forms of a finished model: small and fast ones for LiteRT, ONNX Runtime and OpenVINO, each judged beside the model before it is
 written, and answered without TensorFlow; the fastest behind `quartet serve`; and networks of fewer channels, which train further.
-docs/export.md shows each. Imports no TensorFlow and no package of theirs until it is needed.
+docs/serving.md shows each. Imports no TensorFlow and no package of theirs until it is needed.
 """
 
 from pipelines.config.doors import COMMANDS, FORMS, OPTIONS

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from pipelines.base.errors import ConfigError
-from pipelines.commands.shell import RUNS, Replace, RequireSignature, Run, Runs, echo, extensible, finished, quoted, to_copy
+from pipelines.commands.shell import RUNS, Replace, Run, Runs, echo, extensible, finished, quoted, to_copy
 
 
 @extensible()
@@ -19,10 +19,9 @@ def prune(
     output: Annotated[Path | None, typer.Option(
         "--output", "-o", metavar="DIR", show_default="RUN/pruned-SHARE", help="Where experiment and weights are written.")] = None,
     replace: Replace = False,
-    require_signature: RequireSignature = None,
 ) -> None:
     """Take filters, units and heads out of a trained network, and write an experiment that trains it further."""
-    folder = finished(runs, run, require_signature)
+    folder = finished(runs, run)
     if folder.manifest.is_file():
         raise ConfigError(f"{folder.path}: is an exported model; prune the run that it was made from")
     target = (output or folder.path / f"pruned-{operations:g}").absolute()
@@ -34,7 +33,7 @@ def prune(
     from pipelines.serving.load import load_run
 
     free(target, replace)
-    whole = load_run(folder, where="cpu", precision="float32", require_signature=require_signature)
+    whole = load_run(folder, where="cpu", precision="float32")
     done = take_out(whole, target, share=operations, epochs=epochs, teacher=teacher, replace=replace, say=echo)
     for what, (after, before) in {"operations": done.operations, "weights": done.weights}.items():
         echo(f"{what:<12} {after:,.0f} of {before:,.0f} ({after / before:.1%})" + (" an example" if what == "operations" else ""))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from extensions.convert import options
 from pipelines.base.errors import ConfigError
+from pipelines.config import guard
 from pipelines.runs.folder import RunFolder
 from pipelines.serving.forms import Form
 
@@ -30,7 +31,7 @@ class Converted(Form):
 
         return load_converted(folder)
 
-    def predictor(self, run: "LoadedRun", *, batch: int | None, keep: bool, say: Callable[[str], None]) -> "Predictor | None":
+    def predictor(self, run: "LoadedRun", *, batch: int | None, say: Callable[[str], None]) -> "Predictor | None":
         if run.form is None:
             return None
         if options.asked.serve != "auto":
@@ -45,9 +46,9 @@ class Converted(Form):
 class Fastest(Converted):
     """The fastest on this processor; a server answers in it, too."""
 
-    def predictor(self, run: "LoadedRun", *, batch: int | None, keep: bool, say: Callable[[str], None]) -> "Predictor | None":
+    def predictor(self, run: "LoadedRun", *, batch: int | None, say: Callable[[str], None]) -> "Predictor | None":
         if run.form is not None:
-            return super().predictor(run, batch=batch, keep=keep, say=say)
+            return super().predictor(run, batch=batch, say=say)
         from extensions.convert.fastest import choices, predictor
 
-        return predictor(run, wanted=options.asked.serve, batch=batch, kept=choices() if keep else None, say=say)
+        return predictor(run, wanted=options.asked.serve, batch=batch, kept=None if guard.active() else choices(), say=say)

@@ -8,6 +8,9 @@ stranger's package names itself in the entry-point group `quartet.extensions` (`
     OPTIONS    name -> a context manager, whose parameters are options of commands that are there
     LAUNCHERS  name -> a function: command -> a `pipelines.runs.launcher.Launcher` where it is asked for, else None
     FORMS      name -> a class of `pipelines.serving.forms.Form`, another form of a finished model
+    GUARDS     name -> a class of `pipelines.config.guard.Guard`: looks at what a person named before it is opened
+    LINEAGE    name -> a class of `pipelines.runs.lineage.Line`: what `quartet lineage` says of a run besides its own files
+    PROTOCOLS  name -> a class of `pipelines.serving.protocol.ServerProtocol`, made for each server
 
 Settings of its own stand in a section of the experiment that is there already: `add_settings(Monitor, Track)`.
 """
@@ -136,4 +139,7 @@ COMMANDS = Door("command")
 OPTIONS = Options("set of options")
 FORMS = Door("form")
 LAUNCHERS = Door("launcher")
-ALL = (HOOKS, COMMANDS, OPTIONS, FORMS, LAUNCHERS)
+GUARDS = Door("guard")
+LINEAGE = Door("line of lineage")
+PROTOCOLS = Door("protocol")
+ALL = (HOOKS, COMMANDS, OPTIONS, FORMS, LAUNCHERS, GUARDS, LINEAGE, PROTOCOLS)

@@ -76,7 +76,7 @@ class Served(tf.Module):
 
 
 def export_run(folder: RunFolder, target: Path, form: Form | None = None, *, precision: Precision | None = None, replace: bool = False,
-               require_signature: Path | None = None, say: Say = silent) -> LoadedRun:
+               say: Say = silent) -> LoadedRun:
     """Writes the model of a run in another form, or as a SavedModel. Returns the run as it was loaded for that.
 
     Args:
@@ -91,7 +91,7 @@ def export_run(folder: RunFolder, target: Path, form: Form | None = None, *, pre
     if form is not None and precision not in (None, "float32"):
         raise ConfigError(f"--precision: is for a SavedModel; {form.name} is made from float32")
     free(target, replace)
-    run = load_run(folder, where="cpu", precision="float32" if form else precision, require_signature=require_signature)
+    run = load_run(folder, where="cpu", precision="float32" if form else precision)
     if form is not None:
         form.export(run, target, replace=replace, say=say)
     else:

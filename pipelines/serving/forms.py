@@ -15,6 +15,7 @@ import numpy as np
 from pipelines.base import stored
 from pipelines.base.errors import ConfigError
 from pipelines.base.files import finite
+from pipelines.config import guard
 from pipelines.config.doors import FORMS
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.registry import import_extensions
@@ -67,12 +68,11 @@ class Form:
         """
         raise NotImplementedError
 
-    def predictor(self, run: "LoadedRun", *, batch: int | None, keep: bool, say: Callable[[str], None]) -> "Predictor | None":
+    def predictor(self, run: "LoadedRun", *, batch: int | None, say: Callable[[str], None]) -> "Predictor | None":
         """What answers a server's inputs, for a run as it was judged, or for an export in this form; None: the core's Predictor.
 
         Args:
             batch: examples answered at a time; None: the task's.
-            keep: what was made or measured may be kept for the next start.
 
         Raises:
             ConfigError: the person asked for what this run cannot have.
@@ -107,15 +107,14 @@ def describe(run: "LoadedRun", folder: Path, made_for: str, **more: Any) -> None
     there.manifest.write_text(json.dumps({"made_for": made_for, **more}, indent=1), encoding="utf-8")
 
 
-def open_run(folder: RunFolder, *, where: Literal["auto", "cpu"] | int = "auto", precision: "Precision | None" = None,
-             require_signature: Path | None = None) -> "LoadedRun":
+def open_run(folder: RunFolder, *, where: Literal["auto", "cpu"] | int = "auto",
+             precision: "Precision | None" = None) -> "LoadedRun":
     """A run, or an export of one in another form, as load_run has it, with its errors; an export computes as its form does."""
     from pipelines.serving.load import load_run
-    from pipelines.trust.signing import trusted
 
     if not folder.manifest.is_file():
-        return load_run(folder, where=where, precision=precision, require_signature=require_signature)
-    with trusted(folder.path, require_signature) as path:
+        return load_run(folder, where=where, precision=precision)
+    with guard.opened(folder.path) as path:
         copy = RunFolder(path)
         name = stored.read(copy.manifest, Manifest).made_for
         form = next((one for one in forms() if one.name == name), None)
@@ -124,8 +123,7 @@ def open_run(folder: RunFolder, *, where: Literal["auto", "cpu"] | int = "auto",
         return replace(form.load(copy), folder=folder, form=name)
 
 
-def predictor(run: "LoadedRun", *, batch: int | None = None, keep: bool = False,
-              say: Callable[[str], None] = lambda line: None) -> "Predictor":
+def predictor(run: "LoadedRun", *, batch: int | None = None, say: Callable[[str], None] = lambda line: None) -> "Predictor":
     """What answers a server's inputs: of a run the first form that offers to, of an export its own; else the core, as it was judged.
 
     Raises:
@@ -134,7 +132,7 @@ def predictor(run: "LoadedRun", *, batch: int | None = None, keep: bool = False,
     from pipelines.serving.predict import Predictor
 
     asked = (form for form in forms() if run.form in (None, form.name))
-    offered = (form.predictor(run, batch=batch, keep=keep, say=say) for form in asked)
+    offered = (form.predictor(run, batch=batch, say=say) for form in asked)
     return next((one for one in offered if one is not None), None) or Predictor(run, batch=batch)
 
 

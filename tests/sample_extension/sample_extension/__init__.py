@@ -1,4 +1,4 @@
-"""A linear model for images, a metric, and one entry at each door. What needs Keras imports it, so that other commands stay quick."""
+"""A linear model for images, a metric, and an entry at each door. Keras is imported late."""
 
 from typing import Literal
 
