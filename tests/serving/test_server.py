@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pipelines.serving.forms import forms
 from tests import finished_run
 from tests.serving.bad_requests import HUGE_PNG
 from tests.serving.toy_server import needs_extra
@@ -40,7 +41,7 @@ def server(versions):
     """(address, process) of a server in a process of its own."""
     process = subprocess.Popen(
         [sys.executable, "-m", "quartet", "serve", str(finished_run.run()), str(versions), "--port", "0", "--limit", "1", "--batch", "8",
-         "--form", "tensorflow", "--long", "300"],
+         *(["--form", "tensorflow"] if forms() else []), "--long", "300"],
         stderr=subprocess.PIPE, text=True, env=finished_run.environment())
     said = []
     for line in process.stderr:
