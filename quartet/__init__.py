@@ -14,7 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipelines.base.errors import ConfigError, DataError, Interrupted, QuartetError, TrainingError
+    from pipelines.base.errors import ConfigError, DataError, Interrupted, QuartetError, TrainingError, Untrusted
     from pipelines.base.metric_kinds import MetricKind
     from pipelines.config.schema import Data, Experiment, Section, setting
     from pipelines.data.memory import Recordings
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pipelines.data.source import ArraySource, Source
     from pipelines.runs.launcher import Launcher
     from pipelines.runs.run_hook import RunHook
+    from pipelines.serving.protocol import ServerProtocol
     from pipelines.task.contract import Task
     from pipelines.task.learning import Splits
     from pipelines.task.results import Judgement, Metric
-    from pipelines.trust.signing import Untrusted
     from quartet.drafts import Draft, new
     from quartet.extend import (
         declare_metrics,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         register_metric,
         register_model,
         register_options,
+        register_protocol,
         register_source,
         register_task,
     )
@@ -63,7 +64,7 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "Interrupted": "pipelines.base.errors",
     "QuartetError": "pipelines.base.errors",
     "TrainingError": "pipelines.base.errors",
-    "Untrusted": "pipelines.trust.signing",
+    "Untrusted": "pipelines.base.errors",
     # for extensions
     "ArraySource": "pipelines.data.source",
     "Data": "pipelines.config.schema",
@@ -81,10 +82,12 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "register_metric": "quartet.extend",
     "register_model": "quartet.extend",
     "register_options": "quartet.extend",
+    "register_protocol": "quartet.extend",
     "register_source": "quartet.extend",
     "register_task": "quartet.extend",
     "RunHook": "pipelines.runs.run_hook",
     "Section": "pipelines.config.schema",
+    "ServerProtocol": "pipelines.serving.protocol",
     "setting": "pipelines.config.schema",
     "Source": "pipelines.data.source",
     "Splits": "pipelines.task.learning",
@@ -95,10 +98,10 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
 __all__ = [
     "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Interrupted",
     "Judgement", "Launcher", "Metric", "MetricKind", "QuartetError", "Recordings", "Run", "RunHook", "Search",
-    "Section", "Source", "Splits", "Task", "TrainingError", "Untrusted", "check", "declare_metrics", "load", "new",
+    "Section", "ServerProtocol", "Source", "Splits", "Task", "TrainingError", "Untrusted", "check", "declare_metrics", "load", "new",
     "register_augmentation", "register_command", "register_domain", "register_hook", "register_launcher",
-    "register_metric", "register_model", "register_options", "register_source", "register_task", "runs", "setting",
-    "train", "tune", "uniform",
+    "register_metric", "register_model", "register_options", "register_protocol", "register_source", "register_task", "runs",
+    "setting", "train", "tune", "uniform",
 ]
 
 

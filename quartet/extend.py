@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar, get_args
 from pipelines.base.errors import ConfigError
 from pipelines.base.metric_kinds import MetricKind, declare
 from pipelines.config import registry
-from pipelines.config.doors import COMMANDS, HOOKS, LAUNCHERS, OPTIONS
+from pipelines.config.doors import COMMANDS, HOOKS, LAUNCHERS, OPTIONS, PROTOCOLS, Door
 from pipelines.config.schema import METRICS, Experiment, Monitor, Section
 from pipelines.config.variants import add_settings
 
@@ -142,12 +142,7 @@ def register_hook(name: str, settings: type[Section] | None = None) -> Callable[
     """
     if settings is not None:
         add_settings(Monitor, settings)
-
-    def add(hook: Builder) -> Builder:
-        HOOKS.add(name, hook)
-        return hook
-
-    return add
+    return _entering(HOOKS, name)
 
 
 def register_command(name: str) -> Callable[[Builder], Builder]:
@@ -157,12 +152,7 @@ def register_command(name: str) -> Callable[[Builder], Builder]:
     Raises:
         ConfigError: the name is taken.
     """
-
-    def add(command: Builder) -> Builder:
-        COMMANDS.add(name, command)
-        return command
-
-    return add
+    return _entering(COMMANDS, name)
 
 
 def register_options(name: str, *commands: str) -> Callable[[Builder], Builder]:
@@ -188,17 +178,29 @@ def register_launcher(name: str) -> Callable[[Builder], Builder]:
     Raises:
         ConfigError: the name is taken.
     """
+    return _entering(LAUNCHERS, name)
 
-    def add(choose: Builder) -> Builder:
-        LAUNCHERS.add(name, choose)
-        return choose
 
-    return add
+def register_protocol(name: str) -> Callable[[Builder], Builder]:
+    """A decorator for a class of `quartet.ServerProtocol`: one is made for each server of `quartet serve`.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    return _entering(PROTOCOLS, name)
 
 
 def register_domain(package: str) -> None:
     """Adds a domain: an importable package with a `settings` module, such as those of Quartet."""
     registry.register_domain(package)
+
+
+def _entering(door: Door, name: str) -> Callable[[Builder], Builder]:
+    def add(builder: Builder) -> Builder:
+        door.add(name, builder)
+        return builder
+
+    return add
 
 
 def _adding(task: str, setting: str, settings: type[Section]) -> Callable[[Builder], Builder]:

@@ -24,6 +24,7 @@ from pipelines.runs.run import Call, train
 from pipelines.runs.run_hook import RunHook
 from pipelines.serving.load import load_run
 from pipelines.training.loop import Hook, Loop
+from quartet.protocol_testing import check_protocol as check_protocol
 
 EXPERIMENT = {"task": "vision.classification", "data": {"source": "digits"}, "model": {"name": "cnn", "widths": [4]},
               "train": {"epochs": 2, "batch_size": 256, "precision": "float32", "devices": "cpu", "deterministic": True},

@@ -64,15 +64,15 @@ async def body_of(request: "Request", limit: int, share: Share) -> bytes:
     length = int(declared) if declared.isdigit() and len(declared) < 20 else 0
     if length > limit and header(request, b"expect"):
         raise _over(limit)
-    event = await request.receive()
-    body, seen = bytearray(), 0
-    while True:
+    body, seen, more = bytearray(), 0, True
+    while more:
+        event = await request.receive()
         if event["type"] == "http.disconnect":
             raise Gone
-        chunk: bytes = event.get("body", b"")
-        if not seen and not event.get("more_body", False) and len(chunk) <= limit:  # at once, as small ones come
+        chunk, more = event.get("body", b""), event.get("more_body", False)
+        if not seen and not more and len(chunk) <= limit:  # at once, as small ones come
             share.take(len(chunk))
-            return chunk
+            return bytes(chunk)
         seen += len(chunk)
         if max(seen, length) <= limit:
             share.take(len(chunk))
@@ -81,9 +81,6 @@ async def body_of(request: "Request", limit: int, share: Share) -> bytes:
             raise _over(limit)
         else:
             body.clear()
-        if not event.get("more_body", False):
-            break
-        event = await request.receive()
     if seen > limit:
         raise _over(limit)
     return bytes(body)
