@@ -24,9 +24,9 @@ from speech.models.whisper_writer import WhisperWriter
 from speech.settings import PretrainedCommands, PretrainedTranscripts, Whisper
 
 LOUD = 24.0  # dB below the loudest step; what is quieter is no speech
-HALVED = 40.0 * math.log10(2.0)  # dB, 12: a step that is so much quieter counts half; docs/benchmarks.md has what was compared
+HALVED = 40.0 * math.log10(2.0)  # dB, 12: a step that is so much quieter counts half: benchmarks/results/whisper-pooling.csv
 WHISPER_UNIT = 40.0  # dB
-NAMED = 6.0  # times a vector's deviation that a name's score has before the last layer; docs/benchmarks.md has what was compared
+NAMED = 6.0  # times a vector's deviation that a name's score has before the last layer: benchmarks/results/whisper-names.csv
 SILENT = 1e-10  # smallest power
 
 

@@ -22,7 +22,7 @@ from vision.models.layers import logits
 from vision.settings import Pretrained
 
 _FIRST = ("DeiTBackbone", "DINOV2Backbone", "DINOV3Backbone", "ViTBackbone")  # their first token stands for the whole image
-_SMALLER = 0.7  # of the preset's image size: smaller images are enlarged to that; see docs/pretrained.md
+_SMALLER = 0.7  # of the preset's image size: smaller images are enlarged to that: benchmarks/results/images-sizes.csv
 _STEP = 32  # px; encoders reduce images by this factor
 _KEPT = ("image_size", "scale", "offset", "interpolation", "antialias")  # of a converter's settings; what it crops is data.resize here
 

@@ -1,7 +1,7 @@
 """`quartet export --for mobile|cpu|onnx|openvino`: the numeric core of a run in another form, judged before it is written.
 
 Each form that is tried is loaded again and answers validation beside the model; one that loses more than it may is refused, with the
-reason. The folder is written whole or not at all; docs/export.md says what is in it.
+reason. The folder is written whole or not at all; docs/serving.md says what is in it.
 """
 
 import importlib.util
