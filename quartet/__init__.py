@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pipelines.data.source import ArraySource, Source
     from pipelines.runs.launcher import Launcher
     from pipelines.runs.run_hook import RunHook
+    from pipelines.serving.protocol import ServerProtocol
     from pipelines.task.contract import Task
     from pipelines.task.learning import Splits
     from pipelines.task.results import Judgement, Metric
@@ -81,10 +82,12 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "register_metric": "quartet.extend",
     "register_model": "quartet.extend",
     "register_options": "quartet.extend",
+    "register_protocol": "quartet.extend",
     "register_source": "quartet.extend",
     "register_task": "quartet.extend",
     "RunHook": "pipelines.runs.run_hook",
     "Section": "pipelines.config.schema",
+    "ServerProtocol": "pipelines.serving.protocol",
     "setting": "pipelines.config.schema",
     "Source": "pipelines.data.source",
     "Splits": "pipelines.task.learning",
@@ -95,10 +98,10 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
 __all__ = [
     "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Interrupted",
     "Judgement", "Launcher", "Metric", "MetricKind", "QuartetError", "Recordings", "Run", "RunHook", "Search",
-    "Section", "Source", "Splits", "Task", "TrainingError", "Untrusted", "check", "declare_metrics", "load", "new",
+    "Section", "ServerProtocol", "Source", "Splits", "Task", "TrainingError", "Untrusted", "check", "declare_metrics", "load", "new",
     "register_augmentation", "register_command", "register_domain", "register_hook", "register_launcher",
-    "register_metric", "register_model", "register_options", "register_source", "register_task", "runs", "setting",
-    "train", "tune", "uniform",
+    "register_metric", "register_model", "register_options", "register_protocol", "register_source", "register_task", "runs",
+    "setting", "train", "tune", "uniform",
 ]
 
 

@@ -1,4 +1,4 @@
-"""A linear model for images, a metric, a hook, a command, options and a launcher. What needs Keras imports it: commands stay quick."""
+"""A linear model for images, a metric, a hook, a command, options, a launcher and a protocol. Keras is imported late."""
 
 from typing import Literal
 
@@ -45,3 +45,4 @@ quartet.register_command("ends")("sample_extension.commands:count_ends")
 quartet.register_options("aloud", "ends", "train")("sample_extension.commands:aloud")
 quartet.register_options("apart", "train")("sample_extension.launchers:apart")
 quartet.register_launcher("apart")("sample_extension.launchers:choose")
+quartet.register_protocol("count")("sample_extension.protocols:Counting")
