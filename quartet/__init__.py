@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pipelines.task.contract import Task
     from pipelines.task.learning import Splits
     from pipelines.task.results import Judgement, Metric
+    from pipelines.training.transform import Transform
     from pipelines.trust.signing import Untrusted
     from quartet.drafts import Draft, new
     from quartet.extend import (
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         register_model,
         register_source,
         register_task,
+        register_transform,
     )
     from quartet.run import Evaluation, Run, load, runs
     from quartet.searching import Search, tune
@@ -77,21 +79,23 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "register_model": "quartet.extend",
     "register_source": "quartet.extend",
     "register_task": "quartet.extend",
+    "register_transform": "quartet.extend",
     "RunHook": "pipelines.runs.run_hook",
     "Section": "pipelines.config.schema",
     "setting": "pipelines.config.schema",
     "Source": "pipelines.data.source",
     "Splits": "pipelines.task.learning",
     "Task": "pipelines.task.contract",
+    "Transform": "pipelines.training.transform",
     "uniform": "pipelines.data.random",
 }
 
 __all__ = [
     "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Interrupted", "Judgement",
     "Metric", "MetricKind", "QuartetError", "Recordings", "Run", "RunHook", "Search", "Section", "Source", "Splits", "Task",
-    "TrainingError", "Untrusted", "check", "declare_metrics", "load", "new", "register_augmentation", "register_command",
-    "register_domain", "register_hook", "register_metric", "register_model", "register_source", "register_task", "runs",
-    "setting", "train", "tune", "uniform",
+    "TrainingError", "Transform", "Untrusted", "check", "declare_metrics", "load", "new", "register_augmentation", "register_command",
+    "register_domain", "register_hook", "register_metric", "register_model", "register_source", "register_task",
+    "register_transform", "runs", "setting", "train", "tune", "uniform",
 ]
 
 

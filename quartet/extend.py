@@ -18,8 +18,8 @@ from typing import Any, Literal, TypeVar, get_args
 from pipelines.base.errors import ConfigError
 from pipelines.base.metric_kinds import MetricKind, declare
 from pipelines.config import registry
-from pipelines.config.doors import COMMANDS, HOOKS
-from pipelines.config.schema import METRICS, Experiment, Monitor, Section
+from pipelines.config.doors import COMMANDS, HOOKS, TRANSFORMS
+from pipelines.config.schema import METRICS, Experiment, Monitor, Section, Train
 from pipelines.config.variants import add_settings
 
 Builder = TypeVar("Builder", bound=Callable[..., Any])
@@ -146,6 +146,26 @@ def register_hook(name: str, settings: type[Section] | None = None) -> Callable[
     def add(hook: Builder) -> Builder:
         HOOKS.add(name, hook)
         return hook
+
+    return add
+
+
+def register_transform(name: str, settings: type[Section] | None = None) -> Callable[[Builder], Builder]:
+    """A decorator for a class of `quartet.Transform`: a link in the chain that turns summed gradients into an update.
+
+    Args:
+        name: what it is called in messages, and under which a run records it.
+        settings: added to `train`, each with a name that `train` does not have; `experiment.train.added(settings)` has them.
+
+    Raises:
+        ConfigError: the name, or one of the settings, is taken.
+    """
+    if settings is not None:
+        add_settings(Train, settings)
+
+    def add(transform: Builder) -> Builder:
+        TRANSFORMS.add(name, transform)
+        return transform
 
     return add
 

@@ -3,6 +3,7 @@
 An extension is a package that registers what it brings when it is imported: ours lie in the folder `extensions` beside `pipelines`, a
 stranger's package names itself in the entry-point group `quartet.extensions` (`registry.import_extensions`). Imports no TensorFlow.
 
+    TRANSFORMS name -> a class of `pipelines.training.transform.Transform`, made for each training whose settings ask for it
     HOOKS      name -> a class of `pipelines.runs.run_hook.RunHook`, made for each run
     COMMANDS   name -> a function, a command of `quartet`
 
@@ -73,6 +74,7 @@ class Door:
         return {entry.origin for entry in self._entries.values() if entry.origin is not None}
 
 
+TRANSFORMS = Door("transform")
 HOOKS = Door("hook")
 COMMANDS = Door("command")
-ALL = (HOOKS, COMMANDS)
+ALL = (TRANSFORMS, HOOKS, COMMANDS)

@@ -39,7 +39,7 @@ def lineage(folder: RunFolder, key: Path | None = None, *, _above: tuple[Path, .
         "code": {"source": environment["source"], "versions": {name: environment[name] for name in CODE if environment.get(name)},
                  "extensions": environment["extensions"]},
         "encoder": environment.get("encoder"),
-        "privacy": environment.get("privacy"),
+        **{name: value for name, value in environment.items() if isinstance(value, dict) and "summary" in value},  # of extensions
         "tracked": _tracked(folder.path / TRACKED),
         "parents": [{"setting": name, **lineage(parent, key, _above=(*_above, here))} for name, parent in parents(settings, here)
                     if parent.path.resolve() not in (*_above, here)],
@@ -63,9 +63,7 @@ def text(one: Mapping[str, Any], indent: str = "") -> str:
     if isinstance(encoder, dict):
         lines.append(f"encoder      {encoder.get('name')} from {encoder.get('source') or 'a source that is not stated'}, sha256 "
                      f"{encoder.get('checksum')}")
-    if isinstance(one.get("privacy"), dict):
-        spent = one["privacy"]
-        lines.append(f"privacy      epsilon {spent.get('epsilon')}, delta {spent.get('delta')}, for {spent.get('protected')}")
+    lines += [f"{name:<12} {each['summary']}" for name, each in one.items() if isinstance(each, dict) and "summary" in each]
     if one.get("tracked"):
         lines.append(f"tracked      in {one['tracked']['tracker']}, run {one['tracked']['id']}")
     if signature is None:
