@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         register_hook,
         register_metric,
         register_model,
+        register_options,
         register_source,
         register_task,
         register_transform,
@@ -77,6 +78,7 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "register_hook": "quartet.extend",
     "register_metric": "quartet.extend",
     "register_model": "quartet.extend",
+    "register_options": "quartet.extend",
     "register_source": "quartet.extend",
     "register_task": "quartet.extend",
     "register_transform": "quartet.extend",
@@ -94,7 +96,7 @@ __all__ = [
     "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Interrupted", "Judgement",
     "Metric", "MetricKind", "QuartetError", "Recordings", "Run", "RunHook", "Search", "Section", "Source", "Splits", "Task",
     "TrainingError", "Transform", "Untrusted", "check", "declare_metrics", "load", "new", "register_augmentation", "register_command",
-    "register_domain", "register_hook", "register_metric", "register_model", "register_source", "register_task",
+    "register_domain", "register_hook", "register_metric", "register_model", "register_options", "register_source", "register_task",
     "register_transform", "runs", "setting", "train", "tune", "uniform",
 ]
 

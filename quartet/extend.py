@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar, get_args
 from pipelines.base.errors import ConfigError
 from pipelines.base.metric_kinds import MetricKind, declare
 from pipelines.config import registry
-from pipelines.config.doors import COMMANDS, HOOKS, TRANSFORMS
+from pipelines.config.doors import COMMANDS, HOOKS, OPTIONS, TRANSFORMS
 from pipelines.config.schema import METRICS, Experiment, Monitor, Section, Train
 from pipelines.config.variants import add_settings
 
@@ -181,6 +181,22 @@ def register_command(name: str) -> Callable[[Builder], Builder]:
     def add(command: Builder) -> Builder:
         COMMANDS.add(name, command)
         return command
+
+    return add
+
+
+def register_options(name: str, *commands: str) -> Callable[[Builder], Builder]:
+    """A decorator for a context manager that surrounds each call of commands that are there, such as `train` and `runs compare`: its
+    annotated parameters, each with a default, become options of these commands. What it sets, entries of the extension at other doors read.
+    Options come from installed packages alone, not by --use.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+
+    def add(surround: Builder) -> Builder:
+        OPTIONS.add(name, surround, commands=commands)
+        return surround
 
     return add
 

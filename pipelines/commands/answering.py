@@ -27,7 +27,6 @@ from pipelines.commands.shell import (
     fail,
     finished,
     keyed,
-    reported,
     sandboxed,
     say,
     shown,
@@ -48,7 +47,6 @@ class Format(str, Enum):
     parquet = "parquet"
 
 
-@reported
 @keyed
 @extensible()
 def evaluate(
@@ -102,7 +100,6 @@ def evaluate(
         echo(f"predictions  {shown(output)}")
 
 
-@reported
 @keyed
 @extensible()
 def predict(
@@ -193,7 +190,6 @@ def predict(
         raise typer.Exit(1)
 
 
-@reported
 @keyed
 @extensible()
 def embed(
@@ -248,7 +244,6 @@ def embed(
     say(f"{counts['answered']:,} of {sum(counts.values()):,} vectors: {shown(output)}")
 
 
-@reported
 @keyed
 @extensible()
 def nearest(

@@ -3,16 +3,17 @@
 import hashlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.commands.shell import fail, say, shown
 from pipelines.config import extensions
+from pipelines.config.doors import OPTIONS
 from pipelines.config.schema import Experiment
 from pipelines.machine.hosts import named as hosts
 from pipelines.machine.ray_cluster import LOCAL, connected, is_address
@@ -27,12 +28,9 @@ Ray = Annotated[str | None, typer.Option(
     help="Work on a Ray cluster: auto (this machine is a node of it), HOST:PORT of its head, or alone for a Ray of this machine.")]
 
 
-class OnRay(TyperCommand):
-    """A command whose option --ray may stand without a value."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        rest: list[str] = super().parse_args(ctx, with_address(args))
-        return rest
+@contextmanager
+def _on_ray() -> Iterator[None]:
+    yield
 
 
 def with_address(arguments: Sequence[str]) -> list[str]:
@@ -43,6 +41,9 @@ def with_address(arguments: Sequence[str]) -> list[str]:
         if given[place] == "--ray" and not (place + 1 < end and is_address(given[place + 1])):
             given.insert(place + 1, LOCAL)
     return given
+
+
+OPTIONS.add("ray", _on_ray, commands=("train", "tune", "predict", "prepare"), rewrite=with_address)
 
 
 def train_on_ray(address: str, experiment: Experiment, folder: RunFolder, arguments: Sequence[str], *, workers: int, restarts: int,

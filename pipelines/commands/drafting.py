@@ -18,7 +18,6 @@ from pipelines.commands.shell import (
     extensible,
     named,
     quoted,
-    reported,
     sandboxed,
     say,
     shown,
@@ -35,7 +34,6 @@ Minutes = Annotated[float, typer.Option(
 Column = Annotated[str | None, typer.Option(metavar="COLUMN", show_default="guessed", help="The column of a table that holds it.")]
 
 
-@reported
 @extensible()
 def check(
     arguments: Call = None,
@@ -87,7 +85,6 @@ def check(
         raise typer.Exit(1)
 
 
-@reported
 @extensible()
 def new(
     domain: Annotated[str, typer.Argument(metavar="DOMAIN", show_default=False, help="vision, speech, nlp or recsys.")],
@@ -151,7 +148,6 @@ def _show(outcome: "Outcome | None") -> None:
         echo(f"             {line}")
 
 
-@reported
 @extensible()
 def race(
     experiments: Annotated[list[str], typer.Argument(
@@ -204,7 +200,6 @@ def _say_estimate(path: Path) -> None:
         typer.echo(f"{'estimate':<12} not possible: {error}", err=True)
 
 
-@reported
 @extensible()
 def schema(
     task: Annotated[

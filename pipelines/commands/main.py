@@ -12,13 +12,12 @@ import typer
 
 from pipelines.base.terminal import json_text
 from pipelines.commands import answering, drafting, preparing, runs, shipping, training, trust
-from pipelines.commands.cluster import OnRay
-from pipelines.commands.shell import RUNS, Runs, echo, reported
+from pipelines.commands.options import add_command
+from pipelines.commands.shell import RUNS, Runs, echo
 from pipelines.config import doors, registry
 from pipelines.machine.startup import current_folder_last
 
 
-@reported
 def encoders(
     domain: Annotated[
         str | None, typer.Argument(metavar="[DOMAIN]", show_default=False, help="vision, nlp or speech; default: all.")
@@ -39,7 +38,6 @@ def encoders(
         show(found)
 
 
-@reported
 def doctor(
     runs: Runs = RUNS,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
@@ -61,32 +59,16 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Train, judge and use models for images, speech, text and recommendation. CONFIG is a YAML file or a shipped experiment.",
 )
-app.command(cls=OnRay)(training.train)
-app.command(cls=OnRay)(training.tune)
-app.command()(answering.evaluate)
-app.command(cls=OnRay)(answering.predict)
-app.command()(answering.embed)
-app.command()(answering.nearest)
-app.command()(shipping.export)
-app.command()(shipping.serve)
-app.command()(shipping.prune)
-app.command()(drafting.check)
-app.command(cls=OnRay)(preparing.prepare)
-app.command()(drafting.new)
-app.command()(drafting.race)
-app.command()(encoders)
-app.add_typer(runs.runs_commands, name="runs")
-app.command()(runs.report)
-app.command()(trust.sign)
-app.command()(trust.verify)
-app.command()(trust.lineage)
-app.command()(trust.encrypt)
-app.command()(trust.decrypt)
-app.command()(doctor)
-app.command()(drafting.schema)
 registry.import_extensions()
-for _command in doors.COMMANDS.entries():
-    app.command(_command.name)(reported(_command.load()))
+for _function in (
+    training.train, training.tune, answering.evaluate, answering.predict, answering.embed, answering.nearest,
+    shipping.export, shipping.serve, shipping.prune, drafting.check, preparing.prepare, drafting.new, drafting.race, encoders,
+    runs.report, trust.sign, trust.verify, trust.lineage, trust.encrypt, trust.decrypt, doctor, drafting.schema,
+):
+    add_command(app, _function)
+app.add_typer(runs.runs_commands(), name="runs")
+for _entry in doors.COMMANDS.entries():
+    add_command(app, _entry.load(), _entry.name)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -98,7 +80,7 @@ def train_main(domain: str, arguments: Sequence[str] | None = None) -> None:
     """`python -m DOMAIN.train`: `quartet train` for experiments of that domain; without CONFIG its quick start. Ends the process."""
     current_folder_last()
     only = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    only.command(cls=OnRay)(training.train)
+    add_command(only, training.train)
     only(sys.argv[1:] if arguments is None else list(arguments), obj=domain, prog_name=f"python -m {domain}.train")
 
 
@@ -106,5 +88,5 @@ def tune_main(domain: str, arguments: Sequence[str] | None = None) -> None:
     """`python -m DOMAIN.tune`: `quartet tune` for experiments of that domain. Ends the process."""
     current_folder_last()
     only = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    only.command(cls=OnRay)(training.tune)
+    add_command(only, training.tune)
     only(sys.argv[1:] if arguments is None else list(arguments), obj=domain, prog_name=f"python -m {domain}.tune")

@@ -9,12 +9,11 @@ import typer
 
 from pipelines.base.errors import ConfigError
 from pipelines.commands.cluster import Ray
-from pipelines.commands.shell import Quiet, Settings, echo, extensible, reported, say, to_copy
+from pipelines.commands.shell import Quiet, Settings, echo, extensible, say, to_copy
 from pipelines.stores.address import address_of
 from pipelines.stores.output import OutputFolder
 
 
-@reported
 @extensible()
 def prepare(
     config: Annotated[str, typer.Argument(metavar="CONFIG", show_default=False,

@@ -10,7 +10,8 @@ import typer
 from pipelines.base import stored
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.terminal import json_text
-from pipelines.commands.shell import RUNS, Replace, RequireSignature, Runs, as_signed, echo, keyed, quoted, reported, shown, tool
+from pipelines.commands.options import add_command, surrounded
+from pipelines.commands.shell import RUNS, Replace, RequireSignature, Runs, as_signed, echo, keyed, quoted, shown, tool
 from pipelines.stores.address import address_of
 from pipelines.tuning.search_folder import SearchFolder
 
@@ -24,7 +25,6 @@ class Order(str, Enum):
     duration = "duration"
 
 
-@reported
 @keyed
 def report(
     names: Annotated[list[str], typer.Argument(
@@ -83,11 +83,6 @@ def _opened(page: Path, wanted: bool) -> None:
         raise DataError(f"no browser could be opened; the report is {page}")
 
 
-runs_commands = typer.Typer(help="List and compare runs.", rich_markup_mode=None)
-
-
-@runs_commands.callback(invoke_without_command=True)
-@reported
 @keyed
 def list_all(
     context: typer.Context, runs: Runs = RUNS,
@@ -129,8 +124,6 @@ def list_all(
     print_table(["run", "state", "metric", "training", "date", "size"], rows, right=(3, 5))
 
 
-@runs_commands.command()
-@reported
 def clean(
     context: typer.Context,
     runs: Annotated[Path | None, typer.Option("--runs", metavar="DIR", help="Folder of all runs.", show_default="runs")] = None,
@@ -157,8 +150,6 @@ def clean(
         echo(f"kept: {reason}")
 
 
-@runs_commands.command()
-@reported
 @keyed
 def compare(
     context: typer.Context, names: Annotated[list[str], typer.Argument(metavar="RUN RUN...", show_default=False, help="Two or more runs.")],
@@ -188,3 +179,12 @@ def compare(
     print_table(columns, rows)
     for note in comparison.notes:
         echo(f"\n{note}")
+
+
+def runs_commands() -> typer.Typer:
+    """`quartet runs` and its commands."""
+    app = typer.Typer(help="List and compare runs.", rich_markup_mode=None)
+    app.callback(invoke_without_command=True)(surrounded(list_all, "runs"))
+    add_command(app, clean, group="runs")
+    add_command(app, compare, group="runs")
+    return app

@@ -22,7 +22,6 @@ from pipelines.commands.shell import (
     finished,
     keyed,
     quoted,
-    reported,
     sandboxed,
     say,
     shown,
@@ -61,7 +60,6 @@ class Precision(str, Enum):
     float16 = "float16"
 
 
-@reported
 @keyed
 @extensible()
 def serve(
@@ -139,7 +137,6 @@ def serve(
     answer(sources, load, options, say=say)
 
 
-@reported
 @keyed
 @extensible()
 def export(
@@ -193,7 +190,6 @@ def export(
     echo(f"how to use   {shown(target / 'README.txt')}")
 
 
-@reported
 @extensible()
 def prune(
     run: Run, runs: Runs = RUNS,

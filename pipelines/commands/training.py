@@ -18,7 +18,6 @@ from pipelines.commands.shell import (
     extensible,
     keyed,
     named,
-    reported,
     say,
 )
 from pipelines.machine.ray_cluster import LOCAL
@@ -45,7 +44,6 @@ def _require_here(key: Path | None, ray: str | None, runs: Path) -> None:
                           "read is not what is verified here; train on this machine, or on named hosts (docs/cluster.md)")
 
 
-@reported
 @keyed
 @extensible()
 def train(
@@ -123,7 +121,6 @@ def train(
         echo(closing(folder, report))
 
 
-@reported
 @keyed
 @extensible(devices=False)
 def tune(

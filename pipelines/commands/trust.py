@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pipelines.base.errors import ConfigError
-from pipelines.commands.shell import RUNS, Run, Runs, echo, keyed, reported, shown
+from pipelines.commands.shell import RUNS, Run, Runs, echo, keyed, shown
 from pipelines.runs.folder import RunFolder
 from pipelines.tuning.search_folder import SearchFolder
 
@@ -27,7 +27,6 @@ def _named(runs: Path, what: str) -> Path:
     return path if there else find_run(runs, what).path
 
 
-@reported
 def sign(
     what: What,
     key: Annotated[Path, typer.Option(metavar="FILE", show_default=False, help="Your private key: an elliptic curve's, PEM.")],
@@ -57,7 +56,6 @@ def sign(
     echo(f"signature    {shown(target)}")
 
 
-@reported
 def verify(
     what: What,
     key: Annotated[Path, typer.Option(metavar="FILE", show_default=False, help="The public key that you trust, PEM.")],
@@ -72,7 +70,6 @@ def verify(
     echo(f"verified     {shown(path)}: {count} {'file' if count == 1 else 'files'} as signed with the key of {key}")
 
 
-@reported
 def lineage(
     run: Run, runs: Runs = RUNS,
     key: Annotated[Path | None, typer.Option(
@@ -99,7 +96,6 @@ def _folder(runs: Path, what: str) -> Path:
     return path
 
 
-@reported
 @keyed
 def encrypt(what: Folder, runs: Runs = RUNS) -> None:
     """Encrypt a run, a search or an exported model where it lies, with the key of --age-key (age-keygen). Needs `trust`."""
@@ -109,7 +105,6 @@ def encrypt(what: Folder, runs: Runs = RUNS) -> None:
     echo(f"encrypted    {shown(path)}: {encrypt_folder(path)} files")
 
 
-@reported
 @keyed
 def decrypt(
     what: Folder, runs: Runs = RUNS,

@@ -6,12 +6,14 @@ stranger's package names itself in the entry-point group `quartet.extensions` (`
     TRANSFORMS name -> a class of `pipelines.training.transform.Transform`, made for each training whose settings ask for it
     HOOKS      name -> a class of `pipelines.runs.run_hook.RunHook`, made for each run
     COMMANDS   name -> a function, a command of `quartet`
+    OPTIONS    name -> a context manager, whose parameters are options of commands that are there
 
 Settings of its own stand in a section of the experiment that is there already: `add_settings(Monitor, Track)`.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +48,10 @@ class Door:
 
     def add(self, name: str, builder: Builder) -> None:
         """Raises ConfigError where another extension has that name already."""
-        entry, before = Entry(name, builder, origin_of(builder)), self._entries.get(name)
+        self._add(Entry(name, builder, origin_of(builder)))
+
+    def _add(self, entry: Entry) -> None:
+        name, before = entry.name, self._entries.get(entry.name)
         if before is not None and (before.origin is None or entry.origin is None or before.origin.name != entry.origin.name):
             raise ConfigError(f"there is a {self.what} {name!r} already, from {before.origin or 'Quartet itself'}; choose another name")
         self._entries[name] = entry
@@ -74,7 +79,59 @@ class Door:
         return {entry.origin for entry in self._entries.values() if entry.origin is not None}
 
 
+@dataclass(frozen=True)
+class Surround(Entry):
+    """Options of commands: a context manager with annotated keyword parameters, which surrounds each call of the commands.
+
+    Attributes:
+        commands: by name: "train", "runs compare".
+        rewrite: of the command line's words, before they are parsed.
+    """
+
+    commands: tuple[str, ...] = ()
+    rewrite: Callable[[list[str]], list[str]] | None = None
+
+    def parameters(self) -> tuple[inspect.Parameter, ...]:
+        """One for each option: its name, its default, and its annotation as typer takes it."""
+        return tuple(inspect.signature(self.load(), eval_str=True).parameters.values())
+
+
+class Options(Door):
+    """Options that extensions add to commands."""
+
+    def add(self, name: str, builder: Builder, *, commands: Iterable[str] = (),
+            rewrite: Callable[[list[str]], list[str]] | None = None) -> None:
+        """As `Surround` says. Raises ConfigError where another extension has that name already."""
+        self._add(Surround(name, builder, origin_of(builder), tuple(commands), rewrite))
+
+    def of(self, command: str) -> tuple[Surround, ...]:
+        """Those of a command, in the order in which they were added."""
+        return tuple(entry for entry in self.entries() if isinstance(entry, Surround) and command in entry.commands)
+
+    @contextmanager
+    def surround(self, command: str, given: dict[str, Any]) -> Iterator[None]:
+        """Enters the context managers of a command, the first added outermost, each with those of the options that it takes.
+
+        Args:
+            given: option -> value; what is missing has its default.
+
+        Raises:
+            ConfigError: no extension that is there adds such an option to the command.
+        """
+        entries = self.of(command)
+        taken = {entry: {one.name for one in entry.parameters()} for entry in entries}
+        unknown = sorted(set(given).difference(*taken.values()))
+        if unknown:
+            raise ConfigError(f"{command}: there is no option {', '.join(unknown)}")
+        with ExitStack() as entered:
+            for entry in entries:
+                options = {name: value for name, value in given.items() if name in taken[entry]}
+                entered.enter_context(entry.load()(**options))
+            yield
+
+
 TRANSFORMS = Door("transform")
 HOOKS = Door("hook")
 COMMANDS = Door("command")
-ALL = (TRANSFORMS, HOOKS, COMMANDS)
+OPTIONS = Options("set of options")
+ALL = (TRANSFORMS, HOOKS, COMMANDS, OPTIONS)

@@ -1,5 +1,7 @@
 """Doors: what an extension adds is there by name, is taken back, and what was there before it goes on."""
 
+from contextlib import contextmanager
+
 import pytest
 
 from pipelines.base.errors import ConfigError
@@ -72,3 +74,22 @@ def test_a_name_of_another_extension_is_refused():
     with door.without(name):
         assert door.entries() == ()
     assert [one.name for one in door.entries()] == [name]
+
+
+def test_options_surround_a_command_and_one_that_nobody_adds_is_refused():
+    events = []
+
+    @contextmanager
+    def loudness(loud: int = 1):
+        events.append(f"begun {loud}")
+        yield
+        events.append("ended")
+
+    options = doors.Options("set of options")
+    options.add("loudness", loudness, commands=("train", "runs compare"))
+    for command, given in (("train", {"loud": 3}), ("runs compare", {}), ("tune", {})):
+        with options.surround(command, given):
+            events.append(command)
+    assert events == ["begun 3", "train", "ended", "begun 1", "runs compare", "ended", "tune"]
+    with pytest.raises(ConfigError, match="tune: there is no option loud"), options.surround("tune", {"loud": 1}):
+        pass

@@ -69,6 +69,7 @@ def test_its_hook_hears_how_the_run_ended_and_its_command_is_there(installed):
     (used,) = json.loads((installed / "runs/vision/mine/heard/environment.json").read_text())["extensions"]
     assert used["registers"] == ["metric label_probability", "model linear", "settings ends"]
     assert quartet(installed, "ends", "ends.txt").stdout == "1 run\n"
+    assert quartet(installed, "ends", "ends.txt", "--aloud").stdout == "1 run\nit is done\n"
     done = quartet(installed, "ends", "missing.txt")
     assert done.returncode == 2 and done.stderr.strip() == "missing.txt: is not there"
 

@@ -1,4 +1,4 @@
-"""A linear model for images, a metric, a hook, a transform and a command. Keras is imported by what needs it: other commands stay quick."""
+"""A linear model for images, a metric, a hook, a transform, a command and an option. What needs Keras imports it: other commands stay quick."""
 
 from typing import Literal
 
@@ -40,12 +40,13 @@ class Ends(quartet.Section):
     ends: str | None = quartet.setting(None, "a file to which a line is added when a run ends")
 
 
-quartet.register_hook("ends", Ends)("sample_extension.hooks:EndsHook")
 class Smooth(quartet.Section):
     """Gradients that remember."""
 
     smooth: float = quartet.setting(0.0, "share of the gradient before in each gradient", ge=0.0, lt=1.0)
 
 
+quartet.register_hook("ends", Ends)("sample_extension.hooks:EndsHook")
 quartet.register_transform("smooth", Smooth)("sample_extension.transforms:Smoothed")
 quartet.register_command("ends")("sample_extension.commands:count_ends")
+quartet.register_options("aloud", "ends", "train")("sample_extension.commands:aloud")

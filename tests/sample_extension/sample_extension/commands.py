@@ -1,8 +1,20 @@
 """A command over what the hook has written."""
 
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 import quartet
+
+
+@contextmanager
+def aloud(aloud: Annotated[bool, typer.Option("--aloud", help="Say so when the command ends.")] = False):
+    """The option --aloud."""
+    yield
+    if aloud:
+        print("it is done")
 
 
 def count_ends(file: Path) -> None:
