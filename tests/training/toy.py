@@ -240,7 +240,7 @@ def final_weights(changes: dict[str, Any]) -> np.ndarray:
     settings = {"teacher": session.TEACHER, "start": session.START}
     others = {setting: Path("none") for name, setting in settings.items() if name in changes.get("train", {})}
     session.other_run.named = lambda experiment, beside: others
-    session.other_run.model_of = lambda setting, folder, task, train: _other(task)  # of no run: the same network with other weights
+    session.other_run.model_of = lambda setting, folder, task, train: other_network(task)  # of no run: the same network with other weights
     made = assemble(experiment(**changes), EncoderToyTask if isinstance(kind, dict) else TableToyTask if "table" in kind else ToyTask,
                     kept={"privacy": {"key": "5e" * 32}})
     made.initialise()
@@ -258,7 +258,8 @@ def final_weights(changes: dict[str, Any]) -> np.ndarray:
     return np.concatenate([*values, list(loop.epoch_metrics.values())])
 
 
-def _other(task: Task) -> keras.Model:
+def other_network(task: Task) -> keras.Model:
+    """The task's network with weights that nobody trained."""
     model, drawn = task.model(), np.random.default_rng(7)
     for variable in model.trainable_variables:
         variable.assign(0.1 * drawn.normal(size=variable.shape))

@@ -1,4 +1,4 @@
-"""A linear model for images, a metric, a hook, a transform, a command and an option. What needs Keras imports it: other commands stay quick."""
+"""A linear model for images, a metric, a hook, a transform, a command and an option. What needs Keras imports it: others stay quick."""
 
 from typing import Literal
 
