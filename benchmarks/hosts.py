@@ -50,8 +50,8 @@ def loopback() -> tuple[int, int]:
 def work(model: str, batch: int, steps: int) -> None:
     """One host's part; prints examples per second and what a step took of processor time, bytes and packets."""
     from benchmarks.loop_overhead import OnRandomImages
-    from pipelines.machine import group
-    from pipelines.machine.hosts import named
+    from extensions.cluster.host_group import joined
+    from extensions.cluster.hosts import named
     from pipelines.training.hooks.validation import Validation
     from pipelines.training.loop import Loop
     from pipelines.training.meter import Meter
@@ -59,7 +59,7 @@ def work(model: str, batch: int, steps: int) -> None:
     from vision.settings import ImageClassification
 
     hosts = named()
-    with group.joined(hosts, {}) if hosts else contextlib.nullcontext():
+    with joined(hosts, {}) if hosts else contextlib.nullcontext():
         experiment = ImageClassification.model_validate({
             "task": "vision.classification", "data": {"source": "digits"}, "model": {"name": model},
             "train": {"devices": "cpu", "precision": "float32", "batch_size": batch, "epochs": 10**4, "optimizer": {"name": "adam"}}})

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pipelines.data.memory import Recordings
     from pipelines.data.random import uniform
     from pipelines.data.source import ArraySource, Source
+    from pipelines.runs.launcher import Launcher
     from pipelines.runs.run_hook import RunHook
     from pipelines.task.contract import Task
     from pipelines.task.learning import Splits
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         register_command,
         register_domain,
         register_hook,
+        register_launcher,
         register_metric,
         register_model,
         register_options,
@@ -70,12 +72,14 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "declare_metrics": "quartet.extend",
     "Experiment": "pipelines.config.schema",
     "Judgement": "pipelines.task.results",
+    "Launcher": "pipelines.runs.launcher",
     "Metric": "pipelines.task.results",
     "MetricKind": "pipelines.base.metric_kinds",
     "register_augmentation": "quartet.extend",
     "register_command": "quartet.extend",
     "register_domain": "quartet.extend",
     "register_hook": "quartet.extend",
+    "register_launcher": "quartet.extend",
     "register_metric": "quartet.extend",
     "register_model": "quartet.extend",
     "register_options": "quartet.extend",
@@ -93,10 +97,11 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
 }
 
 __all__ = [
-    "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Interrupted", "Judgement",
-    "Metric", "MetricKind", "QuartetError", "Recordings", "Run", "RunHook", "Search", "Section", "Source", "Splits", "Task",
-    "TrainingError", "Transform", "Untrusted", "check", "declare_metrics", "load", "new", "register_augmentation", "register_command",
-    "register_domain", "register_hook", "register_metric", "register_model", "register_options", "register_source", "register_task",
+    "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Interrupted",
+    "Judgement", "Launcher", "Metric", "MetricKind", "QuartetError", "Recordings", "Run", "RunHook", "Search",
+    "Section", "Source", "Splits", "Task", "TrainingError", "Transform", "Untrusted", "check", "declare_metrics",
+    "load", "new", "register_augmentation", "register_command", "register_domain", "register_hook",
+    "register_launcher", "register_metric", "register_model", "register_options", "register_source", "register_task",
     "register_transform", "runs", "setting", "train", "tune", "uniform",
 ]
 

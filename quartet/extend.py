@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar, get_args
 from pipelines.base.errors import ConfigError
 from pipelines.base.metric_kinds import MetricKind, declare
 from pipelines.config import registry
-from pipelines.config.doors import COMMANDS, HOOKS, OPTIONS, TRANSFORMS
+from pipelines.config.doors import COMMANDS, HOOKS, LAUNCHERS, OPTIONS, TRANSFORMS
 from pipelines.config.schema import METRICS, Experiment, Monitor, Section, Train
 from pipelines.config.variants import add_settings
 
@@ -197,6 +197,21 @@ def register_options(name: str, *commands: str) -> Callable[[Builder], Builder]:
     def add(surround: Builder) -> Builder:
         OPTIONS.add(name, surround, commands=commands)
         return surround
+
+    return add
+
+
+def register_launcher(name: str) -> Callable[[Builder], Builder]:
+    """A decorator for a function that is told a command (train, tune, predict or prepare) and returns a `quartet.Launcher` where one is
+    asked for, as by an option or the environment, else None.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+
+    def add(choose: Builder) -> Builder:
+        LAUNCHERS.add(name, choose)
+        return choose
 
     return add
 

@@ -19,8 +19,10 @@ from pipelines.config import extensions
 from pipelines.config.doors import HOOKS, TRANSFORMS
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.load import from_dict
+from pipelines.config.schema import Experiment
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.launch import task_class
+from pipelines.runs.launcher import Launcher, TrainCall
 from pipelines.runs.policy import Policy
 from pipelines.runs.run import Call, train
 from pipelines.runs.run_hook import RunHook
@@ -51,10 +53,10 @@ def check_hook(hook: type[RunHook], folder: Path, settings: dict[str, Any] | Non
     with HOOKS.without(entry.name):
         plain = _train(folder / "plain")
     watched, ends = _train(folder / "watched", monitor), _Ends(hook)
-    assert watched == plain, f"{hook.__name__} changes what is trained"
+    assert _same(watched, plain), f"{hook.__name__} changes what is trained"
     with ends:
         resumed = _interrupted_and_resumed(folder / "resumed", monitor)
-    assert resumed == plain, f"{hook.__name__}: a run that was interrupted and resumed is another one"
+    assert _same(resumed, plain), f"{hook.__name__}: a run that was interrupted and resumed is another one"
     assert ends.told == ["interrupted", "finished"], f"{hook.__name__}: was told {ends.told}"
 
 
@@ -74,11 +76,11 @@ def check_transform(transform: type[Transform], folder: Path, settings: dict[str
     assert entry is not None, f"{transform.__name__} is not registered"
     with TRANSFORMS.without(entry.name):
         plain = _train(folder / "plain")
-    assert _train(folder / "off") == plain, f"{transform.__name__}: changes what is trained without being asked to"
+    assert _same(_train(folder / "off"), plain), f"{transform.__name__}: changes what is trained without being asked to"
     changed = _train(folder / "on", {"train": settings})
-    assert changed != plain, f"{transform.__name__}: changes nothing where its settings are {settings}"
+    assert not _same(changed, plain), f"{transform.__name__}: changes nothing where its settings are {settings}"
     resumed = _interrupted_and_resumed(folder / "resumed", {"train": settings})
-    assert resumed == changed, f"{transform.__name__}: a run that was interrupted and resumed is another one"
+    assert _same(resumed, changed), f"{transform.__name__}: a run that was interrupted and resumed is another one"
     one, two = (_train_on_devices(folder, settings, devices) for devices in (1, 2))
     apart = max(float(np.abs(first - second).max()) for first, second in zip(one, two, strict=True))
     assert apart <= 1e-5, f"{transform.__name__}: two devices train weights that are {apart:.1e} from those of one"
@@ -97,16 +99,46 @@ def _train_on_devices(folder: Path, settings: dict[str, Any], devices: int) -> l
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    run = next((folder / "runs").glob(f"**/devices{devices}/checked"))
-    return [np.asarray(weight) for weight in load_run(RunFolder(run), where="cpu").model.get_weights()]
+    return _weights(next((folder / "runs").glob(f"**/devices{devices}/checked")))
 
 
-def _interrupted_and_resumed(place: Path, settings: dict[str, dict[str, Any]]) -> list[bytes]:
+def _interrupted_and_resumed(place: Path, settings: dict[str, dict[str, Any]]) -> list[np.ndarray]:
     try:
         _train(place, settings, interrupt_after=3)
     except Interrupted:
         return _train(place, settings)
     raise AssertionError("the run was not interrupted")
+
+
+def check_launcher(launcher: Launcher, folder: Path) -> None:
+    """Trains a small network for two epochs here and through a launcher, and has its group pass values round.
+
+    Args:
+        launcher: as its function returns it; where it is of several hosts, this is called on each of them.
+        folder: an empty folder for the two runs.
+
+    Raises:
+        AssertionError: what it trains is not what this process trains, to 1e-5, or a value that its group passes round is another one.
+    """
+    name, place = type(launcher).__name__, folder / "launched" / "vision" / "experiment" / "checked"
+    here = _train(folder / "here")
+    experiment = _experiment()
+    if launcher.elsewhere:
+        file = folder / "experiment.yaml"
+        file.write_text(resolved_yaml(experiment), encoding="utf-8")
+        arguments = (str(file), "--runs", str(folder / "launched"), "--name", "checked", "--quiet")
+        status = launcher.train(TrainCall(experiment, RunFolder(place), arguments, folder / "launched", fresh=False))
+        assert status == 0, f"{name}: the training elsewhere ended with {status}"
+    else:
+        with launcher.group({"the experiment": resolved_yaml(experiment)}) as group:
+            for value in (None, {"a": [1, 0.5, "ä"]}, b"\0bytes"):
+                assert group.of_chief(value) == value, f"{name}: of_chief changes {value!r}"
+                assert group.of_all(value) == [value] * group.size, f"{name}: of_all changes {value!r}"
+                assert group.to_chief(value) == [value] * group.size * group.chief, f"{name}: to_chief changes {value!r}"
+            train(experiment, RunFolder(place), Call("vision/check", task_class(experiment.task), quiet=True))
+    if launcher.chief:
+        worst = max(float(np.abs(one - other).max()) for one, other in zip(here, _weights(place), strict=True))
+        assert worst <= 1e-5, f"{name}: trains other weights than this process, by {worst:.1e}"
 
 
 class _Ends:
@@ -142,10 +174,24 @@ class _InterruptAfter(Hook):
             loop.interrupted = 2
 
 
-def _train(place: Path, settings: dict[str, dict[str, Any]] | None = None, *, interrupt_after: int | None = None) -> list[bytes]:
-    """The bytes of the model's weights. `settings` of a section go before those of EXPERIMENT."""
+def _experiment(settings: dict[str, dict[str, Any]] | None = None) -> Experiment:
+    """`settings` of a section go before those of EXPERIMENT."""
     own, changed = {**EXPERIMENT, "monitor": {"tensorboard": False, "samples": 0}}, settings or {}
-    experiment = from_dict(own | {section: {**own.get(section, {}), **values} for section, values in changed.items()})
+    return from_dict(own | {section: {**own.get(section, {}), **values} for section, values in changed.items()})
+
+
+def _train(place: Path, settings: dict[str, dict[str, Any]] | None = None, *, interrupt_after: int | None = None) -> list[np.ndarray]:
+    """The model's weights."""
+    experiment = _experiment(settings)
     hooks = (_InterruptAfter(interrupt_after),) if interrupt_after else ()
     train(experiment, RunFolder(place), Call("vision/check", task_class(experiment.task), quiet=True, policy=Policy(hooks=hooks)))
-    return [np.asarray(weight).tobytes() for weight in load_run(RunFolder(place), where="cpu").model.get_weights()]
+    return _weights(place)
+
+
+def _weights(place: Path) -> list[np.ndarray]:
+    return [np.asarray(weight) for weight in load_run(RunFolder(place), where="cpu").model.get_weights()]
+
+
+def _same(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
+    """To the last bit."""
+    return [weight.tobytes() for weight in one] == [weight.tobytes() for weight in other]

@@ -61,9 +61,9 @@ def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: 
     """
     from pipelines.base.screen import Screen
     from pipelines.config.dump import resolved_yaml
-    from pipelines.machine.hosts import named
     from pipelines.runs.folder import run_folder, unfinished
     from pipelines.runs.in_store import here
+    from pipelines.runs.launcher import chosen as chosen_launcher
     from pipelines.runs.signed import require_begun, require_named, require_signed
 
     if isinstance(experiment, Run):
@@ -77,13 +77,13 @@ def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: 
     earlier = unfinished(experiment) if alone else None  # type: ignore[arg-type]
     called = earlier.experiment_name if earlier else chosen.name
     folder = earlier or run_folder(runs, chosen.name, name, chosen.changes)
-    among = named()
+    launcher = chosen_launcher("train")
     with here(Path(runs), chosen.experiment, folder, fresh=fresh, say=Screen("", quiet=quiet).note,
-              writes=among is None or among.number == 0) as folder:
+              writes=launcher.chief) as folder:
         require_named(chosen.experiment, folder.path, key)
         if not fresh:
             require_begun(folder, key)
-        if folder.trained and not fresh and among is None:
+        if folder.trained and not fresh and not launcher.several:
             folder.claim(resolved_yaml(chosen.experiment))
             if folder.finished:
                 return Run(folder)

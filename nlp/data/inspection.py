@@ -14,10 +14,10 @@ from pipelines.config.draft import Asked
 from pipelines.config.messages import listed
 from pipelines.data import text_rows
 from pipelines.data.columns import LOOKED_AT, Facts, by_name, number_of, plain, role_in, role_of
-from pipelines.data.dialect import ending, find_dialect, guessed_encoding
+from pipelines.data.dialect import JSON_LINES, PARQUET, ending, find_dialect, guessed_encoding
 from pipelines.data.frame import Frame, check_width, label_column, split_column
 from pipelines.data.kinds import labels_in, not_used, pair_in, separator_in
-from pipelines.data.tables import JSON_LINES, PARQUET, LeftOut
+from pipelines.data.tables import LeftOut
 from pipelines.data.walk import PassedOver, files_of, folders_in, other_folders
 
 ROLES = ("text", "label", "split", "group")

@@ -11,7 +11,6 @@ import typer
 
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.terminal import Shielded
-from pipelines.commands.cluster import Ray, predict_on_ray
 from pipelines.commands.shell import (
     RUNS,
     Batch,
@@ -31,6 +30,7 @@ from pipelines.commands.shell import (
     say,
     shown,
 )
+from pipelines.runs.launcher import PredictCall, chosen
 from pipelines.stores.copies import inputs as local_inputs
 from pipelines.stores.copies import local, named
 from pipelines.stores.output import OutputFolder, file_for, refuse_existing, write_output
@@ -124,21 +124,19 @@ def predict(
     batch: Batch = None,
     require_signature: RequireSignature = None,
     sandbox: Sandbox = False,
-    ray: Ray = None,
-    workers: Annotated[int | None, typer.Option(
-        min=1, metavar="N", show_default="one for each GPU, or else for each node", help="With --ray: how many answer.")] = None,
 ) -> None:
     """Answer new inputs. Those that cannot be read are named on stderr and have an error in the output; the rest is answered."""
     folder = finished(runs, run, require_signature)
-    if ray is not None:
-        if sandbox:
-            raise ConfigError("--sandbox: not with --ray, whose nodes talk over the network")
-        if files is not None or settings:
-            raise ConfigError("--files and --set: not with --ray")
-        return predict_on_ray(ray, folder, inputs, output, kind.value if kind else None, top=top, probabilities=probabilities, batch=batch,
-                              workers=workers, replace=replace, require_signature=require_signature)
-    if workers is not None or kind is Format.parquet:
-        raise ConfigError(f"{'--workers' if workers is not None else '--format: parquet'} needs --ray, and --output a folder")
+    launcher = chosen("predict")
+    if launcher.elsewhere:
+        refused = tuple(name for name, given in (("--sandbox", sandbox), ("--files", files), ("--set", settings)) if given)
+        status = launcher.predict(PredictCall(folder, tuple(inputs), output, kind.value if kind else None, top, probabilities, batch,
+                                              replace, require_signature, refused))
+        if status:
+            raise typer.Exit(status)
+        return
+    if kind is Format.parquet:
+        raise ConfigError("--format: parquet needs --ray, and --output a folder")
     refuse_existing(output, replace)
     filed = OutputFolder(files) if files is not None else None
     if filed is not None and filed.names() and not replace:

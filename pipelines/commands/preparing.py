@@ -1,4 +1,4 @@
-"""`quartet prepare`: an experiment's data written once, here or by the workers of a Ray cluster."""
+"""`quartet prepare`: an experiment's data written once."""
 
 import sys
 from contextlib import ExitStack
@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from pipelines.base.errors import ConfigError
-from pipelines.commands.cluster import Ray
 from pipelines.commands.shell import Quiet, Settings, echo, extensible, say, to_copy
 from pipelines.stores.address import address_of
 from pipelines.stores.output import OutputFolder
@@ -22,9 +20,6 @@ def prepare(
     settings: Settings = None,
     decoded: Annotated[bool, typer.Option("--decoded", help="Images as pixels of data.image_size: larger, and training decodes nothing.")
                        ] = False,
-    ray: Ray = None,
-    workers: Annotated[int | None, typer.Option("--workers", min=1, metavar="N", show_default="one a node",
-                                                help="With --ray: processes that write.")] = None,
     quiet: Quiet = False,
 ) -> None:
     """Read an experiment's data once and write them ready to train from: quartet train CONFIG data.prepared=OUT. Interrupted, the same
@@ -32,26 +27,21 @@ def prepare(
     from pipelines.config.load import load
     from pipelines.machine.startup import start_tensorflow
 
-    if workers is not None and ray is None:
-        raise ConfigError("--workers: goes with --ray; without it, this process writes")
     experiment = load(config, settings or []).experiment
     start_tensorflow()
     from rich.console import Console
     from rich.progress import Progress
 
     from pipelines.runs.launch import task_class
+    from pipelines.runs.launcher import Launcher, chosen
     from pipelines.task import prepared
 
-    task, write = task_class(experiment.task)(experiment), prepared.here
+    task, launcher = task_class(experiment.task)(experiment), chosen("prepare")
+    if launcher.elsewhere and task.keep is not None:
+        say("written here and not on the cluster: of a log, all is read at once in any case")
+        launcher = Launcher()
     with ExitStack() as stack:
-        if ray is not None and task.keep is not None:
-            say("written here and not on the cluster: of a log, all is read at once in any case")
-        elif ray is not None:
-            from pipelines.machine.ray_cluster import connected
-            from pipelines.task.ray_prepare import RayWriters
-
-            stack.enter_context(connected(ray, workers=workers or 1))
-            write = RayWriters(workers, say).write
+        write = stack.enter_context(launcher.writers(say)) or prepared.here
         bar = stack.enter_context(Progress(console=Console(file=sys.stderr), transient=True, disable=quiet or not sys.stderr.isatty()))
         writing = bar.add_task("writing", total=None)
         index = prepared.prepare(task, output, lambda done, of: bar.update(writing, completed=done, total=of), decoded=decoded,

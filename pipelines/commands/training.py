@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from pipelines.base.errors import ConfigError, QuartetError
-from pipelines.commands.cluster import Ray, train_on_ray
 from pipelines.commands.shell import (
     RUNS,
     Call,
@@ -20,7 +19,7 @@ from pipelines.commands.shell import (
     named,
     say,
 )
-from pipelines.machine.ray_cluster import LOCAL
+from pipelines.runs.launcher import Launcher, TrainCall, chosen
 from pipelines.stores.address import address_of
 
 Name = Annotated[
@@ -37,9 +36,9 @@ Fresh = Annotated[
 ]
 
 
-def _require_here(key: Path | None, ray: str | None, runs: Path) -> None:
+def _require_here(key: Path | None, launcher: Launcher, runs: Path) -> None:
     """Raises ConfigError where other machines would read what only this one has verified."""
-    if key is not None and ray is not None and (ray != LOCAL or address_of(runs)):
+    if key is not None and launcher.elsewhere and (launcher.other_machines or address_of(runs)):
         raise ConfigError("--require-signature: not with a cluster of other machines or runs in a store that its workers hold: what they "
                           "read is not what is verified here; train on this machine, or on named hosts (docs/cluster.md)")
 
@@ -56,11 +55,6 @@ def train(
     encrypt: Annotated[bool, typer.Option(
         "--encrypt", help="Encrypt a new run with the key of --age-key: weights, checkpoints, report, exports. Needs `trust`.")] = False,
     require_signature: RequireSignature = None,
-    ray: Ray = None,
-    workers: Annotated[int | None, typer.Option(
-        min=1, metavar="N", show_default="1", help="With --ray: hosts that train together.")] = None,
-    restarts: Annotated[int, typer.Option(
-        min=0, metavar="N", help="With --ray: times that all are started again from the last checkpoint where one is lost.")] = 3,
 ) -> None:
     """Train, judge and report an experiment; the same command resumes an interrupted run."""
     from pipelines.base.encryption import require_key
@@ -68,10 +62,6 @@ def train(
     from pipelines.config.load import load, resolved_yaml
     from pipelines.runs.folder import run_folder, unfinished
     from pipelines.runs.signed import require_begun, require_named, require_signed
-
-    def same(where: str) -> list[str]:
-        """This call, for the workers of a cluster."""
-        return [config or experiment, *overrides, "--runs", where, *(["--name", name] if name else ()), *(["--quiet"] if quiet else ())]
 
     config, overrides = divided(arguments)
     if encrypt:
@@ -81,31 +71,29 @@ def train(
     begun = None if overrides or name or fresh else unfinished(config)
     experiment = begun.experiment_name if begun else named(loaded)
     folder = begun or run_folder(runs, experiment, name, overrides)
-    if encrypt and (ray is not None or address_of(runs)):
+    launcher = chosen("train")
+    if encrypt and (launcher.elsewhere or address_of(runs)):
         raise ConfigError("--encrypt: not with --ray or runs in a store, where other machines would need the key")
-    _require_here(require_signature, ray, runs)
-    if workers is not None and ray is None:
-        raise ConfigError("--workers: needs --ray; other launchers start the command on each host (docs/cluster.md)")
-    from pipelines.machine.hosts import named as hosts
+    _require_here(require_signature, launcher, runs)
+    same = [config or experiment, *overrides, "--runs", str(address_of(runs) or runs), *(["--name", name] if name else ()),
+            *(["--quiet"] if quiet else ())]
+    call = TrainCall(loaded.experiment, folder, tuple(same), runs, fresh)
+    if launcher.elsewhere and address_of(runs):  # which the workers hold
+        return _train_elsewhere(launcher, call)
     from pipelines.runs.in_store import here
 
-    store, among = address_of(runs), hosts()
-    if store and ray is not None:  # the workers hold it
-        return train_on_ray(ray, loaded.experiment, folder, same(str(store)), workers=workers or 1, restarts=restarts, fresh=fresh,
-                            runs=runs)
-    with here(runs, loaded.experiment, folder, fresh=fresh, say=say, writes=among is None or among.number == 0) as folder:
+    with here(runs, loaded.experiment, folder, fresh=fresh, say=say, writes=launcher.chief) as folder:
         require_named(loaded.experiment, folder.path, require_signature)
         if not fresh:
             require_begun(folder, require_signature)
-        if folder.trained and not fresh and among is None:
+        if folder.trained and not fresh and not launcher.several:
             # what needs no TensorFlow is checked without it: another experiment of that name, and the result of a finished run
             folder.claim(resolved_yaml(loaded.experiment))
             if folder.finished:
                 echo(closing(folder, folder.read_report()))
                 return
-        if ray is not None:
-            return train_on_ray(ray, loaded.experiment, folder, same(str(runs)), workers=workers or 1, restarts=restarts, fresh=fresh,
-                                runs=runs)
+        if launcher.elsewhere:
+            return _train_elsewhere(launcher, call)
         from pipelines.machine.startup import start_tensorflow
 
         start_tensorflow()
@@ -121,6 +109,11 @@ def train(
         echo(closing(folder, report))
 
 
+def _train_elsewhere(launcher: Launcher, call: TrainCall) -> None:
+    if status := launcher.train(call):
+        raise typer.Exit(status)
+
+
 @keyed
 @extensible(devices=False)
 def tune(
@@ -134,7 +127,6 @@ def tune(
     encrypt: Annotated[bool, typer.Option(
         "--encrypt", help="Encrypt a new search and its runs with the key of --age-key. Needs `trust`.")] = False,
     require_signature: RequireSignature = None,
-    ray: Ray = None,
 ) -> None:
     """Search the settings in the experiment's tune section; the same command resumes an interrupted search."""
     from pipelines.base.encryption import require_key
@@ -148,7 +140,8 @@ def tune(
     config, overrides = divided(arguments)
     if encrypt:
         require_key("--encrypt: the new search")
-    _require_here(require_signature, ray, runs)
+    launcher = chosen("tune")
+    _require_here(require_signature, launcher, runs)
     require_signed(config, context.obj, require_signature)
     loaded = load(config, overrides, domain=context.obj)
     experiment = named(loaded)
@@ -160,7 +153,7 @@ def tune(
     from pipelines.tuning.search import prepared, search
 
     prepared(loaded.experiment)
-    elsewhere = ray is not None or address_of(runs) is not None
+    elsewhere = launcher.elsewhere or address_of(runs) is not None
     encrypted.refuse_elsewhere(encrypt and elsewhere)
     with folder_here(runs, path, [path.name], fresh=fresh, say=say) as path:
         folder = SearchFolder(path)
@@ -173,13 +166,7 @@ def tune(
         from pipelines.machine.startup import start_tensorflow
 
         start_tensorflow(devices=False)
-        if ray is None:
-            report = search(loaded.experiment, folder, experiment, workers=workers, fresh=fresh, quiet=quiet, encrypt=encrypt)
-        else:
-            from pipelines.machine.ray_cluster import connected
-            from pipelines.tuning.ray_trials import RayTrials
-
-            with connected(ray, workers=workers):
-                report = search(loaded.experiment, folder, experiment, workers=workers, fresh=fresh, quiet=quiet,
-                                cluster=RayTrials(loaded.experiment, workers, say))
+        with launcher.trials(loaded.experiment, workers, say) as processes:
+            report = search(loaded.experiment, folder, experiment, workers=workers, fresh=fresh, quiet=quiet, processes=processes,
+                            encrypt=encrypt)
     echo(closing(folder, report), end=False)

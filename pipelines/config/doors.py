@@ -7,6 +7,7 @@ stranger's package names itself in the entry-point group `quartet.extensions` (`
     HOOKS      name -> a class of `pipelines.runs.run_hook.RunHook`, made for each run
     COMMANDS   name -> a function, a command of `quartet`
     OPTIONS    name -> a context manager, whose parameters are options of commands that are there
+    LAUNCHERS  name -> a function: command -> a `pipelines.runs.launcher.Launcher` where it is asked for, else None
 
 Settings of its own stand in a section of the experiment that is there already: `add_settings(Monitor, Track)`.
 """
@@ -134,4 +135,5 @@ TRANSFORMS = Door("transform")
 HOOKS = Door("hook")
 COMMANDS = Door("command")
 OPTIONS = Options("set of options")
-ALL = (TRANSFORMS, HOOKS, COMMANDS, OPTIONS)
+LAUNCHERS = Door("launcher")
+ALL = (TRANSFORMS, HOOKS, COMMANDS, OPTIONS, LAUNCHERS)

@@ -24,6 +24,9 @@ from pipelines.machine import memory
 CANDIDATES = (",", "\t", ";", "|")
 TEXT = (".csv", ".tsv", ".tab", ".psv", ".txt", ".dat", ".data")
 TABS = (".tsv", ".tab")
+JSON_LINES = (".jsonl", ".ndjson")
+PARQUET = (".parquet", ".pq")
+SUFFIXES = (*TEXT, *JSON_LINES, *PARQUET)
 DOUBLE = "::"  # of MovieLens' ratings.dat
 UNIT = "\x1f"  # replaces it while such a file is read
 FASTTEXT = "__label__"

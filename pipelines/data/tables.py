@@ -18,15 +18,12 @@ from pipelines.base.regular import check_regular, other_kind
 from pipelines.config.messages import did_you_mean, listed
 from pipelines.config.schema import TableData
 from pipelines.data.columns import number_of
-from pipelines.data.dialect import TEXT, ending
+from pipelines.data.dialect import JSON_LINES, PARQUET, SUFFIXES, TEXT, ending
 from pipelines.data.divide import ALIASES
 from pipelines.data.table_formats import NAMED as NAMED
 from pipelines.data.table_formats import LeftOut as LeftOut
-from pipelines.data.table_formats import dialect_of, json_lines, read_csv, read_json, record_lines
-
-JSON_LINES = (".jsonl", ".ndjson")
-PARQUET = (".parquet", ".pq")
-SUFFIXES = (*TEXT, *JSON_LINES, *PARQUET)
+from pipelines.data.table_formats import dialect_of, read_csv, read_json
+from pipelines.data.text_rows import records, records_as
 
 
 def is_table(path: Path) -> bool:
@@ -228,6 +225,11 @@ def rows(path: str | Path, numbers: Sequence[int], *, header: bool = True) -> li
 def _lines(path: Path, header: bool) -> Generator[int, None, None]:
     """The line of each data row; none in Parquet."""
     if ending(path) in TEXT:
-        yield from record_lines(path, header)
+        how = dialect_of(path, None, None, guess=True)
+        rows = records_as(path, how, named=header, lenient=True)
     elif ending(path) in JSON_LINES:
-        yield from json_lines(path)
+        rows = records(path, named=True, lenient=True)
+    else:
+        return
+    next(rows)
+    yield from (line for line, record in rows if not isinstance(record, str))

@@ -1,4 +1,4 @@
-"""Tables of texts - CSV, TSV, JSON lines, Parquet - read row by row, so that every bad row is reported with its line.
+"""Tables - CSV, TSV, JSON lines, Parquet - read row by row, so that every bad row is reported with its line.
 
 Encoding and delimiter are set, or detected: a byte order mark, else UTF-8; the delimiter that divides the first lines most evenly.
 """
@@ -8,6 +8,7 @@ import csv
 import io
 import re
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -18,10 +19,20 @@ from pipelines.base.errors import DataError
 from pipelines.base.json_text import parse_json
 from pipelines.base.regular import check_regular
 from pipelines.config.messages import did_you_mean, listed, show
-from pipelines.data.dialect import FASTTEXT, Dialect, content_of, ending, find_dialect, mark_of, split_records
+from pipelines.data.dialect import (
+    FASTTEXT,
+    JSON_LINES,
+    PARQUET,
+    SUFFIXES,
+    Dialect,
+    content_of,
+    ending,
+    find_dialect,
+    mark_of,
+    split_records,
+)
 from pipelines.data.dialect import TEXT as DELIMITED
 from pipelines.data.divide import ALIASES
-from pipelines.data.tables import JSON_LINES, PARQUET, SUFFIXES
 
 Column = str | int  # by name, or by position from 0
 
@@ -103,10 +114,20 @@ def records(path: Path, *, named: bool, delimiter: str | None = None, encoding: 
         yield from _json(path, text_of(path, encoding, lenient))
     elif suffix in DELIMITED:
         text = text_of(path, encoding, lenient)
+        if not text.strip():
+            raise DataError(f"{path} is empty")
         yield from _delimited(path, text, named, find_dialect(path, delimiter=delimiter, quote=quote, encoding=encoding or "utf-8",
-                                                              beside=beside) if text.strip() else None)
+                                                              beside=beside))
     else:
         raise DataError(f"{path}: a table is .csv, .tsv, .jsonl or .parquet, not {path.suffix or 'a file without ending'}")
+
+
+def records_as(path: Path, how: Dialect, *, named: bool, lenient: bool = False) -> Iterator[tuple[int, Any]]:
+    """`records` of a text table in a dialect that is known."""
+    text = text_of(path, None if how.encoding.startswith("utf-8") else how.encoding, lenient)
+    if not text.strip():
+        raise DataError(f"{path} is empty")
+    yield from _delimited(path, text, named, how)
 
 
 def is_wide(encoding: str) -> bool:
@@ -172,9 +193,7 @@ def split_files(folder: Path, beside: str | None = None) -> dict[str, Path]:
     return files
 
 
-def _delimited(path: Path, text: str, named: bool, how: Dialect | None) -> Iterator[tuple[int, Any]]:
-    if how is None:
-        raise DataError(f"{path} is empty")
+def _delimited(path: Path, text: str, named: bool, how: Dialect) -> Iterator[tuple[int, Any]]:
     csv.field_size_limit(sys.maxsize)  # data.longest limits texts, not the csv module
     if how.fasttext:
         yield from _fasttext(text)
@@ -183,12 +202,12 @@ def _delimited(path: Path, text: str, named: bool, how: Dialect | None) -> Itera
     records: Iterable[tuple[int, Any]]
     if len(how.delimiter) > 1:
         records = ((number, line.rstrip("\r\n").split(how.delimiter)) for number, line in enumerate(lines, 1) if line.strip())
-    elif how.quote == '"':
-        records = _unfolded(list(lines), how.delimiter, 0 if named else how.width)
+    elif how.quote == '"' and '"' in text:
+        records = _unfolded(lines, how.delimiter, 0 if named else how.width)
     else:
         unquoted = split_records(lines, how.delimiter, how.quote)
         records = ((number, record) for number, record in enumerate(unquoted, 1) if record)
-    width, first = 0 if named else how.width, True
+    width, first, plain = 0 if named else how.width, True, text.isascii()
     for line, record in records:
         if isinstance(record, str):
             if first:
@@ -205,7 +224,7 @@ def _delimited(path: Path, text: str, named: bool, how: Dialect | None) -> Itera
             yield line, (f"{fields} where {'the header has' if named else 'most rows have'} {width}"
                          + ("; a text with the delimiter in it needs quotation marks" if len(record) > (width or 0) else ""))
         else:
-            yield line, record if all(map(_fits, record)) else "bytes that do not fit the encoding (data.encoding)"
+            yield line, record if plain or all(map(_fits, record)) else "bytes that do not fit the encoding (data.encoding)"
 
 
 def _fasttext(text: str) -> Iterator[tuple[int, Any]]:
@@ -221,39 +240,43 @@ def _fasttext(text: str) -> Iterator[tuple[int, Any]]:
         yield number, [names[0] if len(names) == 1 else names or None, rest]
 
 
-def _unfolded(lines: list[str], delimiter: str, width: int) -> Iterator[tuple[int, Any]]:
+def _unfolded(lines: Iterator[str], delimiter: str, width: int) -> Iterator[tuple[int, Any]]:
     """(line, fields) of each record that is not empty, or (line, the reason why it is bad).
 
     An unclosed quotation mark would make one record of all lines up to the next mark. It costs its own line only: with tabs, where
     many programs write texts without quoting, each line that has all fields is read as it is; otherwise the line is bad. `width` is the
     number of all fields, 0 for those of the first record.
     """
-    at = 0
-    while at < len(lines):
-        start = at
-        reader = csv.reader((lines[place] for place in range(start, len(lines))), delimiter=delimiter)
-        while at < len(lines):
-            begin = at
-            try:
-                record = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                yield begin + 1, str(error)
-                at = start + reader.line_num
-                continue
-            at = start + reader.line_num
-            bare = _unquoted(lines[begin], delimiter) if delimiter == "\t" else None
-            if at - begin > 1 and _run_together(lines[begin:at], delimiter, width):
-                yield begin + 1, bare or "a quotation mark that is not closed (or a mark within a quoted text that is not doubled)"
-                at = begin + 1
-                width = width or len(bare or ())
-                break  # the following lines are records of their own
-            if record:
-                if bare is not None and at - begin == 1 and len(bare) == (width or len(record)):
-                    record = bare
-                width = width or len(record)
-                yield begin + 1, record
+    again, taken, line = deque[str](), list[str](), 1  # lines to be read once more, those of this record, the number of its first
+
+    def following() -> Iterator[str]:
+        while (text := again.popleft() if again else next(lines, None)) is not None:
+            taken.append(text)
+            yield text
+
+    reader = csv.reader(following(), delimiter=delimiter)
+    while True:
+        taken.clear()
+        try:
+            record: Any = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            record = str(error)
+            reader = csv.reader(following(), delimiter=delimiter)
+        bare = _unquoted(taken[0], delimiter) if delimiter == "\t" else None
+        if len(taken) > 1 and not isinstance(record, str) and _run_together(taken, delimiter, width):
+            record = bare or "a quotation mark that is not closed (or a mark within a quoted text that is not doubled)"
+            again.extendleft(reversed(taken[1:]))  # the following lines are records of their own
+            del taken[1:]
+            reader = csv.reader(following(), delimiter=delimiter)
+            width = width or len(bare or ())
+        elif bare is not None and len(taken) == 1 and record and not isinstance(record, str) and len(bare) == (width or len(record)):
+            record = bare
+        if record:
+            yield line, record
+            width = width or (0 if isinstance(record, str) else len(record))
+        line += len(taken)
 
 
 def _run_together(lines: list[str], delimiter: str, width: int) -> bool:

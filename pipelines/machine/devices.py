@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from tensorflow.python.framework import config
 
 from pipelines.base.errors import ConfigError
 from pipelines.machine import compiling
-from pipelines.machine.group import ALONE, Group, Several, current
+from pipelines.machine.group import ALONE, Group, current
 from pipelines.machine.precision import fastest
 from pipelines.machine.processor import processor_name
 
@@ -96,7 +95,7 @@ def prepare(train: Wanted, *, precision: str | None = None) -> Machine:
     determinism(train.deterministic)
     names = device_names(train.devices, len(gpus))
     group = current()
-    strategy = _several(names, group) if isinstance(group, Several) else _strategy(names)
+    strategy = group.strategy(names) or _strategy(names)
     on_gpu = names[0].startswith("GPU")
     notes = []
     if train.devices == "auto" and not gpus and tf.config.list_physical_devices("GPU"):
@@ -149,29 +148,6 @@ def _strategy(names: tuple[str, ...]) -> tf.distribute.Strategy:
         return tf.distribute.MirroredStrategy(list(names))
     # the default strategy costs nothing; another device must be named
     return tf.distribute.get_strategy() if names[0] in ("CPU:0", "GPU:0") else tf.distribute.OneDeviceStrategy(names[0])
-
-
-@functools.cache
-def _several(names: tuple[str, ...], group: Several) -> tf.distribute.Strategy:
-    """The strategy over all hosts; to be built before this process computes anything."""
-    kinds = [f"{len(each)} x {each[0].partition(':')[0]}" for each in group.of_all(names)]
-    for number, kind in enumerate(kinds):
-        if kind != kinds[0]:
-            raise ConfigError(f"train.devices: host {number} ({group.hosts.addresses[number]}) has {kind}, and host 0 has {kinds[0]}; "
-                              "each needs as many of one kind")
-    if names != tuple(f"{names[0][:3]}:{number}" for number in range(len(names))):
-        raise ConfigError(f"train.devices: {', '.join(names)} on several hosts; give a number, and choose GPUs by CUDA_VISIBLE_DEVICES")
-    if names[0].startswith("GPU"):
-        tf.config.set_visible_devices(tf.config.get_visible_devices("GPU")[:len(names)], "GPU")
-    elif len(names) > 1:
-        raise ConfigError(f"train.devices: {len(names)} CPU devices on several hosts; each host's CPU is one device, write auto or cpu")
-    cluster = tf.train.ClusterSpec({"worker": list(group.hosts.addresses)})
-    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
-        cluster, task_type="worker", task_id=group.number, num_accelerators={"GPU": len(names)} if names[0].startswith("GPU") else {},
-        rpc_layer="grpc")
-    strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM) or signal.SIG_DFL)  # TensorFlow has taken it, to do nothing
-    return strategy
 
 
 def device_names(wanted: str | int | list[str], gpus: int) -> tuple[str, ...]:

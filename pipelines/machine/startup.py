@@ -12,15 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pipelines.base.errors import ConfigError
-from pipelines.machine.hosts import named
-
 _LOG = re.compile(r"^(?:\d{4}-\d\d-\d\d \S+ )?([IWEF])(?:\d{4} |: )")
 _CHATTER = (
     "All log messages before absl::InitializeLog", "To enable the following instructions", "Unable to register cu",
     "computation placer already registered", "computation_placer.cc", "Could not find cuda drivers", "oneDNN custom operations",
 )
 LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+ERRORS, SILENT = "2", "3"
+quiet_level = ERRORS  # of TensorFlow's log after its start; a launcher sets it where this process says the same in fewer lines
 
 
 # what Keras imports where it is installed, for functions that nothing here calls: a quarter of the time of all imports
@@ -37,17 +36,9 @@ def start_tensorflow(*, devices: bool = True) -> None:
         return
     if os.environ.get(LEVEL) is not None or not _avx():
         return _import(devices=False)
-    os.environ[LEVEL] = _level()
+    os.environ[LEVEL] = quiet_level
     with _sifted():
         _import(devices=devices)
-
-
-def _level() -> str:
-    """Of TensorFlow's log, after its start: errors; of several hosts not those either, which say of a lost one in many lines what this
-    process says in one, and which are raised besides."""
-    with suppress(ConfigError):
-        return "3" if named() else "2"
-    return "2"
 
 
 def _import(*, devices: bool) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from pipelines.config import extensions, registry
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment
-from pipelines.machine import environment, group, hosts
+from pipelines.machine import environment
+from pipelines.runs import launcher
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.run import Call, train
 from pipelines.runs.seeds import train_seeds
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
 def launch(experiment: Experiment, folder: RunFolder, name: str, *, fresh: bool = False, quiet: bool = False,
            callbacks: Sequence["keras.callbacks.Callback"] = (), encrypt: bool = False) -> dict[str, Any]:
-    """Trains or resumes a run or the runs of several seeds, with the hosts that the environment names. Returns the report; empty where this
-    host is not their chief.
+    """Trains or resumes a run or the runs of several seeds, with the hosts that the launcher brings together. Returns the report; empty
+    where this host is not their chief.
 
     Args:
         name: the experiment's, such as vision/cifar10_cnn.
@@ -30,20 +31,13 @@ def launch(experiment: Experiment, folder: RunFolder, name: str, *, fresh: bool 
     Raises:
         QuartetError: as `train` does; HostLost where other hosts train too, and one did not come.
     """
-    named = hosts.named()
-    if named is None:
-        return _train(experiment, folder, name, fresh, quiet, callbacks, encrypt)
-    facts = {"its versions": "\n".join(f"{each} {environment.version(each)}" for each in (environment.DISTRIBUTION, "tensorflow", "keras")),
+    packages = (environment.DISTRIBUTION, "tensorflow", "keras")
+    facts = {"its versions": "\n".join(f"{package} {environment.version(package)}" for package in packages),
              "the experiment": resolved_yaml(experiment), "its extensions": json.dumps(extensions.used_by(experiment), indent=1)}
-    with group.joined(named, facts):
-        return _train(experiment, folder, name, fresh, quiet, callbacks, encrypt)
-
-
-def _train(experiment: Experiment, folder: RunFolder, name: str, fresh: bool, quiet: bool,
-           callbacks: Sequence["keras.callbacks.Callback"], encrypt: bool) -> dict[str, Any]:
-    call = Call(name=name, task_class=task_class(experiment.task), fresh=fresh, quiet=quiet, callbacks=tuple(callbacks),
-                environment=environment.facts(), encrypt=encrypt)
-    return train_seeds(experiment, folder, call) if experiment.seeds > 1 else train(experiment, folder, call)
+    with launcher.chosen("train").group(facts):
+        call = Call(name=name, task_class=task_class(experiment.task), fresh=fresh, quiet=quiet, callbacks=tuple(callbacks),
+                    environment=environment.facts(), encrypt=encrypt)
+        return train_seeds(experiment, folder, call) if experiment.seeds > 1 else train(experiment, folder, call)
 
 
 def task_class(task: str) -> type[Task]:

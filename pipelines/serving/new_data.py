@@ -16,9 +16,9 @@ from pipelines.config.load import from_dict
 from pipelines.config.messages import listed, nearest
 from pipelines.config.schema import Experiment
 from pipelines.config.variants import within
+from pipelines.data.dialect import SUFFIXES
 from pipelines.data.divide import ALIASES
 from pipelines.data.source import Source, Tensors
-from pipelines.data.tables import SUFFIXES
 from pipelines.serving.load import LoadedRun, without_pretrained
 from pipelines.task.contract import Splits
 

@@ -16,7 +16,6 @@ from pipelines.data import order
 from pipelines.data.input import Feed, make_feed
 from pipelines.data.lengths import Lengths, joined
 from pipelines.data.source import Source
-from pipelines.machine.arrays import packed, unpacked
 from pipelines.machine.constant_weights import constant
 from pipelines.machine.devices import Machine
 from pipelines.task.contract import Condensed, Task
@@ -125,7 +124,7 @@ class Evaluator:
             raise self.feed.blame(error, 0, steps) or error from error
         results = {name: joined([part[name] for part in parts]) for name in parts[0]}
         if self.machine.group.size > 1:
-            every = [unpacked(data) for data in self.machine.group.gathered(packed(results))]
+            every = self.machine.group.to_chief(results)
             if not every:
                 return results
             results = {name: _interleaved([one[name] for one in every], steps) for name in results}

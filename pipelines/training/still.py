@@ -7,6 +7,7 @@ on the disk before a checkpoint names it, a kill at any moment leaves one that c
 
 import contextlib
 import hashlib
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ import keras
 import numpy as np
 
 from pipelines.base import npz
-from pipelines.base.errors import ConfigError
+from pipelines.base.errors import ConfigError, TrainingError
 from pipelines.base.files import write_whole
 from pipelines.base.stored import FolderName, Name, Record, Schema, Text
 from pipelines.machine.group import Group
@@ -143,15 +144,20 @@ def of_chief(hosts: Group, path: Path) -> Iterator[Path]:
     """The chief's checkpoint, with the file that it names beside it: itself at the chief, a copy for as long as the context elsewhere."""
     if hosts.size == 1:
         yield path
-        return
-    other = hosts.of_chief(named(path) if hosts.chief and path.exists() else None)
-    with contextlib.ExitStack() as stack:
-        file = stack.enter_context(hosts.file_of_chief(path))
-        if other is not None:
-            beside = stack.enter_context(hosts.file_of_chief(path.parent / other))
-            if not hosts.chief:
-                beside.rename(file.parent / other)
-        yield file
+    elif hosts.chief:
+        try:
+            files = [path, *(path.parent / name for name in [named(path) if path.exists() else None] if name)]
+            hosts.of_chief([file.name for file in files])
+            for file in files:
+                hosts.of_chief(file.read_bytes())
+        except OSError as error:
+            raise TrainingError(f"{path}: cannot be read for the other hosts: {error.strerror or error}") from error
+        yield path
+    else:
+        with tempfile.TemporaryDirectory(prefix="quartet-") as folder:
+            for name in hosts.of_chief(None):
+                (Path(folder) / name).write_bytes(hosts.of_chief(None))
+            yield Path(folder) / path.name
 
 
 def _part(own: npz.Arrays) -> Part | None:

@@ -12,16 +12,15 @@ from pipelines.base.inside import flush
 from pipelines.config.dump import to_yaml
 from pipelines.config.load import from_text
 from pipelines.runs.folder import RunFolder, changes
-from pipelines.tuning.ray_trials import RayTrials
+from pipelines.runs.launcher import Processes
 from pipelines.tuning.search_folder import SearchFolder
-from pipelines.tuning.trial_processes import Nursery
 from pipelines.tuning.trials import Stopped, read_result
 
 REPEATED = {"best": "the best setting", "start": "the experiment as it was"}
 WAIT_SECONDS = 0.5  # between looks at signals and at the clock
 
 
-def alone(nursery: Nursery | RayTrials, order: Path, *, environment: Mapping[str, str], signalled: Callable[[], int | None],
+def alone(processes: Processes, order: Path, *, environment: Mapping[str, str], signalled: Callable[[], int | None],
           ) -> dict[str, Any]:
     """Runs the process of one order, and waits for it. Returns what it left.
 
@@ -33,13 +32,13 @@ def alone(nursery: Nursery | RayTrials, order: Path, *, environment: Mapping[str
     """
     result, log = order.with_name(order.name.replace("order", "result")), order.with_suffix(".log")
     result.unlink(missing_ok=True)
-    nursery.start(order.name, [str(order)], log=str(log), environment=environment)
+    processes.start(order.name, [str(order)], log=str(log), environment=environment)
     announced = False
     while True:
         if signalled() is not None and not announced:  # once: a second signal would break off the saving of the state
-            nursery.signal(signal.SIGTERM)
+            processes.signal(signal.SIGTERM)
             announced = True
-        for _, status in nursery.ended(WAIT_SECONDS):
+        for _, status in processes.ended(WAIT_SECONDS):
             if (number := signalled()) is not None:
                 raise Stopped(number)
             stored = read_result(result, status, log)

@@ -5,6 +5,7 @@ started again has the same trials. Random and grid search ask for the same trial
 workers; where trials are deterministic (train.deterministic) the outcome is the same, too.
 """
 
+import contextlib
 import signal
 import time
 from collections.abc import Mapping
@@ -21,13 +22,13 @@ from pipelines.config.messages import did_you_mean
 from pipelines.config.schema import Experiment, Tune, protected_by, protecting
 from pipelines.config.space import Dimension, current, dimensions
 from pipelines.machine.memory import WORKERS
+from pipelines.runs.launcher import Processes
 from pipelines.tuning import encrypted, tuner_space
 from pipelines.tuning.best import best_yaml, repeated_yaml
 from pipelines.tuning.devices import worker_devices
 from pipelines.tuning.extra_runs import REPEATED, WAIT_SECONDS, alone, repeat
 from pipelines.tuning.front import worth
 from pipelines.tuning.progress import SearchProgress
-from pipelines.tuning.ray_trials import RayTrials
 from pipelines.tuning.search_folder import NO_VALIDATION, Journal, SearchFolder, trial_name
 from pipelines.tuning.stored import check_events
 from pipelines.tuning.trial_processes import Nursery
@@ -37,13 +38,13 @@ GIVE_UP = 10  # trials that failed before any succeeded: then the experiment is 
 
 
 def search(experiment: Experiment, folder: SearchFolder, name: str, *, workers: int = 1, fresh: bool = False, quiet: bool = False,
-           cluster: RayTrials | None = None, encrypt: bool = False) -> dict[str, Any]:
+           processes: Processes | None = None, encrypt: bool = False) -> dict[str, Any]:
     """Searches, or resumes searching, the space in the experiment's tune section. Returns the report.
 
     Args:
         name: the experiment's, such as vision/cifar10_cnn.
         workers: trials at a time; where there are GPUs, each worker has its own.
-        cluster: where the trials run; None: on this machine. It is closed afterwards.
+        processes: of the trials; None: of this machine.
         encrypt: a new search and its runs, with the key of this process, which they get by their environment.
 
     Raises:
@@ -57,13 +58,13 @@ def search(experiment: Experiment, folder: SearchFolder, name: str, *, workers: 
         folder.move_aside()
     with folder.locked():
         same = folder.compared(resolved)
-        encrypted.begin(folder, encrypt, elsewhere=cluster is not None)
+        encrypted.begin(folder, encrypt, elsewhere=processes is not None)
         if same and folder.finished:
             return folder.read_report()
         journal = Journal(folder.journal)
         try:
             check_events(journal.events, str(journal.path))
-            return _Search(experiment, tune, space, folder, name, workers, journal, quiet, cluster).run()
+            return _Search(experiment, tune, space, folder, name, workers, journal, quiet, processes).run()
         finally:
             journal.close()
 
@@ -91,9 +92,9 @@ class _Search:
     """One process's work on a search."""
 
     def __init__(self, experiment: Experiment, tune: Tune, space: list[Dimension], folder: SearchFolder, name: str, workers: int,
-                 journal: Journal, quiet: bool, cluster: RayTrials | None):
+                 journal: Journal, quiet: bool, processes: Processes | None):
         self.experiment, self.tune, self.space, self.folder, self.name = experiment, tune, space, folder, name
-        self.workers, self.journal, self.quiet, self.cluster = workers, journal, quiet, cluster
+        self.workers, self.journal, self.quiet, self.given = workers, journal, quiet, processes
         self.trials: dict[int, Trial] = {}
         self.begun = time.monotonic()
         self.before = max((event.get("elapsed", 0.0) for event in journal.events), default=0.0)
@@ -108,8 +109,8 @@ class _Search:
         return self.before + time.monotonic() - self.begun
 
     def run(self) -> dict[str, Any]:
-        with handling(self._on_signal), self.cluster or self._here() as nursery:
-            self.nursery: Nursery | RayTrials = nursery
+        with handling(self._on_signal), contextlib.nullcontext(self.given) if self.given else self._here() as processes:
+            self.processes: Processes = processes
             begin = self._begin()
             self.objective, self.direction, self.precision = begin["objective"], begin["direction"], begin["precision"]
             self.sign = 1.0 if self.direction == "max" else -1.0
@@ -209,7 +210,7 @@ class _Search:
             if self.signalled is not None:
                 return self._stop(running)
             self.progress.refresh(len(running))
-            for key, status in self.nursery.ended(WAIT_SECONDS):
+            for key, status in self.processes.ended(WAIT_SECONDS):
                 trial, worker = running.pop(key)
                 free = sorted([*free, worker])
                 if self.signalled is None or self._result_file(trial).exists():
@@ -291,7 +292,7 @@ class _Search:
         return True
 
     def _start(self, trial: Trial, worker: int) -> None:
-        self.nursery.start(str(trial.number), [str(self._order_file(trial))], log=str(self._folder(trial) / "log.txt"),
+        self.processes.start(str(trial.number), [str(self._order_file(trial))], log=str(self._folder(trial) / "log.txt"),
                            environment={**worker_devices(worker, self.workers, self.experiment), WORKERS: str(self.workers)})
 
     def _end(self, trial: Trial, result: dict[str, Any]) -> None:
@@ -322,10 +323,10 @@ class _Search:
         if not running:
             return
         self.progress.note("saving the state of the running trials")
-        self.nursery.signal(signal.SIGTERM)
+        self.processes.signal(signal.SIGTERM)
         until = time.monotonic() + 60.0
         while running and time.monotonic() < until:
-            for key, status in self.nursery.ended(WAIT_SECONDS):
+            for key, status in self.processes.ended(WAIT_SECONDS):
                 trial, _ = running.pop(key)
                 if self._result_file(trial).exists():
                     self._end(trial, self._result(trial, status))
@@ -348,7 +349,7 @@ class _Search:
         return self._folder(trial) / f"{trial.number}.result.json"
 
     def _alone(self, order: Path) -> dict[str, Any]:
-        return alone(self.nursery, order, environment=worker_devices(0, self.workers, self.experiment), signalled=lambda: self.signalled)
+        return alone(self.processes, order, environment=worker_devices(0, self.workers, self.experiment), signalled=lambda: self.signalled)
 
     def _on_signal(self, number: int, frame: Any) -> None:
         if self.signalled is not None:  # asked twice

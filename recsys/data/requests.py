@@ -8,8 +8,7 @@ from pipelines.base.errors import DataError
 from pipelines.base.json_text import parse_json
 from pipelines.config.messages import did_you_mean, listed
 from pipelines.data import text_rows
-from pipelines.data.dialect import ending
-from pipelines.data.tables import JSON_LINES
+from pipelines.data.dialect import JSON_LINES, ending
 from pipelines.task.contract import Read
 
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")

@@ -4,7 +4,8 @@ import glob
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pipelines.data.tables import JSON_LINES, read_table
+from pipelines.data.dialect import JSON_LINES
+from pipelines.data.tables import read_table
 from pipelines.data.walk import files_of
 from speech.data.audio import SUFFIXES, UNREAD
 from speech.data.ljspeech import is_lj

@@ -13,7 +13,7 @@ from pipelines.base.errors import DataError
 from pipelines.config.draft import Asked
 from pipelines.config.messages import listed
 from pipelines.data.columns import by_name, role_in, role_of
-from pipelines.data.dialect import ending
+from pipelines.data.dialect import SUFFIXES, ending
 from pipelines.data.frame import (
     Frame,
     file_column,
@@ -28,7 +28,7 @@ from pipelines.data.frame import (
 )
 from pipelines.data.kinds import not_used
 from pipelines.data.names import groups_in_names, some, suspected_folders, suspected_groups, suspected_labels
-from pipelines.data.tables import SUFFIXES, file_paths
+from pipelines.data.tables import file_paths
 from pipelines.data.walk import PassedOver, files_of, folders_in, other_folders, sampled
 from speech.data import audio
 from speech.data.ljspeech import is_lj

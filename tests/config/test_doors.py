@@ -11,6 +11,7 @@ from pipelines.config.origin import Origin, forget, remember
 from pipelines.config.registry import experiment_class
 from pipelines.config.schema import Monitor
 from pipelines.config.section import Section, setting
+from pipelines.runs.launcher import Launcher, chosen
 
 DIGITS = {"task": "vision.classification", "data": {"source": "digits"}, "model": {"name": "cnn"}}
 
@@ -93,3 +94,16 @@ def test_options_surround_a_command_and_one_that_nobody_adds_is_refused():
     assert events == ["begun 3", "train", "ended", "begun 1", "runs compare", "ended", "tune"]
     with pytest.raises(ConfigError, match="tune: there is no option loud"), options.surround("tune", {"loud": 1}):
         pass
+
+
+def test_the_launcher_is_the_one_that_is_asked_for():
+    class Other(Launcher):
+        elsewhere = True
+
+    with doors.LAUNCHERS.without("hosts"), doors.LAUNCHERS.without("ray"):
+        assert type(chosen("train")) is Launcher and chosen("train").chief
+        doors.LAUNCHERS.add("other", lambda command: Other() if command == "tune" else None)
+        assert type(chosen("train")) is Launcher and chosen("tune").elsewhere
+        doors.LAUNCHERS.add("another", lambda command: Other())
+        with pytest.raises(ConfigError, match="tune: other and another are both asked for"):
+            chosen("tune")

@@ -62,7 +62,7 @@ def test_its_model_is_trained_and_its_metric_judged_by_name_alone(installed):
     assert 0 < metrics["test/label_probability"]["low"] < metrics["test/label_probability"]["high"] < 1
 
 
-def test_its_hook_hears_how_the_run_ended_and_its_command_is_there(installed):
+def test_its_hook_hears_how_the_run_ended_and_its_command_and_launcher_are_there(installed):
     done = quartet(installed, "train", "mine.yaml", "monitor.ends=ends.txt", "--name", "heard")
     assert done.returncode == 0, done.stderr
     assert (installed / "ends.txt").read_text() == "vision/mine finished\n"
@@ -70,6 +70,9 @@ def test_its_hook_hears_how_the_run_ended_and_its_command_is_there(installed):
     assert used["registers"] == ["metric label_probability", "model linear", "settings ends"]
     assert quartet(installed, "ends", "ends.txt").stdout == "1 run\n"
     assert quartet(installed, "ends", "ends.txt", "--aloud").stdout == "1 run\nit is done\n"
+    done = quartet(installed, "train", "mine.yaml", "--name", "launched", "--apart")
+    assert done.returncode == 0 and done.stderr.startswith("trained apart"), done.stderr
+    assert (installed / "runs/vision/mine/launched/report/report.json").is_file()
     done = quartet(installed, "ends", "missing.txt")
     assert done.returncode == 2 and done.stderr.strip() == "missing.txt: is not there"
 

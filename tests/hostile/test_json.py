@@ -10,14 +10,13 @@ from pipelines.base.json_text import TooDeep, parse_json
 from pipelines.data import text_rows
 from pipelines.data.table_formats import LeftOut
 from pipelines.data.tables import read_table
-from pipelines.machine.hosts import named
 from recsys.data.requests import parsed
 
 DEEP = "[" * 100_000 + "]" * 100_000
 ROOT = Path(__file__).parents[2]
 # of these the JSON is this program's own, or that of a file which does without the package
 OWN = {f"pipelines/{name}.py" for name in (
-    "base/json_text", "serving/converted/answer_alone", "machine/hardware", "machine/arrays", "machine/group", "monitoring/tracking/follow",
+    "base/json_text", "serving/converted/answer_alone", "machine/hardware", "monitoring/tracking/follow",
     "tuning/trial", "tuning/trial_processes", "serving/packed")}
 
 
@@ -48,11 +47,9 @@ def test_a_line_of_a_table(tmp_path):
         assert read_table(file, left_out=lost).num_rows == 3 and lost.count == 1
 
 
-def test_requests_and_variables():
+def test_a_request():
     with pytest.raises(DataError, match="no JSON: lists or objects are nested"):
         parsed('{"user": ' * 100_000, ["user"], "user")
-    with pytest.raises(Exception, match="TF_CONFIG: not JSON"):
-        named({"TF_CONFIG": DEEP})
 
 
 def test_nothing_else_parses_json_of_others():

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from extensions.cluster.tests.ray_nodes import extra
 from tests import processes
 from tests.finished_run import quartet, run
-from tests.ray_cluster import extra
 from tests.tuning.test_search import EXPERIMENT, outcome
 
 SETTINGS = ("vision/digits", "train.epochs=40", "train.precision=float32", "train.devices=cpu", "train.deterministic=true",

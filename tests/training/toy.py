@@ -4,7 +4,6 @@ Run as a program it trains variants one after another, all on the same number of
 their weights: python -m tests.training.toy OUT.npz '[{"train": {"devices": 2}, "model": "smooth"}, ...]'
 """
 
-import contextlib
 import json
 import sys
 from pathlib import Path
@@ -18,7 +17,6 @@ from pipelines.config.schema import Data, Experiment, setting
 from pipelines.data.source import ArraySource, Source, Tensors
 from pipelines.encoders.settings import PretrainedModel
 from pipelines.machine import group
-from pipelines.machine.hosts import named
 from pipelines.task.contract import Splits, Task
 from pipelines.task.results import Judgement, Metric
 from pipelines.training.embedding_tables import Table
@@ -274,6 +272,4 @@ def save_final_weights(path: str, cases: list[dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    hosts = named()
-    with group.joined(hosts, {}) if hosts else contextlib.nullcontext():
-        save_final_weights(sys.argv[1], json.loads(sys.argv[2]))
+    save_final_weights(sys.argv[1], json.loads(sys.argv[2]))

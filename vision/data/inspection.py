@@ -17,7 +17,7 @@ from pipelines.base.regular import check_regular
 from pipelines.config.draft import Asked
 from pipelines.config.messages import listed
 from pipelines.data.columns import by_name, role_in, role_of
-from pipelines.data.dialect import ending
+from pipelines.data.dialect import SUFFIXES, ending
 from pipelines.data.divide import ALIASES
 from pipelines.data.frame import (
     file_column,
@@ -32,7 +32,7 @@ from pipelines.data.frame import (
 )
 from pipelines.data.kinds import not_used
 from pipelines.data.names import groups_in_names, some, suspected_folders, suspected_groups, suspected_labels
-from pipelines.data.tables import SUFFIXES, file_paths, is_table
+from pipelines.data.tables import file_paths, is_table
 from pipelines.data.walk import PassedOver, folders_in, hidden, other_folders, sampled
 from vision.data.annotations import boxes_in
 from vision.data.colours import LOOKED_AT, all_grey, is_grey

@@ -1,4 +1,4 @@
-"""A linear model for images, a metric, a hook, a transform, a command and an option. What needs Keras imports it: others stay quick."""
+"""A model, a metric, a hook, a transform, a command, options and a launcher. What needs Keras imports it: commands stay quick."""
 
 from typing import Literal
 
@@ -50,3 +50,5 @@ quartet.register_hook("ends", Ends)("sample_extension.hooks:EndsHook")
 quartet.register_transform("smooth", Smooth)("sample_extension.transforms:Smoothed")
 quartet.register_command("ends")("sample_extension.commands:count_ends")
 quartet.register_options("aloud", "ends", "train")("sample_extension.commands:aloud")
+quartet.register_options("apart", "train")("sample_extension.launchers:apart")
+quartet.register_launcher("apart")("sample_extension.launchers:choose")

@@ -8,8 +8,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
+from extensions.cluster.ray_cluster import Share
 from pipelines.base.errors import HostLost, TrainingError
-from pipelines.machine.ray_cluster import Share
 
 RESTARTS = 3  # of a piece of work whose actors were lost
 FAILURES = 10  # actors lost one after the other without an answer

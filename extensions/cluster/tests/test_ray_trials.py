@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from extensions.cluster.tests.ray_nodes import cluster, extra
 from tests.processes import environment
-from tests.ray_cluster import cluster, extra
 from tests.tuning.test_search import EXPERIMENT, events, outcome, tune
 
 pytestmark = [extra, pytest.mark.slow(seconds=60)]

@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from extensions.cluster.ray_cluster import Share, nodes, share
+from extensions.cluster.ray_process import Line, RayProcess
 from pipelines.base.errors import ConfigError, HostLost
 from pipelines.base.signals import handling
 from pipelines.base.terminal import printable
 from pipelines.config.schema import Train, accumulation_of, device_count
 from pipelines.machine.memory import WORKERS
-from pipelines.machine.ray_cluster import Share, nodes, share
-from pipelines.machine.ray_process import Line, RayProcess
 
 PLACING = 120.0  # s in which the cluster has to have room
 PARTING = 60.0  # s for the others after one worker has ended, and for all after a signal

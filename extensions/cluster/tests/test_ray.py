@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from extensions.cluster.options import with_address
+from extensions.cluster.ray_cluster import Share, connected, is_address, share
+from extensions.cluster.ray_training import dividing, outcome
+from extensions.cluster.tests.ray_nodes import cluster, extra
 from pipelines.base.errors import ConfigError
-from pipelines.commands.cluster import with_address
 from pipelines.config.schema import Train
-from pipelines.machine.ray_cluster import Share, connected, is_address, share
-from pipelines.runs.ray_training import dividing, outcome
 from tests.processes import environment, run
-from tests.ray_cluster import cluster, extra
 from tests.training.runs import model_weights
 
 LIMIT = 300  # s

@@ -70,7 +70,7 @@ def ended(started: list[processes.Process]) -> list[tuple[int, str]]:
 def weights(tmp_path_factory) -> list[np.ndarray]:
     """Final weights, answers and metrics of each case with three hosts."""
     out = tmp_path_factory.mktemp("weights") / "weights.npz"
-    for status, errors in ended(start(["-m", "tests.training.toy", str(out), json.dumps(list(CASES.values()))], 3)):
+    for status, errors in ended(start(["-m", "extensions.cluster.tests.host", "weights", str(out), json.dumps(list(CASES.values()))], 3)):
         assert status == 0, errors[-3000:]
     with np.load(out) as stored:
         return list(stored.values())
@@ -92,7 +92,7 @@ def train(folder: Path, host: int = -1, step: int = 0, number: int = 0, *, hosts
           ) -> list[tuple[int, str]]:
     """Hosts of which one is sent a signal after a step."""
     fault = json.dumps({"host": host, "step": step, "signal": number})
-    return ended(start(["-m", "tests.training.host", str(folder), json.dumps(changes), fault], hosts))
+    return ended(start(["-m", "extensions.cluster.tests.host", "train", str(folder), json.dumps(changes), fault], hosts))
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from extensions.cluster.ray_cluster import LATE, nodes, share, uses
+from extensions.cluster.ray_pool import Pool
 from pipelines.base.errors import ConfigError, DataError, QuartetError
 from pipelines.config import extensions, registry
 from pipelines.config.load import from_text, resolved_yaml
-from pipelines.machine.ray_cluster import LATE, nodes, share
-from pipelines.machine.ray_pool import Pool
 
 if TYPE_CHECKING:
     from pipelines.data.shard_writing import Piece
@@ -112,8 +112,7 @@ class RayWriters:
         present = nodes()
         count = min(self._workers or sum(1 for node in present if node.get("CPU")) or 1, len(pieces))
         experiment, own = work.task.experiment, share(present, count, 0)
-        uses = tuple(name for name in extensions.environment(experiment).get(extensions.VARIABLE, "").split(os.pathsep) if name)
-        order = Order(resolved_yaml(experiment), uses, os.getcwd(), work.folder.absolute, work.decoded,
+        order = Order(resolved_yaml(experiment), uses(experiment), os.getcwd(), work.folder.absolute, work.decoded,
                       {name: (len(source), source.fingerprint()) for name, source in work.sources.items()})
         pool = Pool["Piece"](Writer, (order, own.cpus), lambda actor, piece: actor.write.remote(piece), own, count, ahead=1, name=str,
                              large="an example there may take more memory than a worker has", say=self._say)

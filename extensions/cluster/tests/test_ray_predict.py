@@ -8,13 +8,13 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
+from extensions.cluster.ray_predict import claim, content, parts
+from extensions.cluster.tests.ray_nodes import extra
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.serving.output import Prediction, Shown
-from pipelines.serving.ray_predict import claim, content, parts
 from pipelines.stores.output import OutputFolder
 from tests.finished_run import finished, quartet
 from tests.processes import run
-from tests.ray_cluster import extra
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +54,8 @@ def test_parts_hold_what_one_machine_answers_and_the_same_command_writes_what_is
 LOSING = """
 import sys
 from pathlib import Path
-from pipelines.machine.ray_cluster import connected
-from pipelines.serving import ray_predict
+from extensions.cluster.ray_cluster import connected
+from extensions.cluster import ray_predict
 from pipelines.stores.output import OutputFolder
 
 class Dying:
@@ -67,7 +67,7 @@ class Dying:
     def answer(self, read):
         import os
         from pathlib import Path
-        from pipelines.serving.ray_predict import Answered
+        from extensions.cluster.ray_predict import Answered
         died = Path(sys.argv[1]) / "died"
         if read[0][0] == "2" and not died.exists():
             died.touch()

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import psutil
@@ -18,11 +17,14 @@ import pytest
 import yaml
 from ml_dtypes import bfloat16
 
+from extensions.cluster import hosts_launcher
+from extensions.cluster.arrays import packed, unpacked
+from extensions.cluster.heartbeats import SILENCE
+from extensions.cluster.host_group import HostGroup
+from extensions.cluster.hosts import Hosts, expanded, named
+from extensions.cluster.rendezvous import meet
 from pipelines.base.errors import ConfigError, HostLost
-from pipelines.machine import group, startup
-from pipelines.machine.arrays import packed, unpacked
-from pipelines.machine.hosts import Hosts, expanded, named
-from pipelines.machine.meeting import meet
+from pipelines.machine import startup
 from pipelines.training import still
 from tests import processes
 from tests.waiting import until
@@ -49,6 +51,7 @@ def test_hosts_are_those_of_tf_config():
 
 @pytest.mark.parametrize(("environment", "message"), [
     ({"TF_CONFIG": "worker"}, "not JSON"),
+    ({"TF_CONFIG": "[" * 100_000}, "not JSON"),
     ({"TF_CONFIG": "[]"}, "not JSON"),
     (tf_config({"worker": [A, B]}, "worker", 2), "none of its cluster (2 worker)"),
     (tf_config({"worker": [A, B], "ps": [C]}, "worker", 0), "cluster.ps"),
@@ -98,27 +101,25 @@ def each(count: int, work) -> list:
     return found
 
 
-def test_hosts_that_met_exchange_values_and_files(tmp_path):
+def test_hosts_that_met_exchange_values_and_arrays():
     addresses = free(3)
-    (tmp_path / "file").write_bytes(b"chief's")
 
     def work(number: int) -> list:
         if number == 3:
             return stranger(addresses[0])
         hosts = Hosts(addresses, number)
-        made = group.Several(hosts, meet(hosts, {"the experiment": "same"}, deadline=20.0))
+        made = HostGroup(hosts, meet(hosts, {"the experiment": "same"}, deadline=20.0))
         try:
-            with made.file_of_chief(tmp_path / ("file" if number == 0 else "not there")) as path:
-                content = path.read_bytes()
-            result = [made.of_all(number), made.of_chief({"chief": number}), made.gathered(bytes([number]) * 100_000), content]
+            arrays = made.to_chief({"ids": np.full(100_000, number)})
+            result = [made.of_all(number), made.of_chief({"chief": number}), arrays, made.of_chief(b"of %d" % number)]
             made.of_all(None)
             return result
         finally:  # whatever became of it: the others would take it for lost, and end this process
             made.leave(None)
 
-    for number, (every, chief, data, content) in enumerate(each(4, work)[:3]):
-        assert every == [0, 1, 2] and chief == {"chief": 0} and content == b"chief's"
-        assert [len(one) for one in data] == ([100_000] * 3 if number == 0 else [])
+    for number, (every, chief, arrays, content) in enumerate(each(4, work)[:3]):
+        assert every == [0, 1, 2] and chief == {"chief": 0} and content == b"of 0"
+        assert [set(one["ids"].tolist()) for one in arrays] == ([{0}, {1}, {2}] if number == 0 else [])
 
 
 def test_a_checkpoint_goes_to_the_other_hosts_with_the_file_that_it_names(tmp_path):
@@ -129,7 +130,7 @@ def test_a_checkpoint_goes_to_the_other_hosts_with_the_file_that_it_names(tmp_pa
 
     def work(number: int) -> list:
         hosts = Hosts(addresses, number)
-        made = group.Several(hosts, meet(hosts, {"the experiment": "same"}, deadline=20.0))
+        made = HostGroup(hosts, meet(hosts, {"the experiment": "same"}, deadline=20.0))
         with still.of_chief(made, tmp_path / "resume.npz" if number == 0 else tmp_path / "elsewhere" / "resume.npz") as path:
             with np.load(path.parent / "still-1.npz") as stored:
                 values = stored["frozen"].tolist()
@@ -198,9 +199,10 @@ def test_arrays_travel_as_they_are():
 
 HOST = """
 import sys, time
-from pipelines.machine import group, startup
-from pipelines.machine.hosts import named
-with group.joined(named(), {}, deadline=20.0) as hosts:
+from extensions.cluster.host_group import joined
+from extensions.cluster.hosts import named
+from pipelines.base.errors import QuartetError
+with joined(named(), {}, deadline=20.0) as hosts:
     hosts.of_all(None)
     print("met", flush=True)
     WORK
@@ -224,7 +226,7 @@ def start(work: str, count: int, addresses: tuple[str, ...], *, inside: tuple[li
 
 
 def test_an_error_on_one_host_ends_all_with_its_status_and_line():
-    started = start("if hosts.number == 1: raise group.QuartetError('no room')\n    hosts.of_all(None)", 3, free(3), met=False)
+    started = start("if hosts.number == 1: raise QuartetError('no room')\n    hosts.of_all(None)", 3, free(3), met=False)
     ends = [(process.communicate(timeout=30)[1], process.returncode) for process in started]
     assert [status for _, status in ends] == [1, 1, 1]
     for number in (0, 2):
@@ -251,7 +253,7 @@ def test_a_stopped_host_is_lost_within_15_seconds():
 
 @pytest.mark.slow
 def test_a_host_is_alive_while_a_library_keeps_its_python_busy():
-    longer = f"hosts.number and ctypes.PyDLL(None).sleep({group.SILENCE + 4:.0f})"  # without letting go of Python's lock
+    longer = f"hosts.number and ctypes.PyDLL(None).sleep({SILENCE + 4:.0f})"  # without letting go of Python's lock
     for process in start(f"import ctypes; {longer}; hosts.of_all(None)", 2, free(2)):
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 0, errors
@@ -328,7 +330,7 @@ def test_a_cut_link_ends_both_hosts_within_15_seconds(networks):
 
 
 def test_the_pods_of_the_example_for_kubernetes_name_their_hosts():
-    text = (Path(__file__).parents[2] / "deploy" / "jobset.yaml").read_text(encoding="utf-8")
+    text = (processes.ROOT / "deploy" / "jobset.yaml").read_text(encoding="utf-8")
     jobset = yaml.safe_load(text)
     job = jobset["spec"]["replicatedJobs"][0]
     spec = job["template"]["spec"]
@@ -348,8 +350,8 @@ def test_the_pods_of_the_example_for_kubernetes_name_their_hosts():
 
 ENDING = """
 import os, threading
-from pipelines.machine.group import Several
-host = object.__new__(Several)
+from extensions.cluster.host_group import HostGroup
+host = object.__new__(HostGroup)
 host.number, host._over, host._ending = 1, threading.Event(), threading.Lock()
 host._tell = lambda status, text: os.write(2, b"E0000 coordination_service_agent.cc: UNAVAILABLE: Socket closed\\n")
 host.end(75, "host 0 (10.0.0.1:12000) is lost: its process ended")
@@ -357,13 +359,14 @@ host.end(75, "host 0 (10.0.0.1:12000) is lost: its process ended")
 
 
 def test_a_lost_host_is_one_line_whatever_tensorflow_says_meanwhile(monkeypatch):
+    monkeypatch.setattr(startup, "quiet_level", startup.ERRORS)
     done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, check=False, env=processes.environment())
     assert done.returncode == 75 and done.stderr.splitlines() == [
         "host 1: host 0 (10.0.0.1:12000) is lost: its process ended; start the same command again on all hosts, it resumes from the last "
         "checkpoint"]
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    assert startup._level() == "2"
-    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}))
-    assert startup._level() == "3"
-    monkeypatch.setenv("TF_CONFIG", "no JSON")
-    assert startup._level() == "2"
+    assert hosts_launcher.on_hosts("train") is None and startup.quiet_level == "2"
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}))
+    assert hosts_launcher.on_hosts("tune") is None and startup.quiet_level == "2"
+    launcher = hosts_launcher.on_hosts("train")
+    assert launcher.several and not launcher.chief and startup.quiet_level == "3"

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.base.errors import ConfigError, HostLost
+from pipelines.config import extensions
+from pipelines.config.schema import Experiment
 
 LOCAL = "local"
 LATE = 30.0  # s that a network's file system may take to show what another machine wrote
@@ -125,3 +127,12 @@ def nodes() -> list[dict[str, float]]:
         return [dict(node["Resources"]) for node in ray.nodes() if node["Alive"]]
     except (ray.exceptions.RayError, ConnectionError, RuntimeError) as error:
         raise HostLost(f"Ray's head does not answer ({error}); the same command resumes from the last checkpoint") from None
+
+
+def uses(experiment: Experiment) -> tuple[str, ...]:
+    """Files and modules of the person's own that are in use here, as --use names them.
+
+    Raises:
+        ConfigError: something is defined in the program itself, which workers cannot import.
+    """
+    return tuple(name for name in extensions.environment(experiment).get(extensions.VARIABLE, "").split(os.pathsep) if name)

@@ -48,8 +48,8 @@ class Nodes:
 def cluster(nodes: int) -> Iterator[Nodes]:
     """A cluster of so many nodes of 1 CPU, beside a head that has none."""
     environment = {**processes.environment(), "RAY_USAGE_STATS_ENABLED": "0"}
-    process = subprocess.Popen([sys.executable, "-m", "tests.ray_cluster", str(nodes)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True, cwd=processes.ROOT, env=environment)
+    process = subprocess.Popen([sys.executable, "-m", "extensions.cluster.tests.ray_nodes", str(nodes)], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=processes.ROOT, env=environment)
     try:
         yield Nodes(process)
     finally:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from difflib import ndiff
 from typing import Any
 
+from extensions.cluster.hosts import Hosts
 from pipelines.base.errors import ConfigError, HostLost
 from pipelines.base.json_text import parse_json
-from pipelines.machine.hosts import Hosts
 
 DEADLINE = 120.0  # s
 _LONGEST = 1 << 24  # bytes of a greeting

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from extensions.cluster.ray_cluster import LATE, nodes, share
 from pipelines.base.errors import TrainingError
 from pipelines.config import extensions
 from pipelines.config.schema import Experiment, device_count
 from pipelines.machine.memory import WORKERS
-from pipelines.machine.ray_cluster import LATE, nodes, share
 from pipelines.tuning.trial_processes import Nursery
 
 RESTARTS = 3  # of a trial whose workers were lost

@@ -2,18 +2,18 @@
 
 import pytest
 
+from extensions.cluster.tests.ray_nodes import extra
 from pipelines.data import shard_writing
 from pipelines.task.prepared import prepare
 from tests.data.test_prepared import contents, images, task_of
 from tests.processes import run
-from tests.ray_cluster import extra
 
 PREPARE = """
 import os
 from pathlib import Path
 from pipelines.commands.main import app
 from pipelines.data import shard_writing
-from pipelines.task import ray_prepare
+from extensions.cluster import ray_prepare
 from tests.waiting import until
 
 class Disturbed(ray_prepare.Writer):

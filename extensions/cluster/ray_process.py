@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import IO
 
-from pipelines.machine.hosts import PORTS
+from extensions.cluster.hosts import PORTS
 
 _UNWANTED = ("OMP_NUM_THREADS", "TF_USE_LEGACY_KERAS", "TF_CONFIG")  # what Ray sets for its own, and what only one process is meant by
 Line = tuple[str, str]  # "out" or "err", and a line

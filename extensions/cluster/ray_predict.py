@@ -9,18 +9,25 @@ import io
 import json
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from extensions.cluster.options import Asked
+from extensions.cluster.ray_cluster import connected, nodes, share, uses
+from extensions.cluster.ray_pool import Pool
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.json_text import parse_json
+from pipelines.base.progress import Say
+from pipelines.commands.shell import fail, shown
 from pipelines.config import extensions
 from pipelines.data.reasons import reason
-from pipelines.machine.ray_cluster import nodes, share
-from pipelines.machine.ray_pool import Pool
+from pipelines.runs.launcher import PredictCall
 from pipelines.serving.output import Prediction, Shown, as_object, to_binary
+from pipelines.stores.address import address_of
+from pipelines.stores.copies import inputs, named
 from pipelines.stores.output import OutputFolder
 
 INPUTS, BYTES = 1024, 16 << 20  # of a part, at most
@@ -159,6 +166,52 @@ def parts(inputs: Iterable[Any], *, most: int = INPUTS, size: int = BYTES) -> It
 
 def _size(value: Any) -> int:
     return len(value) if isinstance(value, (bytes, str)) else int(getattr(value, "nbytes", 8))
+
+
+def answer_call(call: PredictCall, cluster: Asked, say: Say) -> int:
+    """`quartet predict` on the workers of a cluster, into a folder of parts. Returns the exit status.
+
+    Raises:
+        ConfigError: the call has what cannot be done there, or the folder has something else.
+        DataError: there is no input.
+    """
+    form = call.form or "jsonl"
+    if call.refused:
+        raise ConfigError(f"{' and '.join(call.refused)}: not with --ray")
+    if call.output is None or form not in FORMATS:
+        raise ConfigError("--ray: answers are written in parts: give --output FOLDER, and --format jsonl or parquet")
+    folder = OutputFolder(call.output)
+    if "-" in call.inputs:
+        raise ConfigError("--ray: standard input cannot be read again to go on; name files")
+    here = inputs(call.inputs)
+    from pipelines.machine.startup import start_tensorflow
+
+    start_tensorflow(devices=False)
+    from pipelines.serving.load import load_run
+
+    task = load_run(call.run, where="cpu", require_signature=call.require_signature).task
+    key = str(call.require_signature.absolute()) if call.require_signature else None
+    ask = Ask(named(str(call.run.path.absolute())), form, call.top, call.probabilities, call.batch, uses(task.experiment), key)
+    model = hashlib.sha256()
+    for file in sorted(call.run.model.rglob("*")):
+        if file.is_file():
+            model.update(file.read_bytes())
+    record = {"run": ask.run, "model": model.hexdigest(), "inputs": list(call.inputs), "format": form, "top": call.top,
+              "probabilities": call.probabilities}
+    there, began = claim(folder, record, replace=call.replace), time.perf_counter()
+    with connected(cluster.address, workers=cluster.workers or 1):
+        reads = ((named(one[0]), *one[1:]) for one in task.read(here))
+        done = predict(reads, ask, folder, there, workers=cluster.workers, say=say,
+                       failed=lambda name, why: fail(f"{name}: cannot be read: {why}"))
+    for note in task.read_notes:
+        say(note)
+    if not done.parts:
+        raise DataError(f"{' '.join(call.inputs)}: no input is there")
+    missed = f"; {done.failed:,} could not be read" if done.failed else ""
+    place = folder if address_of(call.output) else shown(call.output)
+    say(f"{done.answered:,} answered in {time.perf_counter() - began:.1f} s{missed}: {done.parts:,} parts in {place}"
+        + (f", {done.there:,} of them from before" if done.there else ""))
+    return 0 if done.answered or done.there else 1
 
 
 def claim(folder: OutputFolder, record: Mapping[str, Any], *, replace: bool) -> set[str]:
