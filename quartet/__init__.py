@@ -14,7 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipelines.base.errors import ConfigError, DataError, Interrupted, QuartetError, TrainingError
+    from pipelines.base.errors import ConfigError, DataError, Interrupted, QuartetError, TrainingError, Untrusted
     from pipelines.base.metric_kinds import MetricKind
     from pipelines.config.schema import Data, Experiment, Section, setting
     from pipelines.data.memory import Recordings
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pipelines.task.learning import Splits
     from pipelines.task.results import Judgement, Metric
     from pipelines.training.transform import Transform
-    from pipelines.trust.signing import Untrusted
     from quartet.drafts import Draft, new
     from quartet.extend import (
         declare_metrics,
@@ -65,7 +64,7 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "Interrupted": "pipelines.base.errors",
     "QuartetError": "pipelines.base.errors",
     "TrainingError": "pipelines.base.errors",
-    "Untrusted": "pipelines.trust.signing",
+    "Untrusted": "pipelines.base.errors",
     # for extensions
     "ArraySource": "pipelines.data.source",
     "Data": "pipelines.config.schema",

@@ -2,8 +2,8 @@
 
 import html
 import weakref
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,6 +12,7 @@ from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.stored import read_bytes
 from pipelines.runs.folder import RunFolder
 from quartet.experiments import Settings, overrides
+from quartet.options import options_of
 from quartet.process import tensorflow
 from quartet.wording import for_python
 
@@ -30,8 +31,7 @@ class Run:
 
     Attributes:
         path: the run's folder.
-        signed_with: the public key that its signature was checked with, where `quartet.load` was asked to; then it is read from a copy
-            of what was verified.
+        options: those of extensions that `quartet.load` was given; the run is read again with them.
 
     Example:
         >>> import quartet
@@ -44,10 +44,10 @@ class Run:
         ['confidence', 'input', 'label']
     """
 
-    def __init__(self, folder: RunFolder, *, copy: RunFolder | None = None, signed_with: Path | None = None):
+    def __init__(self, folder: RunFolder, *, copy: RunFolder | None = None, options: Mapping[str, Any] | None = None):
         self._home, self._folder = folder, copy or folder
         self.path: Path = folder.path
-        self.signed_with = signed_with
+        self.options = dict(options or {})
 
     @property
     def name(self) -> str:
@@ -156,7 +156,7 @@ class Run:
         from pipelines.data.memory import in_memory, keep
 
         changes = overrides(settings)
-        with tempfile.TemporaryDirectory() as folder, tensorflow():
+        with tempfile.TemporaryDirectory() as folder, self._tensorflow():
             from pipelines.serving.converted.loading import open_run
             from pipelines.serving.evaluate import evaluate
 
@@ -167,7 +167,7 @@ class Run:
                 path, changes = kept.path, [*(f"data.{name}={key}" for name, key in kept.keys.items() if name in section), *changes]
             elif data is not None:
                 path = Path(data)
-            judged = evaluate(open_run(self._home, require_signature=self.signed_with), split=split, data=path, overrides=changes)
+            judged = evaluate(open_run(self._home), split=split, data=path, overrides=changes)
         return Evaluation(judged.split, _values(judged.report), judged.report, judged.folder)
 
     @for_python
@@ -187,7 +187,7 @@ class Run:
             ConfigError: something stands there, or the run has no model; another form is refused, or its extra is not installed.
             TrainingError: it cannot be written.
         """
-        with tensorflow():
+        with self._tensorflow():
             from pipelines.serving.export import export, free
             from pipelines.serving.load import load_run
 
@@ -196,11 +196,11 @@ class Run:
 
                 target = (Path(path) if path is not None else self.path / f"export-{made_for}").absolute()
                 free(target, replace)
-                run = load_run(self._home, where="cpu", precision="float32", require_signature=self.signed_with)
+                run = load_run(self._home, where="cpu", precision="float32")
                 export_converted(run, target, made_for=made_for, loss=loss, replace=replace)
                 return target
             target = Path(path) if path is not None else self.path / "export"
-            loaded = load_run(self._home, where="cpu", precision=precision, require_signature=self.signed_with)
+            loaded = load_run(self._home, where="cpu", precision=precision)
             return export(loaded, target.absolute(), replace=replace)
 
     def _load(self) -> "LoadedRun":
@@ -208,12 +208,18 @@ class Run:
         from pipelines.runs.listing import require_model
 
         require_model(self._folder)
-        with tensorflow():
+        with self._tensorflow():
             from pipelines.serving.converted.loading import open_run
 
             if self._loaded is None:
-                self._loaded = open_run(self._home, where=1, require_signature=self.signed_with)
+                self._loaded = open_run(self._home, where=1)
             return self._loaded
+
+    @contextmanager
+    def _tensorflow(self) -> Iterator[None]:
+        """TensorFlow, and the run's options in force; one thread at a time is inside."""
+        with tensorflow(), options_of("load", self.options):
+            yield
 
     _loaded: "LoadedRun | None" = None
     _predictor: "Predictor | None" = None
@@ -253,12 +259,12 @@ class Evaluation:
 
 
 @for_python
-def load(run: str | Path, *, runs: str | Path = "runs", require_signature: str | Path | None = None) -> Run:
+def load(run: str | Path, *, runs: str | Path = "runs", **options: Any) -> Run:
     """A run by its folder, a path inside it, or its name below `runs`, such as `vision/digits/default`; finished or not.
 
     Args:
-        require_signature: a public key (`quartet sign`): refuse what it has not signed, before any file of the run is read; what was
-            verified is copied, and read from there. Needs the extra `trust`.
+        options: what extensions add, such as require_signature=KEY, a public key (`quartet sign`): refuse what it has not signed, before
+            any file of the run is read; what was verified is copied, and read from there. Needs the extra `trust`.
 
     Raises:
         Untrusted: the run is not as that key has signed it; names the file.
@@ -270,15 +276,13 @@ def load(run: str | Path, *, runs: str | Path = "runs", require_signature: str |
         >>> quartet.load("vision/digits/epochs=1", runs="RUNS").metrics == run.metrics
         True
     """
+    from pipelines.config import guard
     from pipelines.runs.listing import find_run
 
-    folder = find_run(Path(runs), str(run))
-    if require_signature is None:
-        return Run(folder)
-    from pipelines.trust.signing import verified
-
-    key, kept = Path(require_signature).absolute(), ExitStack()
-    loaded = Run(folder, copy=RunFolder(kept.enter_context(verified(folder.path, key))), signed_with=key)
+    folder, kept = find_run(Path(runs), str(run)), ExitStack()
+    with options_of("load", options):
+        copy = RunFolder(kept.enter_context(guard.opened(folder.path)))
+    loaded = Run(folder, copy=copy, options=options)
     weakref.finalize(loaded, kept.close)
     return loaded
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from pipelines.base.errors import ConfigError
 from pipelines.tuning.search_folder import SearchFolder
 from quartet.experiments import Given, Settings, choose
+from quartet.options import options_of
 from quartet.process import tensorflow
 from quartet.run import framed
 from quartet.wording import for_python
@@ -63,8 +64,8 @@ class Search:
 
 @for_python
 def tune(experiment: Given, settings: Settings = None, *, data: Any = None, runs: str | Path = "runs", name: str | None = None,
-         fresh: bool = False, workers: int = 1, quiet: bool = False, require_signature: str | Path | None = None,
-         encrypt: bool = False) -> Search:
+         fresh: bool = False, workers: int = 1, quiet: bool = False, encrypt: bool = False,
+         **options: Any) -> Search:
     """Searches the settings in the experiment's tune section; the same call resumes an interrupted search.
 
     Each trial runs in a process of its own.
@@ -74,10 +75,9 @@ def tune(experiment: Given, settings: Settings = None, *, data: Any = None, runs
             {"tune.space": {"train.learning_rate.peak": {"float": [1e-4, 1e-2], "scale": "log"}}, "tune.trials": 10}.
         name: the search's; default: `search`, with the settings that are changed.
         workers: trials at a time; where there are GPUs, each has its own.
-        require_signature: a public key; a search that is resumed, or finished, is refused where that key has not signed it as it is, and
-            so are teachers, presets and weights that the settings name.
         encrypt: a new search and its runs are encrypted, with the key that the environment variable QUARTET_AGE_KEY holds or names; every
             later call needs it, too. A run that is trained on `best` is encrypted where `quartet.train` is asked to.
+        options: what extensions add to `quartet tune`, such as require_signature=KEY, as for `quartet.train`.
 
     Raises:
         ConfigError: the experiment, the space or the objective is wrong; nothing was done.
@@ -91,25 +91,27 @@ def tune(experiment: Given, settings: Settings = None, *, data: Any = None, runs
         search = quartet.tune("vision/digits", {"tune.space": space, "tune.algorithm": "grid", "tune.seeds": 0, "train.epochs": 1})
         run = quartet.train(search.best, name="best")
     """
+    with options_of("tune", options):
+        return _tune(experiment, settings, data, runs, name, fresh, workers, quiet, encrypt)
+
+
+def _tune(experiment: Given, settings: Settings, data: Any, runs: str | Path, name: str | None, fresh: bool, workers: int, quiet: bool,
+          encrypt: bool) -> Search:
     from pipelines.base.encryption import require_key
+    from pipelines.config import guard
     from pipelines.config.dump import resolved_yaml
     from pipelines.runs.folder import name_of, run_folder
-    from pipelines.runs.signed import require_signed
     from pipelines.stores.address import address_of
     from pipelines.tuning import encrypted
     from pipelines.tuning.search import prepared, search
-    from pipelines.tuning.signed import require_search
 
     if address_of(runs):
         raise ConfigError(f"runs: {runs}: a search is kept on a disk; give a folder")
-    key = Path(require_signature) if require_signature is not None else None
-    if isinstance(experiment, (str, Path)):
-        require_signed(experiment, None, key)
     chosen = choose(experiment, settings, data, runs)
     kept = [one for one in chosen.changes if not one.startswith(_LIMITS)]
     folder = SearchFolder(run_folder(runs, chosen.name, name or (f"search-{name_of(kept)}" if kept else "search")).path)
     prepared(chosen.experiment)
-    require_search(folder, chosen.experiment, key, fresh=fresh)
+    guard.check_training(chosen.experiment, folder.path, search=True, fresh=fresh)
     if encrypt:
         require_key("encrypt: the new search")
     if not fresh:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quartet.experiments import Given, Settings, choose
+from quartet.options import options_of
 from quartet.process import tensorflow
 from quartet.run import Run
 from quartet.wording import for_python
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 @for_python
 def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: Any = None, runs: str | Path = "runs",
           name: str | None = None, fresh: bool = False, callbacks: "Sequence[keras.callbacks.Callback]" = (), quiet: bool = False,
-          require_signature: str | Path | None = None, encrypt: bool = False) -> Run:
+          encrypt: bool = False, **options: Any) -> Run:
     """Trains, judges and reports an experiment; the same call resumes an interrupted run, and gives back a finished one.
 
     Args:
@@ -38,11 +39,10 @@ def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: 
         fresh: start again; an earlier run of that name is moved aside.
         callbacks: of Keras; `logs` have loss, accuracy, val_loss, ..., and `model.stop_training` ends the training.
         quiet: show warnings alone.
-        require_signature: a public key; a run that is resumed, or finished, is refused where that key has not signed it as it is, and so
-            are a teacher, a preset and weights that the settings name.
-
         encrypt: a new run is encrypted, with the key that the environment variable QUARTET_AGE_KEY holds or names; every later call
             needs it, too.
+        options: what extensions add to `quartet train`, such as require_signature=KEY: a run that is resumed, or finished, is refused where
+            that public key has not signed it as it is, and so are a teacher, a preset and weights that the settings name.
 
     Returns:
         The finished run.
@@ -59,30 +59,30 @@ def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: 
         >>> 0.5 < run.metrics["test/accuracy"] <= 1.0
         True
     """
+    if isinstance(experiment, Run):
+        options = {**experiment.options, **options}
+        experiment = experiment.path / "experiment.yaml"
+    with options_of("train", options):
+        return _train(experiment, settings, data, Path(runs), name, fresh, callbacks, quiet, encrypt)
+
+
+def _train(experiment: Given, settings: Settings, data: Any, runs: Path, name: str | None, fresh: bool,
+           callbacks: "Sequence[keras.callbacks.Callback]", quiet: bool, encrypt: bool) -> Run:
     from pipelines.base.screen import Screen
+    from pipelines.config import guard
     from pipelines.config.dump import resolved_yaml
     from pipelines.runs.folder import run_folder, unfinished
     from pipelines.runs.in_store import here
     from pipelines.runs.launcher import chosen as chosen_launcher
-    from pipelines.runs.signed import require_begun, require_named, require_signed
 
-    if isinstance(experiment, Run):
-        require_signature = require_signature or experiment.signed_with
-        experiment = experiment.path / "experiment.yaml"
-    key = Path(require_signature) if require_signature is not None else None
-    if isinstance(experiment, (str, Path)):
-        require_signed(experiment, None, key)
     chosen = choose(experiment, settings, data, runs)
     alone = isinstance(experiment, (str, Path)) and not (settings or name or fresh or data is not None)
     earlier = unfinished(experiment) if alone else None  # type: ignore[arg-type]
     called = earlier.experiment_name if earlier else chosen.name
     folder = earlier or run_folder(runs, chosen.name, name, chosen.changes)
     launcher = chosen_launcher("train")
-    with here(Path(runs), chosen.experiment, folder, fresh=fresh, say=Screen("", quiet=quiet).note,
-              writes=launcher.chief) as folder:
-        require_named(chosen.experiment, folder.path, key)
-        if not fresh:
-            require_begun(folder, key)
+    with here(runs, chosen.experiment, folder, fresh=fresh, say=Screen("", quiet=quiet).note, writes=launcher.chief) as folder:
+        guard.check_training(chosen.experiment, folder.path, fresh=fresh)
         if folder.trained and not fresh and not launcher.several:
             folder.claim(resolved_yaml(chosen.experiment))
             if folder.finished:

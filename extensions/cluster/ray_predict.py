@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.json_text import parse_json
 from pipelines.base.progress import Say
 from pipelines.commands.shell import fail, shown
-from pipelines.config import extensions
+from pipelines.config import extensions, guard
 from pipelines.data.reasons import reason
 from pipelines.runs.launcher import PredictCall
 from pipelines.serving.output import Prediction, Shown, as_object, to_binary
@@ -46,7 +46,7 @@ class Ask:
         kind: one of FORMATS.
         batch: inputs answered at a time; None: the task's.
         uses: files and modules of the person's own.
-        require_signature: the key that must have signed the run, or None.
+        guards: variables by which guards look at the run there, too.
     """
 
     run: str
@@ -55,7 +55,7 @@ class Ask:
     probabilities: bool
     batch: int | None = None
     uses: tuple[str, ...] = ()
-    require_signature: str | None = None
+    guards: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -120,9 +120,9 @@ class Answerer:
         from pipelines.serving.load import load_run
         from pipelines.serving.predict import Predictor
 
-        key = Path(ask.require_signature) if ask.require_signature else None
+        os.environ.update(ask.guards)
         folder = fetched(Path(), ask.run) or Path(ask.run)
-        predictor = Predictor(load_run(RunFolder(folder), where=1, require_signature=key), batch=ask.batch, workers=self._processors)
+        predictor = Predictor(load_run(RunFolder(folder), where=1), batch=ask.batch, workers=self._processors)
         task = predictor.run.task
         return predictor, Shown.of(predictor.columns, predictor.classes, top=ask.top, every=ask.probabilities, details=task.details,
                                    ranked=task.ranked)
@@ -189,9 +189,9 @@ def answer_call(call: PredictCall, cluster: Asked, say: Say) -> int:
     start_tensorflow(devices=False)
     from pipelines.serving.load import load_run
 
-    task = load_run(call.run, where="cpu", require_signature=call.require_signature).task
-    key = str(call.require_signature.absolute()) if call.require_signature else None
-    ask = Ask(named(str(call.run.path.absolute())), form, call.top, call.probabilities, call.batch, uses(task.experiment), key)
+    task = load_run(call.run, where="cpu").task
+    ask = Ask(named(str(call.run.path.absolute())), form, call.top, call.probabilities, call.batch, uses(task.experiment),
+              dict(guard.environment()))
     model = hashlib.sha256()
     for file in sorted(call.run.model.rglob("*")):
         if file.is_file():

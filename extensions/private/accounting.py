@@ -43,7 +43,6 @@ class Accountant:
         found = {"epsilon": spent, "delta": self.delta + cut, "protected": PROTECTED, "covers": COVERED, "noise": self.noise, "clip": clip,
                  "sampling": "Poisson", "rate": self.rate, "steps": steps, "accountant": f"dp-accounting {_version()}"}
         return found | {
-            "summary": f"epsilon {spent}, delta {found['delta']}, for {PROTECTED}",
             "statement": f"Differential privacy: epsilon {spent:.3g} at delta {found['delta']:.3g} for {PROTECTED}; it covers {COVERED}. "
                          f"Noise {self.noise:.4g}, clipping norm {clip:g}, Poisson sampling at rate {self.rate:.4g}, {steps:,} steps; "
                          f"computed by {found['accountant']}.",

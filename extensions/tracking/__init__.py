@@ -5,7 +5,7 @@ A tracked run is sent by a process beside the training, which follows metrics.js
 """
 
 from extensions.tracking.settings import Track
-from pipelines.config.doors import COMMANDS, HOOKS
+from pipelines.config.doors import COMMANDS, HOOKS, LINEAGE
 from pipelines.config.schema import Monitor
 from pipelines.config.variants import add_settings
 
@@ -15,3 +15,4 @@ HOOKS.add("croissant", "extensions.tracking.hook:Described")
 HOOKS.add("hub card", "extensions.tracking.hook:HubCard")
 COMMANDS.add("register", "extensions.tracking.commands:register")
 COMMANDS.add("push", "extensions.tracking.commands:push")
+LINEAGE.add("tracked", "extensions.tracking.lineage:TrackedLine")

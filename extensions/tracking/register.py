@@ -18,8 +18,8 @@ from pipelines.base.encryption import begins_encrypted
 from pipelines.base.errors import ConfigError, QuartetError
 from pipelines.machine.environment import version
 from pipelines.runs.folder import RunFolder
+from pipelines.runs.lineage import known_of
 from pipelines.serving.exported import ExportedModel, load_exported
-from pipelines.trust import signing
 
 FOLDER = "model"  # of the registered model among the artifacts of its run
 
@@ -38,8 +38,7 @@ class Registered:
     place: str
 
 
-def register(folder: RunFolder, export: Path, *, server: str | None, name: str, aliases: Sequence[str] = (),
-             require_signature: Path | None = None) -> Registered:
+def register(folder: RunFolder, export: Path, *, server: str | None, name: str, aliases: Sequence[str] = ()) -> Registered:
     """Uploads the export to the artifacts of the tracked run (which is made where the run was not tracked), and registers it.
 
     Args:
@@ -47,15 +46,14 @@ def register(folder: RunFolder, export: Path, *, server: str | None, name: str, 
         server: MLflow's address; None: as its environment variables say.
         name: of the registered model, made where it is missing.
         aliases: that then point to this version: `champion`.
-        require_signature: as `load_exported`.
 
     Raises:
-        ConfigError: there is no such export, or the extra is missing; Untrusted where it is not signed so.
+        ConfigError: there is no such export, or the extra is missing; Untrusted where a guard refuses it.
         NotRegistered: the registry refused, or cannot be reached.
     """
     require_extra("mlflow")
     report = folder.read_report()
-    model = load_exported(export, require_signature=require_signature)
+    model = load_exported(export)
     from mlflow.exceptions import MlflowException
 
     try:
@@ -144,11 +142,11 @@ def _result(report: Mapping[str, Any]) -> str:
 
 def _tags(folder: RunFolder, export: Path, report: Mapping[str, Any]) -> dict[str, str]:
     environment = folder.read_environment()
-    signed = signing.signature_of(export)
+    signature = known_of(export).get("signature")
     found = {"quartet.run": f"{folder.experiment_name}/{folder.path.name}", "quartet.task": report["task"],
              "quartet.version": environment.get("quartet"), "quartet.data.train": environment["data"].get("train"),
              "quartet.source": (environment["source"] or {}).get("revision"),
-             "quartet.signed_by": signing.key_of(signed) if signed.is_file() else None}
+             "quartet.signed_by": signature and signature["key"]}
     return {name: str(value) for name, value in found.items() if value}
 
 

@@ -20,6 +20,12 @@ class ConfigError(QuartetError):
     exit_status = 2
 
 
+class Untrusted(ConfigError):
+    """Something is not as somebody trusted has signed it."""
+
+    exit_status = 1
+
+
 class DataError(QuartetError):
     """Data that cannot be used: names the file (and row) and what is wrong with it."""
 

@@ -1,9 +1,10 @@
-"""Checks for regular files: reading a named pipe would wait, and a device may never end. Imports no TensorFlow.
+"""Regular files: reading a named pipe would wait, and a device may never end. Imports no TensorFlow.
 
 Links to files are files. Code that opens a path from a user or from a folder checks it here first.
 """
 
 import contextlib
+import hashlib
 import os
 import stat
 from collections.abc import Iterator
@@ -57,3 +58,12 @@ def read_small(path: str | Path, limit: int) -> bytes:
     if len(content) > limit:
         raise DataError(f"{path} has more than {limit:,} bytes, more than such a file ever needs; it is not read")
     return content
+
+
+def digest(path: str | Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        while part := file.read(1 << 20):
+            found.update(part)
+    return found.hexdigest()

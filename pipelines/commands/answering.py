@@ -16,20 +16,17 @@ from pipelines.commands.shell import (
     Batch,
     Reading,
     Replace,
-    RequireSignature,
     Run,
     Runs,
-    Sandbox,
     Settings,
     echo,
     extensible,
     fail,
     finished,
-    keyed,
-    sandboxed,
     say,
     shown,
 )
+from pipelines.config import guard
 from pipelines.runs.launcher import PredictCall, chosen
 from pipelines.stores.copies import inputs as local_inputs
 from pipelines.stores.copies import local, named
@@ -47,7 +44,6 @@ class Format(str, Enum):
     parquet = "parquet"
 
 
-@keyed
 @extensible()
 def evaluate(
     run: Run, settings: Settings = None, runs: Runs = RUNS,
@@ -60,17 +56,15 @@ def evaluate(
         "--output", "-o", metavar="FILE", show_default=False,
         help="Also the answer to each example, as .parquet, .csv or .jsonl; the report has them as predictions.parquet.")] = None,
     replace: Replace = False,
-    require_signature: RequireSignature = None,
-    sandbox: Sandbox = False,
 ) -> None:
     """Judge a finished run on one of its splits or on other data. KEY=VALUE: evaluate.flip=true; with --data also data.label_key=class."""
-    folder = finished(runs, run, require_signature)
+    folder = finished(runs, run)
     from pipelines.reports import predictions
 
     if output is not None:
         predictions.writable(output)
         refuse_existing(output, replace)
-    sandboxed(sandbox, folder.report, output)
+    guard.confine(folder.report, file=output)
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
@@ -79,7 +73,7 @@ def evaluate(
     from pipelines.serving.evaluate import evaluate as judge
 
     data = None if data is None else local(data, folder=True)
-    evaluated = judge(open_run(folder, require_signature=require_signature), split=split, data=data, overrides=settings or (), say=say)
+    evaluated = judge(open_run(folder), split=split, data=data, overrides=settings or (), say=say)
     put_back(folder)
     from pipelines.base import formatting
     from pipelines.base.terminal import print_table
@@ -100,7 +94,6 @@ def evaluate(
         echo(f"predictions  {shown(output)}")
 
 
-@keyed
 @extensible()
 def predict(
     run: Run, inputs: Annotated[list[str], typer.Argument(
@@ -122,16 +115,15 @@ def predict(
         help="A folder for answers that are bytes, such as pictures, as files; default: in JSON {\"b64\": ...}.")] = None,
     replace: Replace = False,
     batch: Batch = None,
-    require_signature: RequireSignature = None,
-    sandbox: Sandbox = False,
 ) -> None:
     """Answer new inputs. Those that cannot be read are named on stderr and have an error in the output; the rest is answered."""
-    folder = finished(runs, run, require_signature)
+    folder = finished(runs, run)
     launcher = chosen("predict")
     if launcher.elsewhere:
-        refused = tuple(name for name, given in (("--sandbox", sandbox), ("--files", files), ("--set", settings)) if given)
+        guard.confine_none()
+        refused = tuple(name for name, given in (("--files", files), ("--set", settings)) if given)
         status = launcher.predict(PredictCall(folder, tuple(inputs), output, kind.value if kind else None, top, probabilities, batch,
-                                              replace, require_signature, refused))
+                                              replace, refused))
         if status:
             raise typer.Exit(status)
         return
@@ -146,7 +138,7 @@ def predict(
     follow = "-" in inputs  # then a line is answered when it comes, not when a page is full
     by_ending = {"csv": "csv", "jsonl": "jsonl", "ctm": "ctm", "txt": "text"}
     form = (kind or Format(by_ending.get(ending, "csv" if follow else "table"))).value
-    sandboxed(sandbox, files, output)
+    guard.confine(files, file=output)
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
@@ -157,7 +149,7 @@ def predict(
     from pipelines.serving.output import WRITERS, Shown, by_address, counted, to_binary
     from pipelines.serving.predict import Predictor
 
-    predictor = Predictor(reading_as(open_run(folder, where=1, require_signature=require_signature), settings or ()), batch=batch)
+    predictor = Predictor(reading_as(open_run(folder, where=1), settings or ()), batch=batch)
     visible = Shown.of(predictor.columns, predictor.classes, top=top, every=probabilities, details=predictor.run.task.details,
                         ranked=predictor.run.task.ranked)
     counts, began = {"answered": 0, "failed": 0}, time.perf_counter()
@@ -188,7 +180,6 @@ def predict(
         raise typer.Exit(1)
 
 
-@keyed
 @extensible()
 def embed(
     run: Annotated[str, typer.Argument(
@@ -202,7 +193,6 @@ def embed(
     settings: Reading = None,
     replace: Replace = False,
     batch: Batch = None,
-    require_signature: RequireSignature = None,
 ) -> None:
     """Write the vector that a pretrained encoder makes of each input."""
     from pipelines.runs.listing import find_run
@@ -214,11 +204,9 @@ def embed(
         folder = find_run(runs, run)
     except ConfigError as error:
         unknown = str(error)
-        from pipelines.runs.signed import require_preset
-
-        require_preset(run, require_signature)
+        guard.check(run, "preset")
     if folder is not None:
-        folder = finished(runs, run, require_signature)
+        folder = finished(runs, run)
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
@@ -230,7 +218,7 @@ def embed(
 
     embedding.writable(output)
     try:
-        loaded = load_run(folder, where=1, require_signature=require_signature) if folder is not None else embedding.of_preset(run)
+        loaded = load_run(folder, where=1) if folder is not None else embedding.of_preset(run)
     except ConfigError as error:
         raise ConfigError(f"{unknown}\n{error}" if unknown else str(error)) from error
     embedding.require_encoder(loaded)
@@ -242,7 +230,6 @@ def embed(
     say(f"{counts['answered']:,} of {sum(counts.values()):,} vectors: {shown(output)}")
 
 
-@keyed
 @extensible()
 def nearest(
     run: Run, inputs: Annotated[list[str], typer.Argument(
@@ -252,10 +239,9 @@ def nearest(
     settings: Reading = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines, for programs.")] = False,
     batch: Batch = None,
-    require_signature: RequireSignature = None,
 ) -> None:
     """Show the training examples that are most like each input to a run's pretrained encoder, beside its answer."""
-    folder = finished(runs, run, require_signature)
+    folder = finished(runs, run)
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
@@ -265,7 +251,7 @@ def nearest(
     from pipelines.serving.nearest import Nearest, answered
     from pipelines.serving.predict import Predictor
 
-    loaded = load_run(folder, where=1, require_signature=require_signature)
+    loaded = load_run(folder, where=1)
     near = Nearest(loaded, say)
     for one in Predictor(reading_as(loaded, settings or ()), batch=batch, answer=answered).predict(inputs):
         if one.error is not None:

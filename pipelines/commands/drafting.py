@@ -10,19 +10,17 @@ from pipelines.base.terminal import json_text
 from pipelines.commands.shell import (
     RUNS,
     Call,
-    RequireSignature,
     Runs,
-    Sandbox,
     divided,
     echo,
     extensible,
     named,
     quoted,
-    sandboxed,
     say,
     shown,
     to_copy,
 )
+from pipelines.config import guard
 from pipelines.stores.address import address_of
 
 if TYPE_CHECKING:
@@ -46,26 +44,22 @@ def check(
     ] = None,
     encoder: Annotated[str | None, typer.Option(
         metavar="PRESET|none", show_default="the experiment's own, on a sample", help="The encoder that compares examples.")] = None,
-    require_signature: RequireSignature = None,
-    sandbox: Sandbox = False,
 ) -> None:
     """Check an experiment, then read all its data once; trains nothing. Exit status 1 where training would stop."""
     from pipelines.config.load import load
     from pipelines.encoders.settings import PretrainedModel
-    from pipelines.runs.signed import require_named, require_preset, require_signed
 
     if output is None and address_of(runs):
         raise ConfigError("--runs: is in a store; give --output FILE for the findings")
     config, overrides = divided(arguments)
-    require_signed(config, None, require_signature)
     loaded = load(config, overrides)
     target = output or runs / named(loaded) / "check.json"
-    if require_signature is not None and encoder is None and not isinstance(getattr(loaded.experiment, "model", None), PretrainedModel):
+    if guard.active() and encoder is None and not isinstance(getattr(loaded.experiment, "model", None), PretrainedModel):
         encoder = "none"  # not one that is at hand and that nobody has named
-    require_named(loaded.experiment, target, require_signature)
+    guard.check_training(loaded.experiment, target, fresh=True)
     if encoder not in (None, "none"):
-        require_preset(encoder, require_signature)
-    sandboxed(sandbox, None, target)
+        guard.check(encoder, "preset")
+    guard.confine(file=target)
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from pipelines.base.terminal import json_text
-from pipelines.commands import answering, drafting, preparing, runs, shipping, training, trust
+from pipelines.commands import answering, drafting, preparing, runs, shipping, training
 from pipelines.commands.options import add_command
 from pipelines.commands.shell import RUNS, Runs, echo
 from pipelines.config import doors, registry
@@ -63,7 +63,7 @@ registry.import_extensions()
 for _function in (
     training.train, training.tune, answering.evaluate, answering.predict, answering.embed, answering.nearest,
     shipping.export, shipping.serve, shipping.prune, drafting.check, preparing.prepare, drafting.new, drafting.race, encoders,
-    runs.report, trust.sign, trust.verify, trust.lineage, trust.encrypt, trust.decrypt, doctor, drafting.schema,
+    runs.report, runs.lineage, doctor, drafting.schema,
 ):
     add_command(app, _function)
 app.add_typer(runs.runs_commands(), name="runs")

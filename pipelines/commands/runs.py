@@ -11,7 +11,8 @@ from pipelines.base import stored
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.terminal import json_text
 from pipelines.commands.options import add_command, surrounded
-from pipelines.commands.shell import RUNS, Replace, RequireSignature, Runs, as_signed, echo, keyed, quoted, shown, tool
+from pipelines.commands.shell import RUNS, Replace, Run, Runs, echo, guarded, quoted, shown, tool
+from pipelines.config import guard
 from pipelines.stores.address import address_of
 from pipelines.tuning.search_folder import SearchFolder
 
@@ -25,7 +26,6 @@ class Order(str, Enum):
     duration = "duration"
 
 
-@keyed
 def report(
     names: Annotated[list[str], typer.Argument(
         metavar="RUN...", show_default=False, help="A run or a search: its folder, or its name below --runs; several runs are compared.")],
@@ -34,7 +34,6 @@ def report(
     output: Annotated[Path | None, typer.Option(
         "--output", "-o", metavar="FILE", show_default="compared.html in --runs", help="Several runs: the page.")] = None,
     replace: Replace = False,
-    require_signature: RequireSignature = None,
 ) -> None:
     """Say what a run or a search came to and where its report is; of several runs, write one page that compares them."""
     from pipelines.runs.listing import find_run, headline
@@ -47,7 +46,7 @@ def report(
         target = output or runs / "compared.html"
         if target.exists() and not replace:
             raise ConfigError(f"--output: {target} is there already; give another name, or --replace to write over it")
-        with as_signed([find_run(runs, name) for name in names], require_signature) as folders:
+        with guarded([find_run(runs, name) for name in names]) as folders:
             write_comparison(folders, target)
         echo(f"compared     {shown(target)}")
         return _opened(target, open_it)
@@ -55,10 +54,7 @@ def report(
         raise ConfigError("--output: is for several runs; the report of one is in its folder")
     search = next((one for one in (SearchFolder(Path(names[0])), SearchFolder(runs / names[0])) if one.begun), None)
     if search is not None:
-        if require_signature is not None:
-            from pipelines.trust.signing import verify
-
-            verify(search.path, require_signature)
+        guard.check(search.path, "run")
         if not search.finished:
             raise ConfigError(f"{search.path}: the search is not finished; the command that began it resumes it")
         from pipelines.commands.search_summary import closing
@@ -67,7 +63,7 @@ def report(
         return _opened(search.report / "report.html", open_it)
     folder = find_run(runs, names[0])
     page = folder.report / "report.html"
-    with as_signed([folder], require_signature) as (signed,):
+    with guarded([folder]) as (signed,):
         echo(headline(signed.read_report()))
         for other in sorted(signed.report.glob("*/report.json")):
             judged = stored.read(other, stored.Report).model_dump()
@@ -83,7 +79,6 @@ def _opened(page: Path, wanted: bool) -> None:
         raise DataError(f"no browser could be opened; the report is {page}")
 
 
-@keyed
 def list_all(
     context: typer.Context, runs: Runs = RUNS,
     match: Annotated[str | None, typer.Option(
@@ -150,19 +145,17 @@ def clean(
         echo(f"kept: {reason}")
 
 
-@keyed
 def compare(
     context: typer.Context, names: Annotated[list[str], typer.Argument(metavar="RUN RUN...", show_default=False, help="Two or more runs.")],
     runs: Annotated[Path | None, typer.Option("--runs", metavar="DIR", help="Folder of all runs.", show_default="runs")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
-    require_signature: RequireSignature = None,
 ) -> None:
     """Settings that differ, metrics side by side, and whether the differences from the first run are more than chance."""
     from pipelines.base.terminal import print_table
     from pipelines.runs import comparing as comparing
     from pipelines.runs.listing import find_run
 
-    with as_signed([find_run(runs or context.obj or RUNS, name) for name in names], require_signature) as folders:
+    with guarded([find_run(runs or context.obj or RUNS, name) for name in names]) as folders:
         comparison = comparing.compare(folders)
     if as_json:
         from pipelines.base.files import finite
@@ -179,6 +172,18 @@ def compare(
     print_table(columns, rows)
     for note in comparison.notes:
         echo(f"\n{note}")
+
+
+def lineage(
+    run: Run, runs: Runs = RUNS,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Show where a run comes from: data, code, settings, encoder, the runs that it was made from, signatures."""
+    from pipelines.runs import lineage as tracing
+    from pipelines.runs.listing import find_run
+
+    found = tracing.lineage(find_run(runs, run))
+    echo(json_text(found) if as_json else tracing.text(found))
 
 
 def runs_commands() -> typer.Typer:

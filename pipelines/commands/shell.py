@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from pipelines.base import encryption
 from pipelines.base.errors import QuartetError, expected
 from pipelines.base.terminal import lines, printable
 from pipelines.runs.folder import RunFolder
@@ -39,13 +38,6 @@ Replace = Annotated[bool, typer.Option("--replace", help="Overwrite what is ther
 Use = Annotated[list[str] | None, typer.Option(
     "--use", metavar="FILE", show_default=False,
     help="A Python file (or installed module) with models, sources or tasks of your own; several times for several.")]
-RequireSignature = Annotated[Path | None, typer.Option(
-    "--require-signature", metavar="KEY", show_default=False,
-    help="A public key, PEM: refuse what it has not signed, before any file of it is read. Needs the extra `trust`.")]
-AgeKey = Annotated[Path | None, typer.Option(
-    "--age-key", metavar="FILE", show_default="QUARTET_AGE_KEY", help="The key of encrypted runs (age-keygen). Needs the extra `trust`.")]
-Sandbox = Annotated[bool, typer.Option(
-    "--sandbox", help="No connections, and no writing but of the command's result; Linux 6.2 or later.")]
 
 _MODULES = {"quartet": "quartet", "tensorboard": "tensorboard.main"}
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -69,17 +61,6 @@ def reported(command: Command) -> Command:
             raise typer.Exit(130) from None
 
     return run  # type: ignore[return-value]
-
-
-def keyed(command: Command) -> Command:
-    """A command with the option --age-key: inside, encrypted files are read and written with that key."""
-
-    @functools.wraps(command)
-    def run(*args: Any, age_key: Path | None = None, **kwargs: Any) -> None:
-        with encryption.using(age_key):
-            command(*args, **kwargs)
-
-    return _with_option(run, command, "age_key", AgeKey)
 
 
 def _with_option(run: Any, command: Command, name: str, annotation: Any) -> Command:
@@ -116,19 +97,6 @@ def extensible(*, devices: bool = True) -> Callable[[Command], Command]:
         return _with_option(run, command, "use", Use)
 
     return wrap
-
-
-def sandboxed(wanted: bool, folder: Path | None, output: Path | None) -> None:
-    """Where --sandbox is given, goes on in a process that can write to a folder of results and beside the output alone.
-
-    Raises:
-        ConfigError: the system cannot do it.
-    """
-    if wanted:
-        from pipelines.machine import sandbox
-
-        memory = encryption.MEMORY if os.environ.get(encryption.VARIABLE) else None
-        sandbox.enter(place for place in (folder, output.absolute().parent if output else None, memory) if place is not None)
 
 
 def fail(message: str) -> None:
@@ -189,27 +157,25 @@ def divided(arguments: Sequence[str] | None) -> tuple[str | None, list[str]]:
     return None, given
 
 
-def finished(runs: Path, name: str, require_signature: Path | None = None) -> RunFolder:
-    """The run that a person names, once it is known to have a model; a signature is checked before anything of it is read."""
+def finished(runs: Path, name: str) -> RunFolder:
+    """The run that a person names, once it is known to have a model; guards look at it before anything of it is read."""
+    from pipelines.config import guard
     from pipelines.runs.listing import find_run, require_model
 
     folder = find_run(runs, name)
-    if require_signature is not None:
-        from pipelines.trust.signing import verify
-
-        verify(folder.path, require_signature)
+    guard.check(folder.path, "run")
     require_model(folder)
     return folder
 
 
 @contextmanager
-def as_signed(folders: Sequence[RunFolder], require_signature: Path | None) -> Iterator[list[RunFolder]]:
-    """What to read of runs: where a signature is asked for, private copies of what was verified; else the runs themselves."""
-    from pipelines.trust.signing import trusted
+def guarded(folders: Sequence[RunFolder]) -> Iterator[list[RunFolder]]:
+    """What to read of runs, as the guards have it: the runs themselves, or private copies of what was verified."""
+    from pipelines.config import guard
 
     with ExitStack() as kept:
         copies: dict[Path, RunFolder] = {}
         for one in folders:
             if one.path.resolve() not in copies:
-                copies[one.path.resolve()] = RunFolder(kept.enter_context(trusted(one.path, require_signature)))
+                copies[one.path.resolve()] = RunFolder(kept.enter_context(guard.opened(one.path)))
         yield [copies[one.path.resolve()] for one in folders]

@@ -13,20 +13,17 @@ from pipelines.commands.shell import (
     RUNS,
     Batch,
     Replace,
-    RequireSignature,
     Run,
     Runs,
-    Sandbox,
     echo,
     extensible,
     finished,
-    keyed,
     quoted,
-    sandboxed,
     say,
     shown,
     to_copy,
 )
+from pipelines.config import guard
 from pipelines.runs.folder import RunFolder
 from pipelines.stores.address import address_of
 
@@ -60,7 +57,6 @@ class Precision(str, Enum):
     float16 = "float16"
 
 
-@keyed
 @extensible()
 def serve(
     models: Annotated[list[str], typer.Argument(
@@ -98,7 +94,6 @@ def serve(
         metavar="ORIGIN", show_default=False, help="Whose web pages may read answers; several times for several.")] = None,
     audit: Annotated[Path | None, typer.Option(
         metavar="FILE", show_default=False, help="A file that gets a line for each request: who, when, which model; no payload.")] = None,
-    require_signature: RequireSignature = None,
 ) -> None:
     """Answer requests over HTTP as the runs were judged, until Ctrl-C. Needs the extra `serve`."""
     from pipelines.serving import apart
@@ -107,7 +102,7 @@ def serve(
     from pipelines.serving.workers import VARIABLE
 
     def find(name: str) -> Path:
-        return finished(runs, name, require_signature).path
+        return finished(runs, name).path
 
     guards = Guards(tokens, rate, tuple(cors or ()), audit, tls_cert, tls_key, client_ca, everybody)
     guards.check(host)
@@ -128,16 +123,15 @@ def serve(
 
     def load(folder: Path) -> ExportedModel | Predictor:
         if (folder / "saved_model.pb").is_file():
-            return load_exported(folder, batch=batch, require_signature=require_signature)
-        run = open_run(RunFolder(folder), where=1, require_signature=require_signature)
+            return load_exported(folder, batch=batch)
+        run = open_run(RunFolder(folder), where=1)
         if inside and form is Form.auto and not RunFolder(folder).manifest.is_file():
             return Predictor(run, batch=batch)
-        return predictor(run, wanted=form.value, batch=batch, kept=None if require_signature else choices(), say=say)
+        return predictor(run, wanted=form.value, batch=batch, kept=None if guard.active() else choices(), say=say)
 
     answer(sources, load, options, say=say)
 
 
-@keyed
 @extensible()
 def export(
     run: Run, runs: Runs = RUNS,
@@ -150,11 +144,9 @@ def export(
     loss: Annotated[float, typer.Option(
         min=0, metavar="POINTS", help="Points of the validation score, of 100, that another form than server may lose.")] = 0.5,
     replace: Replace = False,
-    require_signature: RequireSignature = None,
-    sandbox: Sandbox = False,
 ) -> None:
     """Write a SavedModel that takes raw input and needs TensorFlow alone, or a small and fast form judged beside the run (--for)."""
-    folder = finished(runs, run, require_signature)
+    folder = finished(runs, run)
     if folder.manifest.is_file():
         raise ConfigError(f"{folder.path}: is an exported model, which has no other form; export the run that it was made from")
     if output is not None and address_of(output):
@@ -162,7 +154,7 @@ def export(
     if made_for is not Target.server and precision not in (Precision.judged, Precision.float32):
         raise ConfigError("--precision: is for --for server; other forms are made from float32")
     target = (output or folder.path / ("export" if made_for is Target.server else f"export-{made_for.value}")).absolute()
-    sandboxed(sandbox, None, target)
+    guard.confine(file=target)
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()
@@ -175,14 +167,14 @@ def export(
     if made_for is not Target.server:
         from pipelines.serving.converted.export import export_converted
 
-        run_in_float = load_run(folder, where="cpu", precision="float32", require_signature=require_signature)
+        run_in_float = load_run(folder, where="cpu", precision="float32")
         export_converted(run_in_float, target, made_for=made_for.value, loss=loss, replace=replace, say=echo)
         put_back(folder)
         echo(f"model        {shown(target)}")
         echo(f"how to use   {shown(target / 'README.txt')}")
         return
     wanted = None if precision is Precision.judged else precision.value
-    loaded = load_run(folder, where="cpu", precision=wanted, require_signature=require_signature)  # type: ignore[arg-type]
+    loaded = load_run(folder, where="cpu", precision=wanted)  # type: ignore[arg-type]
     save(loaded, target, replace=replace)
     put_back(folder)
     echo(f"model        {shown(target)}, computing in {loaded.machine.precision}"
@@ -199,10 +191,9 @@ def prune(
     output: Annotated[Path | None, typer.Option(
         "--output", "-o", metavar="DIR", show_default="RUN/pruned-SHARE", help="Where experiment and weights are written.")] = None,
     replace: Replace = False,
-    require_signature: RequireSignature = None,
 ) -> None:
     """Take filters, units and heads out of a trained network, and write an experiment that trains it further."""
-    folder = finished(runs, run, require_signature)
+    folder = finished(runs, run)
     if folder.manifest.is_file():
         raise ConfigError(f"{folder.path}: is an exported model; prune the run that it was made from")
     target = (output or folder.path / f"pruned-{operations:g}").absolute()
@@ -214,7 +205,7 @@ def prune(
     from pipelines.serving.pruning.prune import prune as take_out
 
     free(target, replace)
-    whole = load_run(folder, where="cpu", precision="float32", require_signature=require_signature)
+    whole = load_run(folder, where="cpu", precision="float32")
     done = take_out(whole, target, share=operations, epochs=epochs, teacher=teacher, replace=replace, say=echo)
     for what, (after, before) in {"operations": done.operations, "weights": done.weights}.items():
         echo(f"{what:<12} {after:,.0f} of {before:,.0f} ({after / before:.1%})" + (" an example" if what == "operations" else ""))

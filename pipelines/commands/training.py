@@ -1,7 +1,7 @@
 """The commands that train: train and tune."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -10,15 +10,14 @@ from pipelines.commands.shell import (
     RUNS,
     Call,
     Quiet,
-    RequireSignature,
     Runs,
     divided,
     echo,
     extensible,
-    keyed,
     named,
     say,
 )
+from pipelines.config import guard
 from pipelines.runs.launcher import Launcher, TrainCall, chosen
 from pipelines.stores.address import address_of
 
@@ -36,14 +35,12 @@ Fresh = Annotated[
 ]
 
 
-def _require_here(key: Path | None, launcher: Launcher, runs: Path) -> None:
-    """Raises ConfigError where other machines would read what only this one has verified."""
-    if key is not None and launcher.elsewhere and (launcher.other_machines or address_of(runs)):
-        raise ConfigError("--require-signature: not with a cluster of other machines or runs in a store that its workers hold: what they "
-                          "read is not what is verified here; train on this machine, or on named hosts (docs/cluster.md)")
+def _check_place(folder: Path, launcher: Launcher, runs: Path) -> None:
+    workers: Literal["none", "here", "elsewhere"] = (
+        "none" if not launcher.elsewhere else "elsewhere" if launcher.other_machines else "here")
+    guard.check_place(folder, workers=workers, store=address_of(runs) is not None)
 
 
-@keyed
 @extensible()
 def train(
     context: typer.Context,
@@ -54,19 +51,16 @@ def train(
     quiet: Quiet = False,
     encrypt: Annotated[bool, typer.Option(
         "--encrypt", help="Encrypt a new run with the key of --age-key: weights, checkpoints, report, exports. Needs `trust`.")] = False,
-    require_signature: RequireSignature = None,
 ) -> None:
     """Train, judge and report an experiment; the same command resumes an interrupted run."""
     from pipelines.base.encryption import require_key
     from pipelines.commands.run_summary import closing
     from pipelines.config.load import load, resolved_yaml
     from pipelines.runs.folder import run_folder, unfinished
-    from pipelines.runs.signed import require_begun, require_named, require_signed
 
     config, overrides = divided(arguments)
     if encrypt:
         require_key("--encrypt: the new run")
-    require_signed(config, context.obj, require_signature)
     loaded = load(config, overrides, domain=context.obj)
     begun = None if overrides or name or fresh else unfinished(config)
     experiment = begun.experiment_name if begun else named(loaded)
@@ -74,7 +68,7 @@ def train(
     launcher = chosen("train")
     if encrypt and (launcher.elsewhere or address_of(runs)):
         raise ConfigError("--encrypt: not with --ray or runs in a store, where other machines would need the key")
-    _require_here(require_signature, launcher, runs)
+    _check_place(folder.path, launcher, runs)
     same = [config or experiment, *overrides, "--runs", str(address_of(runs) or runs), *(["--name", name] if name else ()),
             *(["--quiet"] if quiet else ())]
     call = TrainCall(loaded.experiment, folder, tuple(same), runs, fresh)
@@ -83,9 +77,7 @@ def train(
     from pipelines.runs.in_store import here
 
     with here(runs, loaded.experiment, folder, fresh=fresh, say=say, writes=launcher.chief) as folder:
-        require_named(loaded.experiment, folder.path, require_signature)
-        if not fresh:
-            require_begun(folder, require_signature)
+        guard.check_training(loaded.experiment, folder.path, fresh=fresh)
         if folder.trained and not fresh and not launcher.several:
             # what needs no TensorFlow is checked without it: another experiment of that name, and the result of a finished run
             folder.claim(resolved_yaml(loaded.experiment))
@@ -114,7 +106,6 @@ def _train_elsewhere(launcher: Launcher, call: TrainCall) -> None:
         raise typer.Exit(status)
 
 
-@keyed
 @extensible(devices=False)
 def tune(
     context: typer.Context,
@@ -126,27 +117,23 @@ def tune(
     quiet: Quiet = False,
     encrypt: Annotated[bool, typer.Option(
         "--encrypt", help="Encrypt a new search and its runs with the key of --age-key. Needs `trust`.")] = False,
-    require_signature: RequireSignature = None,
 ) -> None:
     """Search the settings in the experiment's tune section; the same command resumes an interrupted search."""
     from pipelines.base.encryption import require_key
     from pipelines.config.load import load, resolved_yaml
     from pipelines.runs.folder import name_of, run_folder
-    from pipelines.runs.signed import require_signed
     from pipelines.tuning import encrypted
     from pipelines.tuning.search_folder import SearchFolder
-    from pipelines.tuning.signed import require_search
 
     config, overrides = divided(arguments)
     if encrypt:
         require_key("--encrypt: the new search")
     launcher = chosen("tune")
-    _require_here(require_signature, launcher, runs)
-    require_signed(config, context.obj, require_signature)
     loaded = load(config, overrides, domain=context.obj)
     experiment = named(loaded)
     kept = [one for one in overrides if not one.startswith(("tune.trials=", "tune.minutes=", "tune.seeds=", "tune.compare="))]
     path = run_folder(runs, experiment, name or (f"search-{name_of(kept)}" if kept else "search")).path
+    _check_place(path, launcher, runs)
     # what needs no TensorFlow is checked without it: a space that does not suit, another search of that name, the result of a finished one
     from pipelines.commands.search_summary import closing
     from pipelines.runs.in_store import folder_here
@@ -157,7 +144,7 @@ def tune(
     encrypted.refuse_elsewhere(encrypt and elsewhere)
     with folder_here(runs, path, [path.name], fresh=fresh, say=say) as path:
         folder = SearchFolder(path)
-        require_search(folder, loaded.experiment, require_signature, fresh=fresh)
+        guard.check_training(loaded.experiment, path, search=True, fresh=fresh)
         if not fresh:
             encrypted.check(folder, encrypt, elsewhere=elsewhere)
         if not fresh and folder.compared(resolved_yaml(loaded.experiment)) and folder.finished:

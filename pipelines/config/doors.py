@@ -8,6 +8,8 @@ stranger's package names itself in the entry-point group `quartet.extensions` (`
     COMMANDS   name -> a function, a command of `quartet`
     OPTIONS    name -> a context manager, whose parameters are options of commands that are there
     LAUNCHERS  name -> a function: command -> a `pipelines.runs.launcher.Launcher` where it is asked for, else None
+    GUARDS     name -> a class of `pipelines.config.guard.Guard`: looks at what a person named before it is opened
+    LINEAGE    name -> a class of `pipelines.runs.lineage.Line`: what `quartet lineage` says of a run besides its own files
 
 Settings of its own stand in a section of the experiment that is there already: `add_settings(Monitor, Track)`.
 """
@@ -136,4 +138,6 @@ HOOKS = Door("hook")
 COMMANDS = Door("command")
 OPTIONS = Options("set of options")
 LAUNCHERS = Door("launcher")
-ALL = (TRANSFORMS, HOOKS, COMMANDS, OPTIONS, LAUNCHERS)
+GUARDS = Door("guard")
+LINEAGE = Door("line of lineage")
+ALL = (TRANSFORMS, HOOKS, COMMANDS, OPTIONS, LAUNCHERS, GUARDS, LINEAGE)

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from pipelines.base.errors import ConfigError
 from pipelines.base.regular import other_kind
+from pipelines.config import guard
 from pipelines.config.check import Check, validation_problems
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.messages import did_you_mean, listed, nearest, show
@@ -71,6 +72,8 @@ def load(
         ConfigError: with everything that is wrong.
     """
     path, name = file_of(config, domain)
+    if check_paths:  # a person's, not that of a run that is opened
+        guard.check(path, "experiment")
     document = read(path, _shown(path))
     experiment = _build(document, overrides, domain, check_paths)
     return Loaded(experiment, name, path, document.header, document)

@@ -52,7 +52,6 @@ class PredictCall:
     probabilities: bool
     batch: int | None
     replace: bool
-    require_signature: Path | None
     refused: tuple[str, ...]
 
 

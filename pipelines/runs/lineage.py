@@ -1,55 +1,67 @@
-"""Where a run comes from: its data, code, settings, encoder, the runs that it was made from, and who has signed it.
+"""Where a run comes from: its data, code, settings, encoder, the runs that it was made from, and what extensions know of it.
 
-All of it is what the run itself recorded; a signature that is checked says who stands for that. Imports no TensorFlow.
+All of it is what the run itself recorded. Imports no TensorFlow.
 """
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines.base import stored
-from pipelines.base.errors import ConfigError
 from pipelines.base.inside import refuse_links
+from pipelines.base.regular import digest
+from pipelines.config.doors import LINEAGE
+from pipelines.config.registry import import_extensions
 from pipelines.runs.folder import RunFolder
-from pipelines.trust import signing
 
-TRACKED = "tracking.json"  # of a run that was sent to a tracker
 CODE = ("quartet", "tensorflow", "keras", "keras-hub", "python")
 
 
-def lineage(folder: RunFolder, key: Path | None = None, *, _above: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """Plain values, with the same of every run below `parents`.
+class Line:
+    """What an extension knows of a run, such as who has signed it (the door `lineage`)."""
 
-    Args:
-        key: a public key to check the signatures with; None leaves them unchecked.
+    def read(self, run: Path) -> Any:
+        """A plain value for programs, None where it knows nothing; asked before any file of the run is read. Raises QuartetError for a run
+        that is not to be read."""
+        raise NotImplementedError
+
+    def text(self, value: Any) -> str | None:
+        """The value for a person, such as "signature    none"; None: no line."""
+        raise NotImplementedError
+
+
+def lineage(folder: RunFolder, *, _above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """Plain values, with the same of every run below `parents`.
 
     Raises:
         ConfigError: its environment.json or experiment.yaml is missing or damaged.
-        Untrusted: a signature that is there is not that key's, or something has changed.
+        Untrusted: as the extensions' lines.
     """
     refuse_links(folder.path)
-    signature = _signature(folder.path, key)  # before anything is read
+    further = known_of(folder.path)
     environment, settings = folder.read_environment(), folder.read_settings()
     here = folder.path.resolve()
     return {
         "run": str(folder.path), "experiment": folder.experiment_name, "task": settings.get("task"),
-        "settings": {"sha256": signing.digest(folder.experiment)},
+        "settings": {"sha256": digest(folder.experiment)},
         "data": {"settings": settings.get("data"), "fingerprints": environment["data"], "version": environment["fingerprints"],
                  "description": _description(folder.croissant)},
         "code": {"source": environment["source"], "versions": {name: environment[name] for name in CODE if environment.get(name)},
                  "extensions": environment["extensions"]},
         "encoder": environment.get("encoder"),
-        **{name: value for name, value in environment.items() if isinstance(value, dict) and "summary" in value},  # of extensions
-        "tracked": _tracked(folder.path / TRACKED),
-        "parents": [{"setting": name, **lineage(parent, key, _above=(*_above, here))} for name, parent in parents(settings, here)
+        "parents": [{"setting": name, **lineage(parent, _above=(*_above, here))} for name, parent in parents(settings, here)
                     if parent.path.resolve() not in (*_above, here)],
-        "signature": signature,
+        **further,
     }
+
+
+def known_of(folder: Path) -> dict[str, Any]:
+    """What the extensions know of a run or an export, by their lines' names."""
+    return {name: line.read(folder) for name, line in _lines().items()}
 
 
 def text(one: Mapping[str, Any], indent: str = "") -> str:
     """The same for a person."""
-    source, data, signature, encoder = one["code"]["source"], one["data"], one["signature"], one["encoder"]
+    source, data, encoder = one["code"]["source"], one["data"], one["encoder"]
     settings = data["settings"] if isinstance(data["settings"], dict) else {}
     named = ", ".join(f"{name} {settings[name]}" for name in ("source", "name", "path") if settings.get(name))
     code = "no revision is known" if source is None else f"revision {source['revision']}" + (", changed since" if source["changed"] else "")
@@ -63,14 +75,7 @@ def text(one: Mapping[str, Any], indent: str = "") -> str:
     if isinstance(encoder, dict):
         lines.append(f"encoder      {encoder.get('name')} from {encoder.get('source') or 'a source that is not stated'}, sha256 "
                      f"{encoder.get('checksum')}")
-    lines += [f"{name:<12} {each['summary']}" for name, each in one.items() if isinstance(each, dict) and "summary" in each]
-    if one.get("tracked"):
-        lines.append(f"tracked      in {one['tracked']['tracker']}, run {one['tracked']['id']}")
-    if signature is None:
-        lines.append("signature    none")
-    else:
-        checked = "" if signature["verified"] else ", not checked (--key)"
-        lines.append(f"signature    by the key with sha256 {signature['key']}{checked}")
+    lines += [said for name, line in _lines().items() if (said := line.text(one[name])) is not None]
     parents = [f"from         {parent['setting']}\n{text(parent, '  ')}" for parent in one["parents"]]
     return "\n".join(indent + line for line in "\n".join([*lines, *parents]).split("\n"))
 
@@ -92,27 +97,10 @@ def parents(settings: Any, run: Path, name: str = "") -> Iterator[tuple[str, Run
             yield name, RunFolder(found)
 
 
-class _Tracked(stored.Record):
-    tracker: stored.Name
-    id: stored.Name
-
-
-def _tracked(file: Path) -> dict[str, str] | None:
-    return stored.read(file, _Tracked).model_dump(include={"tracker", "id"}) if file.is_file() else None
-
-
 def _description(file: Path) -> dict[str, str] | None:
-    return {"file": file.name, "sha256": signing.digest(file)} if file.is_file() else None
+    return {"file": file.name, "sha256": digest(file)} if file.is_file() else None
 
 
-def _signature(path: Path, key: Path | None) -> dict[str, Any] | None:
-    """The key that a signature names, by the SHA-256 of its public half, and whether it was checked; None without a signature."""
-    file = signing.signature_of(path)
-    if not file.is_file():
-        return None
-    if key is not None:
-        signing.verify(path, key)
-    try:
-        return {"file": file.name, "key": signing.key_of(file), "verified": key is not None}
-    except ConfigError:
-        return {"file": file.name, "key": None, "verified": False}
+def _lines() -> dict[str, Line]:
+    import_extensions()
+    return {entry.name: entry.load()() for entry in LINEAGE.entries()}

@@ -15,6 +15,7 @@ from pipelines.base.encryption import readable
 from pipelines.base.errors import ConfigError
 from pipelines.base.inside import refuse_links
 from pipelines.base.stored import read
+from pipelines.config import guard
 from pipelines.data.reasons import reason
 from pipelines.serving.answers import bounded_parts, stacked_by
 from pipelines.serving.export import MANIFEST, SIGNATURE, Manifest
@@ -23,7 +24,6 @@ from pipelines.serving.output import Prediction
 from pipelines.serving.predict import UNREADABLE, rows_of
 from pipelines.task.answering import raw_example
 from pipelines.task.form import KINDS, Field, fields_of
-from pipelines.trust.signing import trusted
 
 OPERATIONS = ("tensorflow_text",)  # modules that may be imported for the operations of a graph
 BATCH = 64  # examples answered at a time
@@ -120,14 +120,11 @@ class ExportedModel:
                 self._predictions([("warm-up", row)] * count)
 
 
-def load_exported(folder: Path, *, batch: int | None = None, require_signature: Path | None = None) -> ExportedModel:
-    """Loads an exported model.
-
-    Args:
-        require_signature: a public key; what it has not signed is refused before any file is read.
+def load_exported(folder: Path, *, batch: int | None = None) -> ExportedModel:
+    """Loads an exported model, once the guards have looked at it.
 
     Raises:
-        ConfigError: as ExportedModel; Untrusted where it is not as the key has signed it.
+        ConfigError: as ExportedModel; Untrusted where a guard refuses it.
     """
-    with trusted(folder, require_signature) as path:
+    with guard.opened(folder) as path:
         return ExportedModel(path, batch=batch)

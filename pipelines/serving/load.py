@@ -5,7 +5,6 @@ So no code of a run is executed: YAML is read safely, facts.json is JSON, and of
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import keras
@@ -13,7 +12,7 @@ import keras
 from pipelines.base.errors import ConfigError
 from pipelines.base.inside import refuse_links
 from pipelines.base.stored import read
-from pipelines.config import extensions
+from pipelines.config import extensions, guard
 from pipelines.config.load import from_dict, load
 from pipelines.config.messages import listed
 from pipelines.config.schema import Experiment
@@ -23,7 +22,6 @@ from pipelines.runs.launch import task_class
 from pipelines.runs.listing import require_model
 from pipelines.task.contract import Task
 from pipelines.training.weight_limits import filled
-from pipelines.trust.signing import trusted
 
 Precision = Literal["float32", "bfloat16", "float16"]
 WRITTEN = ("columns", "delimiter", "encoding", "header", "file_pattern")  # settings of data that say how a table is written
@@ -90,22 +88,20 @@ class Described:
         return task
 
 
-def load_run(folder: RunFolder, *, where: Literal["auto", "cpu"] | int = "auto", precision: Precision | None = None,
-             require_signature: Path | None = None) -> LoadedRun:
-    """Loads a run.
+def load_run(folder: RunFolder, *, where: Literal["auto", "cpu"] | int = "auto", precision: Precision | None = None) -> LoadedRun:
+    """Loads a run, once the guards have looked at it.
 
     Args:
         folder: a run that has been trained to its end.
         where: devices, as in train.devices; the run's own need not exist here.
         precision: compute precision; None for the one that the run was judged in.
-        require_signature: a public key; what it has not signed is refused before any file is read, and what was verified is what is read.
 
     Raises:
-        Untrusted: the run is not as the key has signed it.
+        Untrusted: a guard refuses it.
         ConfigError: not a run, not finished, damaged, of another version, with links that lead out of its folder, or trained with
             an extension that is not in use.
     """
-    with trusted(folder.path, require_signature) as path:
+    with guard.opened(folder.path) as path:
         return replace(_load(RunFolder(path), where, precision), folder=folder)
 
 

@@ -13,6 +13,7 @@ import tensorflow as tf
 from pipelines.base import stored
 from pipelines.base.errors import ConfigError
 from pipelines.base.inside import refuse_links
+from pipelines.base.regular import digest
 from pipelines.config import registry
 from pipelines.config.load import load
 from pipelines.config.run_names import NEEDED, located
@@ -23,7 +24,6 @@ from pipelines.data.source import Source
 from pipelines.task.contract import Task
 from pipelines.training.embedding_tables import tables_of
 from pipelines.training.weight_limits import filled
-from pipelines.trust.signing import digest
 
 
 def named(experiment: Experiment, beside: Path | None = None) -> dict[str, Path]:

@@ -81,8 +81,8 @@ class Transform(Link):
         return []
 
     def record(self, steps: int) -> dict[str, Any]:
-        """JSON values for environment.json under the transform's name, after so many steps; of these `statement` stands in the model card,
-        `summary` in `quartet lineage` and `note` in the report."""
+        """JSON values for environment.json under the transform's name, after so many steps; of these `statement` stands in the model card
+        and `note` in the report."""
         return {}
 
 

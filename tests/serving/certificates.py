@@ -1,7 +1,14 @@
 """Certificates made here: an authority, and what it certifies for 127.0.0.1 and for clients. Needs the extra `trust`."""
 
 import datetime
+import importlib.util
 import ipaddress
+import os
+
+import pytest
+
+needs_trust = pytest.mark.skipif(
+    not importlib.util.find_spec("cryptography") and not os.environ.get("QUARTET_REQUIRE_EXTRAS"), reason="needs the extra `trust`")
 
 
 def made(folder):

@@ -14,9 +14,8 @@ import pytest
 
 from pipelines.base.errors import ConfigError
 from pipelines.serving.guards import Guards, loopback
-from tests.serving.certificates import made
+from tests.serving.certificates import made, needs_trust
 from tests.serving.toy_server import needs_extra, numbers, running
-from tests.trust.keys import needs_trust
 
 pytestmark = needs_extra
 ROW = numbers([1, 2, 3])

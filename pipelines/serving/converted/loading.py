@@ -14,6 +14,7 @@ import tensorflow as tf
 from pipelines.base import stored
 from pipelines.base.encryption import readable
 from pipelines.base.errors import ConfigError
+from pipelines.config import guard
 from pipelines.config.messages import listed
 from pipelines.data.reasons import reason
 from pipelines.data.source import Tensors
@@ -23,7 +24,6 @@ from pipelines.serving.converted.conversion import silenced
 from pipelines.serving.converted.runtimes import PACKAGES, load
 from pipelines.serving.load import Described, LoadedRun, Precision, load_run
 from pipelines.task.contract import Task
-from pipelines.trust.signing import trusted
 
 
 class Tensor(stored.Record):
@@ -96,22 +96,21 @@ class _Converted:
         pass
 
 
-def open_run(folder: RunFolder, *, where: Literal["auto", "cpu"] | int = "auto", precision: Precision | None = None,
-             require_signature: Path | None = None) -> LoadedRun:
+def open_run(folder: RunFolder, *, where: Literal["auto", "cpu"] | int = "auto", precision: Precision | None = None) -> LoadedRun:
     """A run, or a model converted from one, as load_run has it, with its errors; a converted one computes on the CPU as it was made."""
     if folder.manifest.is_file():
-        return load_converted(folder, require_signature=require_signature)
-    return load_run(folder, where=where, precision=precision, require_signature=require_signature)
+        return load_converted(folder)
+    return load_run(folder, where=where, precision=precision)
 
 
-def load_converted(folder: RunFolder, *, require_signature: Path | None = None) -> LoadedRun:
+def load_converted(folder: RunFolder) -> LoadedRun:
     """A run without a Keras model: `model` is None.
 
     Raises:
         Untrusted: as load_run.
         ConfigError: damaged, changed, or its runtime is not installed.
     """
-    with trusted(folder.path, require_signature) as path:
+    with guard.opened(folder.path) as path:
         return replace(_load(RunFolder(path)), folder=folder)
 
 

@@ -5,7 +5,6 @@ private copy that holds what was verified and nothing else, so that nobody can c
 """
 
 import base64
-import hashlib
 import os
 import shutil
 import stat
@@ -15,22 +14,16 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from pipelines.base.errors import ConfigError, DataError
+from pipelines.base.errors import ConfigError, DataError, Untrusted
 from pipelines.base.files import write_whole
 from pipelines.base.inside import NO_LINK, held, refuse_links
 from pipelines.base.json_text import parse_json
-from pipelines.base.regular import check_regular, read_small
+from pipelines.base.regular import check_regular, digest, read_small
 
 SIGNATURE = "model.sig"  # in a folder; of a file it is FILE.sig
 PASSWORD = "QUARTET_KEY_PASSWORD"  # environment variable: of a private key that is encrypted
 _LARGEST = 64 << 20  # bytes of a signature
 _NAMED = 3  # files named in a message
-
-
-class Untrusted(ConfigError):
-    """Something is not as somebody trusted has signed it."""
-
-    exit_status = 1
 
 
 def require_extra() -> None:
@@ -133,16 +126,6 @@ def verified(path: Path, key: Path) -> Iterator[Path]:
         yield copy
 
 
-@contextmanager
-def trusted(path: Path, key: Path | None) -> Iterator[Path]:
-    """`verified`, or the folder itself where no signature is asked for."""
-    if key is None:
-        yield path
-    else:
-        with verified(path, key) as copy:
-            yield copy
-
-
 def files_of(path: Path) -> list[str]:
     """The names of the files that a signature covers, sorted."""
     left_out = set(unsigned(path))
@@ -160,15 +143,6 @@ def key_of(signature: Path) -> str:
         return str(parse_json(read_small(signature, _LARGEST))["verificationMaterial"]["publicKey"]["hint"])
     except (OSError, DataError, ValueError, KeyError, TypeError) as error:
         raise Untrusted(f"{signature}: is no signature of a model ({_first(error)})") from None
-
-
-def digest(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    found = hashlib.sha256()
-    with open(path, "rb") as file:
-        while part := file.read(1 << 20):
-            found.update(part)
-    return found.hexdigest()
 
 
 def _there(path: Path) -> None:

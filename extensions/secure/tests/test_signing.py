@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.base.errors import ConfigError
+from extensions.secure import signing
+from extensions.secure.signing import sign, verified, verify
+from extensions.secure.tests.keys import needs_trust, pair
+from pipelines.base.errors import ConfigError, Untrusted
 from pipelines.base.inside import Linked
-from pipelines.trust import signing
-from pipelines.trust.signing import Untrusted, sign, verified, verify
-from tests.trust.keys import needs_trust, pair
 
 pytestmark = needs_trust
 FILES = {"experiment.yaml": b"task: toy\n", "model/facts.json": b"{}", "model/model.keras": bytes(range(256)), "report/report.json": b"[1]",

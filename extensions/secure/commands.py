@@ -1,4 +1,4 @@
-"""The commands of trust: sign, verify, lineage, encrypt and decrypt."""
+"""The commands sign, verify, encrypt and decrypt. Import no TensorFlow."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pipelines.base.errors import ConfigError
-from pipelines.commands.shell import RUNS, Run, Runs, echo, keyed, shown
+from pipelines.commands.shell import RUNS, Runs, echo, shown
 from pipelines.runs.folder import RunFolder
 from pipelines.tuning.search_folder import SearchFolder
 
@@ -33,10 +33,10 @@ def sign(
     runs: Runs = RUNS,
 ) -> None:
     """Sign a run, an exported model, a preset or a file (OpenSSF model signing), with provenance.json and sbom.json. Needs `trust`."""
+    from extensions.secure import signing
+    from extensions.secure.provenance import PROVENANCE, provenance
+    from extensions.secure.sbom import sbom
     from pipelines.base.files import write_json
-    from pipelines.runs.provenance import PROVENANCE, provenance
-    from pipelines.trust import signing
-    from pipelines.trust.sbom import sbom
 
     signing.require_extra()
     path = _named(runs, what)
@@ -62,27 +62,12 @@ def verify(
     runs: Runs = RUNS,
 ) -> None:
     """Check a signature: every file as it was signed, none added, none missing. Exit status 1 where it is not so. Needs `trust`."""
-    from pipelines.trust import signing
+    from extensions.secure import signing
 
     path = _named(runs, what)
     signing.verify(path, key)
     count = len(signing.files_of(path)) if path.is_dir() else 1
     echo(f"verified     {shown(path)}: {count} {'file' if count == 1 else 'files'} as signed with the key of {key}")
-
-
-def lineage(
-    run: Run, runs: Runs = RUNS,
-    key: Annotated[Path | None, typer.Option(
-        metavar="FILE", show_default=False, help="A public key, PEM, to check the signatures with. Needs the extra `trust`.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
-) -> None:
-    """Show where a run comes from: data, code, settings, encoder, the runs that it was made from, signatures."""
-    from pipelines.base.terminal import json_text
-    from pipelines.runs import lineage as tracing
-    from pipelines.runs.listing import find_run
-
-    found = tracing.lineage(find_run(runs, run), key)
-    echo(json_text(found) if as_json else tracing.text(found))
 
 
 Folder = Annotated[str, typer.Argument(
@@ -96,7 +81,6 @@ def _folder(runs: Path, what: str) -> Path:
     return path
 
 
-@keyed
 def encrypt(what: Folder, runs: Runs = RUNS) -> None:
     """Encrypt a run, a search or an exported model where it lies, with the key of --age-key (age-keygen). Needs `trust`."""
     from pipelines.runs.encryption import encrypt_folder
@@ -105,7 +89,6 @@ def encrypt(what: Folder, runs: Runs = RUNS) -> None:
     echo(f"encrypted    {shown(path)}: {encrypt_folder(path)} files")
 
 
-@keyed
 def decrypt(
     what: Folder, runs: Runs = RUNS,
     output: Annotated[Path | None, typer.Option(

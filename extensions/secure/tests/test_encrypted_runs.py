@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import quartet
+from extensions.secure.tests.age_keys import age_key, command, files_with, keyed, pieces
+from extensions.secure.tests.keys import needs_trust, pair
 from pipelines.base import encryption
 from pipelines.base.encryption import MARKER, VARIABLE
 from pipelines.base.files import write_whole
 from pipelines.runs.encryption import decrypt_folder
 from tests import finished_run, processes
 from tests.training import runs
-from tests.trust.age_keys import age_key, command, files_with, keyed, pieces
-from tests.trust.keys import needs_trust, pair
 
 pytestmark = [needs_trust, pytest.mark.slow(seconds=30)]
 

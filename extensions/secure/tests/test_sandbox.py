@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from extensions.secure import sandbox
 from pipelines.base.errors import ConfigError
-from pipelines.machine import sandbox
 from tests import finished_run, processes
 
 needs_landlock = pytest.mark.skipif(sys.platform != "linux" or sandbox._abi() < sandbox._ABI, reason="needs Landlock of Linux 6.2 or later")
@@ -47,7 +47,7 @@ def tries(place, port):
     return worked
 """
 ALONE = TRIES + """
-from pipelines.machine import sandbox
+from extensions.secure import sandbox
 place = Path(sys.argv[1])
 sandbox.enter([place / "inside", place / "made"])
 (place / "inside" / "a").write_text("x")

@@ -7,8 +7,9 @@ signature says who stands for it.
 from pathlib import Path
 from typing import Any
 
+from extensions.secure import signing
+from pipelines.base.regular import digest
 from pipelines.runs.folder import RunFolder
-from pipelines.trust import signing
 
 PROVENANCE = "provenance.json"
 BUILD_TYPE = "urn:keras-quartet:train:v1"
@@ -23,7 +24,7 @@ def provenance(folder: RunFolder, export: Path | None = None) -> dict[str, Any]:
         ConfigError: the run's environment.json is missing or damaged.
     """
     environment, what = folder.read_environment(), export or folder.path
-    subject = [{"name": name, "digest": {"sha256": signing.digest(what / name)}} for name in signing.files_of(what) if name != PROVENANCE]
+    subject = [{"name": name, "digest": {"sha256": digest(what / name)}} for name in signing.files_of(what) if name != PROVENANCE]
     materials: list[dict[str, Any]] = [
         {"name": f"data/{split}", "digest": {f"quartetFingerprint{environment['fingerprints']}": fingerprint}}
         for split, fingerprint in environment["data"].items()]
@@ -35,7 +36,7 @@ def provenance(folder: RunFolder, export: Path | None = None) -> dict[str, Any]:
     if export is not None:
         weights = folder.model / "model.keras"
         materials.append({"name": f"run/{folder.experiment_name}/{folder.path.name}/model.keras",
-                          **({"digest": {"sha256": signing.digest(weights)}} if weights.is_file() else {})})
+                          **({"digest": {"sha256": digest(weights)}} if weights.is_file() else {})})
     if environment.get("encoder"):
         encoder = environment["encoder"]
         materials.append({"name": f"encoder/{encoder['name']}", "digest": {"sha256": encoder["checksum"]}})
@@ -47,7 +48,7 @@ def provenance(folder: RunFolder, export: Path | None = None) -> dict[str, Any]:
             "buildDefinition": {
                 "buildType": BUILD_TYPE,
                 "externalParameters": {"settings": folder.read_settings(), "command": environment.get("command") or []},
-                "internalParameters": {"settings": {"sha256": signing.digest(folder.experiment)}},
+                "internalParameters": {"settings": {"sha256": digest(folder.experiment)}},
                 "resolvedDependencies": materials,
             },
             "runDetails": {

@@ -18,11 +18,11 @@ import pytest
 import typer
 
 import quartet
-from pipelines.base.errors import ConfigError
+from extensions.secure.signing import files_of, sign, signature_of
+from extensions.secure.tests.keys import needs_trust, pair
+from pipelines.base.errors import ConfigError, Untrusted
 from pipelines.commands.main import app
-from pipelines.trust.signing import Untrusted, files_of, sign, signature_of
 from tests import finished_run
-from tests.trust.keys import needs_trust, pair
 
 pytestmark = [needs_trust, pytest.mark.slow(seconds=15)]
 COMMANDS = typer.main.get_command(app)
@@ -161,7 +161,7 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
         return
     frame = sys._getframe(1)
     while frame is not None:
-        if frame.f_code.co_filename.endswith(("pipelines/trust/signing.py", "_hashing/io.py")):
+        if frame.f_code.co_filename.endswith(("secure/signing.py", "_hashing/io.py")):
             return
         frame = frame.f_back  # type: ignore[assignment]
     _opened.append(name)

@@ -8,11 +8,13 @@ import pytest
 from typer.testing import CliRunner
 
 import quartet
+from extensions.secure.options import require_signature
+from extensions.secure.tests.keys import needs_trust, pair
+from pipelines.base.errors import Untrusted
+from pipelines.base.regular import digest
 from pipelines.commands.main import app
 from pipelines.runs.folder import RunFolder
-from pipelines.trust.signing import Untrusted
 from tests import finished_run
-from tests.trust.keys import needs_trust, pair
 
 pytestmark = [needs_trust, pytest.mark.slow(seconds=15)]
 
@@ -50,6 +52,10 @@ def test_a_signed_run_is_used_like_any_other(signed, tmp_path, judged):
     """The answers are the same, and what is made of it, export and evaluation, leaves its signature valid."""
     from pipelines.serving.exported import load_exported
 
+    def opened(export):
+        with require_signature(require_signature=public):
+            return load_exported(export)
+
     key, public = pair()
     images, _, probabilities = judged
     run = quartet.load(signed, require_signature=public)
@@ -61,22 +67,20 @@ def test_a_signed_run_is_used_like_any_other(signed, tmp_path, judged):
     assert export == signed / "export"
     assert command("verify", signed, "--key", public).exit_code == 0
     with pytest.raises(Untrusted, match="not signed"):
-        load_exported(export, require_signature=public)
+        opened(export)
     assert command("sign", export, "--key", key).exit_code == 0
-    served = load_exported(export, require_signature=public)
+    served = opened(export)
     answered = served.together([("a", served.take(images[0]))])
     assert answered[0].error is None
     vector = next(iter(value for value in answered[0].values.values() if np.ndim(value) == 1))
     assert np.allclose(np.asarray(vector), probabilities[0], atol=1e-5)
     (export / "assets" / "labels.txt").write_text("other\n" * 10)
     with pytest.raises(Untrusted, match=r"assets/labels\.txt was changed"):
-        load_exported(export, require_signature=public)
+        opened(export)
 
 
 def test_provenance_and_bill_of_materials(signed):
     """The statement names every other file by its digest, the data, the code and the settings; the bill names the packages."""
-    from pipelines.trust.signing import digest
-
     statement = json.loads((signed / "provenance.json").read_text())
     environment = RunFolder(signed).read_environment()
     assert statement["_type"] == "https://in-toto.io/Statement/v1" and statement["predicateType"] == "https://slsa.dev/provenance/v1"
@@ -94,3 +98,19 @@ def test_provenance_and_bill_of_materials(signed):
     assert bill["bomFormat"] == "CycloneDX"
     packages = {one["name"]: one for one in bill["components"]}
     assert packages["numpy"]["version"] == np.__version__ and packages["numpy"]["purl"] == f"pkg:pypi/numpy@{np.__version__}"
+
+
+def test_lineage_names_the_key_and_checks_it(tmp_path):
+    key, public = pair()
+    folder = finished_run.copy(tmp_path)
+    assert "signature    none" in command("lineage", folder).stdout
+    assert command("sign", folder, "--key", key).exit_code == 0
+    plain, checked = command("lineage", folder, "--json"), command("lineage", folder, "--json", "--key", public)
+    unchecked = json.loads(plain.stdout)["signature"]
+    assert unchecked["verified"] is False and unchecked["key"] == digest(public)
+    assert json.loads(checked.stdout)["signature"] == {**unchecked, "verified": True}
+    assert "not checked" in command("lineage", folder).stdout and "not checked" not in command("lineage", folder, "--key", public).stdout
+    assert command("lineage", folder, "--key", pair("other")[1]).exit_code == 1
+    (folder / "environment.json").write_text("{")
+    done = command("lineage", folder, "--key", public)
+    assert done.exit_code == 1 and "environment.json was changed" in done.output

@@ -12,13 +12,13 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from pipelines.config.load import file_of
+from extensions.secure.signing import verify, verify_part
+from pipelines.base.errors import Untrusted
 from pipelines.config.run_names import place_of
 from pipelines.config.schema import Experiment, Section
 from pipelines.config.space import dimensions
 from pipelines.config.tree import annotation_of, find, shape
 from pipelines.encoders.locate import on_disk
-from pipelines.runs.folder import RunFolder
 from pipelines.stores.address import address_of
 from pipelines.stores.copies import local
 
@@ -27,26 +27,14 @@ _DATA = ("data", "tune", "monitor")  # sections that name nothing of a model
 _OF_A_RUN = ("model.sig", "environment.json", "metrics.jsonl", "checkpoints", "search.yaml", "journal.jsonl")
 
 
-def require_signed(config: Path | str | None, domain: str | None, key: Path | None) -> None:
-    """Of an experiment's file that lies in a run or a search, such as best.yaml, that folder.
-
-    Args:
-        config, domain: as `pipelines.config.load.load` has them.
-
-    Raises:
-        Untrusted: it is not as the key has signed it.
-        ConfigError: there is no such file.
-    """
-    if key is None:
-        return
-    from pipelines.trust.signing import verify
-
-    folder = file_of(config, domain)[0].absolute().parent
+def require_experiment(file: Path, key: Path) -> None:
+    """Of an experiment's file that lies in a run or a search, such as best.yaml, that folder. Raises Untrusted."""
+    folder = file.absolute().parent
     if any((folder / name).exists() for name in _OF_A_RUN):
         verify(folder, key)
 
 
-def require_named(experiment: Experiment, beside: Path, key: Path | None, *, trials: bool = False) -> None:
+def require_named(experiment: Experiment, beside: Path, key: Path, *, trials: bool = False) -> None:
     """What an experiment begins from: runs, presets and files that its settings name, a search's choices too; each is to be signed.
 
     Args:
@@ -57,10 +45,6 @@ def require_named(experiment: Experiment, beside: Path, key: Path | None, *, tri
         Untrusted: one is not as the key has signed it, or can change before a trial reads it.
         ConfigError: one is not there.
     """
-    if key is None:
-        return
-    from pipelines.trust.signing import Untrusted, verify, verify_part
-
     for setting, field, value in _of_models(experiment):
         marks = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
         if any(value in kind.choices for kind in shape(annotation_of(field)).kinds):
@@ -75,31 +59,22 @@ def require_named(experiment: Experiment, beside: Path, key: Path | None, *, tri
             verify_part(local(value), key)
 
 
-def require_preset(handle: str, key: Path | None) -> None:
+def require_preset(handle: str, key: Path) -> None:
     """A pretrained encoder. Raises Untrusted where it is not as the key has signed it, or would be downloaded."""
-    if key is None:
-        return
-    from pipelines.trust.signing import Untrusted, verify
-
     folder = on_disk(handle)
     if folder is None:
         raise Untrusted(f"{handle}: is not on this machine, and what is downloaded is not signed; download it first, and sign it")
     verify(folder, key)
 
 
-def require_begun(folder: RunFolder, key: Path | None) -> None:
-    """A begun run and those of its seeds; a new one has nothing to check. Raises Untrusted as above."""
-    if key is None:
-        return
-    from pipelines.trust.signing import verify
-
-    seeds = [path for path in sorted(folder.path.parent.glob("*")) if path.name.startswith(f"{folder.path.name}-seed")]
-    for one in (folder.path, *seeds):
-        if holds_work(one):
+def require_begun(folder: Path, key: Path) -> None:
+    """A begun run and those of its seeds, or a begun search; a new one has nothing to check. Raises Untrusted as above."""
+    for one in (folder, *(path for path in sorted(folder.parent.glob("*")) if path.name.startswith(f"{folder.name}-seed"))):
+        if _holds_work(one):
             verify(one, key)
 
 
-def holds_work(folder: Path) -> bool:
+def _holds_work(folder: Path) -> bool:
     """Whether training or searching there would read something: all but the lock, and the experiment, which is then written anew."""
     return folder.is_dir() and any(path.name not in (".lock", "experiment.yaml") for path in folder.iterdir())
 

@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from extensions.secure.signing import sign, verify
+from extensions.secure.tests.age_keys import age_key
+from extensions.secure.tests.keys import needs_trust, pair
 from pipelines.base import encryption, npz
 from pipelines.base.encryption import MAGIC, MARKER, VARIABLE, Encrypted
-from pipelines.base.errors import ConfigError
+from pipelines.base.errors import ConfigError, Untrusted
 from pipelines.base.files import whole_folder, write_json, write_whole
 from pipelines.base.stored import read_bytes
 from pipelines.runs import encryption as runs
 from pipelines.runs.folder import RunFolder
-from pipelines.trust.signing import Untrusted, sign, verify
-from tests.trust.age_keys import age_key
-from tests.trust.keys import needs_trust, pair
 
 pytestmark = needs_trust
 SECRET = b"the weights of somebody " * 40

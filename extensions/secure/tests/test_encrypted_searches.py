@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import quartet
+from extensions.secure.tests.age_keys import age_key, command, files_with, keyed, pieces
+from extensions.secure.tests.keys import needs_trust
 from pipelines.base import encryption
 from pipelines.base.encryption import MARKER, VARIABLE, begins_encrypted, open_decrypted
 from pipelines.tuning.search_folder import Journal, SearchFolder
 from tests import processes
-from tests.trust.age_keys import age_key, command, files_with, keyed, pieces
-from tests.trust.keys import needs_trust
 from tests.waiting import until
 
 pytestmark = [needs_trust, pytest.mark.slow(seconds=15)]

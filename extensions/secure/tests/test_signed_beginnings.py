@@ -2,21 +2,24 @@
 
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from pipelines.base.errors import ConfigError
+from extensions.secure.beginnings import require_begun, require_named
+from extensions.secure.options import require_signature
+from extensions.secure.signing import sign, verify
+from extensions.secure.tests.keys import needs_trust, pair
+from pipelines.base.errors import ConfigError, Untrusted
+from pipelines.base.regular import digest
 from pipelines.commands.main import app
+from pipelines.config import guard
 from pipelines.config.load import load
+from pipelines.config.problems import ExperimentError
 from pipelines.config.schema import Experiment
-from pipelines.runs.folder import RunFolder
-from pipelines.runs.signed import require_begun, require_named, require_signed
-from pipelines.trust.signing import Untrusted, sign, verify
 from pipelines.tuning.search_folder import SearchFolder
-from pipelines.tuning.signed import require_search
-from tests.trust.keys import needs_trust, pair
 
 pytestmark = needs_trust
 
@@ -140,28 +143,32 @@ def test_presets_by_folder_and_by_name(tmp_path, monkeypatch):
 
 def test_an_experiment_in_a_run_or_a_search_is_part_of_it(run, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    public = pair()[1]
+
+    def opened(config: Path | str, domain: str | None = None) -> None:
+        with require_signature(require_signature=pair()[1]), suppress(ExperimentError):  # of what is no whole experiment
+            load(config, domain=domain)
+
     search = tmp_path / "search"
     search.mkdir()
     (search / "best.yaml").write_text("task: vision.classification\n")
     (tmp_path / "experiment.yaml").write_text("task: vision.classification\n")
-    require_signed(tmp_path / "experiment.yaml", None, public)  # a person's own
-    require_signed("digits", "vision", public)
-    require_signed(run / "experiment.yaml", None, public)
-    require_signed(search / "best.yaml", None, public)
+    opened(tmp_path / "experiment.yaml")  # a person's own
+    opened("digits", "vision")
+    opened(run / "experiment.yaml")
+    opened(search / "best.yaml")
     (search / "search.yaml").write_text("task: vision.classification\n")
     (run / "experiment.yaml").write_text("task: vision.classification # others\n")
     for config in (run / "experiment.yaml", "~/runs/vision/digits/default/experiment.yaml", search / "best.yaml"):
         with pytest.raises(Untrusted, match=r"experiment\.yaml was changed|is not signed"):
-            require_signed(config, None, public)
+            opened(config)
 
 
 def test_what_training_would_find_in_its_folder(run):
-    public, folder = pair()[1], RunFolder(run.with_name("new"))
+    public, folder = pair()[1], run.with_name("new")
     require_begun(folder, public)
-    folder.path.mkdir()
+    folder.mkdir()
     for name in (".lock", "experiment.yaml"):
-        (folder.path / name).touch()
+        (folder / name).touch()
     require_begun(folder, public)
     filled(run.with_name("new-seed1"), b"others")
     with pytest.raises(Untrusted, match="new-seed1: is not signed"):
@@ -177,28 +184,31 @@ def test_a_search_and_what_its_trials_read(run, tmp_path):
         space = f"tune.space={{train.teacher.run: {{choice: ['{teacher}']}}, train.epochs: {{int: [1, 3]}}}}"
         return load("vision/digits", ["tune.algorithm=grid", space]).experiment
 
+    def required(space: Experiment, *, fresh: bool) -> None:
+        with require_signature(require_signature=public):
+            guard.check_training(space, folder.path, search=True, fresh=fresh)
+
     space = searched("digits/default")
-    require_search(folder, space, None, fresh=False)
-    require_search(folder, space, public, fresh=False)
+    required(space, fresh=False)
     filled(folder.path / "digits" / "default", b"others")  # which a trial would find first
     with pytest.raises(Untrusted, match="default: is not signed"):
-        require_search(folder, space, public, fresh=True)
+        required(space, fresh=True)
     shutil.rmtree(folder.path)
     with pytest.raises(Untrusted, match="in a store, where it can change"):
-        require_search(folder, searched("s3://bucket/runs/vision/digits/default"), public, fresh=False)
+        required(searched("s3://bucket/runs/vision/digits/default"), fresh=False)
     (folder.trials / "00").mkdir(parents=True)
     with pytest.raises(Untrusted, match="search: is not signed"):  # of which search.yaml was removed
-        require_search(folder, space, public, fresh=False)
+        required(space, fresh=False)
     folder.search.write_text("task: toy\n")
     folder.journal.write_text("{}\n")
-    require_search(folder, space, public, fresh=True)
+    required(space, fresh=True)
     done = CliRunner().invoke(app, ["sign", str(folder.path), "--key", str(key)])
     assert done.exit_code == 0, done.output
     (folder.path / ".lock").write_text("1")
-    require_search(folder, space, public, fresh=False)
+    required(space, fresh=False)
     (folder.trials / "00" / "0.result.json").write_text("{}")
     with pytest.raises(Untrusted, match=r"added: trials/00/0\.result\.json"):
-        require_search(folder, space, public, fresh=False)
+        required(space, fresh=False)
 
 
 @pytest.mark.parametrize("options", [["--ray", "auto"], ["--ray", "10.0.0.1:6379"], ["--ray", "local", "--runs", "s3://bucket/runs"]])
@@ -210,8 +220,6 @@ def test_other_machines_read_what_nobody_verified(command, options):
 
 def test_an_export_has_provenance_and_a_bill_of_materials(run):
     """Of the run that it lies in: its data, code and settings, and the weights that it was made from."""
-    from pipelines.trust.signing import digest
-
     key, public = pair()
     export = run / "export"
     export.mkdir()

@@ -1,1 +1,0 @@
-"""Signatures of what a person is given, and records of what it was made with."""
