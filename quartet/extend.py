@@ -18,7 +18,19 @@ from typing import Any, Literal, TypeVar, get_args
 from pipelines.base.errors import ConfigError
 from pipelines.base.metric_kinds import MetricKind, declare
 from pipelines.config import registry
-from pipelines.config.doors import COMMANDS, FORMS, HOOKS, LAUNCHERS, OPTIONS, PROTOCOLS, TRANSFORMS, Door
+from pipelines.config.doors import (
+    COMMANDS,
+    FORMS,
+    GUARDS,
+    HOOKS,
+    LAUNCHERS,
+    OPTIONS,
+    PROTOCOLS,
+    REMOTES,
+    STORAGES,
+    TRANSFORMS,
+    Door,
+)
 from pipelines.config.schema import METRICS, Experiment, Monitor, Section, Train
 from pipelines.config.variants import add_settings
 
@@ -213,6 +225,33 @@ def register_protocol(name: str) -> Callable[[Builder], Builder]:
         ConfigError: the name is taken.
     """
     return _entering(PROTOCOLS, name)
+
+
+def register_storage(name: str) -> Callable[[Builder], Builder]:
+    """A decorator for a class of `quartet.Storage`: the form in which the files of some runs are kept, such as encrypted.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    return _entering(STORAGES, name)
+
+
+def register_remote(name: str) -> Callable[[Builder], Builder]:
+    """A decorator for a class of `quartet.Remote`: what lies at addresses such as s3://BUCKET/PATH; it is asked before those there are.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    return _entering(REMOTES, name)
+
+
+def register_guard(name: str) -> Callable[[Builder], Builder]:
+    """A decorator for a class of `quartet.Guard`: it looks at runs, models and presets before any file of them is opened.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    return _entering(GUARDS, name)
 
 
 def register_domain(package: str) -> None:

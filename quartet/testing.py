@@ -34,6 +34,9 @@ from pipelines.serving.predict import Predictor
 from pipelines.training.loop import Hook, Loop
 from pipelines.training.transform import Transform
 from quartet.protocol_testing import check_protocol as check_protocol
+from quartet.storage_testing import check_guard as check_guard
+from quartet.storage_testing import check_remote as check_remote
+from quartet.storage_testing import check_storage as check_storage
 
 EXPERIMENT: dict[str, Any] = {"task": "vision.classification", "data": {"source": "digits"}, "model": {"name": "cnn", "widths": [4]},
               "train": {"epochs": 2, "batch_size": 256, "precision": "float32", "devices": "cpu", "deterministic": True},

@@ -7,8 +7,7 @@ from typing import Any
 
 import keras
 
-from pipelines.base import figures
-from pipelines.base.encryption import MARKER
+from pipelines.base import figures, storage
 from pipelines.base.errors import ConfigError, DataError, Interrupted, QuartetError, TrainingError
 from pipelines.base.files import whole_folder, write_json
 from pipelines.base.progress import Say
@@ -26,7 +25,7 @@ from pipelines.monitoring.progress import Progress
 from pipelines.monitoring.tensorboard import Writer
 from pipelines.reports.report import write_report
 from pipelines.reports.settings import changed_settings
-from pipelines.runs import encryption, judging, run_display
+from pipelines.runs import judging, run_display
 from pipelines.runs.cleaning import drop_state
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.policy import Policy
@@ -64,7 +63,6 @@ class Call:
     callbacks: tuple[keras.callbacks.Callback, ...] = ()
     environment: dict[str, Any] | None = None
     policy: Policy = field(default_factory=Policy)
-    encrypt: bool = False
 
 
 def train(experiment: Experiment, folder: RunFolder, call: Call) -> dict[str, Any]:
@@ -82,7 +80,7 @@ def train(experiment: Experiment, folder: RunFolder, call: Call) -> dict[str, An
     hosts = group.current()
     with folder.claimed(resolved_yaml(experiment), fresh=call.fresh) if hosts.chief else contextlib.nullcontext():
         if hosts.chief:
-            encryption.begin(folder, call.encrypt)
+            storage.begin(folder.path, begun=folder.trained)
         if hosts.of_chief(folder.finished):
             return folder.read_report() if hosts.chief else {}
         return _Run(experiment, folder, call, began).go()
@@ -94,7 +92,7 @@ class _Run:
     def __init__(self, experiment: Experiment, folder: RunFolder, call: Call, began: float):
         self.experiment, self.folder, self.call, self.policy, self.began = experiment, folder, call, call.policy, began
         self.hosts = group.current()
-        self.encrypted = (folder.path / MARKER).is_file()  # then TensorBoard, which others read, shows scores alone
+        self.private = storage.is_private(folder.path)  # then TensorBoard, which others read, shows scores alone
         self.meter = Meter()
         self.notes: list[str] = []
         self.say: Say = Screen("", quiet=call.quiet).note  # until there is a bar
@@ -153,7 +151,7 @@ class _Run:
         """Those of extensions; they listen to what a person trains, not to the trials of a search."""
         if not (self.hosts.chief and self.policy.details):
             return []
-        run = HookedRun(self.experiment, self.folder, self.call.name, self.call.task_class, self.encrypted,
+        run = HookedRun(self.experiment, self.folder, self.call.name, self.call.task_class, self.private,
                         lambda text: self.progress.note(text), self._warn)
         return [entry.load()(run) for entry in doors.HOOKS.entries()]
 
@@ -263,7 +261,7 @@ class _Run:
         chance, validation, monitor = session.task.chance(), session.splits.validation, self.experiment.monitor
         if chance is not None:
             hooks.append(Diagnosis(*chance, examples=len(validation) if validation is not None else 0, say=self._warn))
-        if monitor.tensorboard and monitor.samples and not self.encrypted:
+        if monitor.tensorboard and monitor.samples and not self.private:
             hooks.append(Samples(lambda loop: run_display.show_samples(session, loop, self.log.writers.get("train"), monitor.samples)))
         return hooks
 
@@ -341,7 +339,7 @@ class _Run:
             if session.steps:
                 curves = figures.learning_curves(read_rows(self.folder.metrics), best_epoch=self.best_epoch)
         if writers:
-            if policy.details and not self.encrypted:
+            if policy.details and not self.private:
                 run_display.show_results(session, judgements, writers, loop.step)
             changed = {one.name: one.value for one in changed_settings(self.experiment, leave_out=("tune", "monitor"))}
             # at the root, so that TensorBoard lists the metrics of both splits with the settings
