@@ -24,17 +24,20 @@ if TYPE_CHECKING:
     from pipelines.data.source import ArraySource, Source
     from pipelines.runs.launcher import Launcher
     from pipelines.runs.run_hook import RunHook
+    from pipelines.serving.forms import Form
     from pipelines.serving.protocol import ServerProtocol
     from pipelines.stores.remote import Remote
     from pipelines.task.contract import Task
     from pipelines.task.learning import Splits
     from pipelines.task.results import Judgement, Metric
+    from pipelines.training.transform import Transform
     from quartet.drafts import Draft, new
     from quartet.extend import (
         declare_metrics,
         register_augmentation,
         register_command,
         register_domain,
+        register_form,
         register_guard,
         register_hook,
         register_launcher,
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
         register_source,
         register_storage,
         register_task,
+        register_transform,
     )
     from quartet.run import Evaluation, Run, load, runs
     from quartet.searching import Search, tune
@@ -84,6 +88,7 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "register_augmentation": "quartet.extend",
     "register_command": "quartet.extend",
     "register_domain": "quartet.extend",
+    "register_form": "quartet.extend",
     "register_guard": "quartet.extend",
     "register_hook": "quartet.extend",
     "register_launcher": "quartet.extend",
@@ -95,6 +100,8 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "register_source": "quartet.extend",
     "register_storage": "quartet.extend",
     "register_task": "quartet.extend",
+    "register_transform": "quartet.extend",
+    "Form": "pipelines.serving.forms",
     "Remote": "pipelines.stores.remote",
     "RunHook": "pipelines.runs.run_hook",
     "Section": "pipelines.config.schema",
@@ -103,18 +110,20 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "Source": "pipelines.data.source",
     "Splits": "pipelines.task.learning",
     "Task": "pipelines.task.contract",
+    "Transform": "pipelines.training.transform",
     "Storage": "pipelines.base.storage",
     "uniform": "pipelines.data.random",
 }
 
 __all__ = [
-    "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Guard",
+    "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Form", "Guard",
     "Interrupted", "Judgement", "Launcher", "Metric", "MetricKind", "QuartetError", "Recordings", "Remote",
     "Run", "RunHook", "Search", "Section", "ServerProtocol", "Source", "Splits", "Storage", "Task",
-    "TrainingError", "Untrusted", "check", "declare_metrics", "load", "new", "register_augmentation",
-    "register_command", "register_domain", "register_guard", "register_hook", "register_launcher",
-    "register_metric", "register_model", "register_options", "register_protocol", "register_remote",
-    "register_source", "register_storage", "register_task", "runs", "setting", "train", "tune", "uniform",
+    "TrainingError", "Transform", "Untrusted", "check", "declare_metrics", "load", "new",
+    "register_augmentation", "register_command", "register_domain", "register_form", "register_guard",
+    "register_hook", "register_launcher", "register_metric", "register_model", "register_options",
+    "register_protocol", "register_remote", "register_source", "register_storage", "register_task",
+    "register_transform", "runs", "setting", "train", "tune", "uniform",
 ]
 
 
