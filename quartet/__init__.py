@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pipelines.runs.launcher import Launcher
     from pipelines.runs.run_hook import RunHook
     from pipelines.serving.forms import Form
+    from pipelines.serving.protocol import ServerProtocol
     from pipelines.task.contract import Task
     from pipelines.task.learning import Splits
     from pipelines.task.results import Judgement, Metric
@@ -84,11 +85,13 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "register_metric": "quartet.extend",
     "register_model": "quartet.extend",
     "register_options": "quartet.extend",
+    "register_protocol": "quartet.extend",
     "register_source": "quartet.extend",
     "register_task": "quartet.extend",
     "Form": "pipelines.serving.forms",
     "RunHook": "pipelines.runs.run_hook",
     "Section": "pipelines.config.schema",
+    "ServerProtocol": "pipelines.serving.protocol",
     "setting": "pipelines.config.schema",
     "Source": "pipelines.data.source",
     "Splits": "pipelines.task.learning",

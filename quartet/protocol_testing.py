@@ -4,7 +4,7 @@ import asyncio
 import http.client
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ from pipelines.serving.options import Options
 from pipelines.serving.output import Prediction
 from pipelines.serving.protocol import ServerProtocol
 from pipelines.serving.server import bind
-from pipelines.task.form import fields_of
+from pipelines.task.form import Field, fields_of
 
 BROKEN = (b"", b"{", b"null", b'{"inputs": 1}', b'{"inputs": [[[]]]}', b"[" * 100_000, bytes(range(256)))
 
@@ -52,12 +52,13 @@ class _Doubling:
     title, task, batch = "check/doubling", "check.doubling", 4
     inputs, outputs = {"x": tf.TensorSpec([None], tf.float32)}, {"doubled": tf.TensorSpec([None], tf.float32)}
     columns = {"doubled": 1}
-    form = fields_of(inputs, {})
-    classes, sends, decodes = None, "a number", False
-    meanings: dict[str, str] = {}
+    form: Sequence[Field] = fields_of(inputs, {})
+    classes: list[str] | None = None
+    sends, decodes = "a number", False
+    meanings: Mapping[str, str] = {}
+    files: Mapping[str, str] = {}
     details: Sequence[str] = ()
     ranked: Sequence[str] = ()
-    files: dict[str, str] = {}
 
     def take(self, sent: Any) -> dict[str, Any]:
         if isinstance(sent, bool) or not isinstance(sent, (int, float)):

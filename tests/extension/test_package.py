@@ -88,6 +88,14 @@ def test_its_form_is_exported_judged_and_nothing_without_it(installed):
     assert done.returncode == 2 and "is exported for thirds, and no extension" in done.stderr, done.stderr
 
 
+def test_its_protocol_fulfils_the_contract(installed):
+    code = ("import quartet; from pipelines.config import registry; from quartet.testing import check_protocol; "
+            "from sample_extension.protocols import Counting; registry.import_extensions(); check_protocol(Counting)")
+    done = subprocess.run([sys.executable, "-P", "-c", code], cwd=installed, capture_output=True, text=True, check=False,
+                          env={**environment(), "PYTHONPATH": str(installed / "packages")})
+    assert done.returncode == 0, done.stderr
+
+
 def test_it_runs_outside_of_the_checkout(installed):
     code = "import quartet, vision, sample_extension; print(quartet.__file__, vision.__file__, sample_extension.__file__, sep='\\n')"
     done = subprocess.run([sys.executable, "-P", "-c", code], cwd=installed, capture_output=True, text=True, check=True,
