@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from extensions.convert import runtimes
-from extensions.convert.conversion import LITERT, ONNX, OPENVINO, Format, convert, silenced
+from extensions.convert.conversion import LITERT, ONNX, OPENVINO, Format, convert
 from extensions.convert.core import Core, core_of
 from extensions.convert.loading import Tensor, checksum
 from extensions.convert.quick import QuickPredictor
@@ -29,6 +29,7 @@ from pipelines.base.errors import ConfigError, QuartetError
 from pipelines.base.files import whole_folder
 from pipelines.data.reasons import reason
 from pipelines.machine.hardware import processor_name
+from pipelines.machine.startup import silenced
 from pipelines.serving.forms import difference
 from pipelines.serving.load import LoadedRun
 from pipelines.serving.predict import Predictor
