@@ -16,10 +16,10 @@ from extensions.convert.core import Core, core_of
 from extensions.convert.decoding import Decoder, decoder_of
 from extensions.convert.loading import Manifest, Measured, Tensor, checksum
 from extensions.convert.options import LOSS
-from pipelines.base.encryption import temporary_folder
 from pipelines.base.errors import ConfigError
 from pipelines.base.formatting import number
 from pipelines.base.progress import Say, silent
+from pipelines.base.storage import workplace
 from pipelines.config.messages import listed
 from pipelines.data.reasons import reason
 from pipelines.machine.startup import silenced
@@ -77,7 +77,7 @@ def export_converted(run: LoadedRun, target: Path, *, made_for: str, loss: float
     forms = _installed(made_for)
     core = core_of(run)
     comparison = Comparison(run, core)
-    with temporary_folder(run.folder.path) as place:
+    with workplace(run.folder.path) as place:
         passed, refused = [], []
         for form in forms:
             try:

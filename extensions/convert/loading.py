@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from extensions.convert.runtimes import PACKAGES, load
 from pipelines.base import stored
-from pipelines.base.encryption import readable
 from pipelines.base.errors import ConfigError
+from pipelines.base.storage import readable
 from pipelines.config.messages import listed
 from pipelines.data.reasons import reason
 from pipelines.data.source import Tensors

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipelines.base import formatting
+from pipelines.config.extensions import options
 from pipelines.reports.blocks import Block, Bullets, Code, Heading, Paragraph, Table
 from pipelines.task.results import Metric
 
@@ -33,10 +34,7 @@ def card(content: Mapping[str, Any], run: str) -> list[Block]:
         licence = f"licence {encoder['licence']}" if encoder["licence"] else "its licence is not stated"
         source = f" from {encoder['source']}" if encoder["source"] else ""
         facts.append(f"Encoder: {encoder['name']}{source}, {encoder['weights']:,} weights, {licence}, SHA-256 {encoder['checksum']}.")
-    if spent := environment.get("privacy"):
-        facts.append(f"Differential privacy: epsilon {spent['epsilon']:.3g} at delta {spent['delta']:.3g} for {spent['protected']}; it "
-                     f"covers {spent['covers']}. Noise {spent['noise']:.4g}, clipping norm {spent['clip']:g}, {spent['sampling']} sampling "
-                     f"at rate {spent['rate']:.4g}, {spent['steps']:,} steps; computed by {spent['accountant']}.")
+    facts += [one["statement"] for one in environment.values() if isinstance(one, dict) and "statement" in one]  # of extensions
     if teacher := (content["settings"].get("train") or {}).get("teacher"):
         facts.append(f"Teacher: {teacher['run']}, with weight {teacher['weight']:g} in the loss.")
     versions = [f"{name} {environment[name]}" for name in ("tensorflow", "keras", "keras-hub", "quartet") if environment.get(name)]
@@ -50,7 +48,7 @@ def card(content: Mapping[str, Any], run: str) -> list[Block]:
         "What is it for, and what must it not be used for?",
         "Whom may its mistakes hurt, and which mistakes are worse than others?",
         "May the data be used so, and do they represent those on whom it will be used?"])]
-    use = "".join(f" --use {one['name']}" for one in environment.get("extensions") or () if not one["version"])
+    use = options(environment.get("extensions"))
     return [*blocks, Heading("Use"), Code(f"quartet predict {run} INPUT...{use}\nquartet export {run}{use}")]
 
 

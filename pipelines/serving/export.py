@@ -13,7 +13,6 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.base import stored
-from pipelines.base.encryption import key_for
 from pipelines.base.errors import ConfigError, TrainingError
 from pipelines.base.files import whole_folder
 from pipelines.base.inside import held
@@ -135,7 +134,7 @@ def writing(run: LoadedRun, target: Path, *, replace: bool) -> Iterator[Path]:
         TrainingError: the target cannot be written.
     """
     try:
-        with held(run.folder.path), whole_folder(target, replace=replace, key=key_for(run.folder.model)) as staging:
+        with held(run.folder.path), whole_folder(target, replace=replace, like=run.folder.model) as staging:
             yield staging
     except (OSError, tf.errors.ResourceExhaustedError) as error:
         raise TrainingError(f"{target}: the model cannot be written: {getattr(error, 'strerror', None) or error}") from error

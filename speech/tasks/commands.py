@@ -12,6 +12,7 @@ import tensorflow as tf
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.messages import did_you_mean, listed
 from pipelines.data.source import Source, Tensors
+from pipelines.encoders import blend
 from pipelines.fitting import kernel
 from pipelines.reports import classification, classifier
 from pipelines.reports.baselines import kernel_baseline
@@ -29,7 +30,7 @@ from speech.data.splits import load_commands
 from speech.metrics import detection, sound_figures, speakers
 from speech.models import command_model
 from speech.models import kernel as cepstra
-from speech.settings import Commands, Kernel
+from speech.settings import Commands, Kernel, PretrainedCommands
 from speech.tasks.base import SpeechTask, part_name, silent
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class CommandTask(SpeechTask, SingleLabel):
                 return f"names: they do not belong to {len(self.facts['classes'])} classes, or to this encoder"
             if max(*names["prompt"], *names["first"]) >= settings.get("vocabulary_size", 0):
                 return "names: the decoder has no such tokens"
-        if isinstance(self.experiment.model, Kernel) and not self.facts.get("class_counts"):
+        if getattr(self.experiment.model, "fitted", False) and not self.facts.get("class_counts"):
             return "class_counts: field required"
         return super().unfit()
 
@@ -140,9 +141,12 @@ class CommandTask(SpeechTask, SingleLabel):
         return self.experiment.frontend.mels if self.experiment.frontend.kind == "mfcc" else None
 
     def fit_at_once(self, model: keras.Model, train: Source, features: Features) -> str | None:
-        if not isinstance(self.experiment.model, Kernel):
+        seed, settings = self.experiment.train.seed, self.experiment.model
+        if isinstance(settings, PretrainedCommands) and settings.fitted:
+            return blend.fit_model(self, model, train, features, self._statistics, blocks=self._blocks, seed=seed)
+        if not isinstance(settings, Kernel):
             return None
-        how = kernel.fit_model(model, train, features, self._statistics, blocks=self._blocks, seed=self.experiment.train.seed)
+        how = kernel.fit_model(model, train, features, self._statistics, blocks=self._blocks, seed=seed)
         return f"{CHEAP}: {how}."
 
     @property

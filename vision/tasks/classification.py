@@ -15,6 +15,7 @@ from pipelines.base.errors import DataError
 from pipelines.base.regular import check_regular
 from pipelines.data.shards import ShardSource
 from pipelines.data.source import Source, Tensors
+from pipelines.encoders import blend
 from pipelines.fitting import kernel
 from pipelines.reports import classification, classifier
 from pipelines.reports.baselines import kernel_baseline
@@ -95,8 +96,8 @@ class Classification(SingleLabel):
                        notes=tuple(note for note in splits.notes if not note.endswith(STREAMED)))
 
     def unfit(self) -> str | None:
-        wanted = ENCODER_FACTS if isinstance(self.experiment.model, Pretrained) else (
-            ("class_counts",) if isinstance(self.experiment.model, Kernel) else ())
+        model = self.experiment.model
+        wanted = (*(ENCODER_FACTS if isinstance(model, Pretrained) else ()), *(["class_counts"] if getattr(model, "fitted", False) else []))
         missing = next((name for name in wanted if self.facts.get(name) is None), None)
         return f"{missing}: field required" if missing else None
 
@@ -152,10 +153,17 @@ class Classification(SingleLabel):
         return {"probabilities": tf.nn.softmax(logits)}
 
     def fit_at_once(self, model: keras.Model, train: Source, features: Features) -> str | None:
+        seed = self.experiment.train.seed
+        if self._blended:
+            return blend.fit_model(self, model, train, features, described.describe, blocks=self._blocks, seed=seed)
         if not isinstance(self.experiment.model, Kernel):
             return None
-        how = kernel.fit_model(model, train, features, described.describe, blocks=self._blocks, seed=self.experiment.train.seed)
+        how = kernel.fit_model(model, train, features, described.describe, blocks=self._blocks, seed=seed)
         return f"{CHEAP}: {how}."
+
+    @property
+    def _blended(self) -> bool:
+        return isinstance(self.experiment.model, Pretrained) and self.experiment.model.fitted
 
     @property
     def _blocks(self) -> list[int]:

@@ -1,11 +1,10 @@
 """Encryption at rest: files in the age format (https://age-encryption.org/v1), decrypted in memory alone. Needs the extra `trust`.
 
-A folder that holds `encrypted.json` is encrypted: `write_whole` and `whole_folder` encrypt what is written below it, whoever writes, except
-for what `stays_plain`. What is read through `open_decrypted` and `readable` is decrypted where it begins as an age file does; a plain file
-that should be encrypted is refused, since somebody has put it there. Anybody can encrypt to the public key in `encrypted.json`: only a
-signature tells the run's own files from such. The key is that of --age-key or QUARTET_AGE_KEY. No plain byte of such files is given to a
-disk: what libraries read and write by path lies in a private folder of a file system in memory, and so do their temporary files. Imports no
-TensorFlow.
+A folder that holds `encrypted.json` is encrypted: what is written below it is encrypted, whoever writes, except for what `stays_plain`;
+what is read is decrypted where it begins as an age file does (age_storage.py). A plain file that should be encrypted is refused, since
+somebody has put it there. Anybody can encrypt to the public key in `encrypted.json`: only a signature tells the run's own files from such.
+The key is that of --age-key or QUARTET_AGE_KEY. No plain byte of such files is given to a disk: what libraries read and write by path lies
+in a private folder of a file system in memory, and so do their temporary files. Imports no TensorFlow.
 """
 
 import atexit
@@ -15,17 +14,17 @@ import io
 import json
 import os
 import shutil
-import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from pipelines.base.errors import ConfigError
 from pipelines.base.json_text import parse_json
-from pipelines.base.regular import check_regular, read_small
+from pipelines.base.regular import read_small
 from pipelines.base.staging import remove, stage_folder, sweep
+from pipelines.base.storage import Closed, Write, holder
 
 VARIABLE = "QUARTET_AGE_KEY"  # the path of a key file, or what such a file holds
 MARKER = "encrypted.json"
@@ -40,8 +39,10 @@ _TMPFS, _RAMFS = 0x01021994, 0x858458F6  # statfs(2)
 _LARGEST = 100_000  # bytes of a key file or a marker
 
 
-class Encrypted(ConfigError):
+class Encrypted(Closed):
     """Something is encrypted, and there is no key, or another one."""
+
+    state = "encrypted"
 
 
 @dataclass(frozen=True)
@@ -91,48 +92,34 @@ def require_key(what: Path | str) -> Key:
     return key
 
 
-@contextlib.contextmanager
-def using(file: Path | None) -> Iterator[None]:
-    """Inside, the key in `file` is this process' and its children's; None changes nothing. Raises ConfigError where it is none."""
-    if file is None:
-        yield
-        return
-    before = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = str(Path(file).expanduser().absolute())
-    try:
-        check_regular(file, "--age-key", ConfigError)
-        given_key()
-        yield
-    finally:
-        if before is None:
-            os.environ.pop(VARIABLE, None)
-        else:
-            os.environ[VARIABLE] = before
-
-
-def key_for(path: Path | str) -> Key | None:
-    """The key that a file or folder is written with; None where it stays plain.
+def decrypted(file: BinaryIO, path: Path) -> BinaryIO:
+    """The content of an encrypted file in anonymous memory; closes the file.
 
     Raises:
-        Encrypted: it is to be encrypted, and the key is missing, or another one than that of its folder.
+        Encrypted: there is no key, it is another one, or the file was changed.
+        OSError: the file cannot be read.
     """
-    path = Path(os.path.abspath(path))
-    folder = _marked(path)
-    return None if folder is None or stays_plain(path.relative_to(folder)) else _fitting(folder)
+    with file:
+        key, age = require_key(path), _age()
+        memory = anonymous()
+        try:
+            age.decrypt_io(file, memory, [key.identity])
+        except (age.DecryptError, OSError) as error:
+            memory.close()
+            if getattr(error, "errno", None) is not None:  # of the disk, or of no memory
+                raise
+            raise Encrypted(f"{path}: cannot be decrypted: {_why(error, key)}") from None
+        except BaseException:
+            memory.close()
+            raise
+    memory.seek(0)
+    return memory
 
 
-def refuse_plain(path: Path | str) -> None:
-    """Raises Encrypted for a plain file that should be encrypted, as it lies in an encrypted folder."""
-    path = Path(os.path.abspath(path))
-    folder = _marked(path)
-    if folder is not None and not stays_plain(inside := path.relative_to(folder)) and inside.name not in PLAIN:  # those of an export
-        raise Encrypted(f"{path}: is not encrypted, and {folder} is: somebody has put it there, or `quartet encrypt` was interrupted; take "
-                        "the file from a copy of the run, or if you trust it, give quartet encrypt again")
-
-
-def _marked(path: Path) -> Path | None:
-    """The nearest encrypted folder above."""
-    return next((folder for folder in path.parents if (folder / MARKER).is_file()), None)
+def begins_encrypted(path: Path) -> bool:
+    """Whether a regular file begins as an age file does; False for anything else and where it cannot be read."""
+    found = holder(path)
+    return found is not None and found.marker == MARKER
 
 
 def stays_plain(inside: Path) -> bool:
@@ -164,94 +151,12 @@ def _fitting(folder: Path) -> Key:
     return key
 
 
-def encrypt(content: bytes | str | Callable[[BinaryIO], None], key: Key, target: BinaryIO) -> None:
-    """Writes content to an open file, encrypted; what a function writes is held in memory meanwhile."""
-    if callable(content):
-        plain: BinaryIO = io.BytesIO()
-        content(plain)
-        plain.seek(0)
-    else:
-        plain = io.BytesIO(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
-    age = _age()
+def encrypt(write: Write, key: Key, target: BinaryIO) -> None:
+    """Writes what a function writes to an open file, encrypted; it is held in memory meanwhile."""
+    plain, age = io.BytesIO(), _age()
+    write(plain)
+    plain.seek(0)
     age.encrypt_io(plain, target, [age.x25519.Recipient.from_str(key.recipient)])
-
-
-def encrypt_files(plain: Path, target: Path, key: Key) -> None:
-    """Every file of a folder in memory, encrypted into a folder on the disk that is there."""
-    for place, folders, files in os.walk(plain):
-        inside = Path(place).relative_to(plain)
-        for name in folders:
-            (target / inside / name).mkdir()
-        for name in files:
-            with open(Path(place) / name, "rb") as file, open(target / inside / name, "xb") as written:
-                if (inside / name).parts[0] in PLAIN:
-                    shutil.copyfileobj(file, written)
-                else:
-                    encrypt(lambda to, file=file: shutil.copyfileobj(file, to), key, written)  # type: ignore[misc]
-
-
-def begins_encrypted(path: Path | str) -> bool:
-    """Whether a regular file begins as an age file does; False for anything else and where it cannot be read."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    except OSError:
-        return False
-    try:
-        return stat.S_ISREG(os.fstat(descriptor).st_mode) and os.read(descriptor, len(MAGIC)) == MAGIC
-    finally:
-        os.close(descriptor)
-
-
-def open_decrypted(file: BinaryIO, path: Path | str) -> BinaryIO:
-    """An open file as it is, or where it is encrypted, its content in anonymous memory.
-
-    Raises:
-        Encrypted: there is no key, it is another one, or the file was changed, or replaced by a plain one.
-        OSError: the file cannot be read.
-    """
-    start = file.read(len(MAGIC))
-    file.seek(0)
-    if start != MAGIC:
-        refuse_plain(path)
-        return file
-    with file:
-        key, age = require_key(path), _age()
-        memory = anonymous()
-        try:
-            age.decrypt_io(file, memory, [key.identity])
-        except (age.DecryptError, OSError) as error:
-            memory.close()
-            if getattr(error, "errno", None) is not None:  # of the disk, or of no memory
-                raise
-            raise Encrypted(f"{path}: cannot be decrypted: {_why(error, key)}") from None
-        except BaseException:
-            memory.close()
-            raise
-    memory.seek(0)
-    return memory
-
-
-@contextlib.contextmanager
-def readable(path: Path) -> Iterator[Path]:
-    """A file or folder for a library that reads by path: as it is, or where something in it is encrypted, a plain copy in memory.
-
-    Raises:
-        Encrypted: as `open_decrypted`, or no file system in memory is there.
-    """
-    files = [Path(place) / name for place, _, names in os.walk(path) for name in names] if path.is_dir() else [path]
-    if not any(begins_encrypted(file) for file in files):
-        for file in files:
-            refuse_plain(file)
-        yield path
-        return
-    with memory_folder() as place:
-        copy = place / path.absolute().name
-        for file in files:
-            target = copy / file.relative_to(path)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with open(file, "rb") as opened, open_decrypted(opened, file) as plain, open(target, "xb") as written:
-                shutil.copyfileobj(plain, written, 1 << 20)
-        yield copy
 
 
 @contextlib.contextmanager
@@ -274,17 +179,6 @@ def memory_folder() -> Iterator[Path]:
         else:
             os.environ["TMPDIR"] = before[1]
         shutil.rmtree(place, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def temporary_folder(beside: Path) -> Iterator[Path]:
-    """A new private folder for what is made of a run; of an encrypted one, in memory. Raises Encrypted as `memory_folder`."""
-    if (beside / MARKER).is_file():
-        with memory_folder() as place:
-            yield place
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            yield Path(folder)
 
 
 class _Memory:

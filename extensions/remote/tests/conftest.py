@@ -5,8 +5,9 @@ import os
 
 import pytest
 
+from extensions.remote.tests.s3_server import serving
+from pipelines.config import registry  # noqa: F401 - by which stores are found
 from pipelines.stores import copies
-from tests.s3_server import serving
 
 if not importlib.util.find_spec("obstore") and not os.environ.get("QUARTET_REQUIRE_EXTRAS"):
     collect_ignore_glob = ["test_*.py"]  # the extra `remote` is not installed

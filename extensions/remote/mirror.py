@@ -13,13 +13,13 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from extensions.remote.copies import bring
+from extensions.remote.lease import NAME, Lease
+from extensions.remote.objects import Changed, Entry, Objects
 from pipelines.base.errors import HostLost, QuartetError
 from pipelines.base.files import write_json
 from pipelines.base.stored import Count, Record, Text, read
 from pipelines.stores.address import Address
-from pipelines.stores.copies import bring
-from pipelines.stores.lease import NAME, Lease
-from pipelines.stores.objects import Changed, Entry, Objects
 
 EVERY = 5.0  # s between two looks at what has changed
 LAST = ("checkpoints/resume.npz", "report/report.json", "journal.jsonl", "report/search.json")  # in this order, after all else

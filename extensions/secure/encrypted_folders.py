@@ -5,29 +5,51 @@ import shutil
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from pipelines.base import encryption
-from pipelines.base.encryption import MARKER, Encrypted, begins_encrypted, open_decrypted, require_key, stays_plain
+from extensions.secure.encryption import (
+    MARKER,
+    Encrypted,
+    begins_encrypted,
+    decrypted,
+    encrypt,
+    marker,
+    require_fitting,
+    require_key,
+    stays_plain,
+)
 from pipelines.base.errors import ConfigError
 from pipelines.base.files import whole_folder, write_whole
 from pipelines.base.inside import held, refuse_links
+from pipelines.base.storage import opened as open_stored
 from pipelines.runs.folder import RunFolder
 
+_TELLING = ("checkpoints/*", "model/*", "report/*", "trials/*/log.txt")  # files that are encrypted in any run or search that is
 
-def begin(folder: RunFolder, encrypt: bool) -> None:
-    """Of a run that is claimed: marks a new one as encrypted, where it is to be; the key of one that is must be here.
+
+def check_begin(folder: Path, *, begun: bool, wanted: bool) -> None:
+    """Of a run or a search that is to be trained: the key of an encrypted one must be here; changes nothing.
 
     Raises:
-        ConfigError: it was begun without.
+        ConfigError: it was begun without, or encrypting or decrypting it was interrupted.
         Encrypted: there is no key, or another one; or its files are encrypted, and it does not say so.
     """
-    if encryption.require_fitting(folder.path):
+    if require_fitting(folder):
+        unmarked = next((run for run in runs_of_search(folder) if not (run / MARKER).is_file()), None)
+        if unmarked is not None:
+            raise ConfigError(f"{unmarked}: is not encrypted, and its search is: quartet encrypt or decrypt was interrupted; give it again "
+                              f"for {folder}")
         return
-    if any(begins_encrypted(file) for part in (folder.checkpoints, folder.model) for file in part.glob("*")):
-        raise Encrypted(f"{folder.path}: its files are encrypted, and {MARKER} is missing; going on would write plain ones. Put it back")
-    if encrypt:
-        if folder.trained:
-            raise ConfigError(f"{folder.path}: this run was begun without --encrypt; encrypt what is there first: quartet encrypt")
-        write_whole(folder.path / MARKER, encryption.marker(require_key("the new run")))
+    if any(begins_encrypted(file) for pattern in _TELLING for file in folder.glob(pattern)):
+        raise Encrypted(f"{folder}: its files are encrypted, and {MARKER} is missing; going on would write plain ones. Put it back")
+    if wanted and begun:
+        raise ConfigError(f"{folder}: was begun without --encrypt; encrypt what is there first: quartet encrypt")
+
+
+def begin(folder: Path, *, wanted: bool) -> None:
+    """Marks a new run or search as encrypted, where that is wanted, or its search is. Raises Encrypted where there is no key."""
+    if (folder / MARKER).is_file():
+        return
+    if wanted or any((above / MARKER).is_file() for above in folder.absolute().parents):
+        write_whole(folder / MARKER, marker(require_key("what is new")), plain=True)
 
 
 def encrypt_folder(path: Path) -> int:
@@ -42,14 +64,14 @@ def encrypt_folder(path: Path) -> int:
     key = require_key(f"{path} is to be")
     refuse_links(path)
     with _locked(path):
-        if (RunFolder(path).begun or _is_search(path)) and not encryption.require_fitting(path):
-            write_whole(path / MARKER, encryption.marker(key))
+        if (RunFolder(path).begun or _is_search(path)) and not require_fitting(path):
+            write_whole(path / MARKER, marker(key))
         count = sum(encrypt_folder(run) for run in runs_of_search(path))
         plain = [file for file in _own_files(path) if not begins_encrypted(file)
                  and ((inside := file.relative_to(path)).parts[0] == "tensorboard" or not stays_plain(inside))]
         for file in plain:
             with open(file, "rb") as content:
-                write_whole(file, lambda target, content=content: encryption.encrypt(  # type: ignore[misc]
+                write_whole(file, lambda target, content=content: encrypt(  # type: ignore[misc]
                     lambda to: shutil.copyfileobj(content, to), key, target), plain=True)
     return count + len(plain)
 
@@ -76,7 +98,7 @@ def decrypt_folder(path: Path, target: Path | None = None) -> int:
                     continue
                 copy = staging / file.relative_to(path)
                 copy.parent.mkdir(parents=True, exist_ok=True)
-                with open(file, "rb") as opened, open_decrypted(opened, file) as plain, open(copy, "xb") as written:
+                with open(file, "rb") as opened, open_stored(opened, file) as plain, open(copy, "xb") as written:
                     shutil.copyfileobj(plain, written, 1 << 20)
         return len(files)
     _decrypt_here(path)
@@ -94,7 +116,7 @@ def _decrypt_here(path: Path) -> None:
         for run in runs_of_search(path):
             _decrypt_here(run)
         for file in filter(begins_encrypted, _own_files(path)):
-            with open(file, "rb") as opened, open_decrypted(opened, file) as plain:
+            with open(file, "rb") as opened, decrypted(opened, file) as plain:
                 write_whole(file, lambda to, plain=plain: shutil.copyfileobj(plain, to, 1 << 20), plain=True)  # type: ignore[misc]
         (path / MARKER).unlink(missing_ok=True)
 

@@ -4,11 +4,11 @@ import sys
 
 import pytest
 
+from extensions.remote.credentials import of_aws_file
+from extensions.remote.objects import Changed, Missing, StoreError, objects_of
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.stores import copies
 from pipelines.stores.address import Address, address_of
-from pipelines.stores.credentials import of_aws_file
-from pipelines.stores.objects import Changed, Missing, StoreError, objects_of
 from pipelines.stores.output import OutputFolder, file_for, refuse_existing
 
 BOX = Address("s3", "box", "")

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from extensions.remote.objects import Changed, Missing, Objects, StoreError
 from pipelines.base.errors import ConfigError, QuartetError
 from pipelines.base.json_text import parse_json
-from pipelines.stores.objects import Changed, Missing, Objects, StoreError
 
 SECONDS = 30.0  # that a lease lasts without being renewed
 NAME = ".lease"
