@@ -18,8 +18,20 @@ from typing import Any, Literal, TypeVar, get_args
 from pipelines.base.errors import ConfigError
 from pipelines.base.metric_kinds import MetricKind, declare
 from pipelines.config import registry
-from pipelines.config.doors import COMMANDS, HOOKS, LAUNCHERS, OPTIONS, PROTOCOLS, Door
-from pipelines.config.schema import METRICS, Experiment, Monitor, Section
+from pipelines.config.doors import (
+    COMMANDS,
+    FORMS,
+    GUARDS,
+    HOOKS,
+    LAUNCHERS,
+    OPTIONS,
+    PROTOCOLS,
+    REMOTES,
+    STORAGES,
+    TRANSFORMS,
+    Door,
+)
+from pipelines.config.schema import METRICS, Experiment, Monitor, Section, Train
 from pipelines.config.variants import add_settings
 
 Builder = TypeVar("Builder", bound=Callable[..., Any])
@@ -145,6 +157,31 @@ def register_hook(name: str, settings: type[Section] | None = None) -> Callable[
     return _entering(HOOKS, name)
 
 
+def register_form(name: str) -> Callable[[Builder], Builder]:
+    """A decorator for a class of `quartet.Form`: another form of a finished model, which `quartet export` writes beside the run as
+    `export-NAME` where an option of the extension asks for it, and predict, evaluate, serve and `quartet.load` take in place of a run.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    return _entering(FORMS, name)
+
+
+def register_transform(name: str, settings: type[Section] | None = None) -> Callable[[Builder], Builder]:
+    """A decorator for a class of `quartet.Transform`: a link in the chain that turns summed gradients into an update.
+
+    Args:
+        name: what it is called in messages, and under which a run records it.
+        settings: added to `train`, each with a name that `train` does not have; `experiment.train.added(settings)` has them.
+
+    Raises:
+        ConfigError: the name, or one of the settings, is taken.
+    """
+    if settings is not None:
+        add_settings(Train, settings)
+    return _entering(TRANSFORMS, name)
+
+
 def register_command(name: str) -> Callable[[Builder], Builder]:
     """A decorator for a function that becomes the command `quartet NAME`; its annotated parameters are the arguments and options, as
     typer takes them. A QuartetError that it raises is printed as one line. Commands come from installed packages alone, not by --use.
@@ -188,6 +225,33 @@ def register_protocol(name: str) -> Callable[[Builder], Builder]:
         ConfigError: the name is taken.
     """
     return _entering(PROTOCOLS, name)
+
+
+def register_storage(name: str) -> Callable[[Builder], Builder]:
+    """A decorator for a class of `quartet.Storage`: the form in which the files of some runs are kept, such as encrypted.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    return _entering(STORAGES, name)
+
+
+def register_remote(name: str) -> Callable[[Builder], Builder]:
+    """A decorator for a class of `quartet.Remote`: what lies at addresses such as s3://BUCKET/PATH; it is asked before those there are.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    return _entering(REMOTES, name)
+
+
+def register_guard(name: str) -> Callable[[Builder], Builder]:
+    """A decorator for a class of `quartet.Guard`: it looks at runs, models and presets before any file of them is opened.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    return _entering(GUARDS, name)
 
 
 def register_domain(package: str) -> None:

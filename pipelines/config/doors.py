@@ -3,10 +3,14 @@
 An extension is a package that registers what it brings when it is imported: ours lie in the folder `extensions` beside `pipelines`, a
 stranger's package names itself in the entry-point group `quartet.extensions` (`registry.import_extensions`). Imports no TensorFlow.
 
+    TRANSFORMS name -> a class of `pipelines.training.transform.Transform`, made for each training whose settings ask for it
     HOOKS      name -> a class of `pipelines.runs.run_hook.RunHook`, made for each run
     COMMANDS   name -> a function, a command of `quartet`
     OPTIONS    name -> a context manager, whose parameters are options of commands that are there
+    STORAGES   name -> a class of `pipelines.base.storage.Storage`: the form in which files are kept
+    REMOTES    name -> a class of `pipelines.stores.remote.Remote`: what is at addresses such as s3://BUCKET/PATH
     LAUNCHERS  name -> a function: command -> a `pipelines.runs.launcher.Launcher` where it is asked for, else None
+    FORMS      name -> a class of `pipelines.serving.forms.Form`, another form of a finished model
     GUARDS     name -> a class of `pipelines.config.guard.Guard`: looks at what a person named before it is opened
     LINEAGE    name -> a class of `pipelines.runs.lineage.Line`: what `quartet lineage` says of a run besides its own files
     PROTOCOLS  name -> a class of `pipelines.serving.protocol.ServerProtocol`, made for each server
@@ -133,11 +137,15 @@ class Options(Door):
             yield
 
 
+TRANSFORMS = Door("transform")
 HOOKS = Door("hook")
 COMMANDS = Door("command")
 OPTIONS = Options("set of options")
+FORMS = Door("form")
 LAUNCHERS = Door("launcher")
+STORAGES = Door("storage")
+REMOTES = Door("remote storage")
 GUARDS = Door("guard")
 LINEAGE = Door("line of lineage")
 PROTOCOLS = Door("protocol")
-ALL = (HOOKS, COMMANDS, OPTIONS, LAUNCHERS, GUARDS, LINEAGE, PROTOCOLS)
+ALL = (TRANSFORMS, HOOKS, COMMANDS, OPTIONS, FORMS, LAUNCHERS, STORAGES, REMOTES, GUARDS, LINEAGE, PROTOCOLS)

@@ -1,7 +1,7 @@
 """What every section of an experiment is made of: settings with a meaning, checked strictly. Imports no TensorFlow."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -36,6 +36,8 @@ class Section(BaseModel):
     """A mapping in the YAML: unknown keys and wrong types are errors, and nothing changes after the check."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, protected_namespaces=())
+    # of settings that an extension adds to `train`: with one of them no example of train shows in the weights (`schema.protected_by`)
+    protects_examples: ClassVar[bool] = False
 
     @model_serializer(mode="wrap")
     def _without_unset(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -46,19 +48,8 @@ class Section(BaseModel):
                 values.pop(name, None)
         return values
 
-    def pruned(self, counts: Mapping[str, int]) -> dict[str, Any]:
-        """Of a model's settings: those of the same network with fewer channels, which `quartet prune` chooses. A model that can be pruned
-        overrides it.
-
-        Args:
-            counts: channels (filters, units, or heads) left of each layer that has a setting for them, by the layer's name. `prunable` are
-                the names that are asked for.
-        """
-        return {}
-
-    @property
-    def prunable(self) -> list[str]:
-        """Names of the layers of a model for whose output channels, or heads, it has settings; empty: it cannot be pruned."""
+    def conflicts(self, experiment: Any) -> list[tuple[str, str]]:
+        """Of settings that an extension adds: (dotted setting, why) for each of the experiment that cannot be used with them."""
         return []
 
     def problems(self) -> list[tuple[str, str]]:

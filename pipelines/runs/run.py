@@ -7,15 +7,14 @@ from typing import Any
 
 import keras
 
-from pipelines.base import figures
-from pipelines.base.encryption import MARKER
+from pipelines.base import figures, storage
 from pipelines.base.errors import ConfigError, DataError, Interrupted, QuartetError, TrainingError
 from pipelines.base.files import whole_folder, write_json
 from pipelines.base.progress import Say
 from pipelines.base.screen import Screen
 from pipelines.config import doors, extensions
 from pipelines.config.dump import resolved_yaml
-from pipelines.config.schema import Experiment
+from pipelines.config.schema import Experiment, protected_by
 from pipelines.data.divide import Warned
 from pipelines.data.fingerprint import VERSION
 from pipelines.data.stream import ORDER
@@ -26,14 +25,14 @@ from pipelines.monitoring.progress import Progress
 from pipelines.monitoring.tensorboard import Writer
 from pipelines.reports.report import write_report
 from pipelines.reports.settings import changed_settings
-from pipelines.runs import encryption, judging, run_display
+from pipelines.runs import judging, run_display
 from pipelines.runs.cleaning import drop_state
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.policy import Policy
 from pipelines.runs.run_hook import HookedRun, RunHook, Status
 from pipelines.task.contract import Condensed, Task
 from pipelines.task.results import Judgement
-from pipelines.training import other_run, state
+from pipelines.training import other_run, state, transform
 from pipelines.training.evaluation import Evaluator
 from pipelines.training.hooks.beginning import Beginning
 from pipelines.training.hooks.best_weights import KeepBest
@@ -42,7 +41,6 @@ from pipelines.training.hooks.diagnosis import Diagnosis
 from pipelines.training.hooks.keras_callbacks import KerasCallbacks
 from pipelines.training.hooks.log import Log
 from pipelines.training.hooks.not_finite import StopWhenNotFinite
-from pipelines.training.hooks.privacy import PrivacySpent
 from pipelines.training.hooks.profile import Profile
 from pipelines.training.hooks.remarks import Remarks, Warnings, WarnOfWaiting
 from pipelines.training.hooks.samples import Samples
@@ -50,7 +48,6 @@ from pipelines.training.hooks.tables_home import TablesHome
 from pipelines.training.hooks.validation import Validation
 from pipelines.training.loop import Hook, Loop
 from pipelines.training.meter import Meter
-from pipelines.training.privacy_accounting import privacy_note
 from pipelines.training.session import Session, assemble
 from pipelines.training.still import Still, of_chief
 
@@ -66,7 +63,6 @@ class Call:
     callbacks: tuple[keras.callbacks.Callback, ...] = ()
     environment: dict[str, Any] | None = None
     policy: Policy = field(default_factory=Policy)
-    encrypt: bool = False
 
 
 def train(experiment: Experiment, folder: RunFolder, call: Call) -> dict[str, Any]:
@@ -84,7 +80,7 @@ def train(experiment: Experiment, folder: RunFolder, call: Call) -> dict[str, An
     hosts = group.current()
     with folder.claimed(resolved_yaml(experiment), fresh=call.fresh) if hosts.chief else contextlib.nullcontext():
         if hosts.chief:
-            encryption.begin(folder, call.encrypt)
+            storage.begin(folder.path, begun=folder.trained)
         if hosts.of_chief(folder.finished):
             return folder.read_report() if hosts.chief else {}
         return _Run(experiment, folder, call, began).go()
@@ -96,7 +92,7 @@ class _Run:
     def __init__(self, experiment: Experiment, folder: RunFolder, call: Call, began: float):
         self.experiment, self.folder, self.call, self.policy, self.began = experiment, folder, call, call.policy, began
         self.hosts = group.current()
-        self.encrypted = (folder.path / MARKER).is_file()  # then TensorBoard, which others read, shows scores alone
+        self.private = storage.is_private(folder.path)  # then TensorBoard, which others read, shows scores alone
         self.meter = Meter()
         self.notes: list[str] = []
         self.say: Say = Screen("", quiet=call.quiet).note  # until there is a bar
@@ -155,7 +151,7 @@ class _Run:
         """Those of extensions; they listen to what a person trains, not to the trials of a search."""
         if not (self.hosts.chief and self.policy.details):
             return []
-        run = HookedRun(self.experiment, self.folder, self.call.name, self.call.task_class, self.encrypted,
+        run = HookedRun(self.experiment, self.folder, self.call.name, self.call.task_class, self.private,
                         lambda text: self.progress.note(text), self._warn)
         return [entry.load()(run) for entry in doors.HOOKS.entries()]
 
@@ -171,11 +167,13 @@ class _Run:
         if changed:
             raise TrainingError(f"{self.folder.path}: the run that {changed[0]} names is not the one that this training was begun with "
                                 "(its experiment, weights or facts have changed); restore it, or begin anew with --fresh")
-        known = before.secret if before else self.policy.secret
-        secret = self.hosts.of_chief((known or state.Secret.drawn()).model_dump()) if self.experiment.train.privacy else None
+        kept = before.transforms if before else self.policy.kept
+        if before and (missing := transform.applying(self.experiment).keys() - kept.keys()):
+            raise TrainingError(f"{self.folder.path}: its checkpoint is of another version of Quartet, which did not keep what train."
+                                f"{min(missing)} needs; begin anew with --fresh")
+        kept = self.hosts.of_chief(transform.begin(self.experiment, kept) if self.hosts.chief else None)
         session = assemble(self.experiment, self.call.task_class, precision=precision, beside=self.folder.path,
-                           secret=secret and state.Secret(**secret),
-                           say=lambda text: self.say(text))
+                           kept=kept, say=lambda text: self.say(text))
         splits = {"train": session.splits.train, "validation": session.splits.validation}
         data = {split: source.fingerprint() for split, source in splits.items() if source}
         every = self.hosts.of_all(data)
@@ -226,24 +224,24 @@ class _Run:
                              {"weights": session.all_weights, "averages": session.averages}, train, say=self._warn, still=still,
                              hosts=self.hosts)
         self.log = Log(every=train.log_every or max(1, plan.steps_per_epoch // 10), log=None, writers={}, progress=self.progress)
-        secret = {"secret": session.secret.model_dump()} if session.secret else {}
+        transforms = {"transforms": {one.name: one.kept for one in session.transforms}} if session.transforms else {}
         self.saver = Checkpoint(self.folder.checkpoints, session.state_groups, seconds=train.checkpoint_seconds, say=self.progress.warning,
-                                identity=self.identity | secret, meter=self.meter, still=still, divided=session.divided)
+                                identity=self.identity | transforms, meter=self.meter, still=still, divided=session.divided)
         hooks: list[Hook] = [
             *([TablesHome(session.divided, self.saver.due)] if session.divided is not None else []),
             StopWhenNotFinite(lambda step: run_display.culprits(session, step)),
             self.warnings,
             *session.freezing,
             Validation(validation, train.validate_every),
-            *([PrivacySpent(session.accountant)] if session.accountant else []),
+            *(hook for one in session.transforms for hook in one.hooks()),
             self.best,
             *([self.log] if self.hosts.chief else []),
             *([Beginning(validation, self.best, self.log if self.hosts.chief else None)] if validation and session.fits_first else []),
             WarnOfWaiting(monitor.input_wait_warning, self._warn, run_display.waiting_remedy(session)),
             *([Remarks(session.task.remark, self._warn), *self._guidance(session)] if self.hosts.chief else []),
         ]
-        if self.call.callbacks and session.accountant:
-            raise ConfigError("train.privacy: Keras callbacks see the training loss, which no noise protects; train without them")
+        if self.call.callbacks and (protection := protected_by(train)):
+            raise ConfigError(f"{protection}: Keras callbacks see the training loss, which no noise protects; train without them")
         if self.call.callbacks:
             hooks.append(KerasCallbacks(list(self.call.callbacks), session.model, train, plan.steps_per_epoch))
         hooks += self.policy.hooks
@@ -263,7 +261,7 @@ class _Run:
         chance, validation, monitor = session.task.chance(), session.splits.validation, self.experiment.monitor
         if chance is not None:
             hooks.append(Diagnosis(*chance, examples=len(validation) if validation is not None else 0, say=self._warn))
-        if monitor.tensorboard and monitor.samples and not self.encrypted:
+        if monitor.tensorboard and monitor.samples and not self.private:
             hooks.append(Samples(lambda loop: run_display.show_samples(session, loop, self.log.writers.get("train"), monitor.samples)))
         return hooks
 
@@ -330,18 +328,18 @@ class _Run:
             "steps": loop.step,
             "best_epoch": self.best_epoch,
         }
-        if session.accountant and self.experiment.train.privacy:
-            spent = session.accountant.record(self.experiment.train.privacy.clip, loop.step)
-            self.environment["privacy"] = spent
+        recorded = {one.name: one.record(loop.step) for one in session.transforms}
+        self.environment.update({name: record for name, record in recorded.items() if record})
+        if recorded:
             write_json(self.folder.environment, self.environment)
-            self.notes.append(privacy_note(spent))
+        self.notes += [record["note"] for record in recorded.values() if "note" in record]
         curves = None
         if policy.details:
             summary["arithmetic"] = run_display.work(session, summary["examples_per_second"]) if session.steps else None
             if session.steps:
                 curves = figures.learning_curves(read_rows(self.folder.metrics), best_epoch=self.best_epoch)
         if writers:
-            if policy.details and not self.encrypted:
+            if policy.details and not self.private:
                 run_display.show_results(session, judgements, writers, loop.step)
             changed = {one.name: one.value for one in changed_settings(self.experiment, leave_out=("tune", "monitor"))}
             # at the root, so that TensorBoard lists the metrics of both splits with the settings

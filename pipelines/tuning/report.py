@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipelines.base import formatting
+from pipelines.base import formatting, storage
 from pipelines.base.files import finite, write_json, write_whole
 from pipelines.config.extensions import options, used_by
 from pipelines.config.schema import Experiment, Tune
@@ -151,7 +151,7 @@ def _blocks(content: Mapping[str, Any], ranked: Sequence[Any], space: Sequence[D
     blocks += [Bullets(lines), Heading("Best setting")]
     blocks.append(Table(("setting", "value", "was"), [
         [name, shown(value), _was(content, name, folder)] for name, value in content["best"]["values"].items()], (False, False, False)))
-    blocks.append(Code(f"quartet train {folder.best}{' --encrypt' if folder.encrypted else ''}{options(content['extensions'])}"))
+    blocks.append(Code(f"quartet train {folder.best}{storage.options(folder.path)}{options(content['extensions'])}"))
     blocks += [Heading("Trials"), Picture("search.png", images["search"], "Scores by trial and by each searched setting")]
     if "front" in images:
         blocks += [Heading(f"Score against {content['cost']['measure']}"),

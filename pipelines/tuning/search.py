@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pipelines.base import storage
 from pipelines.base.errors import ConfigError, TrainingError
 from pipelines.base.files import write_json, write_whole
 from pipelines.base.metric_kinds import better
@@ -19,11 +20,11 @@ from pipelines.base.signals import handling
 from pipelines.config import extensions
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.messages import did_you_mean
-from pipelines.config.schema import Experiment, Tune
+from pipelines.config.schema import Experiment, Tune, protected_by, protecting
 from pipelines.config.space import Dimension, current, dimensions
 from pipelines.machine.memory import WORKERS
 from pipelines.runs.launcher import Processes
-from pipelines.tuning import encrypted, tuner_space
+from pipelines.tuning import tuner_space
 from pipelines.tuning.best import best_yaml, repeated_yaml
 from pipelines.tuning.devices import worker_devices
 from pipelines.tuning.extra_runs import REPEATED, WAIT_SECONDS, alone, repeat
@@ -38,14 +39,13 @@ GIVE_UP = 10  # trials that failed before any succeeded: then the experiment is 
 
 
 def search(experiment: Experiment, folder: SearchFolder, name: str, *, workers: int = 1, fresh: bool = False, quiet: bool = False,
-           processes: Processes | None = None, encrypt: bool = False) -> dict[str, Any]:
+           processes: Processes | None = None) -> dict[str, Any]:
     """Searches, or resumes searching, the space in the experiment's tune section. Returns the report.
 
     Args:
         name: the experiment's, such as vision/cifar10_cnn.
         workers: trials at a time; where there are GPUs, each worker has its own.
         processes: of the trials; None: of this machine.
-        encrypt: a new search and its runs, with the key of this process, which they get by their environment.
 
     Raises:
         ConfigError: the space, the objective or the folder is wrong; nothing was done.
@@ -58,7 +58,7 @@ def search(experiment: Experiment, folder: SearchFolder, name: str, *, workers: 
         folder.move_aside()
     with folder.locked():
         same = folder.compared(resolved)
-        encrypted.begin(folder, encrypt, elsewhere=processes is not None)
+        storage.begin(folder.path, begun=folder.started)
         if same and folder.finished:
             return folder.read_report()
         journal = Journal(folder.journal)
@@ -76,10 +76,11 @@ def prepared(experiment: Experiment) -> tuple[Tune, list[Dimension]]:
         ConfigError: there is nothing to search, or the space does not suit the search.
     """
     tune = experiment.tune or Tune()
-    if experiment.train.privacy or any(name.split(".")[:2] == ["train", "privacy"] for name in tune.space):
-        raise ConfigError("train.privacy: every trial would spend its epsilon on the same examples anew, and the choice among them tells "
-                          "of the examples, too; no search can promise what one training does. Choose the settings on data that need no "
-                          "protection, without train.privacy, or by what others publish, and train once")
+    searched = (name for name in protecting() if any(one == name or one.startswith(f"{name}.") for one in tune.space))
+    if protection := protected_by(experiment.train) or next(searched, None):
+        raise ConfigError(f"{protection}: every trial would spend its protection on the same examples anew, and the choice among them "
+                          "tells of the examples, too; no search can promise what one training does. Choose the settings on data that need "
+                          f"no protection, without {protection}, or by what others publish, and train once")
     if isinstance(experiment.data.validation, float) and not experiment.data.validation:
         raise ConfigError(NO_VALIDATION)
     space = dimensions(experiment)
@@ -147,7 +148,7 @@ class _Search:
         if self.tune.stop_early == "median" and objective not in result["streamed"]:
             raise ConfigError("tune.stop_early: median needs an objective that is known after each epoch: "
                               f"{', '.join(result['streamed'])}; {objective!r} is not")
-        if self.experiment.monitor.tensorboard and not self.folder.encrypted:
+        if self.experiment.monitor.tensorboard and not storage.is_private(self.folder.path):
             self._write_columns(objective, result["judged"] or [])
         direction = self.tune.direction or _direction(objective, result["own"])
         self.journal.add({"event": "begin", "objective": objective, "direction": direction, "precision": result["precision"],
@@ -283,7 +284,6 @@ class _Search:
             return False
         write_json(self._order_file(trial), {
             "kind": "trial", "experiment": "../../search.yaml", "folder": ".", "name": self.name, "values": trial.values,
-            "encrypt": self.folder.encrypted,
             "title": f"{trial.setting:02d} {self.name} {self.folder.path.name}",
             "epochs": trial.epochs, "objective": self.objective, "direction": self.direction, "precision": self.precision,
             "peers": [f"../{self._folder(self.trials[number]).name}" for number in trial.peers]})

@@ -44,10 +44,15 @@ def test_the_commands_of_the_page(place, commands):
 
 
 def test_the_contracts_of_the_page_hold(place):
-    done = processes.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_hooks.py", "test_my_launcher.py",
-                         "test_my_protocol.py", cwd=place)
-    assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout + done.stderr
+    tests = ("test_my_hooks.py", "test_my_forms.py", "test_my_launcher.py", "test_my_protocol.py")
+    done = processes.run("-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, cwd=place)
+    assert done.returncode == 0 and "4 passed" in done.stdout, done.stdout + done.stderr
     assert (place / "ends.txt").read_text() == "vision/digits finished\n"
+
+
+def test_the_contract_of_the_page_holds_for_its_transform(place):
+    done = processes.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_transforms.py", cwd=place)
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_model_takes_at_most_20_lines():
