@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pipelines.data.source import ArraySource, Source
     from pipelines.runs.launcher import Launcher
     from pipelines.runs.run_hook import RunHook
+    from pipelines.serving.forms import Form
     from pipelines.serving.protocol import ServerProtocol
     from pipelines.task.contract import Task
     from pipelines.task.learning import Splits
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         register_augmentation,
         register_command,
         register_domain,
+        register_form,
         register_hook,
         register_launcher,
         register_metric,
@@ -77,6 +79,7 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "register_augmentation": "quartet.extend",
     "register_command": "quartet.extend",
     "register_domain": "quartet.extend",
+    "register_form": "quartet.extend",
     "register_hook": "quartet.extend",
     "register_launcher": "quartet.extend",
     "register_metric": "quartet.extend",
@@ -85,6 +88,7 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "register_protocol": "quartet.extend",
     "register_source": "quartet.extend",
     "register_task": "quartet.extend",
+    "Form": "pipelines.serving.forms",
     "RunHook": "pipelines.runs.run_hook",
     "Section": "pipelines.config.schema",
     "ServerProtocol": "pipelines.serving.protocol",
@@ -96,12 +100,12 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
 }
 
 __all__ = [
-    "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Interrupted",
+    "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Form", "Interrupted",
     "Judgement", "Launcher", "Metric", "MetricKind", "QuartetError", "Recordings", "Run", "RunHook", "Search",
-    "Section", "ServerProtocol", "Source", "Splits", "Task", "TrainingError", "Untrusted", "check", "declare_metrics", "load", "new",
-    "register_augmentation", "register_command", "register_domain", "register_hook", "register_launcher",
-    "register_metric", "register_model", "register_options", "register_protocol", "register_source", "register_task", "runs",
-    "setting", "train", "tune", "uniform",
+    "Section", "ServerProtocol", "Source", "Splits", "Task", "TrainingError", "Untrusted", "check", "declare_metrics",
+    "load", "new", "register_augmentation", "register_command", "register_domain", "register_form", "register_hook",
+    "register_launcher", "register_metric", "register_model", "register_options", "register_protocol",
+    "register_source", "register_task", "runs", "setting", "train", "tune", "uniform",
 ]
 
 

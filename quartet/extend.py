@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar, get_args
 from pipelines.base.errors import ConfigError
 from pipelines.base.metric_kinds import MetricKind, declare
 from pipelines.config import registry
-from pipelines.config.doors import COMMANDS, HOOKS, LAUNCHERS, OPTIONS, PROTOCOLS, Door
+from pipelines.config.doors import COMMANDS, FORMS, HOOKS, LAUNCHERS, OPTIONS, PROTOCOLS, Door
 from pipelines.config.schema import METRICS, Experiment, Monitor, Section
 from pipelines.config.variants import add_settings
 
@@ -143,6 +143,16 @@ def register_hook(name: str, settings: type[Section] | None = None) -> Callable[
     if settings is not None:
         add_settings(Monitor, settings)
     return _entering(HOOKS, name)
+
+
+def register_form(name: str) -> Callable[[Builder], Builder]:
+    """A decorator for a class of `quartet.Form`: another form of a finished model, which `quartet export` writes beside the run as
+    `export-NAME` where an option of the extension asks for it, and predict, evaluate, serve and `quartet.load` take in place of a run.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    return _entering(FORMS, name)
 
 
 def register_command(name: str) -> Callable[[Builder], Builder]:

@@ -1,9 +1,9 @@
 """An end for clients that are slow: bounds on the number of connections, on the bytes and seconds of a head, and on the time that an
 answer may stay unread.
 
-uvicorn bounds none of these, and 1,024 silent connections would shut everybody out (tests/test_connections.py shows it). A reverse proxy
-does bound them; this is for servers that have none before them. It stands between asyncio and uvicorn's protocol and uses what asyncio
-documents alone: of a connection it knows its bytes, and from the application when a request is being answered.
+uvicorn bounds none of these: silent connections up to its limit shut everybody out (tests/test_connections.py). A reverse proxy bounds
+them (docs/serving.md); this is for servers that have none before them. It stands between asyncio and uvicorn's protocol and uses
+what asyncio documents alone: it counts a connection's bytes, and hears from the application when a request is being answered.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ RATE = 16 << 10
 STALLED = 30.0  # s that a client may leave its answer unread
 LOOK = 0.5  # s between two looks at all connections
 SPARE = 256  # descriptors left for everything that is no connection
-PHRASES = {400: "Bad Request", 408: "Request Timeout", 413: "Content Too Large", 431: "Request Header Fields Too Large"}
+PHRASES = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
 
 
 class SlowClients(ServerProtocol):
@@ -33,7 +33,7 @@ class SlowClients(ServerProtocol):
 
     def prepare(self, options: Options) -> Options:
         self.connections: dict[tuple[str, int], Connection] = {}  # by the client's address
-        self.most, self.body = affordable(chosen().connections), options.limit
+        self.most = affordable(chosen().connections)
         return replace(options, connections=self.most, uvicorn={**options.uvicorn, "http": partial(Connection, self)})
 
     def wrap(self, app: Any, site: Site) -> Any:
@@ -122,8 +122,8 @@ class Connection(asyncio.Protocol):
             self.since = time.monotonic()
         self.received += len(data if self.received else data.lstrip(b"\r\n"))  # some clients end a line behind a body
         self.inner.data_received(data)
-        if self.received > HEAD_BYTES:
-            self.loop.call_soon(self._check_size)  # once the application has begun with a request whose head is whole
+        if self.received > HEAD_BYTES and self.exchange is None:
+            self.loop.call_soon(self._check_head)  # once the application has begun with a request whose head is whole
 
     def eof_received(self) -> bool:
         """A client that has sent all it will send still reads its answers (RFC 9112, 9.6); over TLS asyncio cannot wait for it."""
@@ -168,11 +168,9 @@ class Connection(asyncio.Protocol):
             elif not self.answered:
                 self.transport.close()
 
-    def _check_size(self) -> None:
+    def _check_head(self) -> None:
         if self.exchange is None and self.received > HEAD_BYTES:
             self.refuse(431, f"the request's line and headers have over {HEAD_BYTES >> 10} KiB")
-        elif self.received > 2 * self.all.body + HEAD_BYTES:  # the body's own limit is checked where it is read
-            self.refuse(413, f"the request has over {self.all.body >> 20:,} MiB")
 
     def _end_unless_answering(self) -> None:
         if (self.received if self.exchange is None else not self.whole):

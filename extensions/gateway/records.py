@@ -24,9 +24,8 @@ class Records(ServerProtocol):
     def wrap(self, app: Any, site: Site) -> Any:
         if chosen().log:
             site.observed.recorders.append(Log(sys.stdout))
-        audit = chosen().audit
-        if audit is not None:
-            site.observed.recorders.append(Audit(audit))
+        if (file := chosen().audit) is not None:
+            site.observed.recorders.append(Audit(file))
         return app
 
 
@@ -40,13 +39,9 @@ class Log:
         """Nothing is written yet."""
 
     def end(self, exchange: Exchange, status: int | str, seconds: float) -> None:
-        line = _line(exchange, status) | {"ms": round(1000 * seconds, 2)}
-        if exchange.trace:
-            line["trace"] = exchange.trace
-        if exchange.error:
-            line["error"] = exchange.error[:1000]
+        more = {"ms": round(1000 * seconds, 2), "trace": exchange.trace, "error": exchange.error[:1000]}
         with suppress(OSError, ValueError):  # a log that nobody reads any more ends no answers
-            self._file.write(orjson.dumps(line).decode() + "\n")
+            self._file.write(_line(exchange, status, **{name: value for name, value in more.items() if value != ""}).decode())
             self._file.flush()
 
 
@@ -63,7 +58,7 @@ class Audit:
     def end(self, exchange: Exchange, status: int | str, seconds: float) -> None:
         """Where the disk is full answers go on, and the log says so once."""
         try:
-            append_whole(self._file, orjson.dumps(_line(exchange, status)) + b"\n")
+            append_whole(self._file, _line(exchange, status))
             self._failing = False
         except OSError as error:
             if not self._failing:
@@ -71,7 +66,8 @@ class Audit:
             self._failing = True
 
 
-def _line(exchange: Exchange, status: int | str) -> dict[str, Any]:
-    return {"time": datetime.now(timezone.utc).isoformat(timespec="milliseconds"), "id": exchange.id, "who": exchange.who,
-            "client": exchange.address, "method": exchange.method, "path": exchange.path, "status": status, "model": exchange.model,
-            "version": exchange.version, "inputs": exchange.inputs}
+def _line(exchange: Exchange, status: int | str, **more: Any) -> bytes:
+    return orjson.dumps({
+        "time": datetime.now(timezone.utc).isoformat(timespec="milliseconds"), "id": exchange.id, "who": exchange.who,
+        "client": exchange.address, "method": exchange.method, "path": exchange.path, "status": status, "model": exchange.model,
+        "version": exchange.version, "inputs": exchange.inputs, **more}) + b"\n"

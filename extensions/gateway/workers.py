@@ -24,7 +24,7 @@ from pipelines.base.errors import ConfigError
 from pipelines.commands.shell import say
 from pipelines.serving.options import Options
 from pipelines.serving.protocol import ServerProtocol, Site
-from pipelines.serving.server import free_port
+from pipelines.serving.server import bind, refusing_port
 
 VARIABLE = "QUARTET_SERVE_WORKER"  # of a worker: the descriptors and ports that it has from the first process
 METRICS = "PROMETHEUS_MULTIPROC_DIR"
@@ -40,7 +40,8 @@ class Workers(ServerProtocol):
         if self.worker is not None:
             return replace(options, port=self.worker.port, shared=True)
         if chosen().workers > 1:
-            require_workers()
+            if os.name != "posix" or not hasattr(socket, "SO_REUSEPORT"):
+                raise ConfigError("--workers: this system cannot share a port between processes; put a proxy before several servers")
             port = free_port(options.host, options.port, "--port")
             grpc_port = chosen().grpc
             grpc = None if grpc_port is None else free_port(options.host, grpc_port, "--grpc")
@@ -50,7 +51,8 @@ class Workers(ServerProtocol):
                     say(f"gRPC         {options.address(grpc)}")
                 say(f"serving      {options.address(port, options.scheme)}")
 
-            raise SystemExit(supervise(chosen().workers, port, grpc, drain=options.drain, say=say, address=announce))
+            with tempfile.TemporaryDirectory(prefix="quartet-metrics-") as metrics:
+                raise SystemExit(_Supervisor(chosen().workers, port, grpc, metrics, options.drain).run(announce))
         return options
 
     async def start(self, site: Site) -> None:
@@ -94,28 +96,15 @@ class Worker:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def require_workers() -> None:
-    """Raises ConfigError where a port cannot be shared."""
-    if os.name != "posix" or not hasattr(socket, "SO_REUSEPORT"):
-        raise ConfigError("--workers: this system cannot share a port between processes; put a proxy before several servers")
-
-
-def supervise(count: int, port: int, grpc: int | None, *, drain: float, say: Callable[[str], None], address: Callable[[], None]) -> int:
-    """Runs workers until a signal comes. Returns the exit status.
-
-    Args:
-        port, grpc: free ports.
-        drain: s that a worker may take to end.
-        say: gets what happened to a worker.
-        address: called once all of them answer.
-    """
-    with tempfile.TemporaryDirectory(prefix="quartet-metrics-") as metrics:
-        return _Supervisor(count, port, grpc, metrics, drain, say).run(address)
+def free_port(host: str, port: int, option: str) -> int:
+    """A port that nobody listens at, for one that binds it by itself; 0 becomes a free one. Raises ConfigError, naming the option."""
+    with refusing_port(host, port, option), bind(host, port) as bound:
+        return int(bound.getsockname()[1])
 
 
 class _Supervisor:
-    def __init__(self, count: int, port: int, grpc: int | None, metrics: str, drain: float, say: Callable[[str], None]):
-        self.count, self.port, self.grpc, self.metrics, self.drain, self.say = count, port, grpc, metrics, drain, say
+    def __init__(self, count: int, port: int, grpc: int | None, metrics: str, drain: float):
+        self.count, self.port, self.grpc, self.metrics, self.drain = count, port, grpc, metrics, drain
         self.ended = False
         self.workers: list[subprocess.Popen[bytes]] = []
         self.alive, self._ours = os.pipe()  # nothing is ever written: it ends with this process
@@ -164,7 +153,7 @@ class _Supervisor:
     def _replace_dead(self) -> None:
         for worker in [one for one in self.workers if one.poll() is not None]:
             self.workers.remove(worker)
-            self.say(f"worker {worker.pid} has ended with status {worker.returncode}; another takes its place")
+            say(f"worker {worker.pid} has ended with status {worker.returncode}; another takes its place")
             for file in Path(self.metrics).glob(f"gauge_live*_{worker.pid}.db"):
                 file.unlink()  # what it counted stays
         if len(self.workers) < self.count:

@@ -7,6 +7,7 @@ stranger's package names itself in the entry-point group `quartet.extensions` (`
     COMMANDS   name -> a function, a command of `quartet`
     OPTIONS    name -> a context manager, whose parameters are options of commands that are there
     LAUNCHERS  name -> a function: command -> a `pipelines.runs.launcher.Launcher` where it is asked for, else None
+    FORMS      name -> a class of `pipelines.serving.forms.Form`, another form of a finished model
     GUARDS     name -> a class of `pipelines.config.guard.Guard`: looks at what a person named before it is opened
     LINEAGE    name -> a class of `pipelines.runs.lineage.Line`: what `quartet lineage` says of a run besides its own files
     PROTOCOLS  name -> a class of `pipelines.serving.protocol.ServerProtocol`, made for each server
@@ -136,8 +137,9 @@ class Options(Door):
 HOOKS = Door("hook")
 COMMANDS = Door("command")
 OPTIONS = Options("set of options")
+FORMS = Door("form")
 LAUNCHERS = Door("launcher")
 GUARDS = Door("guard")
 LINEAGE = Door("line of lineage")
 PROTOCOLS = Door("protocol")
-ALL = (HOOKS, COMMANDS, OPTIONS, LAUNCHERS, GUARDS, LINEAGE, PROTOCOLS)
+ALL = (HOOKS, COMMANDS, OPTIONS, FORMS, LAUNCHERS, GUARDS, LINEAGE, PROTOCOLS)

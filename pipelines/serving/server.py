@@ -7,6 +7,7 @@ import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,20 +20,15 @@ if TYPE_CHECKING:
     from pipelines.serving.answerer import Answerer
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")  # of a model, in addresses
+EXTRA = ("httptools", "orjson", "prometheus_client", "python_multipart", "starlette", "uvicorn")
 BACKLOG = 2048  # connections that may wait to be accepted, as uvicorn has it
 
 
 def require_extra() -> None:
     """Raises ConfigError where the extra `serve` is not installed."""
-    try:
-        import httptools  # noqa: F401
-        import orjson  # noqa: F401
-        import prometheus_client  # noqa: F401
-        import python_multipart  # noqa: F401
-        import starlette.routing  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise ConfigError(f"quartet serve needs the extra: pip install 'keras-quartet[serve]' ({error})") from error
+    missing = [name for name in EXTRA if not find_spec(name)]
+    if missing:
+        raise ConfigError(f"quartet serve needs the extra: pip install 'keras-quartet[serve]' (there is no {missing[0]})")
 
 
 def source(given: str, find: Callable[[str], Path]) -> Source:
@@ -144,12 +140,6 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
         bound.close()
         raise
     return bound
-
-
-def free_port(host: str, port: int, option: str) -> int:
-    """A port that nobody listens at, for one that binds it by itself; 0 becomes a free one. Raises ConfigError, naming the option."""
-    with refusing_port(host, port, option), bind(host, port) as bound:
-        return int(bound.getsockname()[1])
 
 
 @contextmanager

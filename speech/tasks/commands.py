@@ -22,7 +22,7 @@ from pipelines.task.intervals import resampled_by_counts
 from pipelines.task.results import Baseline, Judgement
 from pipelines.task.single_label import SingleLabel
 from pipelines.task.units import Units
-from speech.data import audio, decode_alone, pretrained, whisper_tokens
+from speech.data import audio, pretrained, whisper_tokens
 from speech.data.facts import CommandFacts
 from speech.data.features import rounded, without_offset
 from speech.data.recordings import facts_of, waveform
@@ -31,7 +31,7 @@ from speech.metrics import detection, sound_figures, speakers
 from speech.models import command_model
 from speech.models import kernel as cepstra
 from speech.settings import Commands, Kernel, PretrainedCommands
-from speech.tasks.base import SILENT, SpeechTask, part_name, silent
+from speech.tasks.base import SpeechTask, part_name, silent
 
 if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
@@ -51,7 +51,6 @@ class CommandTask(SpeechTask, SingleLabel):
     kept = CommandFacts
     gives = SingleLabel.answers
     experiment: Commands
-    _quick: dict[str, Any] | None = None  # settings of decode_alone, once they are asked for; empty where it has none
 
     def __init__(self, experiment: Commands, facts: dict[str, Any] | None = None):
         super().__init__(experiment, facts)
@@ -271,25 +270,6 @@ class CommandTask(SpeechTask, SingleLabel):
     def shortest(self) -> int:
         """Samples below which an answer means little."""
         return max(1, min(round(SHORTEST * self.experiment.data.rate), self.window // 4))
-
-    def alone(self) -> tuple[Path, dict[str, Any]] | str:
-        if self.encoder_facts or self.experiment.frontend.kind != "log_mel":
-            return "only log-mel features are computed with numpy alone"
-        front, settings = self.front_end, self.experiment.frontend
-        return Path(decode_alone.__file__), {
-            "needs": decode_alone.NEEDS, "rate": front.rate, "channel": self.experiment.data.channel, "window": self.window,
-            "silence": self.silence, "fft": front.fft, "hop": front.hop, "frame": front.window, "mels": settings.mels, "low": settings.low,
-            "high": settings.high or front.rate / 2, "top_db": settings.top_db, "normalize": settings.normalize}
-
-    def quickly(self, row: dict[str, Any]) -> np.ndarray | None:
-        """Not of silence, nor of what is much longer than the window or very short: of these is warned."""
-        if self._quick is None:
-            alone = self.alone()
-            self._quick = {} if isinstance(alone, str) else {**alone[1], "facts": self.facts}
-        samples = np.asarray(row["samples"], np.float32)[:int(row["length"])]
-        if not self._quick or not self.shortest <= len(samples) <= self.window * LONGER or np.ptp(samples) < 4 * SILENT / 32768:
-            return None
-        return decode_alone.features(self._quick, samples)
 
     def typical(self) -> list[dict[str, Any]]:
         """Noise, shorter than the window, of its length, and longer."""

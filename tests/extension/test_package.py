@@ -85,6 +85,17 @@ def test_its_protocol_fulfils_the_contract(installed):
     assert done.returncode == 0, done.stderr
 
 
+def test_its_form_is_exported_judged_and_nothing_without_it(installed):
+    run = installed / "runs/vision/mine/heard"
+    done = quartet(installed, "export", str(run), "--halves")
+    assert done.returncode == 0 and "export-halves" in done.stdout, done.stderr
+    done = quartet(installed, "evaluate", str(run / "export-halves"), "--split", "validation")
+    assert done.returncode == 0 and "accuracy" in done.stdout, done.stderr
+    (run / "export-halves" / "manifest.json").write_text('{"made_for": "thirds"}')
+    done = quartet(installed, "evaluate", str(run / "export-halves"))
+    assert done.returncode == 2 and "is exported for thirds, and no extension" in done.stderr, done.stderr
+
+
 def test_it_runs_outside_of_the_checkout(installed):
     code = "import quartet, vision, sample_extension; print(quartet.__file__, vision.__file__, sample_extension.__file__, sep='\\n')"
     done = subprocess.run([sys.executable, "-P", "-c", code], cwd=installed, capture_output=True, text=True, check=True,

@@ -1,6 +1,5 @@
 """One label per image: from stored pixels or encoded bytes to probabilities, and their evaluation."""
 
-import io
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -26,7 +25,7 @@ from pipelines.task.results import Baseline, Judgement
 from pipelines.task.single_label import SingleLabel
 from pipelines.task.units import units_of
 from vision import models
-from vision.data import augment, decode_alone, splits
+from vision.data import augment, splits
 from vision.data.decode import decode_image
 from vision.data.facts import ENCODER_FACTS, ImageFacts
 from vision.data.files import find_images
@@ -228,13 +227,6 @@ class Classification(SingleLabel):
 
     def receive_plain(self, raw: Tensors) -> Tensors:
         return {"image": decode_plain(raw["image"], self.image_size, self.facts["channels"])}
-
-    def alone(self) -> tuple[Path, dict[str, Any]]:
-        return Path(decode_alone.__file__), {"needs": decode_alone.NEEDS, "image_size": self.image_size, "channels": self.facts["channels"],
-                                             "resize": self.experiment.data.resize}
-
-    def quickly(self, row: dict[str, Any]) -> np.ndarray | None:
-        return decode_alone.decode(self.alone()[1], io.BytesIO(row["image"])) if self.plain(row) else None
 
     def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
         for path in find_images(inputs, self.read_notes.append):

@@ -4,11 +4,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from extensions.gateway.options import chosen
-from extensions.gateway.workers import Worker
+from extensions.gateway.workers import Worker, free_port
 from pipelines.base.errors import ConfigError
 from pipelines.serving.options import Options
 from pipelines.serving.protocol import ServerProtocol, Site
-from pipelines.serving.server import free_port
 
 if TYPE_CHECKING:
     from extensions.gateway.grpc.server import RpcServer

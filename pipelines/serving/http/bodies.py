@@ -4,8 +4,7 @@ import asyncio
 import base64
 import binascii
 import gc
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -90,31 +89,22 @@ def _over(limit: int) -> TooLarge:
     return TooLarge(f"the request has over {limit // MEBI:,} MiB; send less at a time (quartet serve --limit sets it)")
 
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without the garbage collector, which would look at all values again and again while they become more."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 def json_of(body: bytes, share: Share) -> Any:
     """The value of a body of JSON: no deeper than 1,024, of at most VALUES values. Raises Refused."""
     values = body.count(b",") + body.count(b"[") + body.count(b"{")
     if values > VALUES:
         raise TooLarge(f"the request's JSON has over {VALUES:,} values; send less at a time, bytes as {{\"b64\": ...}}, or binary tensors")
     share.take(WEIGHT * values)
+    collecting = values > FEW and gc.isenabled()
+    if collecting:  # the garbage collector would look at all values again and again while they become more
+        gc.disable()
     try:
-        if values <= FEW:
-            return orjson.loads(body)
-        with _uncollected():
-            return orjson.loads(body)
+        return orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise Refused(f"the request is not JSON: {error}") from None
+    finally:
+        if collecting:
+            gc.enable()
 
 
 async def inputs_of(request: "Request", limit: int, most: int, share: Share) -> list[tuple[str, Any]]:

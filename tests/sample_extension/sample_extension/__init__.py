@@ -1,4 +1,4 @@
-"""A linear model for images, a metric, a hook, a command, options, a launcher and a protocol. Keras is imported late."""
+"""A linear model for images, a metric, and an entry at each door. Keras is imported late."""
 
 from typing import Literal
 
@@ -43,6 +43,8 @@ class Ends(quartet.Section):
 quartet.register_hook("ends", Ends)("sample_extension.hooks:EndsHook")
 quartet.register_command("ends")("sample_extension.commands:count_ends")
 quartet.register_options("aloud", "ends", "train")("sample_extension.commands:aloud")
+quartet.register_form("halves")("sample_extension.forms:Halves")
+quartet.register_options("halves", "export")("sample_extension.forms:halved")
 quartet.register_options("apart", "train")("sample_extension.launchers:apart")
 quartet.register_launcher("apart")("sample_extension.launchers:choose")
 quartet.register_protocol("count")("sample_extension.protocols:Counting")

@@ -6,6 +6,8 @@ import keras
 import numpy as np
 import pytest
 
+from extensions.convert.pruning import channels, choice
+from extensions.convert.pruning.prune import prune
 from nlp import models as text_models
 from nlp.settings import Cnn as TextCnn
 from nlp.settings import Transformer
@@ -14,8 +16,6 @@ from pipelines.config.load import load
 from pipelines.monitoring.arithmetic import forward_operations
 from pipelines.runs.folder import RunFolder
 from pipelines.serving.load import load_run
-from pipelines.serving.pruning import channels, choice
-from pipelines.serving.pruning.prune import prune
 from pipelines.training.other_run import lasting
 from speech.models import ds_cnn
 from speech.settings import DsCnn
@@ -126,8 +126,8 @@ def test_a_pruned_run_trains_as_any_run(tmp_path):
 
 
 def test_a_network_without_such_settings_is_refused(tmp_path):
+    from extensions.convert.pruning.prune import prunable
     from nlp.settings import Bag
-    from pipelines.serving.pruning.prune import prunable
 
     run = load_run(RunFolder(finished_run.run()), where="cpu", precision="float32")
     with pytest.raises(ConfigError, match=r"model\.name: bag cannot be pruned"):

@@ -7,8 +7,9 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from extensions.convert.decoders.images import decode
+from tests.vision.test_plain import PLAIN, SIZE
 from vision.data.decode import decode_image
-from vision.data.decode_alone import decode
 
 DRAWN = np.random.default_rng(3)
 SMOOTH = np.asarray(Image.fromarray(DRAWN.integers(0, 256, (6, 8, 4), np.uint8)).resize((53, 41), Image.Resampling.BICUBIC))
@@ -40,3 +41,9 @@ def test_jpeg_with_its_orientation():
     content = encoded(SMOOTH[..., :3], "JPEG", quality=90, exif=exif)
     expected = decode_image(tf.constant(content), (53, 41), 3).numpy().astype(int)
     assert np.abs(decode({"image_size": (53, 41), "channels": 3, "resize": "crop"}, io.BytesIO(content))[0] - expected).max() <= 3
+
+
+def test_an_image_that_a_server_decodes_the_short_way_is_decoded_to_the_bit():
+    for content in PLAIN.values():
+        found = decode({"image_size": SIZE, "channels": 3, "resize": "crop"}, io.BytesIO(content))
+        np.testing.assert_array_equal(found[0], decode_image(tf.constant(content), SIZE, 3).numpy())

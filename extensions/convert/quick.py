@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from extensions.convert.core import prepared
+from extensions.convert.decoding import decoder_of
 from pipelines.serving.answers import WARNING, stacked
-from pipelines.serving.converted.core import prepared
 from pipelines.serving.load import LoadedRun
 from pipelines.serving.output import Prediction
 from pipelines.serving.predict import UNREADABLE, Predictor
@@ -25,10 +26,10 @@ class QuickPredictor(Predictor):
         Args:
             core: a function of arrays, as runtimes.load gives it.
             outputs: specs of its answers, in their order.
-            by_numpy: inputs may be decoded by `Task.quickly`; else TensorFlow decodes them, to the bit as in a batch.
+            by_numpy: inputs may be decoded by `Decoder.decode`; else TensorFlow decodes them, to the bit as in a batch.
         """
         super().__init__(run, batch=batch)
-        self._core, self._names, self._by_numpy = core, list(outputs), by_numpy
+        self._core, self._names, self._by_numpy, self.decoder = core, list(outputs), by_numpy, decoder_of(run.task)
         self._word = tf.function(run.task.respond, autograph=False, input_signature=[dict(outputs)])
         self._prepare = tf.function(lambda raw: prepared(run.task, raw), autograph=False, input_signature=[self.inputs])
 
@@ -46,14 +47,14 @@ class QuickPredictor(Predictor):
     def _input(self, row: dict[str, Any]) -> tuple[Any, Any]:
         """(the core's input [1, ...], or None where a batch's way has to be gone; its warning [1])."""
         if self._by_numpy:
-            return self.run.task.quickly(row), NOTHING
+            return self.decoder.decode(row), NOTHING
         values, more = self._prepare(stacked(self.run.task, [row]))
         (values,) = tf.nest.flatten(values)
         return values.numpy(), more[WARNING].numpy() if WARNING in more else NOTHING
 
     def _worded(self, answers: list[Any], warning: np.ndarray) -> dict[str, Any]:
         named = dict(zip(self._names, answers))
-        worded = self.run.task.worded(named)
+        worded = self.decoder.word(named)
         if worded is None:
             worded = {name: value.numpy() for name, value in self._word({name: tf.constant(one) for name, one in named.items()}).items()}
         return {name: worded.get(name, warning) for name in self.outputs if name in worded or name == WARNING}

@@ -11,18 +11,16 @@ from typing import Any, ClassVar, Literal
 
 import tensorflow as tf
 
+from extensions.convert.conversion import silenced
+from extensions.convert.runtimes import PACKAGES, load
 from pipelines.base import stored
 from pipelines.base.encryption import readable
 from pipelines.base.errors import ConfigError
-from pipelines.config import guard
 from pipelines.config.messages import listed
 from pipelines.data.reasons import reason
 from pipelines.data.source import Tensors
-from pipelines.machine import devices
 from pipelines.runs.folder import RunFolder
-from pipelines.serving.converted.conversion import silenced
-from pipelines.serving.converted.runtimes import PACKAGES, load
-from pipelines.serving.load import Described, LoadedRun, Precision, load_run
+from pipelines.serving.load import Described, LoadedRun
 from pipelines.task.contract import Task
 
 
@@ -32,6 +30,10 @@ class Tensor(stored.Record):
     name: stored.Name
     dtype: Literal["float32", "float64", "int32", "int64", "uint8", "bool"]
     shape: list[stored.Count | None]
+
+    @classmethod
+    def of(cls, name: str, spec: tf.TensorSpec) -> "Tensor":
+        return cls(name=name, dtype=spec.dtype.name, shape=spec.shape.as_list())
 
     @property
     def spec(self) -> tf.TensorSpec:
@@ -96,36 +98,21 @@ class _Converted:
         pass
 
 
-def open_run(folder: RunFolder, *, where: Literal["auto", "cpu"] | int = "auto", precision: Precision | None = None) -> LoadedRun:
-    """A run, or a model converted from one, as load_run has it, with its errors; a converted one computes on the CPU as it was made."""
-    if folder.manifest.is_file():
-        return load_converted(folder)
-    return load_run(folder, where=where, precision=precision)
-
-
 def load_converted(folder: RunFolder) -> LoadedRun:
     """A run without a Keras model: `model` is None.
 
     Raises:
-        Untrusted: as load_run.
         ConfigError: damaged, changed, or its runtime is not installed.
     """
-    with guard.opened(folder.path) as path:
-        return replace(_load(RunFolder(path)), folder=folder)
-
-
-def _load(folder: RunFolder) -> LoadedRun:
-    described = Described.of(folder)
+    run = Described.of(folder).run()
     manifest = stored.read(folder.manifest, Manifest)
     core = core_of(folder.model, manifest)
-    machine = devices.prepare(described.experiment.train.model_copy(update={"devices": "cpu"}), precision="float32")
-    evaluate = described.experiment.evaluate.model_copy(update={"metrics": []})  # those are of the model's outputs, which are not there
-    plain = described.task()
+    experiment = run.task.experiment
+    evaluate = experiment.evaluate.model_copy(update={"metrics": []})  # those are of the model's outputs, which are not there
     outputs = {one.name: one.spec for one in manifest.answers}
-    kind: Any = type(type(plain).__name__, (_Converted, type(plain)), {"core": core, "outputs": outputs})
-    task: Task = kind(plain.experiment.model_copy(update={"evaluate": evaluate}), plain.facts)
-    return LoadedRun(task, None, described.experiment, folder, machine, "float32",  # type: ignore[arg-type]
-                     manifest.title.rpartition("/")[0], described.environment)
+    kind: Any = type(type(run.task).__name__, (_Converted, type(run.task)), {"core": core, "outputs": outputs})
+    task: Task = kind(experiment.model_copy(update={"evaluate": evaluate}), run.task.facts)
+    return replace(run, task=task, name=manifest.title.rpartition("/")[0])
 
 
 class _Plain:

@@ -10,22 +10,23 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
 
+from extensions.convert.core import INPUT, Core
+from extensions.convert.runtimes import PACKAGES, in_own_thread
 from pipelines.base.errors import ConfigError
 from pipelines.data.reasons import reason
-from pipelines.serving.converted.core import INPUT, Core
-from pipelines.serving.converted.runtimes import in_own_thread
 
 OPSET = 18  # of ONNX
 
 
 @dataclass(frozen=True)
-class Form:
+class Format:
     """
     Attributes:
         runtime: what computes it (runtimes.RUNTIMES).
@@ -42,8 +43,12 @@ class Form:
     write: Callable[[Core, np.ndarray, Path], None]
     packages: tuple[str, ...] = ()
 
+    @property
+    def installed(self) -> bool:
+        return all(find_spec(name) is not None for name in (PACKAGES[self.runtime].replace("-", "_"), *self.packages))
 
-def convert(core: Core, form: Form, calibration: np.ndarray, folder: Path) -> Path:
+
+def convert(core: Core, form: Format, calibration: np.ndarray, folder: Path) -> Path:
     """Writes a form below a folder. Returns its file.
 
     Args:
@@ -114,12 +119,12 @@ def _openvino(whole: bool) -> Callable[[Core, np.ndarray, Path], None]:
     return write
 
 
-LITERT = Form("LiteRT float32", "litert", True, "core.tflite", _litert(False, False))
-DYNAMIC = Form("LiteRT dynamic range", "litert", False, "core.tflite", _litert(True, False))
-INT8 = Form("LiteRT int8", "litert", False, "core.tflite", _litert(True, True))
-ONNX = Form("ONNX", "onnx", True, "core.onnx", _onnx, ("tf2onnx",))
-OPENVINO = Form("OpenVINO", "openvino", True, "core.xml", _openvino(False))
-OPENVINO_INT8 = Form("OpenVINO int8", "openvino", False, "core.xml", _openvino(True), ("nncf",))
+LITERT = Format("LiteRT float32", "litert", True, "core.tflite", _litert(False, False))
+DYNAMIC = Format("LiteRT dynamic range", "litert", False, "core.tflite", _litert(True, False))
+INT8 = Format("LiteRT int8", "litert", False, "core.tflite", _litert(True, True))
+ONNX = Format("ONNX", "onnx", True, "core.onnx", _onnx, ("tf2onnx",))
+OPENVINO = Format("OpenVINO", "openvino", True, "core.xml", _openvino(False))
+OPENVINO_INT8 = Format("OpenVINO int8", "openvino", False, "core.xml", _openvino(True), ("nncf",))
 
 
 @contextmanager

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from extensions.convert import fastest, runtimes
+from extensions.convert.decoding import ImageDecoder
+from extensions.convert.fastest import predictor
+from extensions.convert.quick import QuickPredictor
 from pipelines.base.errors import ConfigError
-from pipelines.serving.converted import fastest, runtimes
-from pipelines.serving.converted.fastest import predictor
-from pipelines.serving.converted.quick import QuickPredictor
+from pipelines.serving.forms import difference
 from pipelines.serving.predict import Predictor
 from tests import finished_run, processes
 from tests.serving.toy_server import needs_extra
@@ -29,7 +31,7 @@ pytestmark = [pytest.mark.slow(seconds=35), pytest.mark.skipif(
 @pytest.fixture
 def forms(monkeypatch):
     """LiteRT alone is tried, and is as fast as it has to be."""
-    monkeypatch.setattr(fastest, "FORMS", fastest.FORMS[:1])
+    monkeypatch.setattr(fastest, "FORMATS", fastest.FORMATS[:1])
     monkeypatch.setattr(fastest, "FASTER", 1e9)
 
 
@@ -43,7 +45,7 @@ def test_the_choice_is_made_once_and_answers_as_the_run(loaded, judged, tmp_path
     for content in judged[0][:5]:
         read = [("one", {"image": content})]
         for one in (first, again):
-            assert isinstance(one, QuickPredictor) and fastest.difference(one.together(read)[0], usual.together(read)[0]) <= 1e-5
+            assert isinstance(one, QuickPredictor) and difference(one.together(read)[0], usual.together(read)[0]) <= 1e-5
     (kept,) = tmp_path.iterdir()
     (kept / "core.tflite").write_bytes(b"changed")
     with pytest.raises(pytest.fail.Exception, match="chosen already"):
@@ -83,10 +85,10 @@ def test_a_slower_form_is_left_unless_it_is_asked_for(loaded, forms, monkeypatch
 
 
 def test_tensorflow_may_decode_where_numpy_is_not_exact(loaded, judged, forms, monkeypatch):
-    monkeypatch.setattr(loaded.task, "quickly", lambda row: np.zeros([1, 8, 8, 1], np.float32))
+    monkeypatch.setattr(ImageDecoder, "decode", lambda self, row: np.zeros([1, 8, 8, 1], np.float32))
     one, usual = predictor(loaded), Predictor(loaded)
     read = [("one", {"image": judged[0][0]})]
-    assert isinstance(one, QuickPredictor) and fastest.difference(one.together(read)[0], usual.together(read)[0]) <= 1e-5
+    assert isinstance(one, QuickPredictor) and difference(one.together(read)[0], usual.together(read)[0]) <= 1e-5
     (broken,) = one.together([("one", {"image": b"nothing"})])
     assert broken.error == usual.together([("one", {"image": b"nothing"})])[0].error
 

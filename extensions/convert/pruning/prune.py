@@ -15,18 +15,18 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from pipelines.base.errors import ConfigError, TrainingError
-from pipelines.base.files import finite, whole_folder, write_json, write_whole
-from pipelines.base.inside import held
+from extensions.convert.pruning import channels as network
+from extensions.convert.pruning import choice
+from pipelines.base.errors import ConfigError
+from pipelines.base.files import finite, write_json, write_whole
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.load import from_dict
 from pipelines.config.messages import listed
 from pipelines.config.schema import Experiment
 from pipelines.monitoring.arithmetic import forward_operations
 from pipelines.runs.launch import task_class
+from pipelines.serving.export import writing
 from pipelines.serving.load import LoadedRun
-from pipelines.serving.pruning import channels as network
-from pipelines.serving.pruning import choice
 from pipelines.training.other_run import lasting
 from pipelines.training.session import Session, assemble
 from pipelines.training.weight_limits import read_weights
@@ -93,7 +93,7 @@ def prune(run: LoadedRun, target: Path, *, share: float, epochs: int | None = No
 
 def prunable(section: Any, run: LoadedRun) -> list[str]:
     """The layers that may lose channels. Raises ConfigError where the model has none that a setting counts."""
-    names: list[str] = section.prunable
+    names: list[str] = getattr(section, "prunable", [])
     if not names:
         raise ConfigError(f"{run.folder.path}: model.name: {section.name} cannot be pruned: its settings do not count the channels of each "
                           "layer; a smaller one can be taught by the run (train.teacher)")
@@ -152,14 +152,11 @@ def _experiment(run: LoadedRun, settings: Mapping[str, Any], target: Path, epoch
 
 
 def _write(run: LoadedRun, made: keras.Model, target: Path, done: Pruned, experiment: Experiment, *, replace: bool) -> None:
-    try:
-        with held(run.folder.path), whole_folder(target, replace=replace) as staging:
-            (staging / "model").mkdir()
-            made.save(staging / "model" / "model.keras")
-            write_json(staging / "model" / "facts.json", finite(run.task.facts))
-            write_json(staging / "pruned.json", {"run": str(run.folder.path), "settings": dict(done.settings), "layers": {
-                name: {"left": left, "of": before} for name, (left, before) in done.counts.items()},
-                "operations": list(done.operations), "weights": list(done.weights)})
-            write_whole(staging / "experiment.yaml", resolved_yaml(experiment))
-    except OSError as error:
-        raise TrainingError(f"{target}: cannot be written: {getattr(error, 'strerror', None) or error}") from error
+    with writing(run, target, replace=replace) as staging:
+        (staging / "model").mkdir()
+        made.save(staging / "model" / "model.keras")
+        write_json(staging / "model" / "facts.json", finite(run.task.facts))
+        write_json(staging / "pruned.json", {"run": str(run.folder.path), "settings": dict(done.settings), "layers": {
+            name: {"left": left, "of": before} for name, (left, before) in done.counts.items()},
+            "operations": list(done.operations), "weights": list(done.weights)})
+        write_whole(staging / "experiment.yaml", resolved_yaml(experiment))

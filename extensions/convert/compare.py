@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from extensions.convert.core import Core
 from pipelines.base.errors import ConfigError
 from pipelines.data.reasons import reason
 from pipelines.data.source import Source
 from pipelines.data.stream import StreamSource
-from pipelines.serving.converted.core import Core
 from pipelines.serving.evaluate import own_split
 from pipelines.serving.load import LoadedRun
 from pipelines.task import intervals

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import tensorflow as tf
 
-from pipelines.serving.pruning.channels import FIXED, Channels, Use
+from extensions.convert.pruning.channels import FIXED, Channels, Use
 
 LEFT = 0.125  # share of a layer's channels that stays at least, and one
 PART = 0.02  # of the channels left, that go at a time; then what each would save is counted anew

@@ -6,37 +6,34 @@ Batches are TensorFlow's: it computes them on all processors.
 """
 
 import hashlib
-import json
 import os
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from shutil import copyfile
-from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
 
+from extensions.convert import runtimes
+from extensions.convert.conversion import LITERT, ONNX, OPENVINO, Format, convert, silenced
+from extensions.convert.core import Core, core_of
+from extensions.convert.loading import Tensor, checksum
+from extensions.convert.quick import QuickPredictor
 from pipelines.base import stored
 from pipelines.base.errors import ConfigError, QuartetError
 from pipelines.base.files import whole_folder
 from pipelines.data.reasons import reason
 from pipelines.machine.hardware import processor_name
-from pipelines.serving.converted import runtimes
-from pipelines.serving.converted.conversion import LITERT, ONNX, OPENVINO, Form, convert, silenced
-from pipelines.serving.converted.core import Core, core_of
-from pipelines.serving.converted.loading import Tensor, checksum
-from pipelines.serving.converted.quick import QuickPredictor
+from pipelines.serving.forms import difference
 from pipelines.serving.load import LoadedRun
-from pipelines.serving.output import Prediction
 from pipelines.serving.predict import Predictor
 
-Wanted = Literal["auto", "tensorflow", "litert", "onnx", "openvino"]
-FORMS = [LITERT, ONNX, OPENVINO]
+FORMATS = [LITERT, ONNX, OPENVINO]
 SECONDS = 20.0  # after which no further form is tried
 KEEPS = 1e-5  # largest difference of an answer
 ROUNDS = 30  # of timing, each form in turn
@@ -61,18 +58,19 @@ class Choice(stored.Record):
     why: stored.Text
 
 
-@dataclass
-class _Tried:
-    form: Form
-    by_numpy: bool
-    file: Path
+@dataclass(frozen=True)
+class _Candidate:
+    """A form that answers as TensorFlow does; its files lie in `folder`."""
+
+    form: Format
+    choice: Choice
     predictor: QuickPredictor
-    answers: list[Tensor]
+    folder: Path
 
 
-def predictor(run: LoadedRun, *, wanted: Wanted = "auto", batch: int | None = None, kept: Path | None = None,
+def predictor(run: LoadedRun, *, wanted: str = "auto", batch: int | None = None, kept: Path | None = None,
               say: Callable[[str], None] = lambda line: None) -> Predictor:
-    """What answers for a run, or for a model converted from one, which has a form already.
+    """What answers for a run.
 
     Args:
         wanted: a form, or the fastest.
@@ -82,18 +80,10 @@ def predictor(run: LoadedRun, *, wanted: Wanted = "auto", batch: int | None = No
     Raises:
         ConfigError: the form that is wanted is not installed, cannot be made of this model, or answers otherwise.
     """
-    task: Any = run.task
-    if hasattr(task, "core"):
-        if wanted != "auto":
-            raise ConfigError(f"--form {wanted}: {run.folder.path} was exported in a form of its own; serve the run that it was made from")
-        return QuickPredictor(run, task.core, task.outputs, batch=batch)
     if wanted == "tensorflow":
         return Predictor(run, batch=batch)
     place = None if kept is None else kept / _key(run, wanted)
-    found = None if place is None else _kept(run, place, batch)
-    if found is None:
-        found = _chosen(run, wanted, batch, place)
-    choice, answering = found
+    choice, answering = (_kept(run, place, batch) if place else None) or _choose(run, wanted, batch, place)
     if wanted != "auto" and choice.form != wanted:
         raise ConfigError(f"--form {wanted}: {choice.why}")
     say(f"form         {run.name}: {choice.form}: {choice.why}")
@@ -105,7 +95,7 @@ def choices() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "quartet" / "forms"
 
 
-def _key(run: LoadedRun, wanted: Wanted) -> str:
+def _key(run: LoadedRun, wanted: str) -> str:
     """A name for the choice: of the model, what computes it, and where."""
     def there(package: str) -> str:
         try:
@@ -135,64 +125,68 @@ def _kept(run: LoadedRun, place: Path, batch: int | None) -> tuple[Choice, Predi
         return None
 
 
-def _chosen(run: LoadedRun, wanted: Wanted, batch: int | None, place: Path | None) -> tuple[Choice, Predictor]:
+def _choose(run: LoadedRun, wanted: str, batch: int | None, place: Path | None) -> tuple[Choice, Predictor]:
+    """The form that is wanted, or the fastest; kept at the place."""
     usual = Predictor(run, batch=batch)
-    tried: list[_Tried] = []
+    candidates: list[_Candidate] = []
     with tempfile.TemporaryDirectory() as folder:
         try:
-            refused = _try_all(run, wanted, usual, Path(folder), tried)
+            refused = _try_all(run, wanted, usual, Path(folder), candidates)
         except ConfigError as error:  # no form can be made of it
             refused = [str(error)]
-        times = _milliseconds([usual, *(one.predictor for one in tried)], run)
-        best = min(range(len(tried)), key=lambda number: times[1 + number], default=None)
-        why = "; ".join([*(f"{one.form.name} {each:.2f} ms" for one, each in zip(tried, times[1:])),
-                         f"TensorFlow {times[0]:.2f} ms an input", *refused])
-        if best is None or (wanted == "auto" and times[1 + best] > FASTER * times[0]):
-            choice, answering = Choice(form="tensorflow", why=why), usual
-            _keep(place, choice, [])
+        whole, *times = _milliseconds([usual, *(one.predictor for one in candidates)], run)
+        why = "; ".join([*(f"{one.form.name} {each:.2f} ms" for one, each in zip(candidates, times)),
+                         f"TensorFlow {whole:.2f} ms an input", *refused])
+        best = min(range(len(candidates)), key=times.__getitem__, default=None)
+        if best is None or (wanted == "auto" and times[best] > FASTER * whole):
+            choice, answering, files = Choice(form="tensorflow", why=why), usual, []
         else:
-            one = tried[best]
-            choice = Choice(form=one.form.runtime, by_numpy=one.by_numpy, file=one.file.name, checksum=checksum(one.file),
-                            answers=one.answers, why=why)
-            answering = one.predictor
-            _keep(place, choice, sorted(one.file.parent.iterdir()))
+            one = candidates[best]
+            choice, answering, files = one.choice.model_copy(update={"why": why}), one.predictor, sorted(one.folder.iterdir())
+        if place is not None:
+            _keep(place, choice, files)
     return choice, answering
 
 
-def _try_all(run: LoadedRun, wanted: Wanted, usual: Predictor, folder: Path, tried: list[_Tried]) -> list[str]:
-    """Fills `tried`; the reasons why others are none. Raises ConfigError where there can be no other form."""
+def _try_all(run: LoadedRun, wanted: str, usual: Predictor, folder: Path, candidates: list[_Candidate]) -> list[str]:
+    """Fills the candidates; the reasons why others are none. Raises ConfigError where there can be no other form."""
     if any("GPU" in device for device in run.machine.devices):
         raise ConfigError("other forms compute on the processor, and there is a GPU")
-    forms = [form for form in FORMS if wanted in ("auto", form.runtime) and _installed(form)]
+    forms = [form for form in FORMATS if wanted in ("auto", form.runtime) and form.installed]
     if not forms:
         raise ConfigError("no other form is installed (extras mobile, onnx, openvino)")
     began, refused = time.monotonic(), []
     core = core_of(run)
     if _computes_in_halves(core):
         raise ConfigError(f"judged in {run.machine.precision}, in which no other form answers alike")
-    answers = [Tensor(name=name, dtype=spec.dtype.name, shape=spec.shape.as_list()) for name, spec in core.answers.items()]
-    samples = [("sample", row) for row in run.task.typical()]
-    expected = [usual.together([one])[0] for one in samples]
-    for number, form in enumerate(forms):
+    for form in forms:
         if time.monotonic() - began > SECONDS:
             refused.append(f"{form.name} not tried after {SECONDS:g} s")
             continue
-        (place := folder / str(number)).mkdir()
+        (place := folder / form.runtime).mkdir()
         try:
-            file = convert(core, form, np.zeros(0), place)
-            with silenced():
-                compute = runtimes.load(form.runtime, file, [])
-            for by_numpy in (True, False):
-                quick = QuickPredictor(run, compute, core.answers, by_numpy=by_numpy, batch=usual.batch)
-                off = max(difference(quick.together([one])[0], right) for one, right in zip(samples, expected))
-                if off <= KEEPS:
-                    tried.append(_Tried(form, by_numpy, file, quick, answers))
-                    break
-            else:
-                refused.append(f"{form.name} differs by {off:.1g}")
+            candidates.append(_try(run, form, core, usual, place))
+        except ConfigError as error:
+            refused.append(str(error))
         except Exception as error:  # whatever a runtime fails with
-            refused.append(str(error) if isinstance(error, ConfigError) else f"{form.name}: {reason(error)}")
+            refused.append(f"{form.name}: {reason(error)}")
     return refused
+
+
+def _try(run: LoadedRun, form: Format, core: Core, usual: Predictor, place: Path) -> _Candidate:
+    """Raises ConfigError where it cannot be made or answers otherwise, and whatever a runtime fails with."""
+    file = convert(core, form, np.zeros(0), place)
+    with silenced():
+        compute = runtimes.load(form.runtime, file, [])
+    answers = [Tensor.of(name, spec) for name, spec in core.answers.items()]
+    samples = [("sample", row) for row in run.task.typical()]
+    for by_numpy in (True, False):
+        quick = QuickPredictor(run, compute, core.answers, by_numpy=by_numpy, batch=usual.batch)
+        off = max(difference(quick.together([one])[0], usual.together([one])[0]) for one in samples)
+        if off <= KEEPS:
+            choice = Choice(form=form.runtime, by_numpy=by_numpy, file=file.name, checksum=checksum(file), answers=answers, why="")
+            return _Candidate(form, choice, quick, place)
+    raise ConfigError(f"{form.name} differs by {off:.1g}")
 
 
 def _computes_in_halves(core: Core) -> bool:
@@ -200,25 +194,6 @@ def _computes_in_halves(core: Core) -> bool:
     graph, halves = core.function.graph.as_graph_def(), {tf.bfloat16.as_datatype_enum, tf.float16.as_datatype_enum}
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
     return any(value.type in halves for node in nodes for value in node.attr.values())
-
-
-def _installed(form: Form) -> bool:
-    module = runtimes.PACKAGES[form.runtime].replace("-", "_")
-    return all(find_spec(name) is not None for name in (module, *form.packages))
-
-
-def difference(one: Prediction, other: Prediction) -> float:
-    """The largest difference of any number of two answers; infinite where a text differs."""
-    if (one.error is None) != (other.error is None) or set(one.values) != set(other.values):
-        return float("inf")
-    largest = 0.0
-    for name, value in one.values.items():
-        first, second = np.asarray(value), np.asarray(other.values[name])
-        if first.dtype.kind in "fiu" and first.shape == second.shape:
-            largest = max(largest, float(np.abs(first.astype(np.float64) - second).max(initial=0.0)))
-        elif not np.array_equal(first, second):
-            return float("inf")
-    return largest
 
 
 def _milliseconds(predictors: list[Predictor], run: LoadedRun) -> list[float]:
@@ -235,15 +210,11 @@ def _milliseconds(predictors: list[Predictor], run: LoadedRun) -> list[float]:
     return [float(np.median(took)) for took in times]
 
 
-def _keep(place: Path | None, choice: Choice, files: list[Path]) -> None:
+def _keep(place: Path, choice: Choice, files: list[Path]) -> None:
     """Writes a choice and the files of its core; a full or foreign disk costs the next start its time, no more."""
-    if place is None:
-        return
-    try:
+    with suppress(OSError, QuartetError):
         os.makedirs(place.parent, mode=0o700, exist_ok=True)
         with whole_folder(place, replace=True) as staging:
             for file in files:
                 copyfile(file, staging / file.name)
-            (staging / CHOICE).write_text(json.dumps(choice.model_dump()), encoding="utf-8")
-    except (OSError, QuartetError):
-        return
+            (staging / CHOICE).write_text(choice.model_dump_json(), encoding="utf-8")

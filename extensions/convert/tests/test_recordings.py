@@ -7,9 +7,10 @@ import pytest
 import soundfile
 import tensorflow as tf
 
+from extensions.convert.decoders.recordings import decode
+from extensions.convert.decoding import decoder_of
 from pipelines.config.load import from_dict
 from speech.data import audio
-from speech.data.decode_alone import decode
 from speech.tasks.commands import CommandTask
 
 RATE = 8000
@@ -34,7 +35,7 @@ def test_as_the_run_hears(content, normalize, top_db):
     samples = audio.read(content, RATE)
     expected, _ = task.prepare({"samples": task.receive(
         {"samples": tf.constant(samples[None]), "length": tf.constant([len(samples)])})["samples"]})
-    found = decode({**task.alone()[1], "facts": FACTS}, io.BytesIO(content))
+    found = decode({**decoder_of(task).settings, "facts": FACTS}, io.BytesIO(content))
     assert found.shape == expected.shape and found.dtype == np.float32
     assert np.abs(found - expected.numpy()).max() <= 2e-3
 
@@ -43,16 +44,17 @@ def test_what_numpy_does_not_compute_is_said():
     task = CommandTask(from_dict({
         "task": "speech.commands", "data": {"source": "folder", "path": "x", "rate": RATE}, "model": {"name": "ds_cnn"},
         "frontend": {"kind": "mfcc"}}, check_paths=False), {**FACTS, "mean": [0.0] * 20, "std": [1.0] * 20})
-    assert "log-mel" in task.alone()
+    decoder = decoder_of(task)
+    assert decoder.file is None and "log-mel" in decoder.why
 
 
 def test_the_short_way_is_not_for_silence_nor_for_long_recordings():
     task = CommandTask(from_dict({
         "task": "speech.commands", "data": {"source": "folder", "path": "x", "rate": RATE, "seconds": 0.9}, "model": {"name": "ds_cnn"}},
         check_paths=False), FACTS)
-    for seconds, loud, short in ((0.9, 1, True), (1.3, 1, True), (2.0, 1, False), (0.9, 1e-5, False)):
+    for seconds, loud, short in ((0.9, 1, True), (0.5, 1, True), (2.0, 1, False), (0.9, 1e-5, False)):
         samples = audio.read(sound(seconds), RATE) * np.float32(loud)
-        found = task.quickly({"samples": samples, "length": len(samples)})
+        found = decoder_of(task).decode({"samples": samples, "length": len(samples)})
         received = task.receive({"samples": tf.constant(samples[None]), "length": tf.constant([len(samples)])})
         assert (found is not None) == short and (received["warning"].numpy()[0] == b"") == short
         if short:
