@@ -16,6 +16,7 @@ from pipelines.config.schema import (
     Share,
     TableData,
     location_problems,
+    protected_by,
     setting,
 )
 from pipelines.config.variants import Variants
@@ -294,8 +295,8 @@ class TextClassification(Experiment):
                 found.append(("model.naive_bayes", "naive_bayes is for labels: one"))
             if self.loss.class_weights != "none" or self.loss.label_smoothing:
                 found.append(("loss", "class_weights and label_smoothing are for labels: one"))
-        if getattr(model, "words", 0) and self.train.privacy:
-            found.append(("model.words", "its classifiers are fitted to the training texts without noise; set it to 0 with train.privacy"))
+        if getattr(model, "words", 0) and (protection := protected_by(self.train)):
+            found.append(("model.words", f"its classifiers are fitted to the training texts without noise; set it to 0 with {protection}"))
         if self.reject and self.reject.train == "uniform" and isinstance(model, Linear):
             found.append(("reject.train", "model.name: linear learns of the classes alone; leave it out"))
         if self.reject and not self.reject.label and not self.reject.splits and self.reject.accept is None:

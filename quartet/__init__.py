@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pipelines.task.contract import Task
     from pipelines.task.learning import Splits
     from pipelines.task.results import Judgement, Metric
+    from pipelines.training.transform import Transform
     from quartet.drafts import Draft, new
     from quartet.extend import (
         declare_metrics,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         register_protocol,
         register_source,
         register_task,
+        register_transform,
     )
     from quartet.run import Evaluation, Run, load, runs
     from quartet.searching import Search, tune
@@ -88,6 +90,7 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "register_protocol": "quartet.extend",
     "register_source": "quartet.extend",
     "register_task": "quartet.extend",
+    "register_transform": "quartet.extend",
     "Form": "pipelines.serving.forms",
     "RunHook": "pipelines.runs.run_hook",
     "Section": "pipelines.config.schema",
@@ -96,16 +99,17 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "Source": "pipelines.data.source",
     "Splits": "pipelines.task.learning",
     "Task": "pipelines.task.contract",
+    "Transform": "pipelines.training.transform",
     "uniform": "pipelines.data.random",
 }
 
 __all__ = [
     "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Form", "Interrupted",
     "Judgement", "Launcher", "Metric", "MetricKind", "QuartetError", "Recordings", "Run", "RunHook", "Search",
-    "Section", "ServerProtocol", "Source", "Splits", "Task", "TrainingError", "Untrusted", "check", "declare_metrics",
-    "load", "new", "register_augmentation", "register_command", "register_domain", "register_form", "register_hook",
-    "register_launcher", "register_metric", "register_model", "register_options", "register_protocol",
-    "register_source", "register_task", "runs", "setting", "train", "tune", "uniform",
+    "Section", "ServerProtocol", "Source", "Splits", "Task", "TrainingError", "Transform", "Untrusted", "check",
+    "declare_metrics", "load", "new", "register_augmentation", "register_command", "register_domain", "register_form",
+    "register_hook", "register_launcher", "register_metric", "register_model", "register_options", "register_protocol",
+    "register_source", "register_task", "register_transform", "runs", "setting", "train", "tune", "uniform",
 ]
 
 

@@ -18,8 +18,8 @@ from typing import Any, Literal, TypeVar, get_args
 from pipelines.base.errors import ConfigError
 from pipelines.base.metric_kinds import MetricKind, declare
 from pipelines.config import registry
-from pipelines.config.doors import COMMANDS, FORMS, HOOKS, LAUNCHERS, OPTIONS, PROTOCOLS, Door
-from pipelines.config.schema import METRICS, Experiment, Monitor, Section
+from pipelines.config.doors import COMMANDS, FORMS, HOOKS, LAUNCHERS, OPTIONS, PROTOCOLS, TRANSFORMS, Door
+from pipelines.config.schema import METRICS, Experiment, Monitor, Section, Train
 from pipelines.config.variants import add_settings
 
 Builder = TypeVar("Builder", bound=Callable[..., Any])
@@ -153,6 +153,21 @@ def register_form(name: str) -> Callable[[Builder], Builder]:
         ConfigError: the name is taken.
     """
     return _entering(FORMS, name)
+
+
+def register_transform(name: str, settings: type[Section] | None = None) -> Callable[[Builder], Builder]:
+    """A decorator for a class of `quartet.Transform`: a link in the chain that turns summed gradients into an update.
+
+    Args:
+        name: what it is called in messages, and under which a run records it.
+        settings: added to `train`, each with a name that `train` does not have; `experiment.train.added(settings)` has them.
+
+    Raises:
+        ConfigError: the name, or one of the settings, is taken.
+    """
+    if settings is not None:
+        add_settings(Train, settings)
+    return _entering(TRANSFORMS, name)
 
 
 def register_command(name: str) -> Callable[[Builder], Builder]:

@@ -6,6 +6,9 @@
         check_hook(MyHook, tmp_path)
 """
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,8 @@ import numpy as np
 
 from pipelines.base.errors import ConfigError, Interrupted
 from pipelines.base.progress import silent
-from pipelines.config.doors import HOOKS
+from pipelines.config import extensions
+from pipelines.config.doors import HOOKS, TRANSFORMS
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.load import from_dict
 from pipelines.config.schema import Experiment
@@ -28,9 +32,10 @@ from pipelines.serving.forms import difference, forms, open_run
 from pipelines.serving.load import load_run
 from pipelines.serving.predict import Predictor
 from pipelines.training.loop import Hook, Loop
+from pipelines.training.transform import Transform
 from quartet.protocol_testing import check_protocol as check_protocol
 
-EXPERIMENT = {"task": "vision.classification", "data": {"source": "digits"}, "model": {"name": "cnn", "widths": [4]},
+EXPERIMENT: dict[str, Any] = {"task": "vision.classification", "data": {"source": "digits"}, "model": {"name": "cnn", "widths": [4]},
               "train": {"epochs": 2, "batch_size": 256, "precision": "float32", "devices": "cpu", "deterministic": True},
               "evaluate": {"bootstrap": 100, "baseline": False}}
 
@@ -49,17 +54,13 @@ def check_hook(hook: type[RunHook], folder: Path, settings: dict[str, Any] | Non
     """
     entry = next((one for one in HOOKS.entries() if one.load() is hook), None)
     assert entry is not None, f"{hook.__name__} is not registered"
-    plain = _train(folder / "plain", {}, without=entry.name)
-    watched, ends = _train(folder / "watched", settings or {}), _Ends(hook)
+    monitor = {"monitor": settings or {}}
+    with HOOKS.without(entry.name):
+        plain = _train(folder / "plain")
+    watched, ends = _train(folder / "watched", monitor), _Ends(hook)
     assert _same(watched, plain), f"{hook.__name__} changes what is trained"
     with ends:
-        try:
-            _train(folder / "resumed", settings or {}, interrupt_after=3)
-        except Interrupted:
-            pass
-        else:
-            raise AssertionError("the run was not interrupted")
-        resumed = _train(folder / "resumed", settings or {})
+        resumed = _interrupted_and_resumed(folder / "resumed", monitor)
     assert _same(resumed, plain), f"{hook.__name__}: a run that was interrupted and resumed is another one"
     assert ends.told == ["interrupted", "finished"], f"{hook.__name__}: was told {ends.told}"
 
@@ -78,7 +79,7 @@ def check_form(name: str, folder: Path, *, within: float = 1e-5) -> None:
     """
     form = next((one for one in forms() if one.name == name), None)
     assert form is not None, f"{name} is not registered"
-    _train(folder / "run", {})
+    _train(folder / "run")
     before, target = files_of(folder / "run"), folder / "exported"
     run = export_run(RunFolder(folder / "run"), target, form)
     assert files_of(folder / "run") == before, f"{name}: changes the run"
@@ -102,6 +103,56 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {file.relative_to(folder).as_posix(): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
 
 
+def check_transform(transform: type[Transform], folder: Path, settings: dict[str, Any]) -> None:
+    """Trains a small network without a transform, and with it: at once, interrupted and resumed, and on two devices.
+
+    Args:
+        transform: registered already, in a file or package that another process can import.
+        folder: an empty folder for the runs.
+        settings: of `train`, which switch it on.
+
+    Raises:
+        AssertionError: it changes a training that does not ask for it or none that does, does not survive an interruption, or trains
+            another network on two devices than on one.
+    """
+    entry = next((one for one in TRANSFORMS.entries() if one.load() is transform), None)
+    assert entry is not None, f"{transform.__name__} is not registered"
+    with TRANSFORMS.without(entry.name):
+        plain = _train(folder / "plain")
+    assert _same(_train(folder / "off"), plain), f"{transform.__name__}: changes what is trained without being asked to"
+    changed = _train(folder / "on", {"train": settings})
+    assert not _same(changed, plain), f"{transform.__name__}: changes nothing where its settings are {settings}"
+    resumed = _interrupted_and_resumed(folder / "resumed", {"train": settings})
+    assert _same(resumed, changed), f"{transform.__name__}: a run that was interrupted and resumed is another one"
+    one, two = (_train_on_devices(folder, settings, devices) for devices in (1, 2))
+    apart = max(float(np.abs(first - second).max()) for first, second in zip(one, two, strict=True))
+    assert apart <= 1e-5, f"{transform.__name__}: two devices train weights that are {apart:.1e} from those of one"
+
+
+def _train_on_devices(folder: Path, settings: dict[str, Any], devices: int) -> list[np.ndarray]:
+    """The weights of a smooth network that a process of its own has trained on so many parts of the processor."""
+    smooth = {"optimizer": {"name": "sgd"}, "learning_rate": {"peak": 0.01, "schedule": "constant"}}
+    experiment = from_dict({**EXPERIMENT, "model": {"name": "gradients"}, "monitor": {"tensorboard": False},
+                            "train": {**EXPERIMENT["train"], **smooth, **settings, "devices": devices}})
+    file = folder / f"devices{devices}.yaml"
+    file.write_text(resolved_yaml(experiment), encoding="utf-8")
+    used = extensions.environment(experiment).get(extensions.VARIABLE, "")
+    command = [sys.executable, "-m", "quartet", "train", str(file), "--runs", str(folder / "runs"), "--name", "checked", "--quiet",
+               *(part for name in used.split(os.pathsep) if name for part in ("--use", name))]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return _weights(next((folder / "runs").glob(f"**/devices{devices}/checked")))
+
+
+def _interrupted_and_resumed(place: Path, settings: dict[str, dict[str, Any]]) -> list[np.ndarray]:
+    try:
+        _train(place, settings, interrupt_after=3)
+    except Interrupted:
+        return _train(place, settings)
+    raise AssertionError("the run was not interrupted")
+
+
 def check_launcher(launcher: Launcher, folder: Path) -> None:
     """Trains a small network for two epochs here and through a launcher, and has its group pass values round.
 
@@ -113,8 +164,8 @@ def check_launcher(launcher: Launcher, folder: Path) -> None:
         AssertionError: what it trains is not what this process trains, to 1e-5, or a value that its group passes round is another one.
     """
     name, place = type(launcher).__name__, folder / "launched" / "vision" / "experiment" / "checked"
-    here = _train(folder / "here", {})
-    experiment = _experiment({})
+    here = _train(folder / "here")
+    experiment = _experiment()
     if launcher.elsewhere:
         file = folder / "experiment.yaml"
         file.write_text(resolved_yaml(experiment), encoding="utf-8")
@@ -166,16 +217,17 @@ class _InterruptAfter(Hook):
             loop.interrupted = 2
 
 
-def _experiment(monitor: dict[str, Any]) -> Experiment:
-    return from_dict({**EXPERIMENT, "monitor": {"tensorboard": False, "samples": 0, **monitor}})
+def _experiment(settings: dict[str, dict[str, Any]] | None = None) -> Experiment:
+    """`settings` of a section go before those of EXPERIMENT."""
+    own, changed = {**EXPERIMENT, "monitor": {"tensorboard": False, "samples": 0}}, settings or {}
+    return from_dict(own | {section: {**own.get(section, {}), **values} for section, values in changed.items()})
 
 
-def _train(place: Path, monitor: dict[str, Any], *, without: str = "", interrupt_after: int | None = None) -> list[np.ndarray]:
+def _train(place: Path, settings: dict[str, dict[str, Any]] | None = None, *, interrupt_after: int | None = None) -> list[np.ndarray]:
     """The model's weights."""
-    experiment = _experiment(monitor)
+    experiment = _experiment(settings)
     hooks = (_InterruptAfter(interrupt_after),) if interrupt_after else ()
-    with HOOKS.without(without):
-        train(experiment, RunFolder(place), Call("vision/check", task_class(experiment.task), quiet=True, policy=Policy(hooks=hooks)))
+    train(experiment, RunFolder(place), Call("vision/check", task_class(experiment.task), quiet=True, policy=Policy(hooks=hooks)))
     return _weights(place)
 
 

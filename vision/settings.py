@@ -15,6 +15,7 @@ from pipelines.config.schema import (
     Section,
     Share,
     location_problems,
+    protected_by,
     setting,
 )
 from pipelines.config.variants import Variants
@@ -251,8 +252,8 @@ class ImageClassification(Experiment):
         if data.streaming and not data.prepared and self.loss.class_weights == "balanced":
             found.append(("loss.class_weights", "balanced needs the classes counted, and a stream is not read ahead; give {class: weight}, "
                           "or train from prepared data (quartet prepare)"))
-        if self.train.privacy:
-            found += _not_private(augment, self.model)
+        if protection := protected_by(self.train):
+            found += _mixing_examples(augment, self.model, protection)
         crop = augment.random_resized_crop
         if crop and not 0.0 < crop[0] <= crop[1] <= 1.0:
             found.append(("augment.random_resized_crop", f"{crop} is not [low, high] with 0 < low <= high <= 1"))
@@ -260,15 +261,15 @@ class ImageClassification(Experiment):
 
 
 
-def _not_private(augment: Augment, model: Any) -> list[tuple[str, str]]:
-    """What train.privacy does not allow: images that become part of others, and weights that are computed from images."""
+def _mixing_examples(augment: Augment, model: Any, protection: str) -> list[tuple[str, str]]:
+    """What a setting such as train.privacy does not allow: images that become part of others, and weights that are computed from images."""
     mixing = [(f"augment.{name}", "it puts one example into another, so that no example has a gradient of its own; leave it out with "
-                                  "train.privacy") for name in ("mixup", "cutmix") if getattr(augment, name)]
+                                  f"{protection}") for name in ("mixup", "cutmix") if getattr(augment, name)]
     if augment.own is not None:
-        mixing.append(("augment.own", "whether it puts one example into another is not known; leave it out with train.privacy"))
+        mixing.append(("augment.own", f"whether it puts one example into another is not known; leave it out with {protection}"))
     if getattr(model, "whiten", False):
         mixing.append(("model.whiten", "the first convolution is computed from training images without noise; set it to false with "
-                                       "train.privacy"))
+                                       f"{protection}"))
     return mixing
 
 

@@ -13,7 +13,7 @@ from extensions.tracking.trackers import Order
 from pipelines.base.files import write_whole
 from pipelines.base.formatting import split_name
 from pipelines.base.stored import read_bytes
-from pipelines.config.schema import Experiment
+from pipelines.config.schema import Experiment, protected_by
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.run_hook import HookedRun, RunHook, Status
 from pipelines.task.learning import Splits
@@ -52,7 +52,7 @@ class Described(RunHook):
 
     @classmethod
     def describe_data(cls, experiment: Experiment, splits: Splits, name: str) -> dict[str, Any]:
-        if experiment.train.privacy:  # no noise protects counts of classes
+        if protected_by(experiment.train):  # no noise protects counts of classes
             return {}
         parts = {"train": splits.train, "validation": splits.validation, "test": splits.test}
         return {FILE: croissant(experiment.data, parts, name=name, task=experiment.task, classes=splits.facts.get("classes") or (),

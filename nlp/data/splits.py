@@ -10,6 +10,7 @@ from nlp import tokens
 from nlp.data.sources import OUTSIDE, Loaded, TextSource, open_data
 from nlp.settings import TextClassification
 from pipelines.base.errors import DataError
+from pipelines.config.schema import protected_by
 from pipelines.data.divide import check_several, divide
 from pipelines.data.opened import Opened
 from pipelines.data.source import Source, origin
@@ -64,7 +65,7 @@ def load_texts(experiment: TextClassification, known: dict[str, Any] | None = No
         from nlp.models.pretrained import pooling, scoring
 
         facts |= pooling(experiment.model, facts, len(kept))
-        facts |= scoring(experiment.model, len(kept), len(classes), experiment.train.privacy is not None)
+        facts |= scoring(experiment.model, len(kept), len(classes), protected_by(experiment.train) is not None)
     facts["splits"] = describe(dict(final), classes if data.labels == "one" else None)
     if reject is not None:
         outside = {name: int(np.sum(source.labels == len(classes))) for name, source in final.items()

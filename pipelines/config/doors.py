@@ -3,6 +3,7 @@
 An extension is a package that registers what it brings when it is imported: ours lie in the folder `extensions` beside `pipelines`, a
 stranger's package names itself in the entry-point group `quartet.extensions` (`registry.import_extensions`). Imports no TensorFlow.
 
+    TRANSFORMS name -> a class of `pipelines.training.transform.Transform`, made for each training whose settings ask for it
     HOOKS      name -> a class of `pipelines.runs.run_hook.RunHook`, made for each run
     COMMANDS   name -> a function, a command of `quartet`
     OPTIONS    name -> a context manager, whose parameters are options of commands that are there
@@ -134,6 +135,7 @@ class Options(Door):
             yield
 
 
+TRANSFORMS = Door("transform")
 HOOKS = Door("hook")
 COMMANDS = Door("command")
 OPTIONS = Options("set of options")
@@ -142,4 +144,4 @@ LAUNCHERS = Door("launcher")
 GUARDS = Door("guard")
 LINEAGE = Door("line of lineage")
 PROTOCOLS = Door("protocol")
-ALL = (HOOKS, COMMANDS, OPTIONS, FORMS, LAUNCHERS, GUARDS, LINEAGE, PROTOCOLS)
+ALL = (TRANSFORMS, HOOKS, COMMANDS, OPTIONS, FORMS, LAUNCHERS, GUARDS, LINEAGE, PROTOCOLS)

@@ -13,8 +13,7 @@ from pydantic import Field
 
 from pipelines.base.errors import ConfigError
 from pipelines.config.keras_names import keras_arguments
-from pipelines.config.privacy import Privacy as Privacy
-from pipelines.config.privacy import breaks_privacy
+from pipelines.config.section import ADDED as ADDED
 from pipelines.config.section import PrunableBlocks as PrunableBlocks
 from pipelines.config.section import Section as Section
 from pipelines.config.section import Share as Share
@@ -230,7 +229,6 @@ class Train(Section):
     freeze: Freeze | None = setting(None, "layers that do not train")
     teacher: Teacher | None = setting(None, "a run whose answers are learned, too")
     start: Start | None = setting(None, "a run with whose weights training begins, in place of new ones")
-    privacy: Privacy | None = setting(None, "differential privacy for each training example (extra `privacy`)")
     validate_every: int = setting(1, "epochs between validations (the last epoch always validates)", unit="epochs", ge=1)
     seed: int = setting(0, "seed of weights, order, augmentation and dropout", ge=0)
     deterministic: bool = setting(False, "bit-identical runs on the same machine and software; slower, and switches XLA off")
@@ -347,7 +345,8 @@ class Experiment(Section):
                 f"milestones have no effect with schedule: {train.learning_rate.schedule}; set schedule: step")))
         if train.deterministic and train.xla == "on":
             found.append(("train.xla", "determinism switches XLA off; set xla: auto or off, or deterministic: false"))
-        found += breaks_privacy(self)
+        for section in (self.data, train, self.evaluate, self.monitor):
+            found += [one for added in ADDED.get(type(section), ()) for one in section.added(added).conflicts(self)]
         window = self.monitor.profile
         if window and not 0 <= window[0] < window[1]:
             found.append(("monitor.profile", f"{window} is not [first, last] with 0 <= first < last"))
@@ -360,6 +359,16 @@ class Experiment(Section):
 # what the harness does itself
 _OWNED = {"learning_rate", "clipnorm", "clipvalue", "global_clipnorm", "use_ema", "ema_momentum", "ema_overwrite_frequency",
           "loss_scale_factor", "gradient_accumulation_steps", "self", "kwargs", "name"}
+
+
+def protecting() -> list[str]:
+    """Settings of extensions with which no single example of train shows in the weights: nothing but the step may learn of them then."""
+    return [f"train.{name}" for added in ADDED.get(Train, ()) if added.protects_examples for name in added.model_fields]
+
+
+def protected_by(train: Train) -> str | None:
+    """The one of `protecting` that is set; None: examples are not protected."""
+    return next((name for name in protecting() if getattr(train, name.removeprefix("train."))), None)
 
 
 def device_count(train: Train) -> int | None:

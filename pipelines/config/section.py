@@ -1,7 +1,7 @@
 """What every section of an experiment is made of: settings with a meaning, checked strictly. Imports no TensorFlow."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -36,6 +36,8 @@ class Section(BaseModel):
     """A mapping in the YAML: unknown keys and wrong types are errors, and nothing changes after the check."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, protected_namespaces=())
+    # of settings that an extension adds to `train`: with one of them no example of train shows in the weights (`schema.protected_by`)
+    protects_examples: ClassVar[bool] = False
 
     @model_serializer(mode="wrap")
     def _without_unset(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -45,6 +47,10 @@ class Section(BaseModel):
             for name in added.model_fields.keys() - self.added(added).changed():
                 values.pop(name, None)
         return values
+
+    def conflicts(self, experiment: Any) -> list[tuple[str, str]]:
+        """Of settings that an extension adds: (dotted setting, why) for each of the experiment that cannot be used with them."""
+        return []
 
     def problems(self) -> list[tuple[str, str]]:
         """Checks across the settings of this section and of those in it: (dotted setting, what is wrong and what to do) for each that

@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar, Literal
 
-from pipelines.config.schema import Experiment, Section, setting
+from pipelines.config.schema import ADDED, Experiment, Section, setting
 
 
 class FittedModel(Section):
@@ -25,7 +25,8 @@ def problems_at_once(experiment: Experiment) -> list[tuple[str, str]]:
     if model is None or not getattr(model, "fitted", False):
         return []
     why = f"model.name: {model.name} is fitted to train at once, and no step trains it"
-    found = [(f"train.{name}", f"{why}; leave it out") for name in ("privacy", "teacher", "start") if getattr(train, name)]
+    added = [name for section in ADDED.get(type(train), ()) for name in sorted(train.added(section).changed())]
+    found = [(f"train.{name}", f"{why}; leave it out") for name in (*added, "teacher", "start") if getattr(train, name)]
     for name in ("loss", "augment"):
         section: Any = getattr(experiment, name, None)
         if section is not None and section != type(section)():

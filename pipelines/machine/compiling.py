@@ -30,6 +30,30 @@ def function(pure: Callable, *, xla: bool, parts: bool = False) -> Any:
     return tf.function(traced, jit_compile=xla, autograph=False)
 
 
+class Once:
+    """A tf.function that is traced once for all who call it with tensors of the same shapes, where it is a function of these alone.
+
+    A strategy traces a replica's functions anew in the scope of each device, though TensorFlow leaves these scopes out of the trace; so do
+    the graphs of several functions that call one. What captures a variable or a tensor from around it - a replica's copy of a table - is
+    traced by each.
+    """
+
+    def __init__(self, function: Any):
+        self._function = function
+        self._known: dict[str, Any] = {}
+
+    def __call__(self, *arguments: Any) -> Any:
+        key = repr(tf.nest.map_structure(_signature, arguments))
+        if key not in self._known:
+            concrete = self._function.get_concrete_function(*arguments)
+            self._known[key] = self._function if concrete.captured_inputs else concrete
+        return self._known[key](*arguments)
+
+
+def _signature(value: Any) -> Any:
+    return (value.dtype.name, value.shape) if tf.is_tensor(value) else value
+
+
 def part(body: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
     """A function of tensors, elementwise or by rows, that a `function` with `parts` compiles: one kernel forward, one backward.
 

@@ -15,6 +15,7 @@ from pipelines.task import intervals
 from pipelines.task.judging import Features
 from pipelines.task.results import Baseline, Judgement, Metric
 from pipelines.task.units import EXAMPLES
+from pipelines.training.transform import Cost
 
 MOST = 20_000  # examples of train that a baseline is fitted on
 ALIKE = 0.01  # of the baseline's score: by a smaller difference, of which chance may be all, nobody chooses
@@ -33,13 +34,13 @@ def kernel_baseline(name: str, train: Source, features: Features, describe: Call
 
 
 def put_beside(judgement: Judgement, baseline: Baseline, own: np.ndarray, other: np.ndarray, resamples: int, *,
-               private: bool = False) -> None:
+               cost: Cost | None = None) -> None:
     """Adds the table `baselines`, and `compare`s.
 
     Args:
         judgement: of the examples that count, drawn by its units.
         own, other: [n], the metric of each example, of the model and of the baseline; `own` is NaN where one does not count.
-        private: the model was trained with differential privacy, which the baseline was not.
+        cost: what the model was trained for besides its score, and the baseline was not.
     """
     counts, units = ~np.isnan(own), judgement.units or EXAMPLES
     own, other = own[counts], other[counts]
@@ -49,24 +50,24 @@ def put_beside(judgement: Judgement, baseline: Baseline, own: np.ndarray, other:
     judgement.tables["baselines"] = [
         {"model": name, **_bounded(baseline.metric, metric), **_bounded(f"gain_in_{baseline.metric}", over)}
         for name, metric, over in (("this model", here, None), (baseline.name, there, gain))]
-    compare(judgement, baseline.metric, baseline.name, here, there, gain, private=private)
+    compare(judgement, baseline.metric, baseline.name, here, there, gain, cost=cost)
 
 
-def compare(judgement: Judgement, metric: str, baseline: str, own: Metric, other: Metric, gain: Metric, *, private: bool = False) -> None:
+def compare(judgement: Judgement, metric: str, baseline: str, own: Metric, other: Metric, gain: Metric, *,
+            cost: Cost | None = None) -> None:
     """Says in a judgement how the model compares with a baseline, whose name that is: `compared`, and where it is worse, `beaten`.
 
     Args:
         gain: of the model over the baseline, positive where it is better, whatever the metric's direction, with its paired interval.
-        private: as `put_beside` takes it.
+        cost: as `put_beside` takes it.
     """
     ours, theirs = formatting.number(own.value, metric), formatting.number(other.value, metric)
     figures = f"({baseline}, fitted in seconds): {formatting.title(metric)} {ours} against {theirs}, {_difference(gain, metric)}"
     if gain.value > 0 and (gain.low is None or gain.low > 0):
         judgement.compared = f"Better than the cheap baseline {figures}."
-    elif private:
-        judgement.compared = f"What privacy costs, beside the cheap baseline without it {figures}."
-        judgement.beaten = (f"{ours} against {theirs} is what privacy costs here. More training examples, a larger epsilon, larger "
-                            "batches, and fewer weights on good features make it less (docs/training.md#private-training).")
+    elif cost:
+        judgement.compared = f"What {cost.of} costs, beside the cheap baseline without it {figures}."
+        judgement.beaten = f"{ours} against {theirs} is what {cost.of} costs here. {cost.remedy}"
     elif gain.high is not None and gain.high < 0:
         judgement.compared = f"Worse than the cheap baseline {figures}."
         judgement.beaten = (f"The model is worse than its cheap baseline, {ours} against {theirs}: the training was too short, or "

@@ -34,10 +34,7 @@ def card(content: Mapping[str, Any], run: str) -> list[Block]:
         licence = f"licence {encoder['licence']}" if encoder["licence"] else "its licence is not stated"
         source = f" from {encoder['source']}" if encoder["source"] else ""
         facts.append(f"Encoder: {encoder['name']}{source}, {encoder['weights']:,} weights, {licence}, SHA-256 {encoder['checksum']}.")
-    if spent := environment.get("privacy"):
-        facts.append(f"Differential privacy: epsilon {spent['epsilon']:.3g} at delta {spent['delta']:.3g} for {spent['protected']}; it "
-                     f"covers {spent['covers']}. Noise {spent['noise']:.4g}, clipping norm {spent['clip']:g}, {spent['sampling']} sampling "
-                     f"at rate {spent['rate']:.4g}, {spent['steps']:,} steps; computed by {spent['accountant']}.")
+    facts += [one["statement"] for one in environment.values() if isinstance(one, dict) and "statement" in one]  # of extensions
     if teacher := (content["settings"].get("train") or {}).get("teacher"):
         facts.append(f"Teacher: {teacher['run']}, with weight {teacher['weight']:g} in the loss.")
     versions = [f"{name} {environment[name]}" for name in ("tensorflow", "keras", "keras-hub", "quartet") if environment.get(name)]

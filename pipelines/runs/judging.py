@@ -85,8 +85,8 @@ def judge(session: Session, experiment: Experiment, policy: Policy, watching: Ev
                 session.task.explain(session.model, judgement, answers, targets, source)
         if baseline is not None:
             own, other = session.task.each(answers, targets), baseline.score(source)
-            private = experiment.train.privacy is not None
-            put_beside(judgement, baseline, own, other, experiment.evaluate.bootstrap, private=private)
+            cost = next((one.cost for one in session.transforms if one.cost), None)
+            put_beside(judgement, baseline, own, other, experiment.evaluate.bootstrap, cost=cost)
         if judgement.beaten and policy.guidance and (split == "test" or test is None):
             warn(judgement.beaten)
     return judgements

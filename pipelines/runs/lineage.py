@@ -48,7 +48,6 @@ def lineage(folder: RunFolder, *, _above: tuple[Path, ...] = ()) -> dict[str, An
         "code": {"source": environment["source"], "versions": {name: environment[name] for name in CODE if environment.get(name)},
                  "extensions": environment["extensions"]},
         "encoder": environment.get("encoder"),
-        "privacy": environment.get("privacy"),
         "parents": [{"setting": name, **lineage(parent, _above=(*_above, here))} for name, parent in parents(settings, here)
                     if parent.path.resolve() not in (*_above, here)],
         **further,
@@ -76,9 +75,6 @@ def text(one: Mapping[str, Any], indent: str = "") -> str:
     if isinstance(encoder, dict):
         lines.append(f"encoder      {encoder.get('name')} from {encoder.get('source') or 'a source that is not stated'}, sha256 "
                      f"{encoder.get('checksum')}")
-    if isinstance(one.get("privacy"), dict):
-        spent = one["privacy"]
-        lines.append(f"privacy      epsilon {spent.get('epsilon')}, delta {spent.get('delta')}, for {spent.get('protected')}")
     lines += [said for name, line in _lines().items() if (said := line.text(one[name])) is not None]
     parents = [f"from         {parent['setting']}\n{text(parent, '  ')}" for parent in one["parents"]]
     return "\n".join(indent + line for line in "\n".join([*lines, *parents]).split("\n"))

@@ -1,10 +1,10 @@
 """What a run does besides its training: the decisions in which one run differs from another."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines.training.loop import Hook
-from pipelines.training.state import Secret
+from pipelines.training.transform import Kept
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Policy:
         precision: of a run that begins; None: as the experiment says.
         epochs: after which the run pauses with its state saved, to be resumed later; None: it trains to its end.
         hooks: besides the usual ones.
-        secret: of a private training that begins; None: a new one, which nobody knows.
+        kept: what transforms keep of a run that begins; where one is missing, it begins anew.
     """
 
     test: bool = True
@@ -35,4 +35,4 @@ class Policy:
     precision: str | None = None
     epochs: int | None = None
     hooks: tuple[Hook, ...] = ()
-    secret: Secret | None = None
+    kept: Kept = field(default_factory=dict)

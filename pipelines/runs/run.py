@@ -15,7 +15,7 @@ from pipelines.base.progress import Say
 from pipelines.base.screen import Screen
 from pipelines.config import doors, extensions
 from pipelines.config.dump import resolved_yaml
-from pipelines.config.schema import Experiment
+from pipelines.config.schema import Experiment, protected_by
 from pipelines.data.divide import Warned
 from pipelines.data.fingerprint import VERSION
 from pipelines.data.stream import ORDER
@@ -33,7 +33,7 @@ from pipelines.runs.policy import Policy
 from pipelines.runs.run_hook import HookedRun, RunHook, Status
 from pipelines.task.contract import Condensed, Task
 from pipelines.task.results import Judgement
-from pipelines.training import other_run, state
+from pipelines.training import other_run, state, transform
 from pipelines.training.evaluation import Evaluator
 from pipelines.training.hooks.beginning import Beginning
 from pipelines.training.hooks.best_weights import KeepBest
@@ -42,7 +42,6 @@ from pipelines.training.hooks.diagnosis import Diagnosis
 from pipelines.training.hooks.keras_callbacks import KerasCallbacks
 from pipelines.training.hooks.log import Log
 from pipelines.training.hooks.not_finite import StopWhenNotFinite
-from pipelines.training.hooks.privacy import PrivacySpent
 from pipelines.training.hooks.profile import Profile
 from pipelines.training.hooks.remarks import Remarks, Warnings, WarnOfWaiting
 from pipelines.training.hooks.samples import Samples
@@ -50,7 +49,6 @@ from pipelines.training.hooks.tables_home import TablesHome
 from pipelines.training.hooks.validation import Validation
 from pipelines.training.loop import Hook, Loop
 from pipelines.training.meter import Meter
-from pipelines.training.privacy_accounting import privacy_note
 from pipelines.training.session import Session, assemble
 from pipelines.training.still import Still, of_chief
 
@@ -171,11 +169,13 @@ class _Run:
         if changed:
             raise TrainingError(f"{self.folder.path}: the run that {changed[0]} names is not the one that this training was begun with "
                                 "(its experiment, weights or facts have changed); restore it, or begin anew with --fresh")
-        known = before.secret if before else self.policy.secret
-        secret = self.hosts.of_chief((known or state.Secret.drawn()).model_dump()) if self.experiment.train.privacy else None
+        kept = before.transforms if before else self.policy.kept
+        if before and (missing := transform.applying(self.experiment).keys() - kept.keys()):
+            raise TrainingError(f"{self.folder.path}: its checkpoint is of another version of Quartet, which did not keep what train."
+                                f"{min(missing)} needs; begin anew with --fresh")
+        kept = self.hosts.of_chief(transform.begin(self.experiment, kept) if self.hosts.chief else None)
         session = assemble(self.experiment, self.call.task_class, precision=precision, beside=self.folder.path,
-                           secret=secret and state.Secret(**secret),
-                           say=lambda text: self.say(text))
+                           kept=kept, say=lambda text: self.say(text))
         splits = {"train": session.splits.train, "validation": session.splits.validation}
         data = {split: source.fingerprint() for split, source in splits.items() if source}
         every = self.hosts.of_all(data)
@@ -226,24 +226,24 @@ class _Run:
                              {"weights": session.all_weights, "averages": session.averages}, train, say=self._warn, still=still,
                              hosts=self.hosts)
         self.log = Log(every=train.log_every or max(1, plan.steps_per_epoch // 10), log=None, writers={}, progress=self.progress)
-        secret = {"secret": session.secret.model_dump()} if session.secret else {}
+        transforms = {"transforms": {one.name: one.kept for one in session.transforms}} if session.transforms else {}
         self.saver = Checkpoint(self.folder.checkpoints, session.state_groups, seconds=train.checkpoint_seconds, say=self.progress.warning,
-                                identity=self.identity | secret, meter=self.meter, still=still, divided=session.divided)
+                                identity=self.identity | transforms, meter=self.meter, still=still, divided=session.divided)
         hooks: list[Hook] = [
             *([TablesHome(session.divided, self.saver.due)] if session.divided is not None else []),
             StopWhenNotFinite(lambda step: run_display.culprits(session, step)),
             self.warnings,
             *session.freezing,
             Validation(validation, train.validate_every),
-            *([PrivacySpent(session.accountant)] if session.accountant else []),
+            *(hook for one in session.transforms for hook in one.hooks()),
             self.best,
             *([self.log] if self.hosts.chief else []),
             *([Beginning(validation, self.best, self.log if self.hosts.chief else None)] if validation and session.fits_first else []),
             WarnOfWaiting(monitor.input_wait_warning, self._warn, run_display.waiting_remedy(session)),
             *([Remarks(session.task.remark, self._warn), *self._guidance(session)] if self.hosts.chief else []),
         ]
-        if self.call.callbacks and session.accountant:
-            raise ConfigError("train.privacy: Keras callbacks see the training loss, which no noise protects; train without them")
+        if self.call.callbacks and (protection := protected_by(train)):
+            raise ConfigError(f"{protection}: Keras callbacks see the training loss, which no noise protects; train without them")
         if self.call.callbacks:
             hooks.append(KerasCallbacks(list(self.call.callbacks), session.model, train, plan.steps_per_epoch))
         hooks += self.policy.hooks
@@ -330,11 +330,11 @@ class _Run:
             "steps": loop.step,
             "best_epoch": self.best_epoch,
         }
-        if session.accountant and self.experiment.train.privacy:
-            spent = session.accountant.record(self.experiment.train.privacy.clip, loop.step)
-            self.environment["privacy"] = spent
+        recorded = {one.name: one.record(loop.step) for one in session.transforms}
+        self.environment.update({name: record for name, record in recorded.items() if record})
+        if recorded:
             write_json(self.folder.environment, self.environment)
-            self.notes.append(privacy_note(spent))
+        self.notes += [record["note"] for record in recorded.values() if "note" in record]
         curves = None
         if policy.details:
             summary["arithmetic"] = run_display.work(session, summary["examples_per_second"]) if session.steps else None

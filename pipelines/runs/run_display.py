@@ -48,9 +48,8 @@ def describe(session: "Session", name: str, say: Callable[[str], None]) -> None:
     )
     if chosen := trainable.note(session.task.experiment, session.way, len(splits.train)):
         say(chosen)
-    if session.accountant:
-        say(f"private: noise {session.accountant.noise:.4g}, epsilon at most {session.accountant.epsilon(session.accountant.steps):.3g} at "
-            f"delta {session.accountant.delta:g}")
+    for line in filter(None, (one.describe() for one in session.transforms)):
+        say(line)
     if session.steps and machine.replicas > 1:
         _say_what_depends_on_devices(session, say)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pipelines.base.errors import ConfigError
-from pipelines.config.schema import Experiment
+from pipelines.config.schema import Experiment, protected_by
 from pipelines.data.divide import divide
 from pipelines.data.source import Source, Tensors
 from pipelines.data.split import describe
@@ -95,13 +95,13 @@ class Learning(ABC):
         return splits
 
     def public_facts(self, facts: dict[str, Any]) -> dict[str, Any]:
-        """The facts with which a private training works and that its model holds: nothing of them depends on any training example.
+        """The facts with which a training that protects its examples works, and that its model holds: none depends on any example.
 
         Raises:
             ConfigError: the model needs facts that do, such as a vocabulary.
         """
-        raise ConfigError(f"train.privacy: {self.experiment.task} learns more of the training data than its weights, which noise in the "
-                          "gradients does not protect; no private training is offered for it")
+        raise ConfigError(f"{protected_by(self.experiment.train)}: {self.experiment.task} learns more of the training data than its "
+                          "weights, which noise in the gradients does not protect; no private training is offered for it")
 
     def decode(self, raw: Tensors, key: "tf.Tensor | None" = None) -> Tensors:
         """One stored example into one decoded example, in graph; run in parallel, cached if not random. As it is stored, by default.

@@ -11,28 +11,25 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from pipelines.config.schema import Train, accumulation_of
+from pipelines.data.draws import by_example
 from pipelines.machine.devices import Machine
 from pipelines.training import embedding_tables
-from pipelines.training.embedding_tables import Table, TableOptimizer, write
-from pipelines.training.replica import Replica
+from pipelines.training.chain import Replica
+from pipelines.training.embedding_tables import Asked, Fetched, Table, TableOptimizer, recorded, write
+from pipelines.training.model_state import seeded
 
 GATHERED = 1 << 16  # rows of a part that are brought to main memory at once
 
-Asking = list[dict[int, Any]]  # of each micro-batch: number of a table -> ids [n] int64, or their rows [n, width]
 
+class DividedTables(TableOptimizer):
+    """The parts of the tables and of what their optimizer keeps, one of each for every replica; the tables lie in main memory."""
 
-class DividedTables:
-    """The parts of the tables and of what their optimizer keeps, one of each for every replica.
-
-    Args:
-        optimizer: of tables in main memory.
-    """
-
-    def __init__(self, optimizer: TableOptimizer, machine: Machine):
-        self.tables, self.machine, self.stale = optimizer.tables, machine, False
-        with machine.strategy.scope():
-            self.parts = {id(whole): self._part(whole) for whole in (*(table.variable for table in self.tables), *optimizer.variables)}
-        self._wholes = [table.variable for table in self.tables] + optimizer.variables
+    def __init__(self, tables: list[Table], train: Train, machine: Machine, rate: Callable[[Replica, tf.Tensor], tf.Tensor]):
+        super().__init__(tables, train, machine, rate)
+        self.stale = False
+        self._wholes = [*(table.variable for table in tables), *self.saved]
+        self.parts = {id(whole): self._part(whole) for whole in self._wholes}
 
     def _part(self, whole: keras.Variable) -> tf.Variable:
         shape = (-(-whole.shape[0] // self.machine.replicas), *whole.shape[1:])
@@ -43,21 +40,26 @@ class DividedTables:
         """Finds a replica's part of a variable."""
         return lambda whole: replica.own(self.parts[id(whole)])
 
-    def own(self, replica: Replica, ids: tf.Tensor, gradient: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """(places in its part, gradients) of those of the rows `ids` that a replica holds; in graph."""
+    def write_rows(self, replica: Replica, number: int, ids: tf.Tensor, gradient: tf.Tensor, rate: tf.Tensor, step: tf.Tensor) -> None:
         held = tf.equal(ids % self.machine.replicas, replica.number)
-        return tf.boolean_mask(ids, held) // self.machine.replicas, tf.boolean_mask(gradient, held)
+        places = tf.boolean_mask(ids, held) // self.machine.replicas
+        self.update_rows(number, places, tf.boolean_mask(gradient, held), rate, step, self.part(replica))
 
-    def fetched(self, asked: Asking) -> list[dict[int, list[tf.Tensor]]]:
-        """The rows that each replica of this host asked for, in cross-replica context.
+    def fetched(self, model: keras.Model, micro_batches: Callable, step: tf.Tensor, examples: Any) -> Fetched:
+        def asked(step: tf.Tensor, examples: Any) -> list[dict[int, tf.Tensor]]:
+            """Of each micro-batch of a replica: number of a table -> the ids that its forward pass looks up."""
+            replica, found = Replica(self.machine), []
+            weights, state = replica.values(model.trainable_variables), replica.values(model.non_trainable_variables)
+            batches = micro_batches(replica, step, examples)
+            for turn in range(accumulation_of(self.train, self.machine.replicas)):
+                inputs, *_, draws = batches(turn)
+                with recorded(Asked()) as one, by_example(draws):
+                    model.stateless_call(weights, seeded(model.non_trainable_variables, state, draws.seed), inputs, training=True)
+                found.append({number: tf.concat(one.ids[table], 0) for number, table in enumerate(self.tables) if table in one.ids})
+            return found
 
-        Args:
-            asked: of each micro-batch: number of a table -> ids [n] int64, a value for each replica.
-
-        Returns:
-            of each micro-batch: number of a table -> [n, width] float32 for each of this host's replicas.
-        """
-        return [{number: self._rows(self.tables[number], ids) for number, ids in turn.items()} for turn in asked]
+        every = self.machine.strategy.run(asked, args=(step, examples))
+        return [{number: self._rows(self.tables[number], ids) for number, ids in turn.items()} for turn in every]
 
     def _rows(self, table: Table, ids: Any) -> list[tf.Tensor]:
         strategy, replicas, own = self.machine.strategy, self.machine.replicas, self.machine.own

@@ -8,7 +8,7 @@ are brought together before the update, so that the copies stay equal, or each r
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -17,8 +17,11 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
-from pipelines.config.schema import Clip, Tables
+from pipelines.config.schema import Train
 from pipelines.machine.devices import Machine
+from pipelines.training.chain import Link, Replica
+from pipelines.training.links import clip
+from pipelines.training.sums import Sums
 
 _ACTIVE = threading.local()  # the Lookups of the trace under way in this thread (a replica has one of its own)
 _PLACE = threading.local()  # whether tables are now created in main memory
@@ -185,13 +188,6 @@ def summed(parts: list[tuple[tf.Tensor, tf.Tensor]]) -> tuple[tf.Tensor, tf.Tens
     return rows, tf.math.unsorted_segment_sum(gradients, places, tf.size(rows))
 
 
-def brought_together(lookups: list, machine: Machine) -> list[tuple[tf.Tensor, tf.Tensor]]:
-    """Lookups of all replicas, summed by row; in cross-replica context: collectives take no number that differs from step to step."""
-    if machine.group.size > 1:
-        return [summed([_of_all_hosts(one, machine)]) for one in lookups]
-    return [summed(list(zip(*(machine.strategy.experimental_local_results(part) for part in one)))) for one in lookups]
-
-
 CHUNK = 4096  # rows that a replica sends at once to the other hosts
 
 
@@ -233,7 +229,10 @@ def _of_all_hosts(lookup: tuple[Any, Any], machine: Machine) -> tuple[tf.Tensor,
     return in_order(all_ids, []), in_order(all_gradients, [width])
 
 
-class TableOptimizer:
+Fetched = list[dict[int, list[tf.Tensor]]]  # of each micro-batch: number of a table -> rows [n, width] for each of this host's replicas
+
+
+class TableOptimizer(Link):
     """Updates the rows that were looked up.
 
     `adagrad` is Duchi et al. 2011; `rowwise_adagrad` keeps one number a row, the mean over its squares (Mudigere et al. 2021,
@@ -241,24 +240,56 @@ class TableOptimizer:
 
     Args:
         tables: what to update; call it inside the strategy's scope.
-        settings: `train.tables`.
-        clip: `train.clip`, applied to tables as to weights.
+        train: `train.tables`, and `train.clip`, which is applied to tables as to weights.
+        rate: (replica, step) -> the learning rate of weights; in graph.
     """
 
     EPSILON = 1e-7
     BETA1, BETA2 = 0.9, 0.999
 
-    def __init__(self, tables: list[Table], settings: Tables, clip: Clip):
-        self.tables, self.settings, self.clip = tables, settings, clip
+    def __init__(self, tables: list[Table], train: Train, machine: Machine, rate: Callable[[Replica, tf.Tensor], tf.Tensor]):
+        self.tables, self.train, self.settings, self.machine, self.rate = tables, train, train.tables, machine, rate
         self.slots = [self._slots(table) for table in tables]
 
+    name = "optimizer"
+
     @property
-    def variables(self) -> list[keras.Variable]:
+    def saved(self) -> list[keras.Variable]:
+        """What is kept of rows; no state of the chain, which is read whole."""
         return [variable for slots in self.slots for variable in slots]
 
     def lookups(self, tape: tf.GradientTape, rows: dict[int, tf.Tensor] | None) -> Lookups:
         """What takes the lookups of a forward pass; `rows`, where they are given: number of a table -> those that it looks up."""
         return Lookups(tape, None if rows is None else {self.tables[number]: given for number, given in rows.items()})
+
+    def fetched(self, model: keras.Model, micro_batches: Callable, step: tf.Tensor, examples: Any) -> Fetched | None:
+        """The rows that a step looks up, in cross-replica context, before its forward pass; None: replicas read them from their own tables.
+
+        Args:
+            micro_batches: of a replica (`Step.micro_batches`).
+        """
+        return None
+
+    def brought_together(self, lookups: list) -> list[tuple[tf.Tensor, tf.Tensor]]:
+        """Lookups of all replicas, summed by row; in cross-replica context: collectives take no number that differs from step to step."""
+        if self.machine.group.size > 1:
+            return [summed([_of_all_hosts(one, self.machine)]) for one in lookups]
+        return [summed(list(zip(*(self.machine.strategy.experimental_local_results(part) for part in one)))) for one in lookups]
+
+    def write(self, replica: Replica, step: tf.Tensor, sums: Sums, rescale: tf.Tensor, norm: tf.Tensor) -> None:
+        """Writes the rows that were looked up."""
+        if not sums.lookups:
+            return
+        rate = self.rate(replica, step)
+        if self.settings.learning_rate:
+            rate *= self.settings.learning_rate / self.train.learning_rate.peak
+        clipped = clip([gradient * rescale for _, gradient in sums.lookups], norm, self.train.clip)
+        for number, ((ids, _), gradient) in enumerate(zip(sums.lookups, clipped)):
+            self.write_rows(replica, number, ids, gradient, rate, step)
+
+    def write_rows(self, replica: Replica, number: int, ids: tf.Tensor, gradient: tf.Tensor, rate: tf.Tensor, step: tf.Tensor) -> None:
+        """Writes those of table `number` that a replica holds; arguments as of `update_rows`."""
+        self.update_rows(number, ids, gradient, rate, step, replica.copy)
 
     def _slots(self, table: Table) -> list[keras.Variable]:
         full = (table.rows, table.width)
@@ -267,7 +298,7 @@ class TableOptimizer:
         shapes = kinds[self.settings.optimizer]
         return [_variable("zeros", shape, f"{table.name}_slot{number}") for number, shape in enumerate(shapes)]
 
-    def update(self, number: int, ids: tf.Tensor, gradient: tf.Tensor, rate: tf.Tensor, step: tf.Tensor, copy: Any) -> None:
+    def update_rows(self, number: int, ids: tf.Tensor, gradient: tf.Tensor, rate: tf.Tensor, step: tf.Tensor, copy: Any) -> None:
         """Changes rows of table `number`, in this replica's copy; in graph.
 
         Args:

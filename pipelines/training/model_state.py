@@ -10,8 +10,6 @@ from contextlib import contextmanager
 import keras
 import tensorflow as tf
 
-from pipelines.training.averages import rising
-
 
 def is_seed(variable: keras.Variable) -> bool:
     """Whether a variable is the state of a Keras SeedGenerator, which the step sets itself."""
@@ -60,6 +58,10 @@ def momenta(model: keras.Model) -> dict[int, float]:
     return {id(statistic): layer.momentum for layer in norms(model) for statistic in (layer.moving_mean, layer.moving_variance)}
 
 
-def moved(old: tf.Tensor, batch: tf.Tensor, momentum: float | None, step: tf.Tensor) -> tf.Tensor:
-    """A statistic after a step whose batch had the value `batch`; without a momentum it is that value."""
-    return batch if momentum is None else old + (batch - old) * (1.0 - rising(momentum, step))
+def rising(decay: float, step: tf.Tensor) -> tf.Tensor:
+    """The decay of a moving average at a step: (1 + step) / (10 + step) up to `decay`, float32.
+
+    So an average covers a ninth of the steps so far at most, and forgets what it began with, as tf.train.ExponentialMovingAverage does.
+    """
+    done = tf.cast(step, tf.float32)
+    return tf.minimum(decay, (1.0 + done) / (10.0 + done))

@@ -1,7 +1,7 @@
 """Assembles a training from an experiment: machine, data, model, optimizer, step. No loop, no files."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
@@ -15,11 +15,11 @@ from pipelines.base.files import finite
 from pipelines.base.metric_kinds import better
 from pipelines.base.progress import Say, Work, silent
 from pipelines.base.stored import checked
-from pipelines.config.schema import Experiment, Train, accumulation_of
+from pipelines.config.schema import Experiment, Train, accumulation_of, protected_by
 from pipelines.data.cache import decoded_spec
 from pipelines.data.input import Feed, make_feed
 from pipelines.data.lengths import Lengths
-from pipelines.data.order import Plan, Poisson, room
+from pipelines.data.order import Plan
 from pipelines.data.source import Source
 from pipelines.encoders import trainable
 from pipelines.encoders.finetune import Finetune, Gradual
@@ -27,21 +27,20 @@ from pipelines.machine import devices
 from pipelines.machine.precision import FASTER, speed
 from pipelines.task.contract import Splits, Task
 from pipelines.task.prepared import splits_of
-from pipelines.training import optimizers, other_run, precision_probe
+from pipelines.training import links, optimizers, other_run, precision_probe, transform
+from pipelines.training.chain import Chain
 from pipelines.training.divided_tables import DividedTables
 from pipelines.training.embedding_tables import TableOptimizer, all_variables, in_main_memory, tables_of
 from pipelines.training.evaluation import Evaluator, batch_size
 from pipelines.training.hooks.freezing import GradualUnfreeze, Unfreeze
 from pipelines.training.learner import Learner, learner_of
 from pipelines.training.loop import Hook
-from pipelines.training.model_state import norms, statistics_of
-from pipelines.training.privacy_accounting import Accountant, accountant
-from pipelines.training.private_gradients import PrivateGradients
-from pipelines.training.state import Secret
+from pipelines.training.model_state import statistics_of
+from pipelines.training.schedules import learning_rate
 from pipelines.training.step import Step
 from pipelines.training.teacher import Taught
 from pipelines.training.totals import find_scores
-from pipelines.training.update import Update
+from pipelines.training.transform import Kept, Transform
 from pipelines.training.weight_limits import bounded
 
 START, TEACHER = "train.start.run", "train.teacher.run"
@@ -71,20 +70,26 @@ class Session:
     averaged: list[keras.Variable]  # of what there are moving averages: those weights, then batch statistics; or nothing
     averages: list[keras.Variable]  # one for each of these
     tables: TableOptimizer
-    divided: DividedTables | None  # their parts, where each replica holds one
     step: Step
     freezing: list[Hook]
     watch: tuple[str, str]  # the validation metric that early stopping and the best weights follow, and "max" or "min"
     start: keras.Model | None = None  # with whose weights it begins
-    accountant: Accountant | None = None  # of a private training
-    secret: Secret | None = None
+    transforms: list[Transform] = field(default_factory=list)
     say: Say = silent  # is told how far work is that takes long
 
     @property
     def state_groups(self) -> dict[str, list[keras.Variable]]:
         """All variables of a checkpoint, by group."""
-        optimizer = [*self.optimizer.variables, *self.tables.variables]
-        return {"weights": self.all_weights, "optimizer": optimizer, "averages": self.averages}
+        groups: dict[str, list[keras.Variable]] = {"weights": self.all_weights, "optimizer": [], "averages": []}
+        for link in self.step.chain.links:
+            if link.saved:
+                groups.setdefault(link.name, []).extend(link.saved)
+        return groups
+
+    @property
+    def divided(self) -> DividedTables | None:
+        """The tables, where each replica holds a part of them."""
+        return self.tables if isinstance(self.tables, DividedTables) else None
 
     @property
     def fits_first(self) -> bool:
@@ -105,7 +110,7 @@ class Session:
             learner.fit(work.doing)
         elif self.start is not None:
             other_run.take_over(self.model, self.start)
-        elif learner.model is self.model and self.accountant is None:
+        elif learner.model is self.model and protected_by(self.task.experiment.train) is None:
             self.task.initialise(self.model, map(self.task.prepare, self.feed.judged(INITIAL_BATCH)))
             if note := self.task.fit_at_once(self.model, self.splits.train, self._features):
                 learner.notes.append(note)
@@ -117,24 +122,13 @@ class Session:
                          batch=batch_size(experiment.evaluate, experiment.train.batch_size), say=self.say).features(function)
 
 
-def plan_batches(train: Train, examples: int, replicas: int, secret: Secret | None = None) -> Plan:
+def plan_batches(train: Train, examples: int, replicas: int) -> Plan:
     """Divides the global batch over replicas and accumulation.
 
-    Args:
-        secret: of a private training, whose batches are drawn.
-
     Raises:
-        ConfigError: the three batch settings and the number of devices do not fit together, or are more than there are examples to draw.
+        ConfigError: the three batch settings and the number of devices do not fit together.
     """
-    if secret is None:
-        return Plan(examples, train.batch_size, replicas, accumulation_of(train, replicas))
-    if train.batch_size > examples:
-        raise ConfigError(f"train.batch_size: {train.batch_size} is more than the {examples:,} training examples, from which train.privacy "
-                          "draws each batch")
-    most = room(examples, train.batch_size)
-    micro = train.micro_batch_size or -(-most // (replicas * (train.accumulation or 1)))
-    turns = -(-most // (replicas * micro))
-    return Plan(examples, replicas * turns * micro, replicas, turns, Poisson(train.batch_size, secret.key_of("batches")))
+    return Plan(examples, train.batch_size, replicas, accumulation_of(train, replicas))
 
 
 @dataclass
@@ -151,8 +145,7 @@ class Prepared:
     score_names: list[str]
     watch: tuple[str, str]
     others: dict[str, keras.Model]  # those of other runs, by the setting that names one
-    accountant: Accountant | None = None
-    secret: Secret | None = None
+    transforms: list[Transform]
 
 
 def prepare(
@@ -162,7 +155,7 @@ def prepare(
     precision: str | None = None,
     facts: dict[str, Any] | None = None,
     beside: Path | None = None,
-    secret: Secret | None = None,
+    kept: Kept | None = None,
 ) -> Prepared:
     """Divides the data and builds the model: all that a training can be refused for before its first step. `check` does it, too.
 
@@ -171,7 +164,7 @@ def prepare(
         task_class: what is learned.
         precision: the precision an interrupted run had chosen, None for a new run.
         beside: the folder of this run, above which other runs are looked for that the experiment names.
-        secret: of a private training that was interrupted, None for a new run.
+        kept: what transforms keep of this run (`transform.begin`), None for a new one.
 
     Raises:
         ConfigError, DataError: settings or data that cannot be used.
@@ -180,8 +173,9 @@ def prepare(
     machine = devices.prepare(train, precision=precision)
     task = task_class(experiment, facts)
     splits = splits_of(task)
-    if train.privacy:
-        splits = replace(splits, facts=task.public_facts(splits.facts))
+    transforms = transform.made(experiment, len(splits.train), kept or {})
+    for one in transforms:
+        splits = replace(splits, facts=one.facts(task, splits.facts))
     task.facts = splits.facts
     checked(finite(splits.facts), task.kept, f"{experiment.task}, what was learned of the data", "a run with it could not be loaded")
     if not len(splits.train):
@@ -189,11 +183,8 @@ def prepare(
     for name, source in (("validation", splits.validation), ("test", splits.test)):
         if source is not None and (why := task.cannot_judge(source)) is not None:
             raise DataError(f"data.{name}: {why}")
-    accounting = None
-    if train.privacy:
-        accounting = accountant(train.privacy, len(splits.train), train.batch_size, train.epochs, secret.noise if secret else None)
-        secret = (secret or Secret.drawn()).model_copy(update={"noise": accounting.noise})
-    plan = plan_batches(train, len(splits.train), machine.replicas, secret)
+    planned = (one.plan(machine.replicas) for one in transforms)
+    plan = next((one for one in planned if one), None) or plan_batches(train, len(splits.train), machine.replicas)
     spec = decoded_spec(splits.train, None if task.stored_decoded else task.decode)
     with machine.strategy.scope(), bounded("model"), in_main_memory(divides(train, machine)):
         model, way = _built(task, len(splits.train))
@@ -208,10 +199,10 @@ def prepare(
     # what is wrong whatever the data is reported before they are all decoded
     score_names = find_scores(task, model, spec)
     own = check_own_metrics(task, model, splits, score_names)
-    if accounting:
-        _check_private(task, model, machine)
+    for one in transforms:
+        one.check(task, model, machine)
     return Prepared(task, splits, machine, plan, model, way, freezing, score_names, watched(train, task, [*score_names, *own], splits),
-                    others, accounting, secret)
+                    others, transforms)
 
 
 def _built(task: Task, examples: int) -> tuple[keras.Model, Finetune | None]:
@@ -237,26 +228,10 @@ def _timed(machine: devices.Machine, task: Task, model: keras.Model, way: Finetu
     return devices.in_precision(machine, train, machine.precision).with_reason(said), model, way
 
 
-def _check_private(task: Task, model: keras.Model, machine: devices.Machine) -> None:
-    """Refuses what no example's part can be clipped of, before the first step. Raises ConfigError."""
-    learning = next((layer.name for layer in norms(model) if layer.trainable), None)
-    if learning:
-        raise ConfigError(f"train.privacy: the layer {learning} normalises by the statistics of a batch, which mix its examples and are "
-                          "kept without noise; take a model without batch normalisation, such as one with group or layer normalisation")
-    if tables_of(model):
-        raise ConfigError("train.privacy: which rows of an embedding table were updated tells which examples were there; a model with "
-                          "tables cannot be trained with it")
-    if task.mixes:
-        raise ConfigError(f"train.privacy: {task.mixes} takes in the other examples of a batch, so that no example has its own gradient")
-    if machine.precision == "float16":
-        raise ConfigError("train.privacy: train.precision chose float16, which scales the loss by what the gradients were; set float32")
-
-
 def assemble(experiment: Experiment, task_class: type[Task], *, precision: str | None = None, facts: dict[str, Any] | None = None,
-             beside: Path | None = None, secret: Secret | None = None,
-             say: Say = silent) -> Session:
+             beside: Path | None = None, kept: Kept | None = None, say: Say = silent) -> Session:
     """Builds the whole training. Arguments and errors as those of `prepare`; `say` is called with what takes long."""
-    train, begun = experiment.train, prepare(experiment, task_class, precision=precision, facts=facts, beside=beside, secret=secret)
+    train, begun = experiment.train, prepare(experiment, task_class, precision=precision, facts=facts, beside=beside, kept=kept)
     task, splits, machine, plan, model = begun.task, begun.splits, begun.machine, begun.plan, begun.model
     task.learn_fixed(model, splits.train)
     learner = learner_of(task, splits, model, begun.way, experiment, machine, say)
@@ -269,8 +244,8 @@ def assemble(experiment: Experiment, task_class: type[Task], *, precision: str |
     start = begun.others.get(START)
     if start is not None:
         other_run.fits(model, start, START)
-    if begun.accountant and learner.fit is not None:
-        raise ConfigError("train.privacy: the head is fitted to the training data without noise; set model.finetune.head: trained or new")
+    if (protection := protected_by(train)) and learner.fit is not None:
+        raise ConfigError(f"{protection}: the head is fitted to the training data without noise; set model.finetune.head: trained or new")
     weights = list(learner.model.trainable_variables)
     # a model in closed form is what Task.initialise makes it
     steps = plan.steps_per_epoch * train.epochs if weights or tables_of(model) else 0
@@ -278,14 +253,21 @@ def assemble(experiment: Experiment, task_class: type[Task], *, precision: str |
     with machine.strategy.scope(), bounded("train.optimizer"):
         optimizer = optimizers.make(train.optimizer, weights)
         model.optimizer = learner.model.optimizer = optimizer
-        with in_main_memory(divides(train, machine)):
-            tables = TableOptimizer(tables_of(model), train.tables, train.clip)
+        shares = trainable.shares(begun.way, model, train.learning_rate.peak)
+        optimized = links.Optimized(optimizer, lambda step: learning_rate(train.learning_rate, steps, step),
+                                    [shares.get(id(weight), 1.0) for weight in weights])
+        divided = divides(train, machine)
+        with in_main_memory(divided):
+            tables = (DividedTables if divided else TableOptimizer)(tables_of(model), train, machine, optimized.rate_in)
         # from numbers: given the tf.Variable of a weight, a keras.Variable would take that itself, not its value
-        averaged = [*weights, *statistics_of(learner.model)] if train.ema else []
+        statistics = statistics_of(learner.model)
+        averaged = [*weights, *statistics] if train.ema else []
         averages = [
             keras.Variable(variable.numpy(), trainable=False, dtype="float32", name=f"{variable.name}_average") for variable in averaged
         ]
-    divided = DividedTables(tables, machine) if tables.tables and divides(train, machine) else None
+        for one in begun.transforms:
+            one.build(weights)
+        scaled = [links.LossScaled()] if machine.precision == "float16" else []
     feed = make_feed(
         learner.train,
         decode,
@@ -300,27 +282,23 @@ def assemble(experiment: Experiment, task_class: type[Task], *, precision: str |
         facts=task.facts,
         lengths=Lengths.of(learner.task, few=machine.xla),
     )
-    update = Update(model=learner.model, optimizer=optimizer, weights=weights, averaged=list(zip(averaged, averages)), tables=tables,
-                    divided=divided, train=train, steps=steps, xla=machine.xla,
-                    shares=trainable.shares(begun.way, model, train.learning_rate.peak))
-    step = Step(task=learner.task, model=learner.model, update=update, machine=machine, plan=plan, feed=feed, train=train,
-                score_names=begun.score_names, private=_private(begun, train))
+    following = [links.Averaged(learner.model, weights, statistics, averages, train.ema)] if train.ema else []
+    # an update is a few passes over all weights; fused into one it costs half, on CPUs too. Muon's is matrix products.
+    fuse = machine.xla or (train.xla != "off" and not train.deterministic and type(optimizer).__name__ != "Muon")
+    chain = Chain(learner.model, weights, [
+        *begun.transforms, *scaled, links.Clipped(train.clip), optimized, links.Frozen(learner.model, weights),
+        links.Statistics(learner.model), *following, tables], fuse=fuse)
+    step = Step(task=learner.task, model=learner.model, chain=chain, tables=tables, machine=machine, plan=plan, feed=feed, train=train,
+                score_names=begun.score_names)
     shown = feed if learner.model is model else Feed(
         splits.train, None if task.stored_decoded else task.decode, plan=plan, seed=train.seed, shuffle=True, rule=Lengths.of(task))
     return Session(task, splits, machine, plan, steps, feed, shown, model, learner, begun.way, optimizer, weights, averaged, averages,
-                   tables, divided, step, begun.freezing, begun.watch, start, begun.accountant, begun.secret, say)
+                   tables, step, begun.freezing, begun.watch, start, begun.transforms, say)
 
 
 def divides(train: Train, machine: devices.Machine) -> bool:
     """Whether each replica holds a part of the embedding tables."""
     return train.tables.divided and machine.replicas > 1
-
-
-def _private(begun: Prepared, train: Train) -> PrivateGradients | None:
-    if begun.accountant is None or begun.secret is None or train.privacy is None:
-        return None
-    return PrivateGradients(clip=train.privacy.clip, noise=begun.accountant.noise, expected=train.batch_size,
-                            key=begun.secret.key_of("noise"))
 
 
 def check_own_metrics(task: Task, model: Any, splits: Splits, scores: list[str]) -> list[str]:

@@ -5,9 +5,7 @@ JSON of every hook; what stands still is in another one that it names (`still`).
 kill leaves the old one or the new.
 """
 
-import hashlib
 import json
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -31,23 +29,6 @@ class Metered(Record):
     steps: Count
 
 
-class Secret(Record):
-    """What a private training is made private with. Whoever knows it can take the noise away: it stands in checkpoints, which are removed
-    when the run is finished, and nowhere else."""
-
-    key: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-    noise: Annotated[float, Field(gt=0)] | None = None  # as a multiple of the clipping norm; None: not known yet
-
-    @classmethod
-    def drawn(cls) -> "Secret":
-        return cls(key=secrets.token_hex(32))
-
-    def key_of(self, purpose: str) -> tuple[int, int]:
-        """Two int64 for one purpose."""
-        words = np.frombuffer(hashlib.sha256(f"{self.key} {purpose}".encode()).digest()[:16], "<i8")
-        return int(words[0]), int(words[1])
-
-
 class Identity(Record):
     """What must not change over the life of a run."""
 
@@ -56,7 +37,7 @@ class Identity(Record):
     runs: dict[Name, Text] = {}  # checksums of other runs that it needs, by the setting that names one
     fingerprints: Count = 1  # the version of those of `data` (pipelines.data.fingerprint)
     order: Count = 1  # the version of that in which streams are read (pipelines.data.stream)
-    secret: Secret | None = None
+    transforms: dict[Name, dict[str, Any]] = {}  # what each keeps, by its name
 
 
 class About(Identity):

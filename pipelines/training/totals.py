@@ -25,11 +25,6 @@ def find_scores(task: Task, model: keras.Model, spec: Mapping[str, tf.TensorSpec
     return list(tf.function(scores, autograph=False).get_concrete_function(one).structured_outputs)
 
 
-def summed_scores(loss: tf.Tensor, mask: tf.Tensor, scores: Mapping[str, tf.Tensor], names: Sequence[str]) -> tf.Tensor:
-    """Totals of a micro-batch, float32: `loss` is a sum already, `scores` are [batch] by name, and `mask` [batch] is 1 or 0."""
-    return tf.stack([loss, tf.reduce_sum(mask), *(tf.reduce_sum(tf.cast(scores[name], tf.float32) * mask) for name in names)])
-
-
 def means(totals: Any, score_names: Sequence[str]) -> dict[str, float]:
     """Totals into their means."""
     count = max(float(totals[1]), 1.0)

@@ -19,7 +19,7 @@ from pipelines.base.signals import handling
 from pipelines.config import extensions
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.messages import did_you_mean
-from pipelines.config.schema import Experiment, Tune
+from pipelines.config.schema import Experiment, Tune, protected_by, protecting
 from pipelines.config.space import Dimension, current, dimensions
 from pipelines.machine.memory import WORKERS
 from pipelines.runs.launcher import Processes
@@ -76,10 +76,11 @@ def prepared(experiment: Experiment) -> tuple[Tune, list[Dimension]]:
         ConfigError: there is nothing to search, or the space does not suit the search.
     """
     tune = experiment.tune or Tune()
-    if experiment.train.privacy or any(name.split(".")[:2] == ["train", "privacy"] for name in tune.space):
-        raise ConfigError("train.privacy: every trial would spend its epsilon on the same examples anew, and the choice among them tells "
-                          "of the examples, too; no search can promise what one training does. Choose the settings on data that need no "
-                          "protection, without train.privacy, or by what others publish, and train once")
+    searched = (name for name in protecting() if any(one == name or one.startswith(f"{name}.") for one in tune.space))
+    if protection := protected_by(experiment.train) or next(searched, None):
+        raise ConfigError(f"{protection}: every trial would spend its protection on the same examples anew, and the choice among them "
+                          "tells of the examples, too; no search can promise what one training does. Choose the settings on data that need "
+                          f"no protection, without {protection}, or by what others publish, and train once")
     if isinstance(experiment.data.validation, float) and not experiment.data.validation:
         raise ConfigError(NO_VALIDATION)
     space = dimensions(experiment)

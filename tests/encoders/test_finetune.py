@@ -185,18 +185,6 @@ def test_the_saved_network_is_whole_and_answers_alike(tmp_path, finetune):
     assert json.loads((tmp_path / "run" / "environment.json").read_text())["finetune"]["name"] == finetune["name"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("finetune", [{"name": "frozen", "head": "trained"}, {"name": "gradual"}])
-def test_killed_and_resumed_it_ends_bit_identical(tmp_path, finetune):
-    changes = {"task": EncoderToyTask, "model": encoder(**finetune), "data": MEMORY,
-               "train": {"epochs": 3, "devices": "cpu", "deterministic": True}}
-    runs.run(tmp_path / "whole", **changes)
-    runs.killed(tmp_path / "parts", [7], **changes)
-    with np.load(tmp_path / "whole/checkpoints/resume.npz") as one, np.load(tmp_path / "parts/checkpoints/resume.npz") as other:
-        names = [name for name in one.files if name.startswith(("weights/", "optimizer/"))]
-        assert names and all(np.array_equal(one[name], other[name]) for name in names)
-
-
 def test_training_that_spoils_the_encoder_ends_with_its_fitted_head(tmp_path):
     report = runs.run(tmp_path / "run", task=EncoderToyTask, model=encoder(name="whole", learning_rate=1.0), data=MEMORY,
                       train={"epochs": 3, "devices": "cpu"})

@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,14 +16,11 @@ from pipelines.data.results import Shapes
 from pipelines.encoders import features, linear_head
 from pipelines.encoders.features import FEATURES, MOMENTS
 from pipelines.runs import judging
-from pipelines.runs.folder import RunFolder
 from pipelines.runs.launch import task_class
-from pipelines.runs.run import Call, train
 from pipelines.training.loop import Hook, Loop
 from pipelines.training.meter import Meter
 from pipelines.training.session import assemble
 from tests.encoders import tiny
-from tests.training.runs import At, Killed, checkpoint, kill, written_at_once
 
 HERE = all(importlib.util.find_spec(name) for name in ("keras_hub", "tensorflow_text"))
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(
@@ -106,20 +102,6 @@ def test_they_are_found_on_disk_and_read_as_from_memory(preset, kept, monkeypatc
     assert len(set(counts)) > 1 and one[FEATURES].shape[1] % 16 == 0 and not one[FEATURES][np.argmin(counts), counts.min():].numpy().any()
     for name, value in one.items():
         np.testing.assert_array_equal(value, other[name], err_msg=name)
-
-
-def test_killed_and_resumed_it_ends_bit_identical(preset, tmp_path):
-    """Vectors are computed anew by the second process."""
-    more = "monitor: {tensorboard: false}\nevaluate: {baseline: false, bootstrap: 100}\n"
-    text = SETTINGS.format(preset=preset, cache="memory", views=1, speed=0.0, merge=1, head="trained", folder=tmp_path) + more
-    experiment = from_text(text, ["train.keep_state=true", "train.checkpoint_seconds=1e-9"], check_paths=False).experiment
-    for name, kills in (("whole", ({},)), ("parts", ({4: kill}, {}))):
-        for actions in kills:
-            call = Call(name, task_class(experiment.task), quiet=True, callbacks=(At(actions),))
-            with written_at_once(), nullcontext() if not actions else pytest.raises(Killed):
-                train(experiment, RunFolder(tmp_path / name), call)
-    (one, about), (other, theirs) = checkpoint(tmp_path / "whole"), checkpoint(tmp_path / "parts")
-    assert about == theirs and one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
 
 
 def test_where_they_change_every_step_computes_them(preset, tmp_path):

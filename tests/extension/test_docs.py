@@ -50,6 +50,11 @@ def test_the_contracts_of_the_page_hold(place):
     assert (place / "ends.txt").read_text() == "vision/digits finished\n"
 
 
+def test_the_contract_of_the_page_holds_for_its_transform(place):
+    done = processes.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_transforms.py", cwd=place)
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
+
+
 def test_a_model_takes_at_most_20_lines():
     lines = [line for line in blocks("python")[0].splitlines() if line.strip()]
     assert len(lines) <= 20

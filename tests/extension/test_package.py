@@ -96,6 +96,16 @@ def test_its_form_is_exported_judged_and_nothing_without_it(installed):
     assert done.returncode == 2 and "is exported for thirds, and no extension" in done.stderr, done.stderr
 
 
+def test_its_transform_has_a_say_in_the_update(installed):
+    done = quartet(installed, "train", "mine.yaml", "train.smooth=0.5", "--name", "smooth")
+    assert done.returncode == 0, done.stderr
+    (used,) = json.loads((installed / "runs/vision/mine/smooth/environment.json").read_text())["extensions"]
+    assert used["registers"] == ["metric label_probability", "model linear", "settings smooth"]
+    losses = [json.loads((installed / f"runs/vision/mine/{name}/report/report.json").read_text())["metrics"]["test/loss"]["value"]
+              for name in ("default", "smooth")]
+    assert losses[0] != losses[1]
+
+
 def test_it_runs_outside_of_the_checkout(installed):
     code = "import quartet, vision, sample_extension; print(quartet.__file__, vision.__file__, sample_extension.__file__, sep='\\n')"
     done = subprocess.run([sys.executable, "-P", "-c", code], cwd=installed, capture_output=True, text=True, check=True,

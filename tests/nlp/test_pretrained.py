@@ -330,8 +330,6 @@ def test_word_scores_stand_beside_the_vectors_and_a_killed_run_computes_them_aga
                          for name in ("features", "features_names"))
     assert {len(row.split("\t")) for row in rows} == {16} and names[0].split("\t") == ["text", "class", "name"]
     assert len(names) == len(rows) + 1 and all(len(name.split("\t")[0].split()) > 1 for name in names[1:])
-    with pytest.raises(ConfigError, match=r"model\.words: its classifiers are fitted to the training texts without noise"):
-        load("nlp/quickstart", ["tokens=null", "model={name: pretrained, preset: x, words: 2}", "train.privacy={epsilon: 3}"])
 
 
 @extra

@@ -7,14 +7,15 @@ from pipelines.reports.baselines import put_beside
 from pipelines.task.labels import largest_share
 from pipelines.task.results import Baseline, Judgement
 from pipelines.task.units import grouped
+from pipelines.training.transform import Cost
 
 CHEAP = Baseline("a cheap model", "accuracy", lambda source: np.zeros(0))
 
 
-def beside(own: float, other: float, n: int = 400, private: bool = False, **options) -> Judgement:
+def beside(own: float, other: float, n: int = 400, cost: Cost | None = None, **options) -> Judgement:
     judgement = Judgement(**options)
     hits = [np.arange(n) < share * n for share in (own, other)]
-    put_beside(judgement, CHEAP, *(one.astype(np.float64) for one in hits), 200, private=private)
+    put_beside(judgement, CHEAP, *(one.astype(np.float64) for one in hits), 200, cost=cost)
     return judgement
 
 
@@ -34,11 +35,12 @@ def test_it_says_how_the_model_compares_and_warns_of_a_worse_one_alone(own, othe
     assert rows[1]["gain_in_accuracy"] == pytest.approx(own - other)
 
 
-def test_of_a_private_run_it_says_what_privacy_costs():
-    judgement = beside(0.8, 0.9, private=True)
+def test_of_a_run_that_gives_up_something_it_says_what_that_costs():
+    privacy = Cost("privacy", "More examples make it less.")
+    judgement = beside(0.8, 0.9, cost=privacy)
     assert str(judgement.beaten).startswith("80.0 % against 90.0 % is what privacy costs") and "wrong" not in str(judgement.beaten)
     assert judgement.compared.startswith("What privacy costs, beside the cheap baseline without it (a cheap model")
-    assert beside(0.9, 0.8, private=True).beaten is None
+    assert beside(0.9, 0.8, cost=privacy).beaten is None
 
 
 def test_the_gain_is_drawn_by_groups_where_there_are_any():

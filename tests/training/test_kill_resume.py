@@ -1,4 +1,5 @@
-"""Promise 2 through the command line: SIGKILL at random moments, signals, and bit-identical runs. Each run is a process."""
+"""Promise 2: what is killed and started again ends bit-identical. A matrix over the toy in this process, where a kill is an exception that
+nothing saves at; and the command line with SIGKILL at random moments and with signals, each run in a process."""
 
 import itertools
 import json
@@ -6,12 +7,16 @@ import signal
 import time
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
 from benchmarks.kill_resume import command, measure
+from pipelines.training import other_run
 from tests import processes
 from tests.finished_run import quartet
+from tests.training.runs import assert_same_outcome, killed, whole
+from tests.training.toy import EncoderToyTask, TableToyTask, encoder, other_network
 from tests.waiting import until_or_over
 
 pytestmark = pytest.mark.slow(seconds=60)
@@ -68,6 +73,59 @@ def test_signals_save_and_end_with_their_status_and_the_same_command_goes_on(tmp
     assert 0 < steps[0] < steps[1]
     assert f"resuming at step {steps[1]:,}" in output + errors
     assert json.loads((run / "report" / "report.json").read_text())["metrics"]["test/accuracy"]["value"] > 0.95
+
+
+class Counting(keras.callbacks.Callback):
+    """A person's own, with a state."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.seen.append([epoch, sorted(logs)])
+
+    def get_state(self):
+        return {"seen": self.seen}
+
+    def set_state(self, state):
+        self.seen = state["seen"]
+
+
+MEMORY, EXACT = {"cache": "memory"}, {"devices": "cpu", "deterministic": True, "epochs": 3}
+# name -> (settings, steps of 5 an epoch after which a process is killed)
+CASES = {
+    "all hooks": ({
+        "model": "norm dropout penalty", "label_smoothing": 0.1, "monitor": {"tensorboard": True, "samples": 2},
+        "train": {"epochs": 4, "ema": 0.8, "log_every": 2, "optimizer": {"name": "adamw", "weight_decay": 0.05},
+                  "clip": {"global_norm": 1.0}, "learning_rate": {"peak": 0.005, "warmup": 0.2}, "accumulation": 2,
+                  "freeze": {"layers": ["first"], "epochs": 2}, "early_stopping": {"patience": 2}}},
+        [2, 11, 20]),  # in the first epoch, after unfreezing, after the last step
+    "float16": ({"train": {"precision": "float16", "devices": "cpu"}}, [4]),
+    "table": ({"task": TableToyTask, "model": "table", "train": {**EXACT, "tables": {"optimizer": "adam"}}}, [3, 8]),
+    "frozen encoder": ({"task": EncoderToyTask, "model": encoder(name="frozen", head="trained"), "data": MEMORY, "train": EXACT}, [7]),
+    "gradual encoder": ({"task": EncoderToyTask, "model": encoder(name="gradual"), "data": MEMORY, "train": EXACT}, [7]),
+    "distilled": ({"train": {"teacher": {"run": "."}}}, [7]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_killed_it_ends_as_one_never_killed(tmp_path, monkeypatch, name):
+    if name == "distilled":  # of no run: the same network with other weights
+        monkeypatch.setattr(other_run, "named", lambda *_: {"train.teacher.run": Path("none")})
+        monkeypatch.setattr(other_run, "checksums", lambda _: {})
+        monkeypatch.setattr(other_run, "model_of", lambda setting, folder, task, train: other_network(task))
+    made: list[Counting] = []
+
+    def make():
+        made.append(Counting())
+        return made[-1:]
+
+    changes, steps = CASES[name]
+    whole(tmp_path / "whole", make=make, **changes)
+    killed(tmp_path / "killed", steps, make=make, **changes)
+    assert_same_outcome(tmp_path / "whole", tmp_path / "killed")
+    assert made[0].seen == made[-1].seen and len(made[0].seen) >= 3
 
 
 DETERMINISTIC = """

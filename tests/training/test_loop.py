@@ -212,20 +212,7 @@ def test_early_stopping_ends_the_run(tmp_path, monkeypatch):
 
 # ---- resuming -------------------------------------------------------------------------------------------
 
-EVERYTHING = {
-    "model": "norm dropout penalty", "label_smoothing": 0.1,
-    "train": {"epochs": 4, "ema": 0.8, "log_every": 2, "optimizer": {"name": "adamw", "weight_decay": 0.05}, "clip": {"global_norm": 1.0},
-              "learning_rate": {"peak": 0.005, "warmup": 0.2}, "freeze": {"layers": ["first"], "epochs": 2}},
-}
-
-
 RARELY = {"train": {"checkpoint_seconds": 1e9}}
-
-
-def test_a_killed_run_ends_as_one_never_killed(tmp_path):
-    whole(tmp_path / "whole", **EVERYTHING)
-    killed(tmp_path / "killed", [2, 11, 20], **EVERYTHING)  # in the first epoch, after unfreezing, after the last step
-    assert_same_outcome(tmp_path / "whole", tmp_path / "killed")
 
 
 @pytest.fixture(scope="module")
@@ -294,34 +281,6 @@ def test_a_second_signal_does_not_wait(tmp_path):
 
 
 # ---- Keras callbacks -------------------------------------------------------------------------------------
-
-
-class Counting(keras.callbacks.Callback):
-    """Keeps its own state."""
-
-    def __init__(self):
-        super().__init__()
-        self._seen = []
-
-    def on_epoch_end(self, epoch, logs=None):
-        self._seen.append([epoch, sorted(logs)])
-
-    def get_state(self):
-        return {"seen": self._seen}
-
-    def set_state(self, state):
-        self._seen = state["seen"]
-
-
-def test_callbacks_of_ones_own_keep_their_state(tmp_path):
-    made = []
-
-    def make():
-        made.append(Counting())
-        return [made[-1]]
-
-    killed(tmp_path / "run", [8], make=make)
-    assert made[-1]._seen == [[epoch, ["accuracy", "loss", "val_accuracy", "val_loss"]] for epoch in (0, 1, 2)]
 
 
 def test_keras_early_stopping_and_plateau_are_resumed(tmp_path, monkeypatch):

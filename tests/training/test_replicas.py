@@ -48,19 +48,12 @@ CASES = {
     "linear head": {"model": encoder(name="frozen"), "data": {"cache": "memory"}},
     "distilled, uneven last batch": {"train": {"teacher": {"run": "none", "temperature": 3.0, "weight": 0.6}}},
     "begun with another's weights": {"train": {"start": {"run": "none"}, "clip": {"norm": 0.1}}},
-    "private, drawn batches": {
-        "model": "smooth dropout penalty",
-        "train": {"privacy": {"noise": 0.05, "clip": 1.0, "delta": 1e-4}, "learning_rate": {"peak": 0.1},
-                  "batch_size": 96, "micro_batch_size": 8}},  # more than has room in one of two replicas
     "XLA": {"train": {"xla": "on", "clip": {"global_norm": 0.3}, "accumulation": 2}},
 }
 
 
-# What 3 and 4 add to 2 is how a batch is divided and how many sums there are, which has no part in optimizer, schedule or precision.
-REPLICAS = {2: list(CASES), 3: ["dropout, uneven last batch", "global norm clipping, accumulation", "table by adagrad, accumulation",
-                                "averages, one-cycle, smoothing, class weights, penalty"],
-            4: ["norm clipping, accumulation", "table, free lengths, dropout", "divided table, free lengths",
-                "batch norm and dropout by micro-batch"]}
+# What 4 add to 2 is how a batch is divided and how many sums there are, which has no part in optimizer, schedule or precision.
+REPLICAS = {2: list(CASES), 4: ["norm clipping, accumulation", "divided table, free lengths", "batch norm and dropout by micro-batch"]}
 UNEQUAL = "batch statistics by device"  # no micro_batch_size: the comparison must see the difference
 
 

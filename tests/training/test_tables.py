@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.config.schema import Clip, Tables
+from pipelines.config.schema import Train
 from pipelines.training.embedding_tables import Lookups, Table, TableOptimizer, recorded, summed, tables_of
 from pipelines.training.session import assemble
 from tests.training.toy import WORDS, TableToyTask, experiment
@@ -19,11 +19,11 @@ def updated(optimizer: str, steps: int = 3) -> tuple[np.ndarray, np.ndarray, lis
     """(rows before, rows after, [(ids, gradient)] of each step) of a table of 7 x 3 at rate 0.1."""
     table = Table(7, 3, initializer=keras.initializers.RandomNormal(seed=1))
     before = np.array(table.variable.value)
-    made = TableOptimizer([table], Tables(optimizer=optimizer), Clip())
+    made = TableOptimizer([table], Train(tables={"optimizer": optimizer}), None, None)
     rng, given = np.random.default_rng(1), []
     for step in range(steps):
         ids, gradient = np.array([5, 1 + step]), rng.normal(size=(2, 3)).astype("float32")
-        made.update(0, tf.constant(ids), tf.constant(gradient), tf.constant(0.1), tf.constant(step, tf.int64), lambda one: one.value)
+        made.update_rows(0, tf.constant(ids), tf.constant(gradient), tf.constant(0.1), tf.constant(step, tf.int64), lambda one: one.value)
         given.append((ids, gradient))
     return before, np.array(table.variable.value), given
 

@@ -231,7 +231,6 @@ def final_weights(changes: dict[str, Any]) -> np.ndarray:
     from pipelines.training.loop import Loop
     from pipelines.training.meter import Meter
     from pipelines.training.session import assemble
-    from pipelines.training.state import Secret
 
     answers, by_epoch, chunk = (changes.pop(name, None) for name in ("answers", "by_epoch", "chunk"))
     embedding_tables.CHUNK = chunk or embedding_tables.CHUNK
@@ -239,16 +238,16 @@ def final_weights(changes: dict[str, Any]) -> np.ndarray:
     settings = {"teacher": session.TEACHER, "start": session.START}
     others = {setting: Path("none") for name, setting in settings.items() if name in changes.get("train", {})}
     session.other_run.named = lambda experiment, beside: others
-    session.other_run.model_of = lambda setting, folder, task, train: _other(task)  # of no run: the same network with other weights
+    session.other_run.model_of = lambda setting, folder, task, train: other_network(task)  # of no run: the same network with other weights
     made = assemble(experiment(**changes), EncoderToyTask if isinstance(kind, dict) else TableToyTask if "table" in kind else ToyTask,
-                    secret=Secret(key="5e" * 32) if "privacy" in changes.get("train", {}) else None)
+                    kept={"privacy": {"key": "5e" * 32}})
     made.initialise()
     made.feed.by_epoch = bool(by_epoch)
     home = [TablesHome(made.divided)] if made.divided is not None else []
     loop = Loop(made.step, plan=made.plan, steps=made.steps, hooks=[*home, *made.freezing, Validation(None, 1)], meter=Meter())
     loop.train()
     assert loop.step == made.steps, (loop.step, made.steps)
-    learned = (*made.all_weights, *made.tables.variables, *made.averages)
+    learned = (*made.all_weights, *made.tables.saved, *made.averages)
     values = [np.asarray(v.value).ravel() for v in learned if v.name != "seed_generator_state"]
     if answers:
         evaluator = Evaluator(made.task, made.model, made.splits.validation, machine=made.machine, batch=20, data=made.task.experiment.data,
@@ -257,7 +256,8 @@ def final_weights(changes: dict[str, Any]) -> np.ndarray:
     return np.concatenate([*values, list(loop.epoch_metrics.values())])
 
 
-def _other(task: Task) -> keras.Model:
+def other_network(task: Task) -> keras.Model:
+    """The task's network with weights that nobody trained."""
     model, drawn = task.model(), np.random.default_rng(7)
     for variable in model.trainable_variables:
         variable.assign(0.1 * drawn.normal(size=variable.shape))

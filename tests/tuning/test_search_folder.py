@@ -8,7 +8,6 @@ import pytest
 from pipelines.base.errors import ConfigError, QuartetError
 from pipelines.base.files import WriteError
 from pipelines.tuning.search_folder import Journal, SearchFolder, read_events, trial_name
-from tests.training.toy import experiment
 
 
 def test_a_torn_line_is_cut_off_and_a_damaged_one_is_an_error(tmp_path):
@@ -103,15 +102,3 @@ def test_names_of_trials_say_what_is_tried():
     assert trial_name(7, {"train.learning_rate.peak": 0.0031415, "model.dropout": 0.2}) == "07-peak=0.00314,dropout=0.2"
     assert trial_name(12, {"model.widths": [32, 64], "model.name": "cnn"}) == "12-widths=32x64,name=cnn"
     assert "/" not in trial_name(1, {"data.path": "../../x"}) and len(trial_name(1, {"a": "b" * 300})) < 100
-
-
-def test_private_trainings_are_not_searched():
-    """Each trial would spend epsilon on the same examples; also where only the space has train.privacy."""
-    from pipelines.tuning.search import prepared
-
-    grid = {"algorithm": "grid", "space": {"train.epochs": {"choice": [1, 2]}}}
-    prepared(experiment(tune=grid))
-    searched = {**grid, "space": {"train.privacy": {"choice": [None, {"epsilon": 3.0}]}}}
-    for wrong in (experiment(tune=grid, train={"privacy": {"epsilon": 3.0}}), experiment(tune=searched)):
-        with pytest.raises(ConfigError, match="every trial would spend its epsilon"):
-            prepared(wrong)

@@ -13,11 +13,11 @@ from pipelines.base.errors import TrainingError
 from pipelines.base.files import why
 from pipelines.base.stored import checked
 from pipelines.training import state
-from pipelines.training.carry import Carry
 from pipelines.training.divided_tables import DividedTables
 from pipelines.training.hooks.best_weights import KeepBest
 from pipelines.training.loop import Hook, Loop
 from pipelines.training.still import Still, candidates
+from pipelines.training.sums import Carry
 
 
 class Checkpoint(Hook):

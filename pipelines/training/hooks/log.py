@@ -59,11 +59,9 @@ class Log(Hook):
         waited = float(loop.carry.waited) - self._waited
         row = {
             **{f"train/{name}": value for name, value in recent.items()},
-            "learning_rate": loop.run_steps.update.rate(loop.step - 1),
+            **loop.run_steps.chain.row(loop.step - 1),
             "gradient_norm": float(loop.carry.gradient_norm),
         }
-        if loop.run_steps.machine.precision == "float16":
-            row["loss_scale"] = float(loop.carry.loss_scale)
         speed = {"examples_per_second": rate, "input_wait_fraction": min(1.0, waited / seconds), "memory_bytes": memory(),
                  **device_memory(loop.run_steps.machine.devices)}
         with loop.meter.part("callbacks"):

@@ -15,7 +15,7 @@ class StopWhenNotFinite(Hook):
     def on_steps(self, loop: Loop) -> None:
         if bool(loop.carry.finite):
             return
-        rate = loop.run_steps.update.rate(loop.step)
+        rate = loop.run_steps.chain.row(loop.step)["learning_rate"]
         named = self.find_culprits(loop.step)
         where = (
             "examples whose own loss is not finite: " + ", ".join(named)

@@ -40,7 +40,14 @@ class Ends(quartet.Section):
     ends: str | None = quartet.setting(None, "a file to which a line is added when a run ends")
 
 
+class Smooth(quartet.Section):
+    """Gradients that remember."""
+
+    smooth: float = quartet.setting(0.0, "share of the gradient before in each gradient", ge=0.0, lt=1.0)
+
+
 quartet.register_hook("ends", Ends)("sample_extension.hooks:EndsHook")
+quartet.register_transform("smooth", Smooth)("sample_extension.transforms:Smoothed")
 quartet.register_command("ends")("sample_extension.commands:count_ends")
 quartet.register_options("aloud", "ends", "train")("sample_extension.commands:aloud")
 quartet.register_form("halves")("sample_extension.forms:Halves")

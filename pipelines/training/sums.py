@@ -1,4 +1,4 @@
-"""Accumulation: what the micro-batches of a step give, summed one after another."""
+"""What a micro-batch gives, its sum over those of a step, and what goes from step to step besides the variables."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,8 +15,18 @@ class Sums(NamedTuple):
     lookups: list[tuple[tf.Tensor, tf.Tensor]]  # of each embedding table (ids [n] int64, gradients [n, width])
 
 
+class Carry(NamedTuple):
+    """Everything in it is saved with a checkpoint."""
+
+    totals: tf.Tensor  # [2 + scores] float64: sum of loss, of weights, of each score, since the epoch began
+    loss: tf.Tensor  # float32: mean loss of the last step
+    gradient_norm: tf.Tensor  # float32: global norm of the last step's gradient, before clipping
+    finite: tf.Tensor  # bool: False stops the loop
+    waited: tf.Tensor  # float64, s: time spent waiting for input
+
+
 def accumulated(micro_batch: Callable[[int | tf.Tensor], Sums], turns: int) -> Sums:
-    """The sum of micro-batches 0 .. turns - 1; in graph."""
+    """The sum of micro-batches 0 .. turns - 1, one after another; in graph."""
     sums = micro_batch(0)
     if turns > 1 and not sums.lookups:
         _, sums = tf.while_loop(

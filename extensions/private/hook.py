@@ -1,7 +1,7 @@
 """A private training: what each epoch has spent, and the end where no more may be."""
 
+from extensions.private.accounting import Accountant
 from pipelines.training.loop import Hook, Loop
-from pipelines.training.privacy_accounting import Accountant
 
 
 class PrivacySpent(Hook):

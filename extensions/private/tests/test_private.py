@@ -1,11 +1,17 @@
 """Private training: what is clipped, drawn, added and spent; what is refused; no trace of the key in a finished run."""
 
+import json
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from extensions.private.accounting import accountant
+from extensions.private.gradients import PrivateGradients, Secret
+from extensions.private.settings import Private
 from pipelines.base.errors import ConfigError
-from pipelines.config.privacy import breaks_privacy
+from pipelines.config.load import load
 from pipelines.data import order
 from pipelines.data.draws import Draws
 from pipelines.monitoring.metrics_log import read_rows
@@ -14,11 +20,10 @@ from pipelines.runs import lineage
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.policy import Policy
 from pipelines.runs.run import Call, train
-from pipelines.training.accumulation import Sums
 from pipelines.training.loop import Hook
-from pipelines.training.privacy_accounting import accountant
-from pipelines.training.private_gradients import PrivateGradients
-from pipelines.training.state import Secret
+from pipelines.training.sums import Sums
+from pipelines.tuning.search import prepared
+from tests import processes
 from tests.training.runs import At, Killed, model_weights, rows
 from tests.training.toy import TableToyTask, ToyTask, experiment
 
@@ -26,11 +31,17 @@ SECRET = Secret(key="0123456789abcdef" * 4)
 PRIVACY = {"noise": 0.8, "clip": 0.5, "delta": 1e-4}
 
 
+def private(noise, clip=0.5, batch_size=5):
+    """The link of a training on 200 examples."""
+    settings = experiment(train={"privacy": {"noise": noise, "clip": clip, "delta": 1e-4}, "batch_size": batch_size})
+    return PrivateGradients(settings, 200, SECRET.model_dump())
+
+
 def privately(folder, *, task=ToyTask, secret=SECRET, hooks=(), callbacks=(), privacy=PRIVACY, **changes):
     settings = experiment(monitor={"tensorboard": False}, evaluate={"bootstrap": 100}, **{
         **changes, "train": {"epochs": 2, "checkpoint_seconds": 1e-9, **changes.get("train", {}), "privacy": privacy}})
-    return train(settings, RunFolder(folder), Call("toy/toy", task, quiet=True, callbacks=tuple(callbacks),
-                                                   policy=Policy(secret=secret, hooks=tuple(hooks))))
+    policy = Policy(kept={"privacy": secret.model_dump()} if secret else {}, hooks=tuple(hooks))
+    return train(settings, RunFolder(folder), Call("toy/toy", task, quiet=True, callbacks=tuple(callbacks), policy=policy))
 
 
 class KillAt(Hook):
@@ -77,10 +88,9 @@ def test_each_gradient_is_clipped_over_all_weights():
         return Sums([tf.linalg.matvec(inputs, error, transpose_a=True), tf.reduce_sum(error)], {},
                     tf.stack([tf.reduce_sum(losses), tf.reduce_sum(mask)]), [])
 
-    private = PrivateGradients(clip=1.5, noise=2.0, expected=5, key=(1, 2))
     weights = [tf.constant([0.1, -0.2, 0.3]), tf.constant(0.5)]
-    sums = tf.function(private.by_example(whole))(weights, [], tf.constant(rows_), tf.constant(targets), tf.constant(mask),
-                                                  Draws(tf.constant([1, 2]), tf.range(6)), tf.constant(1.0), None)
+    batch = (tf.constant(rows_), tf.constant(targets), tf.constant(mask), Draws(tf.constant([1, 2]), tf.range(6)))
+    sums = tf.function(private(2.0, clip=1.5).by_micro_batch(whole))(weights, [], *batch, tf.constant(1.0), None)
     wanted = np.zeros(4)
     for number in range(4):
         error = 2 * (rows_[number] @ weights[0].numpy() + 0.5 - targets[number])
@@ -91,9 +101,9 @@ def test_each_gradient_is_clipped_over_all_weights():
 
 
 def test_noise_is_normal_and_a_function_of_key_step_and_weight():
-    private = PrivateGradients(clip=0.5, noise=3.0, expected=5, key=SECRET.key_of("noise"))
+    link = private(3.0)
     zero = Sums([tf.zeros([200, 100]), tf.zeros([200, 100])], {}, tf.zeros([2]), [])
-    noise = [private.noised(zero, tf.constant(step, tf.int64)).gradients for step in (4, 4, 5)]
+    noise = [link.summed(None, tf.constant(step, tf.int64), zero, tf.constant(1.0))[0].gradients for step in (4, 4, 5)]
     first = noise[0][0].numpy()
     assert abs(first.std() - 1.5) < 0.05 and abs(first.mean()) < 0.06
     np.testing.assert_array_equal(first, noise[1][0])
@@ -117,12 +127,14 @@ def test_epsilon_is_that_of_dp_accounting():
 
 
 def test_what_breaks_the_guarantee_is_refused():
-    private = {"train": {"privacy": PRIVACY}}
-    assert breaks_privacy(experiment(**private)) == []
+    def conflicts(one):
+        return one.train.added(Private).conflicts(one)
+
+    assert conflicts(experiment(train={"privacy": PRIVACY})) == []
     for setting, changes in {"train.clip": {"train": {"clip": {"value": 1.0}}}, "train.keep_state": {"train": {"keep_state": True}},
                              "train.precision": {"train": {"precision": "float16"}}, "seeds": {"seeds": 3},
                              "train.teacher": {"train": {"teacher": {"run": "."}}}}.items():
-        found = breaks_privacy(experiment(**{**changes, "train": {**changes.get("train", {}), "privacy": PRIVACY}}))
+        found = conflicts(experiment(**{**changes, "train": {**changes.get("train", {}), "privacy": PRIVACY}}))
         assert [name for name, _ in found] == [setting]
 
 
@@ -170,3 +182,39 @@ def test_training_ends_before_more_is_spent_than_may_be(tmp_path):
     assert report["timing"]["epochs"] == 1
     assert report["environment"]["privacy"]["epsilon"] == pytest.approx(one)
     assert any("another epoch would spend more" in note for note in report["notes"])
+
+
+CHILD = "import sys, json, extensions.private; from tests.training import toy; toy.save_final_weights(sys.argv[1], json.loads(sys.argv[2]))"
+
+
+@pytest.mark.slow(seconds=20)
+def test_two_replicas_draw_clip_and_add_noise_as_one_device(tmp_path):
+    """Promise 1: each number of devices in a process of its own."""
+    train = {"privacy": {"noise": 0.05, "clip": 1.0, "delta": 1e-4}, "learning_rate": {"peak": 0.1}, "batch_size": 96,
+             "micro_batch_size": 8}  # more than has room in one of two replicas
+    weights = []
+    for devices in (1, 2):
+        asked = [{"model": "smooth dropout penalty", "train": {**train, "devices": devices}}]
+        processes.run("-c", CHILD, tmp_path / "weights.npz", json.dumps(asked), check=True)
+        with np.load(tmp_path / "weights.npz") as stored:
+            weights += stored.values()
+    assert np.isfinite(weights[0]).all() and np.abs(weights[0] - weights[1])[:-2].max() <= 1e-5
+
+
+def test_no_search_is_made_of_private_trainings():
+    """Each trial would spend epsilon on the same examples; also where only the space has train.privacy."""
+    grid = {"algorithm": "grid", "space": {"train.epochs": {"choice": [1, 2]}}}
+    prepared(experiment(tune=grid))
+    searched = {**grid, "space": {"train.privacy": {"choice": [None, {"epsilon": 3.0}]}}}
+    for wrong in (experiment(tune=grid, train={"privacy": {"epsilon": 3.0}}), experiment(tune=searched)):
+        with pytest.raises(ConfigError, match=r"train\.privacy: every trial would spend"):
+            prepared(wrong)
+
+
+@pytest.mark.parametrize("name, overrides, setting", [
+    ("vision/digits", ["augment.mixup=0.2"], "augment.mixup: it puts one example into another"),
+    ("nlp/quickstart", ["tokens=null", "model={name: pretrained, preset: x, words: 2}"],
+     "model.words: its classifiers are fitted to the training texts without noise")])
+def test_what_a_domain_does_with_examples_outside_of_the_step_is_refused(name, overrides, setting):
+    with pytest.raises(ConfigError, match=re.escape(setting)):
+        load(name, [*overrides, "train.privacy={epsilon: 3}"])

@@ -5,13 +5,12 @@ Gaussian noise. Privacy loss distributions (Koskela et al. 2020, arXiv:1906.0304
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from extensions.private.settings import Privacy
 from pipelines.base.errors import ConfigError
-from pipelines.config.privacy import Privacy
 from pipelines.data import order
 
 PROTECTED = "one training example, added or left out"
@@ -41,8 +40,15 @@ class Accountant:
         """JSON values for report, model card and lineage."""
         spent = self.epsilon(steps)
         cut = 0.0 if self.rate == 1.0 else steps * order.TAIL * (1.0 + math.exp(min(spent, 700.0)))  # batches beyond the room for them
-        return {"epsilon": spent, "delta": self.delta + cut, "protected": PROTECTED, "covers": COVERED, "noise": self.noise, "clip": clip,
-                "sampling": "Poisson", "rate": self.rate, "steps": steps, "accountant": f"dp-accounting {_version()}"}
+        found = {"epsilon": spent, "delta": self.delta + cut, "protected": PROTECTED, "covers": COVERED, "noise": self.noise, "clip": clip,
+                 "sampling": "Poisson", "rate": self.rate, "steps": steps, "accountant": f"dp-accounting {_version()}"}
+        return found | {
+            "statement": f"Differential privacy: epsilon {spent:.3g} at delta {found['delta']:.3g} for {PROTECTED}; it covers {COVERED}. "
+                         f"Noise {self.noise:.4g}, clipping norm {clip:g}, Poisson sampling at rate {self.rate:.4g}, {steps:,} steps; "
+                         f"computed by {found['accountant']}.",
+            "note": f"Trained with differential privacy: epsilon {spent:.3g}, delta {found['delta']:.3g}, for {PROTECTED}. It covers "
+                    f"{COVERED}; not this report, metrics.jsonl and tensorboard/, computed from the data without noise, nor validation and "
+                    "test examples, by which the weights may be chosen."}
 
 
 def accountant(settings: Privacy, examples: int, batch: int, epochs: int, noise: float | None = None) -> Accountant:
@@ -68,13 +74,6 @@ def accountant(settings: Privacy, examples: int, batch: int, epochs: int, noise:
             raise ConfigError(f"train.privacy.noise: with {noise:g} the first epoch spends epsilon {one:.3g}, and train.privacy.epsilon "
                               f"allows {settings.epsilon:g}; take more noise, or leave it out")
     return Accountant(noise, rate, settings.delta, trained * an_epoch)
-
-
-def privacy_note(spent: Mapping[str, Any]) -> str:
-    """What `Accountant.record` gives, for a reader of the report."""
-    return (f"Trained with differential privacy: epsilon {spent['epsilon']:.3g}, delta {spent['delta']:.3g}, for {spent['protected']}. "
-            f"It covers {spent['covers']}; not this report, metrics.jsonl and tensorboard/, computed from the data without noise, "
-            "nor validation and test examples, by which the weights may be chosen.")
 
 
 def _most(holds: Any, highest: int) -> int:
