@@ -64,7 +64,7 @@ def encrypt(*, encrypt: Encrypt = False) -> Iterator[None]:
     """Inside, a new run or search is encrypted. Raises Encrypted where there is no key."""
     global _encrypting
     if encrypt:
-        require_key("--encrypt: what is new")
+        require_key("--encrypt: what is trained")
     before, _encrypting = _encrypting, encrypt
     try:
         yield
