@@ -1,6 +1,7 @@
 """Errors in the words of a Python call: the shared code names options of the command line, a call has arguments."""
 
 import functools
+import re
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
@@ -11,6 +12,8 @@ _OPTIONS = {
     "--set data.text_key=COLUMN": 'settings={"data.text_key": COLUMN}', "--set": "settings",
     "--runs DIR": "runs=DIR", "--runs": "runs", "--require-signature": "require_signature", "the same command": "the same call",
 }
+_COLUMN = re.compile(r"--(user|item|rating|time|text|label|split|group|files?)(?![\w-])")  # of a table, as `new` asks for it
+_VALUE = re.compile(r"--(task|encoder)(?: (none|lists|retrieval|sequential)\b)?(?![\w-])")
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
@@ -38,4 +41,5 @@ def translated(message: str) -> str:
     """`message` with options as arguments."""
     for option, argument in _OPTIONS.items():
         message = message.replace(option, argument)
-    return message
+    message = _COLUMN.sub(r'columns["\1"]', message)
+    return _VALUE.sub(lambda found: f'{found[1]}="{found[2]}"' if found[2] else found[1], message)
