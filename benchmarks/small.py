@@ -26,13 +26,12 @@ start_tensorflow()
 
 import tensorflow as tf  # noqa: E402
 
+from extensions.convert.compare import latencies  # noqa: E402
+from extensions.convert.export import export_converted  # noqa: E402
 from pipelines.runs.folder import RunFolder  # noqa: E402
-from pipelines.serving.converted.compare import latencies  # noqa: E402
-from pipelines.serving.converted.export import export_converted  # noqa: E402
-from pipelines.serving.converted.fastest import predictor  # noqa: E402
-from pipelines.serving.converted.loading import open_run  # noqa: E402
 from pipelines.serving.export import export  # noqa: E402
 from pipelines.serving.exported import ExportedModel  # noqa: E402
+from pipelines.serving.forms import open_run, predictor  # noqa: E402
 from pipelines.serving.load import load_run  # noqa: E402
 
 TEXT = b"is there a table for two people at the italian place on Friday evening, and can we bring the dog?"

@@ -71,8 +71,8 @@ def _body(seen: Seen, path: Path, preset: Preset | None, *, frozen: bool | None 
         sections += _encoded(preset, seen, still)
     else:
         sections += [section("tokens", _tokens(seen, grams or _grams(seen))), section("model", _model()), section("train", _train(seen))]
-    if not _many(seen) and not preset:  # several labels a text have a loss of their own
-        sections.append(section("loss", _loss(seen)))
+    if not _many(seen) and not preset and (weights := _class_weights(seen)):  # several labels a text have a loss of their own
+        sections.append(section("loss", weights))
     return "\n".join(sections)
 
 
@@ -208,10 +208,9 @@ def _train(seen: Seen) -> list[Entry]:
     return entries
 
 
-def _loss(seen: Seen) -> list[Entry]:
-    entries: list[Entry] = [("label_smoothing", 0.05, "rare n-grams are learned less by heart")]
+def _class_weights(seen: Seen) -> list[Entry]:
     fewest, most = min(seen.counts.values()), max(seen.counts.values())
-    if most >= _UNEVEN * fewest:
-        entries.append(("class_weights", "none", f"the largest class has {most / fewest:.0f} times the smallest; balanced finds more of "
-                        "the rare ones, at the price of accuracy"))
-    return entries
+    if most < _UNEVEN * fewest:
+        return []
+    return [("class_weights", "none",
+             f"the largest class has {most / fewest:.0f} times the smallest; balanced finds more of the rare ones, and costs accuracy")]

@@ -16,12 +16,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pipelines.base.errors import ConfigError, DataError, Interrupted, QuartetError, TrainingError, Untrusted
     from pipelines.base.metric_kinds import MetricKind
+    from pipelines.base.storage import Storage
+    from pipelines.config.guard import Guard
     from pipelines.config.schema import Data, Experiment, Section, setting
     from pipelines.data.memory import Recordings
     from pipelines.data.random import uniform
     from pipelines.data.source import ArraySource, Source
     from pipelines.runs.launcher import Launcher
     from pipelines.runs.run_hook import RunHook
+    from pipelines.serving.forms import Form
+    from pipelines.serving.protocol import ServerProtocol
+    from pipelines.stores.remote import Remote
     from pipelines.task.contract import Task
     from pipelines.task.learning import Splits
     from pipelines.task.results import Judgement, Metric
@@ -32,12 +37,17 @@ if TYPE_CHECKING:
         register_augmentation,
         register_command,
         register_domain,
+        register_form,
+        register_guard,
         register_hook,
         register_launcher,
         register_metric,
         register_model,
         register_options,
+        register_protocol,
+        register_remote,
         register_source,
+        register_storage,
         register_task,
         register_transform,
     )
@@ -70,6 +80,7 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "Data": "pipelines.config.schema",
     "declare_metrics": "quartet.extend",
     "Experiment": "pipelines.config.schema",
+    "Guard": "pipelines.config.guard",
     "Judgement": "pipelines.task.results",
     "Launcher": "pipelines.runs.launcher",
     "Metric": "pipelines.task.results",
@@ -77,30 +88,41 @@ _EXPORTS = {  # name -> the module that has it, imported when it is first asked 
     "register_augmentation": "quartet.extend",
     "register_command": "quartet.extend",
     "register_domain": "quartet.extend",
+    "register_form": "quartet.extend",
+    "register_guard": "quartet.extend",
     "register_hook": "quartet.extend",
     "register_launcher": "quartet.extend",
     "register_metric": "quartet.extend",
     "register_model": "quartet.extend",
     "register_options": "quartet.extend",
+    "register_protocol": "quartet.extend",
+    "register_remote": "quartet.extend",
     "register_source": "quartet.extend",
+    "register_storage": "quartet.extend",
     "register_task": "quartet.extend",
     "register_transform": "quartet.extend",
+    "Form": "pipelines.serving.forms",
+    "Remote": "pipelines.stores.remote",
     "RunHook": "pipelines.runs.run_hook",
     "Section": "pipelines.config.schema",
+    "ServerProtocol": "pipelines.serving.protocol",
     "setting": "pipelines.config.schema",
     "Source": "pipelines.data.source",
     "Splits": "pipelines.task.learning",
     "Task": "pipelines.task.contract",
     "Transform": "pipelines.training.transform",
+    "Storage": "pipelines.base.storage",
     "uniform": "pipelines.data.random",
 }
 
 __all__ = [
-    "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Interrupted",
-    "Judgement", "Launcher", "Metric", "MetricKind", "QuartetError", "Recordings", "Run", "RunHook", "Search",
-    "Section", "Source", "Splits", "Task", "TrainingError", "Transform", "Untrusted", "check", "declare_metrics",
-    "load", "new", "register_augmentation", "register_command", "register_domain", "register_hook",
-    "register_launcher", "register_metric", "register_model", "register_options", "register_source", "register_task",
+    "ArraySource", "ConfigError", "Data", "DataError", "Draft", "Evaluation", "Experiment", "Form", "Guard",
+    "Interrupted", "Judgement", "Launcher", "Metric", "MetricKind", "QuartetError", "Recordings", "Remote",
+    "Run", "RunHook", "Search", "Section", "ServerProtocol", "Source", "Splits", "Storage", "Task",
+    "TrainingError", "Transform", "Untrusted", "check", "declare_metrics", "load", "new",
+    "register_augmentation", "register_command", "register_domain", "register_form", "register_guard",
+    "register_hook", "register_launcher", "register_metric", "register_model", "register_options",
+    "register_protocol", "register_remote", "register_source", "register_storage", "register_task",
     "register_transform", "runs", "setting", "train", "tune", "uniform",
 ]
 

@@ -18,7 +18,19 @@ from typing import Any, Literal, TypeVar, get_args
 from pipelines.base.errors import ConfigError
 from pipelines.base.metric_kinds import MetricKind, declare
 from pipelines.config import registry
-from pipelines.config.doors import COMMANDS, HOOKS, LAUNCHERS, OPTIONS, TRANSFORMS
+from pipelines.config.doors import (
+    COMMANDS,
+    FORMS,
+    GUARDS,
+    HOOKS,
+    LAUNCHERS,
+    OPTIONS,
+    PROTOCOLS,
+    REMOTES,
+    STORAGES,
+    TRANSFORMS,
+    Door,
+)
 from pipelines.config.schema import METRICS, Experiment, Monitor, Section, Train
 from pipelines.config.variants import add_settings
 
@@ -142,12 +154,17 @@ def register_hook(name: str, settings: type[Section] | None = None) -> Callable[
     """
     if settings is not None:
         add_settings(Monitor, settings)
+    return _entering(HOOKS, name)
 
-    def add(hook: Builder) -> Builder:
-        HOOKS.add(name, hook)
-        return hook
 
-    return add
+def register_form(name: str) -> Callable[[Builder], Builder]:
+    """A decorator for a class of `quartet.Form`: another form of a finished model, which `quartet export` writes beside the run as
+    `export-NAME` where an option of the extension asks for it, and predict, evaluate, serve and `quartet.load` take in place of a run.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    return _entering(FORMS, name)
 
 
 def register_transform(name: str, settings: type[Section] | None = None) -> Callable[[Builder], Builder]:
@@ -162,12 +179,7 @@ def register_transform(name: str, settings: type[Section] | None = None) -> Call
     """
     if settings is not None:
         add_settings(Train, settings)
-
-    def add(transform: Builder) -> Builder:
-        TRANSFORMS.add(name, transform)
-        return transform
-
-    return add
+    return _entering(TRANSFORMS, name)
 
 
 def register_command(name: str) -> Callable[[Builder], Builder]:
@@ -177,12 +189,7 @@ def register_command(name: str) -> Callable[[Builder], Builder]:
     Raises:
         ConfigError: the name is taken.
     """
-
-    def add(command: Builder) -> Builder:
-        COMMANDS.add(name, command)
-        return command
-
-    return add
+    return _entering(COMMANDS, name)
 
 
 def register_options(name: str, *commands: str) -> Callable[[Builder], Builder]:
@@ -208,17 +215,56 @@ def register_launcher(name: str) -> Callable[[Builder], Builder]:
     Raises:
         ConfigError: the name is taken.
     """
+    return _entering(LAUNCHERS, name)
 
-    def add(choose: Builder) -> Builder:
-        LAUNCHERS.add(name, choose)
-        return choose
 
-    return add
+def register_protocol(name: str) -> Callable[[Builder], Builder]:
+    """A decorator for a class of `quartet.ServerProtocol`: one is made for each server of `quartet serve`.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    return _entering(PROTOCOLS, name)
+
+
+def register_storage(name: str) -> Callable[[Builder], Builder]:
+    """A decorator for a class of `quartet.Storage`: the form in which the files of some runs are kept, such as encrypted.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    return _entering(STORAGES, name)
+
+
+def register_remote(name: str) -> Callable[[Builder], Builder]:
+    """A decorator for a class of `quartet.Remote`: what lies at addresses such as s3://BUCKET/PATH; it is asked before those there are.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    return _entering(REMOTES, name)
+
+
+def register_guard(name: str) -> Callable[[Builder], Builder]:
+    """A decorator for a class of `quartet.Guard`: it looks at runs, models and presets before any file of them is opened.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    return _entering(GUARDS, name)
 
 
 def register_domain(package: str) -> None:
     """Adds a domain: an importable package with a `settings` module, such as those of Quartet."""
     registry.register_domain(package)
+
+
+def _entering(door: Door, name: str) -> Callable[[Builder], Builder]:
+    def add(builder: Builder) -> Builder:
+        door.add(name, builder)
+        return builder
+
+    return add
 
 
 def _adding(task: str, setting: str, settings: type[Section]) -> Callable[[Builder], Builder]:

@@ -157,8 +157,8 @@ class Run:
 
         changes = overrides(settings)
         with tempfile.TemporaryDirectory() as folder, self._tensorflow():
-            from pipelines.serving.converted.loading import open_run
             from pipelines.serving.evaluate import evaluate
+            from pipelines.serving.forms import open_run
 
             path = None
             if data is not None and in_memory(data):
@@ -172,36 +172,27 @@ class Run:
 
     @for_python
     def export(self, path: str | Path | None = None, *, precision: Literal["float32", "bfloat16", "float16"] | None = None,
-               replace: bool = False, made_for: Literal["server", "mobile", "cpu", "onnx", "openvino"] = "server",
-               loss: float = 0.5) -> Path:
-        """Writes a SavedModel that takes raw input and needs TensorFlow alone, or a small and fast form. Returns its folder.
+               replace: bool = False, **options: Any) -> Path:
+        """Writes a SavedModel that takes raw input and needs TensorFlow alone, or the model in another form. Returns its folder.
 
         Args:
-            path: the folder; default: `export` in the run's, or `export-mobile`, ....
+            path: the folder; default: `export` in the run's, or `export-FORM`.
             precision: what a SavedModel computes in; default: as it was judged. Other forms are made from float32.
             replace: an exported model that stands there may go.
-            made_for: as `quartet export --for`.
-            loss: points of the validation score, of 100, that another form than a SavedModel may lose.
+            options: of `quartet export` that extensions add, such as made_for="mobile" for `--for mobile`.
 
         Raises:
-            ConfigError: something stands there, or the run has no model; another form is refused, or its extra is not installed.
+            ConfigError: something stands there, or the run has no model; another form is refused, or what it needs is not installed.
             TrainingError: it cannot be written.
         """
-        with self._tensorflow():
-            from pipelines.serving.export import export, free
-            from pipelines.serving.load import load_run
+        with self._tensorflow(), options_of("export", options):
+            from pipelines.serving.export import export_run
+            from pipelines.serving.forms import default_folder, wanted
 
-            if made_for != "server":
-                from pipelines.serving.converted.export import export_converted
-
-                target = (Path(path) if path is not None else self.path / f"export-{made_for}").absolute()
-                free(target, replace)
-                run = load_run(self._home, where="cpu", precision="float32")
-                export_converted(run, target, made_for=made_for, loss=loss, replace=replace)
-                return target
-            target = Path(path) if path is not None else self.path / "export"
-            loaded = load_run(self._home, where="cpu", precision=precision)
-            return export(loaded, target.absolute(), replace=replace)
+            form = wanted()
+            target = (Path(path) if path is not None else default_folder(self.path, form)).absolute()
+            export_run(self._home, target, form, precision=precision, replace=replace)
+            return target
 
     def _load(self) -> "LoadedRun":
         """Loads the model once, whatever the number of threads that ask for it."""
@@ -209,7 +200,7 @@ class Run:
 
         require_model(self._folder)
         with self._tensorflow():
-            from pipelines.serving.converted.loading import open_run
+            from pipelines.serving.forms import open_run
 
             if self._loaded is None:
                 self._loaded = open_run(self._home, where=1)

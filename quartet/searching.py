@@ -64,8 +64,7 @@ class Search:
 
 @for_python
 def tune(experiment: Given, settings: Settings = None, *, data: Any = None, runs: str | Path = "runs", name: str | None = None,
-         fresh: bool = False, workers: int = 1, quiet: bool = False, encrypt: bool = False,
-         **options: Any) -> Search:
+         fresh: bool = False, workers: int = 1, quiet: bool = False, **options: Any) -> Search:
     """Searches the settings in the experiment's tune section; the same call resumes an interrupted search.
 
     Each trial runs in a process of its own.
@@ -75,9 +74,8 @@ def tune(experiment: Given, settings: Settings = None, *, data: Any = None, runs
             {"tune.space": {"train.learning_rate.peak": {"float": [1e-4, 1e-2], "scale": "log"}}, "tune.trials": 10}.
         name: the search's; default: `search`, with the settings that are changed.
         workers: trials at a time; where there are GPUs, each has its own.
-        encrypt: a new search and its runs are encrypted, with the key that the environment variable QUARTET_AGE_KEY holds or names; every
-            later call needs it, too. A run that is trained on `best` is encrypted where `quartet.train` is asked to.
-        options: what extensions add to `quartet tune`, such as require_signature=KEY, as for `quartet.train`.
+        options: what extensions add to `quartet tune`, such as require_signature=KEY and encrypt=True, as for `quartet.train`: a run that
+            is trained on `best` is encrypted where `quartet.train` is asked to.
 
     Raises:
         ConfigError: the experiment, the space or the objective is wrong; nothing was done.
@@ -92,17 +90,16 @@ def tune(experiment: Given, settings: Settings = None, *, data: Any = None, runs
         run = quartet.train(search.best, name="best")
     """
     with options_of("tune", options):
-        return _tune(experiment, settings, data, runs, name, fresh, workers, quiet, encrypt)
+        return _tune(experiment, settings, data, runs, name, fresh, workers, quiet)
 
 
-def _tune(experiment: Given, settings: Settings, data: Any, runs: str | Path, name: str | None, fresh: bool, workers: int, quiet: bool,
-          encrypt: bool) -> Search:
-    from pipelines.base.encryption import require_key
+def _tune(experiment: Given, settings: Settings, data: Any, runs: str | Path, name: str | None, fresh: bool, workers: int,
+          quiet: bool) -> Search:
+    from pipelines.base import storage
     from pipelines.config import guard
     from pipelines.config.dump import resolved_yaml
     from pipelines.runs.folder import name_of, run_folder
     from pipelines.stores.address import address_of
-    from pipelines.tuning import encrypted
     from pipelines.tuning.search import prepared, search
 
     if address_of(runs):
@@ -112,13 +109,11 @@ def _tune(experiment: Given, settings: Settings, data: Any, runs: str | Path, na
     folder = SearchFolder(run_folder(runs, chosen.name, name or (f"search-{name_of(kept)}" if kept else "search")).path)
     prepared(chosen.experiment)
     guard.check_training(chosen.experiment, folder.path, search=True, fresh=fresh)
-    if encrypt:
-        require_key("encrypt: the new search")
     if not fresh:
-        encrypted.check(folder, encrypt, elsewhere=False)
+        storage.check_begin(folder.path, begun=folder.started)
     if workers < 1:
         raise ConfigError(f"workers: {workers}; give 1 or more")
     if fresh or not (folder.compared(resolved_yaml(chosen.experiment)) and folder.finished):
         with tensorflow(devices=False, training=True):
-            search(chosen.experiment, folder, chosen.name, workers=workers, fresh=fresh, quiet=quiet, encrypt=encrypt)
+            search(chosen.experiment, folder, chosen.name, workers=workers, fresh=fresh, quiet=quiet)
     return Search(folder)

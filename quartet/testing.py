@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.base.errors import Interrupted
+from pipelines.base.errors import ConfigError, Interrupted
+from pipelines.base.progress import silent
 from pipelines.config import extensions
 from pipelines.config.doors import HOOKS, TRANSFORMS
 from pipelines.config.dump import resolved_yaml
@@ -26,9 +27,16 @@ from pipelines.runs.launcher import Launcher, TrainCall
 from pipelines.runs.policy import Policy
 from pipelines.runs.run import Call, train
 from pipelines.runs.run_hook import RunHook
+from pipelines.serving.export import export_run
+from pipelines.serving.forms import difference, forms, open_run
 from pipelines.serving.load import load_run
+from pipelines.serving.predict import Predictor
 from pipelines.training.loop import Hook, Loop
 from pipelines.training.transform import Transform
+from quartet.protocol_testing import check_protocol as check_protocol
+from quartet.storage_testing import check_guard as check_guard
+from quartet.storage_testing import check_remote as check_remote
+from quartet.storage_testing import check_storage as check_storage
 
 EXPERIMENT: dict[str, Any] = {"task": "vision.classification", "data": {"source": "digits"}, "model": {"name": "cnn", "widths": [4]},
               "train": {"epochs": 2, "batch_size": 256, "precision": "float32", "devices": "cpu", "deterministic": True},
@@ -58,6 +66,44 @@ def check_hook(hook: type[RunHook], folder: Path, settings: dict[str, Any] | Non
         resumed = _interrupted_and_resumed(folder / "resumed", monitor)
     assert _same(resumed, plain), f"{hook.__name__}: a run that was interrupted and resumed is another one"
     assert ends.told == ["interrupted", "finished"], f"{hook.__name__}: was told {ends.told}"
+
+
+def check_form(name: str, folder: Path, *, within: float = 1e-5) -> None:
+    """Trains a small network, exports it in a form, opens that again and asks both.
+
+    Args:
+        name: by which the form is registered.
+        folder: an empty folder for the run and its export.
+        within: largest difference of a number of the answers.
+
+    Raises:
+        AssertionError: what it writes says not how to use it, is not read again, answers otherwise than the run, stands in the run's own
+            files, or replaces unasked what is there.
+    """
+    form = next((one for one in forms() if one.name == name), None)
+    assert form is not None, f"{name} is not registered"
+    _train(folder / "run")
+    before, target = files_of(folder / "run"), folder / "exported"
+    run = export_run(RunFolder(folder / "run"), target, form)
+    assert files_of(folder / "run") == before, f"{name}: changes the run"
+    assert (target / "README.txt").is_file(), f"{name}: no README.txt says how to use it"
+    opened = open_run(RunFolder(target))
+    offered = [form.predictor(one, batch=None, say=silent) for one in (run, opened)]
+    rows = [("typical", row) for row in run.task.typical()]
+    expected = Predictor(run).together(rows)
+    for predictor in (Predictor(opened), *(one for one in offered if one is not None)):
+        for found, right in zip(predictor.together(rows), expected):
+            assert difference(found, right) <= within, f"{name}: answers {found}, and the run {right}"
+    try:
+        export_run(RunFolder(folder / "run"), target, form)
+    except ConfigError:
+        return
+    raise AssertionError(f"{name}: replaces what is there")
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Name -> content of the files below a folder."""
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
 
 
 def check_transform(transform: type[Transform], folder: Path, settings: dict[str, Any]) -> None:

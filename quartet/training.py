@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @for_python
 def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: Any = None, runs: str | Path = "runs",
           name: str | None = None, fresh: bool = False, callbacks: "Sequence[keras.callbacks.Callback]" = (), quiet: bool = False,
-          encrypt: bool = False, **options: Any) -> Run:
+          **options: Any) -> Run:
     """Trains, judges and reports an experiment; the same call resumes an interrupted run, and gives back a finished one.
 
     Args:
@@ -39,10 +39,11 @@ def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: 
         fresh: start again; an earlier run of that name is moved aside.
         callbacks: of Keras; `logs` have loss, accuracy, val_loss, ..., and `model.stop_training` ends the training.
         quiet: show warnings alone.
-        encrypt: a new run is encrypted, with the key that the environment variable QUARTET_AGE_KEY holds or names; every later call
-            needs it, too.
-        options: what extensions add to `quartet train`, such as require_signature=KEY: a run that is resumed, or finished, is refused where
-            that public key has not signed it as it is, and so are a teacher, a preset and weights that the settings name.
+        options: what extensions add to `quartet train`, such as
+            require_signature=KEY: a run that is resumed, or finished, is refused where that public key has not signed it as it is, and so
+                are a teacher, a preset and weights that the settings name;
+            encrypt=True: a new run is encrypted, with the key that the environment variable QUARTET_AGE_KEY holds or names; every later
+                call needs it, too.
 
     Returns:
         The finished run.
@@ -63,11 +64,11 @@ def train(experiment: "Given | Run" = None, settings: Settings = None, *, data: 
         options = {**experiment.options, **options}
         experiment = experiment.path / "experiment.yaml"
     with options_of("train", options):
-        return _train(experiment, settings, data, Path(runs), name, fresh, callbacks, quiet, encrypt)
+        return _train(experiment, settings, data, Path(runs), name, fresh, callbacks, quiet)
 
 
 def _train(experiment: Given, settings: Settings, data: Any, runs: Path, name: str | None, fresh: bool,
-           callbacks: "Sequence[keras.callbacks.Callback]", quiet: bool, encrypt: bool) -> Run:
+           callbacks: "Sequence[keras.callbacks.Callback]", quiet: bool) -> Run:
     from pipelines.base.screen import Screen
     from pipelines.config import guard
     from pipelines.config.dump import resolved_yaml
@@ -90,7 +91,7 @@ def _train(experiment: Given, settings: Settings, data: Any, runs: Path, name: s
         with tensorflow(training=True):
             from pipelines.runs.launch import launch
 
-            launch(chosen.experiment, folder, called, fresh=fresh, quiet=quiet, callbacks=callbacks, encrypt=encrypt)
+            launch(chosen.experiment, folder, called, fresh=fresh, quiet=quiet, callbacks=callbacks)
         return Run(folder)
 
 

@@ -14,7 +14,7 @@ from pipelines.data.frame import COMMENTS
 from pipelines.data.kinds import check_classes
 from pipelines.encoders.finetune import FROZEN_BELOW
 from pipelines.encoders.presets import Preset
-from pipelines.encoders.proposal import FOLDS_CHOOSE, Proposal, choices, noted, propose
+from pipelines.encoders.proposal import BLENDED, FOLDS_CHOOSE, Proposal, choices, noted, propose
 from speech.data import audio
 from speech.data.enough import too_little
 from speech.data.inspection import ROLES as ROLES
@@ -64,6 +64,9 @@ def draft(path: Path, asked: Asked) -> Draft:
     def body(preset: Preset | None, frozen: bool | None = None) -> str:
         return write(path, seen, rate, seconds, preset, frozen)
 
+    def blended(preset: Preset) -> str:
+        return _commands(path, seen, rate, seconds, preset, blend=True)
+
     own, judged_alone = body(proposal.preset), False
     if proposal.preset and _sentences(seen) and _writes(proposal.preset):
         own, judged_alone = _written(path, seen, proposal.preset), True
@@ -71,19 +74,22 @@ def draft(path: Path, asked: Asked) -> Draft:
     what = "Speech to text" if seen.texts is not None else f"Spoken commands: {len(seen.classes)} classes"
     compared = ("the transcript of the most similar training recording" if seen.texts is not None else
                 "a kernel classifier on statistics of cepstra, fitted in the run")
+    blends = asked.used_blend(lambda: kernel and choices(asked, "speech"))
     return Draft(f"{what}, of {path.name}.", notes, own, "" if judged_alone else compared, proposal.notes,
-                 lambda: [] if judged_alone else _ways(seen, asked, body, kernel))
+                 lambda: [] if judged_alone else _ways(seen, asked, body, kernel, blended if blends else None))
 
 
-def _ways(seen: Seen, asked: Asked, body: Callable[..., str], cheap: list[Way]) -> list[Way]:
-    """Encoders as they are, and a network from scratch. Cheap ones first. What writes untrained is judged by tokens of its own, so that no
-    fold compares it with others."""
+def _ways(seen: Seen, asked: Asked, body: Callable[..., str], cheap: list[Way], blended: Callable[[Preset], str] | None) -> list[Way]:
+    """Encoders as they are, means of one and a kernel machine where these are `blended`, and a network from scratch. Cheap ones first. What
+    writes untrained is judged by tokens of its own, so that no fold compares it with others."""
     found = []
     for preset in choices(asked, "speech"):
         if seen.texts is None or preset.backbone in _OF_SPEECH:
             tuned = seen.texts is not None and _kept(seen) >= FROZEN_BELOW
             trained = Way(f"{preset.name}, its last blocks trained", body(preset, False), noted(preset)) if tuned else None
             found.append(Way(f"{preset.name}, frozen", body(preset, True), noted(preset), trained))
+            if blended:
+                found.append(Way(f"mean of {preset.name} and a kernel machine", blended(preset), noted(preset)))
     return found if asked.wants_encoder else [*cheap, *found, Way("a network from scratch", body(None))]
 
 
@@ -153,7 +159,8 @@ def _data(path: Path, seen: Seen, rate: int, task: list[Entry], *, folds: bool =
     return entries
 
 
-def _commands(path: Path, seen: Seen, rate: int, seconds: list[float], preset: Preset | None, frozen: bool | None = None) -> str:
+def _commands(path: Path, seen: Seen, rate: int, seconds: list[float], preset: Preset | None, frozen: bool | None = None, *,
+              blend: bool = False) -> str:
     count, most = len(seen.files), max(seen.classes.values()) / min(seen.classes.values())
     window = _window(seen.files, seconds)
     if preset:
@@ -162,6 +169,7 @@ def _commands(path: Path, seen: Seen, rate: int, seconds: list[float], preset: P
             section("data", _data(path, seen, ENCODED, [("seconds", window, WINDOW)], folds=True)),
             section("model", [("name", "pretrained", "or ds_cnn, which is small and trains from scratch"),
                               ("preset", preset.handle, "quartet encoders lists others"),
+                              ("blend", "kernel", BLENDED) if blend else
                               ("finetune", {"name": "frozen"}, "the last layer is fitted at once; or last, whole")]),
         ])
     small = count < LARGE

@@ -21,7 +21,7 @@ from pipelines.config.schema import (
     setting,
 )
 from pipelines.config.variants import Variants
-from pipelines.encoders.settings import PretrainedModel
+from pipelines.encoders.settings import BlendedModel, PretrainedModel
 from pipelines.fitting.settings import KernelModel, problems_at_once
 
 declare({
@@ -239,7 +239,7 @@ class Kernel(KernelModel):
 
 
 @COMMAND_MODELS.register("speech.models.pretrained:commands")
-class PretrainedCommands(PretrainedModel):
+class PretrainedCommands(BlendedModel):
     """The encoder of Whisper or Moonshine with its own front end, the mean of its vectors over speech, and a linear layer; needs the extra
     `pretrained`."""
 

@@ -91,7 +91,8 @@ def known_users(folder: Path, splits: Any) -> list[str]:
 # fitted at once: no step trains them
 FITTED = {"nlp.classification/linear", "speech.commands/kernel", "vision.classification/kernel"}  # as the cheap baseline is
 AT_ONCE = FITTED | {"nlp.classification/frozen", "recsys.retrieval/ease", "recsys.retrieval/item_knn", "recsys.ranking/factors",
-                    "speech.commands/pretrained", "speech.commands/names", "speech.transcription/pretrained"}
+                    "speech.commands/pretrained", "speech.commands/names", "speech.commands/blend", "speech.transcription/pretrained",
+                    "vision.classification/blend"}
 CASES = {
     "nlp.classification": Case("nlp/quickstart", (), lambda folder, splits: ["a room for two nights", "", "breakfast? \U0001f600"]),
     "nlp.classification/pretrained": Case(
@@ -118,6 +119,7 @@ CASES = {
     "speech.commands/pretrained": Case(COMMANDS, (), sound_files, tiny.moonshine),
     "speech.commands/names": Case(
         COMMANDS, ("model={name: pretrained, preset: '', silence: 0.1, finetune: {name: frozen}, names: en}",), sound_files, tiny.whisper),
+    "speech.commands/blend": Case(COMMANDS, ("model={name: pretrained, preset: '', blend: kernel}",), sound_files, tiny.whisper),
     "speech.transcription/pretrained": Case(TRANSCRIPTS, ("model={name: pretrained, preset: '', layers: 2}",), sound_files, tiny.whisper),
     "speech.transcription/whisper": Case(
         TRANSCRIPTS, ("model={name: whisper, preset: '', trains: whole, longest: 12}",), sound_files, tiny.whisper),
@@ -125,6 +127,8 @@ CASES = {
     "vision.classification/pretrained": Case(
         "vision/digits", ("model={name: pretrained, preset: '', finetune: {name: whole, head: new}}", "augment.shift=1"), digit_files,
         tiny.efficientnet),
+    "vision.classification/blend": Case(
+        "vision/digits", ("model={name: pretrained, preset: '', blend: kernel}", "data.limit=300"), digit_files, tiny.efficientnet),
     "vision.classification": Case("vision/digits", ("model.widths=[8, 8]", "model.hidden=16"), digit_files),
 }
 COMMON = ("train.epochs=2", "train.precision=float32", "train.devices=cpu", "evaluate.bootstrap=100", "evaluate.worst=2",

@@ -74,7 +74,7 @@ def test_serving_imports_nothing_that_trains():
     from tests import processes
 
     code = ("from pipelines.machine.startup import start_tensorflow; start_tensorflow()\n"
-            "import pipelines.commands.shipping, pipelines.serving.converted.loading, pipelines.serving.exported\n"
+            "import pipelines.commands.shipping, pipelines.serving.forms, pipelines.serving.exported\n"
             "import pipelines.serving.predict, sys\n"
             "found = {name.partition('.')[0] for name in sys.modules}\n"
             "print(*(found & {'keras_tuner', 'tensorboard', 'tensorflow_datasets', 'librosa', 'matplotlib', 'sklearn'}))")

@@ -4,6 +4,7 @@ The choices are starting points that train in reasonable time on two cores; comm
 """
 
 import math
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -13,7 +14,7 @@ from pipelines.data.frame import COMMENTS
 from pipelines.data.kinds import check_classes
 from pipelines.encoders.finetune import Frozen, by_examples
 from pipelines.encoders.presets import Preset
-from pipelines.encoders.proposal import FOLDS_CHOOSE, choices, noted, propose
+from pipelines.encoders.proposal import BLENDED, FOLDS_CHOOSE, choices, noted, propose
 from vision.data.inspection import ROLES as ROLES
 from vision.data.inspection import Seen, look
 
@@ -46,7 +47,8 @@ def draft(path: Path, asked: Asked) -> Draft:
     proposal = propose(asked, "vision", reason=_reason(seen, _train(seen), _grey(seen)),
                        gain="few photos are learned better, and in fewer epochs")
     return Draft(f"Images of {path.name}: {len(seen.counts)} classes.", _found(seen, images), _body(seen, path, proposal.preset),
-                 "a kernel classifier on small copies of the images, fitted in the run", proposal.notes, lambda: _ways(seen, path, asked))
+                 "a kernel classifier on small copies of the images, fitted in the run", proposal.notes,
+                 partial(_ways, seen, path, asked, blends=asked.used_blend(lambda: choices(asked, "vision"))))
 
 
 def _grey(seen: Seen) -> bool:
@@ -58,31 +60,38 @@ def _train(seen: Seen) -> int:
     return round(sum(seen.counts.values()) * _left(seen))
 
 
-def _body(seen: Seen, path: Path, preset: Preset | None, *, still: bool | None = None) -> str:
-    """The YAML of an encoder, or of a network from scratch; `still`: whether the encoder is not trained, None: by the number of images."""
+def _body(seen: Seen, path: Path, preset: Preset | None, *, still: bool | None = None, blend: bool = False) -> str:
+    """The YAML of an encoder, or of a network from scratch.
+
+    Args:
+        still: whether the encoder is not trained; None: by the number of images.
+        blend: its answers are averaged with those of a kernel machine.
+    """
     train, size = _train(seen), _size(seen, encoded=preset is not None)
     frozen = preset is not None and (_stands_still(train) if still is None else still)
     sections = [
         "task: vision.classification",
         section("data", _data(seen, path, size, channels=1 if _grey(seen) else 3, folds=frozen)),
-        *(_encoded(preset, train, size, frozen) if preset else
+        *(_encoded(preset, train, size, frozen, blend) if preset else
           (section("model", _model(size)), section("train", training_settings(train, size)))),
     ]
-    if frozen:  # mixed, shifted or mirrored images and smoothed labels gain nothing there
-        sections += [section("loss", weights)] if (weights := _class_weights(seen)) else []
-    else:
-        sections += [*_shown(_augment(seen, size, photos=max(_size(seen)) > _SMALL), encoded=preset is not None),
-                     section("loss", [("label_smoothing", 0.1, ""), *_class_weights(seen)])]
+    if not frozen:  # mixed, shifted or mirrored images gain nothing there
+        sections += _shown(_augment(seen, size, photos=max(_size(seen)) > _SMALL), encoded=preset is not None)
+    if not blend and (weights := _class_weights(seen)):
+        sections.append(section("loss", weights))
     return "\n".join(sections)
 
 
-def _ways(seen: Seen, path: Path, asked: Asked) -> list[Way]:
-    """Encoders as they are, and a network from scratch. Cheap ones first."""
+def _ways(seen: Seen, path: Path, asked: Asked, *, blends: bool) -> list[Way]:
+    """Encoders as they are, `blends` of them with a kernel machine, and a network from scratch. Cheap ones first."""
     found = []
     for preset in choices(asked, "vision"):
         tuned = None if _stands_still(_train(seen)) or _train(seen) > _GAINING else Way(
             f"{preset.name}, its later blocks trained", _body(seen, path, preset, still=False), noted(preset))
         found.append(Way(f"{preset.name}, frozen", _body(seen, path, preset, still=True), noted(preset), tuned))
+        if blends:
+            mean = _body(seen, path, preset, still=True, blend=True)
+            found.append(Way(f"mean of {preset.name} and a kernel machine", mean, noted(preset)))
     if asked.wants_encoder:
         return found
     size = _size(seen)
@@ -137,13 +146,16 @@ def _reason(seen: Seen, train: int, grey: bool) -> str:
     return f"since {train:,} {'grey' if grey else 'colour'} images are few: what it learned from a million photos helps"
 
 
-def _encoded(preset: Preset, images: int, size: tuple[int, int], frozen: bool) -> tuple[str, str]:
+def _encoded(preset: Preset, images: int, size: tuple[int, int], frozen: bool, blend: bool) -> tuple[str, str]:
     """The sections model and train of a pretrained encoder whose later blocks train, within some minutes on two cores."""
     edge = _ENCODED_MANY if images > _MANY else _ENCODED
     model: list[Entry] = [("name", "pretrained", "or fast, which trains from scratch"),
                           ("preset", preset.handle, "quartet encoders lists others")]
     if min(size) < edge:
         model.append(("image_size", edge, "px that the encoder sees; more is better, and takes longer"))
+    if blend:
+        model.append(("blend", "kernel", BLENDED))
+        return section("model", model), section("train", [("precision", *_FLOATS)])
     if frozen:
         model.append(("finetune", {"name": "frozen"}, "fitted at once; {name: last, blocks: 0.7} for what is unlike photos"))
         return section("model", model), section("train", [("precision", *_FLOATS)])

@@ -19,7 +19,7 @@ from pipelines.config.schema import (
     setting,
 )
 from pipelines.config.variants import Variants
-from pipelines.encoders.settings import PretrainedModel
+from pipelines.encoders.settings import BlendedModel
 from pipelines.fitting.settings import KernelModel, problems_at_once
 
 Count = Annotated[int, Field(ge=1)]
@@ -187,7 +187,7 @@ class Application(Section):
 
 
 @MODELS.register("vision.models.pretrained:build")
-class Pretrained(PretrainedModel):
+class Pretrained(BlendedModel):
     """An image encoder of KerasHub with its own preprocessing and a new head; needs the extra `pretrained`."""
 
     name: Literal["pretrained"]
@@ -247,8 +247,8 @@ class ImageClassification(Experiment):
     def problems(self) -> list[tuple[str, str]]:
         found = super().problems() + problems_at_once(self)
         data, augment = self.data, self.augment
-        if data.streaming and isinstance(self.model, Kernel):
-            found.append(("data.streaming", "model.name: kernel is fitted to all images at once; leave it out"))
+        if data.streaming and getattr(self.model, "fitted", False):
+            found.append(("data.streaming", f"model.name: {self.model.name} is fitted to all images at once; leave it out"))
         if data.streaming and not data.prepared and self.loss.class_weights == "balanced":
             found.append(("loss.class_weights", "balanced needs the classes counted, and a stream is not read ahead; give {class: weight}, "
                           "or train from prepared data (quartet prepare)"))

@@ -1,4 +1,4 @@
-"""Signs of life between hosts: a small process beside each host's own sends one a second and listens for those of the others.
+"""Heartbeats between hosts: a small process beside each host's own sends one a second and listens for those of the others.
 
 It shares no lock with the host's Python, so a host is alive however long a library keeps Python busy; and for a host that is stopped it
 sends nothing. It ends with its parent. Run as a program, without the packages that are installed: only the standard library is imported.
@@ -18,7 +18,7 @@ SILENCE = 10.0  # s without one, after which a host is lost
 STUCK = 120.0  # s in which no line of a host's Python has run, after which no sign is sent for it
 
 
-class SignsOfLife:
+class Heartbeats:
     """This host's end.
 
     Args:

@@ -1,7 +1,7 @@
 """Several hosts as one group: they meet before TensorFlow connects them, and watch each other until the end.
 
 Every follower keeps a TCP connection to the chief, beside TensorFlow's collectives. Over it go decisions that must agree and results
-that the chief gathers; signs of life have one of their own. A host whose connection ends, or that shows no sign of life, ends the
+that the chief gathers; heartbeats have one of their own. A host whose connection ends, or that shows no sign of life, ends the
 whole group with one line and the status 75 ("start me again"): after a failed collective no weights can be trusted, and the same
 command resumes from the last checkpoint. Imports no TensorFlow.
 """
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extensions.cluster.arrays import packed, unpacked
-from extensions.cluster.heartbeats import EVERY, SILENCE, SignsOfLife
+from extensions.cluster.heartbeats import EVERY, SILENCE, Heartbeats
 from extensions.cluster.hosts import Hosts
 from extensions.cluster.rendezvous import DEADLINE, Met, meet
 from pipelines.base.errors import HostLost, QuartetError
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 _HEAD = struct.Struct(">cQ")  # kind and length of a message
-_DATA, _END = b"d", b"e"  # kinds of messages
-_JSON, _BYTES, _ARRAYS = b"j", b"b", b"a"  # kinds of values
+_JSON, _BYTES, _ARRAYS, _END = b"j", b"b", b"a", b"e"  # kinds of messages: values, and the end of a host
 
 
 class HostGroup(group.Group):
@@ -49,17 +48,17 @@ class HostGroup(group.Group):
         self._over = threading.Event()  # the end is known: nothing that becomes of the others matters
         self._ending = threading.Lock()
         self._links = {number: _Link(self, number, each) for number, each in met.words.items()}
-        self._life = SignsOfLife(met.life)
+        self._heartbeats = Heartbeats(met.heartbeats)
         for work in (self._watch, *(link.listen for link in self._links.values())):
             threading.Thread(target=work, daemon=True).start()
 
     def of_chief(self, value: Any) -> Any:
         if not self.chief:
-            return _decoded(self._links[0].receive())
-        data = _encoded(value)
+            return _decoded(*self._links[0].receive())
+        kind, data = _encoded(value)
         for link in self._links.values():
-            link.send(_DATA, data)
-        return _decoded(data)
+            link.send(kind, data)
+        return _decoded(kind, data)
 
     def of_all(self, value: Any) -> list[Any]:
         values: list[Any] = self.of_chief(self.to_chief(value))
@@ -67,8 +66,8 @@ class HostGroup(group.Group):
 
     def to_chief(self, value: Any) -> list[Any]:
         if self.chief:
-            return [value, *(_decoded(link.receive()) for _, link in sorted(self._links.items()))]
-        self._links[0].send(_DATA, _encoded(value))
+            return [value, *(_decoded(*link.receive()) for _, link in sorted(self._links.items()))]
+        self._links[0].send(*_encoded(value))
         return []
 
     def strategy(self, devices: tuple[str, ...]) -> "tf.distribute.Strategy":
@@ -96,7 +95,7 @@ class HostGroup(group.Group):
             until = time.monotonic() + SILENCE
             for link in self._links.values():
                 link.closed.wait(max(0.0, until - time.monotonic()))
-        self._life.close()
+        self._heartbeats.close()
         for link in self._links.values():
             link.close()
 
@@ -137,24 +136,23 @@ class HostGroup(group.Group):
             self.end(message["status"], message["text"])
 
     def _watch(self) -> None:
-        for number, seconds in self._life.silent():
+        for number, seconds in self._heartbeats.silent():
             if not self._links[number].done:
                 self.lost(number, f"no sign of life for {seconds} s")
         self.end(HostLost.exit_status, "the process that shows the other hosts that this one lives has ended")
 
 
-def _encoded(value: Any) -> bytes:
-    """A value for another host: its kind, and JSON, bytes, or arrays by name."""
+def _encoded(value: Any) -> tuple[bytes, bytes]:
+    """Kind and data of a value for another host."""
     if isinstance(value, bytes):
-        return _BYTES + value
+        return _BYTES, value
     if isinstance(value, dict) and value and all(isinstance(each, np.ndarray) for each in value.values()):
-        return _ARRAYS + packed(value)
-    return _JSON + json.dumps(value).encode()
+        return _ARRAYS, packed(value)
+    return _JSON, json.dumps(value).encode()
 
 
-def _decoded(data: bytes) -> Any:
-    kind, content = data[:1], data[1:]
-    return content if kind == _BYTES else unpacked(content) if kind == _ARRAYS else json.loads(content)
+def _decoded(kind: bytes, data: bytes) -> Any:
+    return data if kind == _BYTES else unpacked(data) if kind == _ARRAYS else json.loads(data)
 
 
 class _Link:
@@ -165,9 +163,10 @@ class _Link:
         self.done = False  # the other has said that it ends
         self.closed = threading.Event()
         self._connection, self._sending = connection, threading.Lock()
-        self._inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[tuple[bytes, bytes]] = queue.SimpleQueue()
 
-    def receive(self) -> bytes:
+    def receive(self) -> tuple[bytes, bytes]:
+        """Kind and data of the next value."""
         return self._inbox.get()
 
     def send(self, kind: bytes, data: bytes) -> None:
@@ -181,11 +180,11 @@ class _Link:
             while True:
                 kind, length = _HEAD.unpack(self._read(_HEAD.size))
                 data = self._read(length)
-                if kind == _DATA:
-                    self._inbox.put(data)
-                elif kind == _END:
+                if kind == _END:
                     self.done = True
                     self.group.heard_end(data)
+                else:
+                    self._inbox.put((kind, data))
         except (OSError, EOFError) as error:
             why = why if isinstance(error, (EOFError, ConnectionResetError)) else str(error)
         self.closed.set()

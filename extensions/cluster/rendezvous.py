@@ -8,7 +8,7 @@ import contextlib
 import json
 import socket
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import ndiff
 from typing import Any
@@ -20,16 +20,16 @@ from pipelines.base.json_text import parse_json
 DEADLINE = 120.0  # s
 _LONGEST = 1 << 24  # bytes of a greeting
 _GREETING = 5.0  # s in which a host that connected says who it is
-_PURPOSE, _LIFE = "quartet training", "quartet signs of life"
+_WORDS, _HEARTBEATS = "quartet training", "quartet heartbeats"  # what a connection is for
 Connections = dict[int, socket.socket]  # by number: those to all followers at the chief, that to the chief at a follower
 
 
 @dataclass(frozen=True)
 class Met:
-    """Two connections between the chief and each follower: for what they say to each other, and for signs of life alone."""
+    """Two connections between the chief and each follower: for what they say to each other, and for heartbeats alone."""
 
     words: Connections
-    life: Connections
+    heartbeats: Connections
 
 
 def meet(hosts: Hosts, facts: Mapping[str, str], *, deadline: float = DEADLINE) -> Met:
@@ -47,113 +47,90 @@ def meet(hosts: Hosts, facts: Mapping[str, str], *, deadline: float = DEADLINE) 
     until = time.monotonic() + deadline
     with _listening(hosts) as own:
         if hosts.number == 0:
-            words = _received(hosts, facts, own, until, deadline)
-            return Met(words, _received_for_life(hosts, own, words, until))
-    words = {0: _joined(hosts, facts, until, deadline)}
-    return Met(words, {0: _joined_for_life(hosts, until)})
+            return _as_chief(hosts, facts, own, until, deadline)
+    return _as_follower(hosts, facts, until, deadline)
 
 
 def _listening(hosts: Hosts) -> socket.socket:
     """A socket on this host's port. A follower's is only tried, so that a port in use is an error before TensorFlow begins."""
-    port = _split(hosts.addresses[hosts.number])[1]
+    port = _address(hosts, hosts.number)[1]
     try:
         if socket.has_dualstack_ipv6():
-            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=len(hosts.addresses))
-        return socket.create_server(("", port), backlog=len(hosts.addresses))
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=2 * len(hosts.addresses))
+        return socket.create_server(("", port), backlog=2 * len(hosts.addresses))
     except OSError as error:
         raise ConfigError(f"{_title(hosts, hosts.number)}: the port {port}: {error.strerror or error}; does another training run here?"
                           ) from error
 
 
-def _received(hosts: Hosts, facts: Mapping[str, str], listener: socket.socket, until: float, deadline: float) -> Connections:
-    """The chief's part."""
-    came: dict[int, tuple[socket.socket, Mapping[str, str]]] = {}
+def _as_chief(hosts: Hosts, facts: Mapping[str, str], listener: socket.socket, until: float, deadline: float) -> Met:
+    words: Connections = {}
+    heartbeats: Connections = {}
+    theirs: dict[int, Mapping[str, str]] = {}
+    followers = range(1, len(hosts.addresses))
     try:
-        while len(came) < len(hosts.addresses) - 1:
-            number, connection, greeting = _greeted(hosts, listener, _PURPOSE, until)
-            if number in came:  # it was started again meanwhile
-                came[number][0].close()
-            came[number] = connection, greeting["facts"]
+        while len(words) + len(heartbeats) < 2 * len(followers):
+            number, purpose, connection, greeting = _greeted(hosts, listener, until)
+            if purpose == _WORDS:
+                for before in (words.pop(number, None), heartbeats.pop(number, None)):  # it was started again meanwhile
+                    if before is not None:
+                        before.close()
+                theirs[number] = greeting["facts"]
+            (words if purpose == _WORDS else heartbeats)[number] = connection
     except TimeoutError:
-        text = f"{_missing(hosts, came)} did not come within {deadline:.0f} s"
-        _refuse(came, HostLost.exit_status, text)
+        missing = ", ".join(_title(hosts, number) for number in followers if number not in heartbeats)
+        text = f"{missing} did not come within {deadline:.0f} s"
+        _refuse(words, HostLost.exit_status, text)
         raise HostLost(f"{text}; start the same command on all hosts") from None
-    for number, (_, theirs) in sorted(came.items()):
-        differs = _difference(hosts, number, facts, theirs)
+    for number in followers:
+        differs = _difference(hosts, number, facts, theirs[number])
         if differs:
-            _refuse(came, ConfigError.exit_status, differs)
+            _refuse(words, ConfigError.exit_status, differs)
             raise ConfigError(differs)
-    for connection, _ in came.values():
+    for connection in words.values():
         _say(connection, {"welcome": True})
+    for connection in (*words.values(), *heartbeats.values()):
         connection.settimeout(None)
-    return {number: connection for number, (connection, _) in came.items()}
+    return Met(words, heartbeats)
 
 
-def _received_for_life(hosts: Hosts, listener: socket.socket, words: Connections, until: float) -> Connections:
-    """The chief's part, once all are welcome: their second connections."""
-    came: Connections = {}
-    try:
-        while len(came) < len(words):
-            number, connection, _ = _greeted(hosts, listener, _LIFE, until + _GREETING)
-            connection.settimeout(None)
-            came[number] = connection
-    except TimeoutError:
-        for connection in (*words.values(), *came.values()):
-            connection.close()
-        raise HostLost(f"{_missing(hosts, came)} was lost while the hosts met; start the same command on all hosts") from None
-    return came
-
-
-def _greeted(hosts: Hosts, listener: socket.socket, purpose: str, until: float) -> tuple[int, socket.socket, dict[str, Any]]:
-    """(number, connection, greeting) of the next follower that connects for this purpose. Raises TimeoutError."""
+def _greeted(hosts: Hosts, listener: socket.socket, until: float) -> tuple[int, str, socket.socket, dict[str, Any]]:
+    """(number, purpose, connection, greeting) of the next follower that connects. Raises TimeoutError."""
     while True:
         listener.settimeout(max(0.01, until - time.monotonic()))
         connection, _ = listener.accept()
         greeting = _heard(connection, min(_GREETING, max(0.1, until - time.monotonic())))
-        number = greeting.get("number")
-        if greeting.get("purpose") == purpose and isinstance(number, int) and 0 < number < len(hosts.addresses):
-            return number, connection, greeting
+        number, purpose = greeting.get("number"), greeting.get("purpose")
+        if purpose in (_WORDS, _HEARTBEATS) and isinstance(number, int) and 0 < number < len(hosts.addresses):
+            return number, purpose, connection, greeting
         connection.close()  # a stranger
 
 
-def _missing(hosts: Hosts, came: Collection[int]) -> str:
-    return ", ".join(_title(hosts, number) for number in range(1, len(hosts.addresses)) if number not in came)
-
-
-def _joined(hosts: Hosts, facts: Mapping[str, str], until: float, deadline: float) -> socket.socket:
-    """A follower's part."""
-    chief, why = _title(hosts, 0), "no answer"
+def _as_follower(hosts: Hosts, facts: Mapping[str, str], until: float, deadline: float) -> Met:
+    why = "no answer"
     while time.monotonic() < until:
-        try:
-            connection = socket.create_connection(_split(hosts.addresses[0]), timeout=2.0)
-        except OSError as error:
-            why = error.strerror or str(error)
-            time.sleep(0.2)
-            continue
-        _say(connection, {"purpose": _PURPOSE, "number": hosts.number, "facts": dict(facts)})
-        answer = _heard(connection, deadline + _GREETING)  # the chief may have come later, and waits as long
-        if answer.get("welcome"):
-            connection.settimeout(None)
-            return connection
-        connection.close()
+        with contextlib.ExitStack() as unwelcome:
+            try:
+                words, beats = (unwelcome.enter_context(socket.create_connection(_address(hosts, 0), timeout=2.0)) for _ in range(2))
+            except OSError as error:
+                why = error.strerror or str(error)
+                time.sleep(0.2)
+                continue
+            _say(words, {"purpose": _WORDS, "number": hosts.number, "facts": dict(facts)})
+            _say(beats, {"purpose": _HEARTBEATS, "number": hosts.number})
+            answer = _heard(words, deadline + _GREETING)  # the chief may have come later, and waits as long
+            if answer.get("welcome"):
+                unwelcome.pop_all()
+                for connection in (words, beats):
+                    connection.settimeout(None)
+                return Met({0: words}, {0: beats})
         if answer:
             kind = ConfigError if answer.get("status") == ConfigError.exit_status else HostLost
             raise kind(str(answer.get("text", "")))
         why = "it closed the connection"
         time.sleep(0.2)
-    raise HostLost(f"{chief}, where the hosts meet, did not come within {deadline:.0f} s ({why}); start the same command on all hosts")
-
-
-def _joined_for_life(hosts: Hosts, until: float) -> socket.socket:
-    """A follower's part, once it is welcome."""
-    try:
-        connection = socket.create_connection(_split(hosts.addresses[0]), timeout=max(_GREETING, until - time.monotonic()))
-    except OSError as error:
-        raise HostLost(f"{_title(hosts, 0)} was lost while the hosts met ({error.strerror or error}); start the same command on all hosts"
-                       ) from error
-    _say(connection, {"purpose": _LIFE, "number": hosts.number})
-    connection.settimeout(None)
-    return connection
+    raise HostLost(f"{_title(hosts, 0)}, where the hosts meet, did not come within {deadline:.0f} s ({why}); start the same command on all "
+                   "hosts")
 
 
 def _difference(hosts: Hosts, number: int, own: Mapping[str, str], theirs: Mapping[str, str]) -> str | None:
@@ -168,8 +145,8 @@ def _difference(hosts: Hosts, number: int, own: Mapping[str, str], theirs: Mappi
     return None
 
 
-def _refuse(came: Mapping[int, tuple[socket.socket, Mapping[str, str]]], status: int, text: str) -> None:
-    for connection, _ in came.values():
+def _refuse(words: Connections, status: int, text: str) -> None:
+    for connection in words.values():
         _say(connection, {"status": status, "text": text})
         connection.close()
 
@@ -201,8 +178,8 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
     return data
 
 
-def _split(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
+def _address(hosts: Hosts, number: int) -> tuple[str, int]:
+    host, _, port = hosts.addresses[number].rpartition(":")
     return host.strip("[]"), int(port)
 
 

@@ -83,7 +83,7 @@ def _folder(runs: Path, what: str) -> Path:
 
 def encrypt(what: Folder, runs: Runs = RUNS) -> None:
     """Encrypt a run, a search or an exported model where it lies, with the key of --age-key (age-keygen). Needs `trust`."""
-    from pipelines.runs.encryption import encrypt_folder
+    from extensions.secure.encrypted_folders import encrypt_folder
 
     path = _folder(runs, what)
     echo(f"encrypted    {shown(path)}: {encrypt_folder(path)} files")
@@ -95,7 +95,7 @@ def decrypt(
         "--output", "-o", metavar="DIR", show_default="where it lies", help="A new folder for a plain copy.")] = None,
 ) -> None:
     """Write a run, a search or an exported model plain again. Needs `trust`."""
-    from pipelines.runs.encryption import decrypt_folder
+    from extensions.secure.encrypted_folders import decrypt_folder
 
     path = _folder(runs, what)
     count = decrypt_folder(path, output)

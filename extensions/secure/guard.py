@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from extensions.secure import options
+from extensions.secure import encryption, options
 from pipelines.base.errors import ConfigError
 from pipelines.config.guard import Guard, Kind
 
@@ -64,6 +64,18 @@ class Signatures(Guard):
         return {options.SIGNATURE: str(self.key.absolute())} if self.key is not None else {}
 
 
+class KeyStaysHere(Guard):
+    """Refuses to train what is encrypted where other machines would need the key."""
+
+    def active(self) -> bool:
+        return False
+
+    def check_place(self, folder: Path, *, workers: Literal["none", "here", "elsewhere"], store: bool) -> None:
+        if (workers != "none" or store) and (options.encrypting() or (folder / encryption.MARKER).is_file()):
+            raise ConfigError("--encrypt: not with --ray or runs in a store, where other machines would need the key; train on this "
+                              "machine, with --runs on its disk")
+
+
 class Confinement(Guard):
     """With --sandbox, what a command has found is worked on in a process that cannot write elsewhere, nor open a connection."""
 
@@ -77,4 +89,4 @@ class Confinement(Guard):
             raise ConfigError("--sandbox: not with --ray, whose nodes talk over the network")
         from extensions.secure import sandbox
 
-        sandbox.enter([*writable, *options.memory()])
+        sandbox.enter([*writable, *([encryption.MEMORY] if os.environ.get(encryption.VARIABLE) else [])])

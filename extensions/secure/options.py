@@ -11,16 +11,20 @@ from typing import Annotated
 
 import typer
 
-from pipelines.base import encryption
+from extensions.secure.encryption import VARIABLE, given_key, require_key
+from pipelines.base.errors import ConfigError
+from pipelines.base.regular import check_regular
 
 SIGNATURE = "QUARTET_REQUIRE_SIGNATURE"  # the path of a public key
-_sandboxed = False
+_sandboxed = _encrypting = False
 
 RequireSignature = Annotated[Path | None, typer.Option(
     "--require-signature", metavar="KEY", show_default=False,
     help="A public key, PEM: refuse what it has not signed, before any file of it is read. Needs the extra `trust`.")]
 AgeKey = Annotated[Path | None, typer.Option(
     "--age-key", metavar="FILE", show_default="QUARTET_AGE_KEY", help="The key of encrypted runs (age-keygen). Needs the extra `trust`.")]
+Encrypt = Annotated[bool, typer.Option(
+    "--encrypt", help="Encrypt a new run or search with the key of --age-key: weights, checkpoints, report, exports. Needs `trust`.")]
 Sandbox = Annotated[bool, typer.Option(
     "--sandbox", help="No connections, and no writing but of the command's result; Linux 6.2 or later.")]
 
@@ -35,7 +39,12 @@ def require_signature(*, require_signature: RequireSignature = None) -> Iterator
 @contextmanager
 def age_key(*, age_key: AgeKey = None) -> Iterator[None]:
     """Inside, encrypted files are read and written with that key. Raises ConfigError where it is none."""
-    with encryption.using(age_key):
+    if age_key is None:
+        yield
+        return
+    with variable(VARIABLE, Path(age_key).expanduser().absolute()):
+        check_regular(age_key, "--age-key", ConfigError)
+        given_key()
         yield
 
 
@@ -50,9 +59,22 @@ def sandbox(*, sandbox: Sandbox = False) -> Iterator[None]:
         _sandboxed = before
 
 
-def memory() -> list[Path]:
-    """Where plain content may be written while there is a key."""
-    return [encryption.MEMORY] if os.environ.get(encryption.VARIABLE) else []
+@contextmanager
+def encrypt(*, encrypt: Encrypt = False) -> Iterator[None]:
+    """Inside, a new run or search is encrypted. Raises Encrypted where there is no key."""
+    global _encrypting
+    if encrypt:
+        require_key("--encrypt: what is new")
+    before, _encrypting = _encrypting, encrypt
+    try:
+        yield
+    finally:
+        _encrypting = before
+
+
+def encrypting() -> bool:
+    """Whether --encrypt is given."""
+    return _encrypting
 
 
 def sandboxed() -> bool:

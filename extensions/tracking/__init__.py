@@ -1,5 +1,5 @@
 """Runs on record elsewhere: trackers of experiments (MLflow, Weights & Biases), MLflow's registry of models, hubs of models, and the data
-as Croissant describes them. docs/records.md shows each. Imports no package of theirs until it is needed.
+as Croissant describes them. docs/reports.md shows each. Imports no package of theirs until it is needed.
 
 A tracked run is sent by a process beside the training, which follows metrics.jsonl: the training waits for nothing and holds nothing back.
 """

@@ -43,7 +43,7 @@ class Tracked(RunHook):
 
     def ended(self, status: Status, report: dict[str, Any]) -> None:
         if self.tracking is not None:
-            send = report and self.settings.track_files and not self.run.encrypted
+            send = report and self.settings.track_files and not self.run.private
             self.tracking.end(status, metrics(report) if report else {}, files(self.run.folder) if send else {})
 
 

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.base.encryption import begins_encrypted
+from pipelines.base import storage
 from pipelines.base.errors import ConfigError, QuartetError
 from pipelines.base.inside import refuse_links
 from pipelines.runs.folder import RunFolder
@@ -64,7 +64,7 @@ def plan(folder: RunFolder, address: str, *, encrypted: bool = False) -> Plan:
             raise ConfigError(f"{file}: is nothing that quartet export writes; move it out of the folder, all of which would be public")
         files[f"export/{name}"] = file
     for file in files.values():
-        if begins_encrypted(file) and not encrypted:
+        if storage.holder(file) and not encrypted:
             raise ConfigError(f"{file}: is encrypted; quartet decrypt writes a plain copy of the run, --encrypted sends it as it is")
         with open(file, "rb") as opened:
             if KEYS.search(opened.read(BEGINNING)):

@@ -14,7 +14,7 @@ from extensions.tracking.follow import settings_of
 from extensions.tracking.mlflow_model import DATA
 from extensions.tracking.mlflow_run import MlflowRun
 from extensions.tracking.trackers import Order
-from pipelines.base.encryption import begins_encrypted
+from pipelines.base import storage
 from pipelines.base.errors import ConfigError, QuartetError
 from pipelines.machine.environment import version
 from pipelines.runs.folder import RunFolder
@@ -160,6 +160,6 @@ def require_export(folder: RunFolder) -> Path:
     export = folder.path / "export"
     if not (export / "saved_model.pb").is_file():
         raise ConfigError(f"{export}: is not there; write it first: quartet export {folder.path}")
-    if begins_encrypted(export / "saved_model.pb"):
+    if storage.holder(export / "saved_model.pb"):
         raise ConfigError(f"{export}: is encrypted, and nobody could load it from a registry; quartet decrypt writes a plain copy")
     return export

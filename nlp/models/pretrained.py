@@ -29,7 +29,7 @@ _TANH_GELU = ("AlbertBackbone", "BertBackbone")  # of keras-hub, whatever config
 _HUGGING_FACE = re.compile(r"(?:https?://)?huggingface\.co/|hf://")
 _BY_LAYER = ("BertBackbone", "DistilBertBackbone", "RobertaBackbone", "XLMRobertaBackbone")  # each layer's vectors can be had
 _SPARE = 0.05  # of an encoder's rows that a whole tokenizer may leave unused
-LAYERS, WINDOW, WORDS = 3, 128, 2  # of a frozen encoder: docs/pretrained.md has what was compared
+LAYERS, WINDOW, WORDS = 3, 128, 2  # of a frozen encoder: benchmarks/results/texts-layers.csv, -windows, -words
 WORDS_FROM = 10  # texts of a class, on average, that classifiers of words need
 
 

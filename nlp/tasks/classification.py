@@ -1,7 +1,6 @@
 """Labels of a text: from stored strings to probabilities, rejection, and evaluation."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -13,7 +12,6 @@ from nlp.data import requests, splits
 from nlp.data.facts import TextFacts
 from nlp.metrics import baseline, judging
 from nlp.settings import Hashed, Linear, TextClassification, Words, text_keys
-from nlp.tokens import decode_alone
 from nlp.tokens.base import FIRST, PAD
 from pipelines.base.formatting import escaped
 from pipelines.data.source import Source, Tensors
@@ -61,7 +59,6 @@ class Classification(SingleLabel):
     examples = {"text": "tf.constant(['a text, as it is'])"}
     kept = TextFacts
     experiment: TextClassification
-    _quick: dict[str, Any] | None = None  # settings of decode_alone, once they are asked for; empty where it has none
 
     @property
     def length_most(self) -> int:  # type: ignore[override]
@@ -328,25 +325,6 @@ class Classification(SingleLabel):
         blank = tf.strings.regex_full_match(texts, BLANK)
         return tf.where(same, tf.where(blank, "the text is empty", "no word of the text is in the training data"), "")
 
-    def alone(self) -> tuple[Path, dict[str, Any]] | str:
-        cutting = self.experiment.cutting
-        if self.experiment.own_tokens or not isinstance(cutting, (Hashed, Words)):
-            return "only hashed n-grams and whole words are cut with Python alone"
-        return Path(decode_alone.__file__), {
-            "needs": decode_alone.NEEDS, **cutting.model_dump(mode="json"), "many": self.many,
-            "outside": self.outside if self.experiment.reject else None}
-
-    def quickly(self, row: dict[str, Any]) -> np.ndarray | None:
-        if self._quick is None:
-            alone = self.alone()
-            self._quick = {} if isinstance(alone, str) else {**alone[1], "facts": self.facts}
-            self._nothing = set(decode_alone.decode(self._quick, "")[0].tolist()) if self._quick else set()
-        text = row["text"].decode("utf-8", "replace")
-        if not self._quick or not (text.isascii() and text.isprintable()):
-            return None
-        ids = decode_alone.decode(self._quick, text)
-        return None if self._nothing.issuperset(ids[0].tolist()) else ids
-
     def read(self, inputs: list[str]) -> Iterator[Read]:
         yield from requests.read_texts(inputs, self.experiment.data)
 
@@ -363,13 +341,6 @@ class Classification(SingleLabel):
     def form(self) -> list[Field]:
         keys = [str(key) for key in text_keys(self.experiment.data)]
         return [Field("text", key) for key in keys] if len(keys) > 1 else [Field("text")]
-
-    def worded(self, answers: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
-        response = None if self.many else super().worded(answers)
-        threshold = self.facts.get("threshold") if self.experiment.reject else None
-        if response is not None and threshold is not None:
-            response["label"][response["confidence"] < np.float32(threshold)] = self.outside.encode()
-        return response
 
     def respond(self, answers: Tensors) -> Tensors:
         """label and confidence, or labels; and probabilities [batch, classes] float32."""

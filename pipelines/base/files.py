@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pipelines.base.encryption import Key, encrypt, encrypt_files, key_for, memory_folder
+from pipelines.base import storage
 from pipelines.base.errors import QuartetError
 from pipelines.base.inside import flush, open_own, opened
 from pipelines.base.staging import put, remove, stage_file, stage_folder, sweep
@@ -58,32 +58,37 @@ def disk_full(error: OSError) -> bool:
 def write_whole(path: Path | str, content: bytes | str | Callable[[BinaryIO], None], *, plain: bool = False) -> None:
     """Writes a file beside its target, flushes it to the disk, and renames it into place.
 
-    An existing link is replaced, not followed; leftovers of an earlier, killed writer of the same file are removed. In an encrypted
-    folder the file is encrypted.
+    An existing link is replaced, not followed; leftovers of an earlier, killed writer of the same file are removed. It has the form of the
+    storage that owns its folder.
 
     Args:
         path: the target; its folder is created.
         content: bytes, text (UTF-8), or a function that writes to the open binary file.
-        plain: as it is, also in an encrypted folder.
+        plain: as it is, whatever storage owns its folder.
 
     Raises:
         WriteError: the system refuses (a full disk, no permission); the target is then unchanged.
-        Encrypted: its folder is encrypted, and the key is missing.
+        Closed: the storage cannot be written.
     """
     path = Path(path)
-    key = None if plain else key_for(path)
+    owner = None if plain else storage.owner(path)
+
+    def write(file: BinaryIO) -> None:
+        if callable(content):
+            content(file)
+        else:
+            # a user's file name that is not UTF-8 must not end a report
+            file.write(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
+
     with writing(path), opened(path.parent) as folder:
         sweep(folder, path.name)
         descriptor, name = stage_file(folder, path.name)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                if key is not None:
-                    encrypt(content, key, file)
-                elif callable(content):
-                    content(file)
+                if owner is None:
+                    write(file)
                 else:
-                    # a user's file name that is not UTF-8 must not end a report
-                    file.write(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
+                    owner.write(write, file)
                 file.flush()
                 os.fsync(file.fileno())
                 os.replace(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -94,23 +99,23 @@ def write_whole(path: Path | str, content: bytes | str | Callable[[BinaryIO], No
 
 
 @contextlib.contextmanager
-def whole_folder(target: Path | str, *, replace: bool = False, key: Key | None = None) -> Iterator[Path]:
+def whole_folder(target: Path | str, *, replace: bool = False, like: Path | None = None) -> Iterator[Path]:
     """A new folder to write into, beside its target; at the end it is flushed to the disk and renamed into place, or removed on an error.
 
-    Leftovers of an earlier, killed writer of the same target are removed first. What is to be encrypted is written in memory, and
-    encrypted at the end.
+    Leftovers of an earlier, killed writer of the same target are removed first. What a storage owns is written at a place of its own, and
+    takes its form at the end.
 
     Args:
         target: its parent is created.
         replace: an existing target may be replaced; it stays whole until then.
-        key: to encrypt it with; in an encrypted folder, that of the folder.
+        like: a path whose storage takes it where none owns the target.
 
     Raises:
         WriteError: the system refuses, or the target exists (without `replace`).
-        Encrypted: it is to be encrypted, and the key is missing.
+        Closed: the storage cannot be written.
     """
     target = Path(target)
-    key = key or key_for(target)
+    owner = storage.owner(target) or (storage.owner(like) if like is not None else None)
     with contextlib.ExitStack() as open_folder:
         with writing(target):
             folder = open_folder.enter_context(opened(target.parent))
@@ -118,13 +123,13 @@ def whole_folder(target: Path | str, *, replace: bool = False, key: Key | None =
             descriptor, name = stage_folder(folder, target.name)
         try:
             staging = target.with_name(name)
-            if key is None:
+            if owner is None:
                 yield staging
             else:
-                with memory_folder() as plain:
+                with owner.workplace() as plain:
                     yield plain
                     with writing(target):
-                        encrypt_files(plain, staging, key)
+                        storage.write_folder(owner, plain, staging)
             with writing(target):
                 for place, _, files in os.walk(staging):
                     for one in (*files, "."):

@@ -14,7 +14,7 @@ from typing import Annotated, Any, BinaryIO, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from pipelines.base.encryption import open_decrypted
+from pipelines.base import storage
 from pipelines.base.errors import ConfigError
 
 LARGEST = 1 << 30  # bytes of a file that is read whole
@@ -165,17 +165,17 @@ class Checkpointed(Record):
 
 
 def open_regular(path: Path | str) -> BinaryIO:
-    """A file for reading; of an encrypted one, its content in memory.
+    """A file for reading; of one that has the form of a storage, its content.
 
     Raises:
         OSError: as `open` does, and for anything but a regular file: a pipe would never answer.
-        Encrypted: it is encrypted, and the key is missing.
+        Closed: the storage cannot be read.
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is no regular file")
-    return open_decrypted(os.fdopen(descriptor, "rb"), path)
+    return storage.opened(os.fdopen(descriptor, "rb"), path)
 
 
 def read_bytes(path: Path | str) -> bytes:

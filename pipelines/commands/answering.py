@@ -69,8 +69,8 @@ def evaluate(
 
     start_tensorflow()
     from pipelines.runs.in_store import put_back
-    from pipelines.serving.converted.loading import open_run
     from pipelines.serving.evaluate import evaluate as judge
+    from pipelines.serving.forms import open_run
 
     data = None if data is None else local(data, folder=True)
     evaluated = judge(open_run(folder), split=split, data=data, overrides=settings or (), say=say)
@@ -144,7 +144,7 @@ def predict(
     start_tensorflow()
     from pipelines.base.progress import followed
     from pipelines.serving.answer_files import to_files
-    from pipelines.serving.converted.loading import open_run
+    from pipelines.serving.forms import open_run
     from pipelines.serving.load import reading_as
     from pipelines.serving.output import WRITERS, Shown, by_address, counted, to_binary
     from pipelines.serving.predict import Predictor

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 Minutes = Annotated[float, typer.Option(
     min=0.0, metavar="N", envvar="QUARTET_MINUTES", help="Time for trying ways to learn on folds of train; 0: none is tried.")]
+Blend = Annotated[bool, typer.Option("--blend", help=(
+    "Of images and recordings of classes: try also the weighted mean of a kernel machine and a frozen encoder, weights by folds; nothing "
+    "else can be averaged."))]
 Column = Annotated[str | None, typer.Option(metavar="COLUMN", show_default="guessed", help="The column of a table that holds it.")]
 
 
@@ -99,6 +102,7 @@ def new(
     encoder: Annotated[str | None, typer.Option(
         metavar="PRESET|none", show_default="one at hand, where it gains", help="The pretrained encoder to begin from, or none.")] = None,
     minutes: Minutes = 3.0,
+    blend: Blend = False,
     no_estimate: Annotated[bool, typer.Option("--no-estimate", help="Do not run a few steps to see how long training will take.")] = False,
 ) -> None:
     """Look at data, try what fits on parts of them, and write an experiment. Columns of a table that no option names are guessed; `none`:
@@ -108,10 +112,12 @@ def new(
 
     if output.exists():
         raise ConfigError(f"--output: {output} is there already; give another name, or remove it")
+    if blend and not minutes:
+        raise ConfigError("--blend: whether a mean is better is tried within --minutes, which are 0")
     named = {"user": user, "item": item, "rating": rating, "time": time, "text": text, "label": label, "split": split, "group": group,
              "file": file, "files": files}
     columns = {role: column for role, column in named.items() if column is not None}
-    drafted = look(domain, str(data), file=str(output), columns=columns, task=task, encoder=encoder)
+    drafted = look(domain, str(data), file=str(output), columns=columns, task=task, encoder=encoder, blend=blend)
     write_whole(output, _raced(drafted, minutes) if minutes else drafted.text())
     echo(f"written      {shown(output)}")
     for what in ("check", "train"):
@@ -147,6 +153,7 @@ def race(
     experiments: Annotated[list[str], typer.Argument(
         metavar="EXPERIMENT...", help="YAML files; a single one is compared with what `quartet new` would try on its data.")],
     minutes: Minutes = 3.0,
+    blend: Blend = False,
     output: Annotated[Path | None, typer.Option(
         "--output", "-o", metavar="FILE", show_default="only the table", help="Where to write the winner.")] = None,
 ) -> None:
@@ -168,7 +175,9 @@ def race(
 
     entrants = [Entrant(name, one.experiment) for name, one in zip(experiments, loaded)]
     if len(entrants) == 1:
-        entrants = others(loaded[0]) + entrants
+        entrants = others(loaded[0], blend=blend) + entrants
+    elif blend:
+        raise ConfigError("--blend: takes one experiment, with which what `quartet new` would try is compared")
     outcome = run(entrants, minutes, _said)
     for line in [*outcome.table(), *outcome.notes]:
         echo(line)

@@ -62,7 +62,7 @@ app = typer.Typer(
 registry.import_extensions()
 for _function in (
     training.train, training.tune, answering.evaluate, answering.predict, answering.embed, answering.nearest,
-    shipping.export, shipping.serve, shipping.prune, drafting.check, preparing.prepare, drafting.new, drafting.race, encoders,
+    shipping.export, shipping.serve, drafting.check, preparing.prepare, drafting.new, drafting.race, encoders,
     runs.report, runs.lineage, doctor, drafting.schema,
 ):
     add_command(app, _function)

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from pipelines.base import storage
 from pipelines.base.terminal import print_table
 from pipelines.commands.shell import quoted, shown, to_copy, tool
 from pipelines.tuning import front
@@ -31,8 +32,7 @@ def closing(folder: SearchFolder, content: Mapping[str, Any]) -> str:
         lines += importance_lines(None)
     lines += front.lines(content)
     called = run_name(content["experiment"], content["search"])
-    encrypt = " --encrypt" if folder.encrypted else ""
     lines += ["", headline(content), *repeats_lines(content), f"report       {shown(folder.report / 'report.html')}",
               f"TensorBoard  {tool('tensorboard')} --logdir {quoted(folder.path)}",
-              f"train it     {to_copy(f'train {quoted(folder.best)} --name {shlex.quote(called)}{encrypt}')}"]
+              f"train it     {to_copy(f'train {quoted(folder.best)} --name {shlex.quote(called)}{storage.options(folder.path)}')}"]
     return out.getvalue() + "\n".join(lines) + "\n"

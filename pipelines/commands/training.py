@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from pipelines.base.errors import ConfigError, QuartetError
+from pipelines.base import storage
+from pipelines.base.errors import QuartetError
 from pipelines.commands.shell import (
     RUNS,
     Call,
@@ -49,25 +50,18 @@ def train(
     name: Name = None,
     fresh: Fresh = False,
     quiet: Quiet = False,
-    encrypt: Annotated[bool, typer.Option(
-        "--encrypt", help="Encrypt a new run with the key of --age-key: weights, checkpoints, report, exports. Needs `trust`.")] = False,
 ) -> None:
     """Train, judge and report an experiment; the same command resumes an interrupted run."""
-    from pipelines.base.encryption import require_key
     from pipelines.commands.run_summary import closing
     from pipelines.config.load import load, resolved_yaml
     from pipelines.runs.folder import run_folder, unfinished
 
     config, overrides = divided(arguments)
-    if encrypt:
-        require_key("--encrypt: the new run")
     loaded = load(config, overrides, domain=context.obj)
     begun = None if overrides or name or fresh else unfinished(config)
     experiment = begun.experiment_name if begun else named(loaded)
     folder = begun or run_folder(runs, experiment, name, overrides)
     launcher = chosen("train")
-    if encrypt and (launcher.elsewhere or address_of(runs)):
-        raise ConfigError("--encrypt: not with --ray or runs in a store, where other machines would need the key")
     _check_place(folder.path, launcher, runs)
     same = [config or experiment, *overrides, "--runs", str(address_of(runs) or runs), *(["--name", name] if name else ()),
             *(["--quiet"] if quiet else ())]
@@ -92,7 +86,7 @@ def train(
         from pipelines.runs.launch import launch
 
         try:
-            report = launch(loaded.experiment, folder, experiment, fresh=fresh, quiet=quiet, encrypt=encrypt)
+            report = launch(loaded.experiment, folder, experiment, fresh=fresh, quiet=quiet)
         except QuartetError as error:
             if fresh and error.exit_status > 128:
                 error.args = (f"{error}, without --fresh",)  # "the same command resumes from here" would begin anew with it
@@ -115,19 +109,13 @@ def tune(
     workers: Annotated[int, typer.Option(min=1, metavar="N", help="Trials at a time; where there are GPUs, each has its own.")] = 1,
     fresh: Fresh = False,
     quiet: Quiet = False,
-    encrypt: Annotated[bool, typer.Option(
-        "--encrypt", help="Encrypt a new search and its runs with the key of --age-key. Needs `trust`.")] = False,
 ) -> None:
     """Search the settings in the experiment's tune section; the same command resumes an interrupted search."""
-    from pipelines.base.encryption import require_key
     from pipelines.config.load import load, resolved_yaml
     from pipelines.runs.folder import name_of, run_folder
-    from pipelines.tuning import encrypted
     from pipelines.tuning.search_folder import SearchFolder
 
     config, overrides = divided(arguments)
-    if encrypt:
-        require_key("--encrypt: the new search")
     launcher = chosen("tune")
     loaded = load(config, overrides, domain=context.obj)
     experiment = named(loaded)
@@ -140,13 +128,11 @@ def tune(
     from pipelines.tuning.search import prepared, search
 
     prepared(loaded.experiment)
-    elsewhere = launcher.elsewhere or address_of(runs) is not None
-    encrypted.refuse_elsewhere(encrypt and elsewhere)
     with folder_here(runs, path, [path.name], fresh=fresh, say=say) as path:
         folder = SearchFolder(path)
         guard.check_training(loaded.experiment, path, search=True, fresh=fresh)
         if not fresh:
-            encrypted.check(folder, encrypt, elsewhere=elsewhere)
+            storage.check_begin(path, begun=folder.started)
         if not fresh and folder.compared(resolved_yaml(loaded.experiment)) and folder.finished:
             echo(closing(folder, folder.read_report()), end=False)
             return
@@ -154,6 +140,5 @@ def tune(
 
         start_tensorflow(devices=False)
         with launcher.trials(loaded.experiment, workers, say) as processes:
-            report = search(loaded.experiment, folder, experiment, workers=workers, fresh=fresh, quiet=quiet, processes=processes,
-                            encrypt=encrypt)
+            report = search(loaded.experiment, folder, experiment, workers=workers, fresh=fresh, quiet=quiet, processes=processes)
     echo(closing(folder, report), end=False)

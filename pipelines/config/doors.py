@@ -7,9 +7,13 @@ stranger's package names itself in the entry-point group `quartet.extensions` (`
     HOOKS      name -> a class of `pipelines.runs.run_hook.RunHook`, made for each run
     COMMANDS   name -> a function, a command of `quartet`
     OPTIONS    name -> a context manager, whose parameters are options of commands that are there
+    STORAGES   name -> a class of `pipelines.base.storage.Storage`: the form in which files are kept
+    REMOTES    name -> a class of `pipelines.stores.remote.Remote`: what is at addresses such as s3://BUCKET/PATH
     LAUNCHERS  name -> a function: command -> a `pipelines.runs.launcher.Launcher` where it is asked for, else None
+    FORMS      name -> a class of `pipelines.serving.forms.Form`, another form of a finished model
     GUARDS     name -> a class of `pipelines.config.guard.Guard`: looks at what a person named before it is opened
     LINEAGE    name -> a class of `pipelines.runs.lineage.Line`: what `quartet lineage` says of a run besides its own files
+    PROTOCOLS  name -> a class of `pipelines.serving.protocol.ServerProtocol`, made for each server
 
 Settings of its own stand in a section of the experiment that is there already: `add_settings(Monitor, Track)`.
 """
@@ -109,7 +113,11 @@ class Options(Door):
 
     def of(self, command: str) -> tuple[Surround, ...]:
         """Those of a command, in the order in which they were added."""
-        return tuple(entry for entry in self.entries() if isinstance(entry, Surround) and command in entry.commands)
+        return tuple(entry for entry in self.every() if command in entry.commands)
+
+    def every(self) -> tuple[Surround, ...]:
+        """Those of all commands."""
+        return tuple(entry for entry in self.entries() if isinstance(entry, Surround))
 
     @contextmanager
     def surround(self, command: str, given: dict[str, Any]) -> Iterator[None]:
@@ -137,7 +145,11 @@ TRANSFORMS = Door("transform")
 HOOKS = Door("hook")
 COMMANDS = Door("command")
 OPTIONS = Options("set of options")
+FORMS = Door("form")
 LAUNCHERS = Door("launcher")
+STORAGES = Door("storage")
+REMOTES = Door("remote storage")
 GUARDS = Door("guard")
 LINEAGE = Door("line of lineage")
-ALL = (TRANSFORMS, HOOKS, COMMANDS, OPTIONS, LAUNCHERS, GUARDS, LINEAGE)
+PROTOCOLS = Door("protocol")
+ALL = (TRANSFORMS, HOOKS, COMMANDS, OPTIONS, FORMS, LAUNCHERS, STORAGES, REMOTES, GUARDS, LINEAGE, PROTOCOLS)

@@ -104,10 +104,12 @@ class Asked:
         columns: role -> column; "none" for a role that no column has.
         task: the last part of a task's name, such as ranking.
         encoder: a preset's name, or "none"; None leaves the choice to the domain.
+        blend: whether means of two ways are ways, too.
     """
 
-    def __init__(self, columns: Mapping[str, str] | None = None, task: str | None = None, encoder: str | None = None):
-        self.columns, self.task, self._encoder = dict(columns or {}), task, encoder
+    def __init__(self, columns: Mapping[str, str] | None = None, task: str | None = None, encoder: str | None = None, *,
+                 blend: bool = False):
+        self.columns, self.task, self._encoder, self._blend = dict(columns or {}), task, encoder, blend
         self._used: set[str] = set()
 
     @property
@@ -119,6 +121,12 @@ class Asked:
         """The encoder that was asked for, which is then known to have been looked at."""
         self._used.add("encoder")
         return self._encoder
+
+    def used_blend(self, possible: Callable[[], object]) -> bool:
+        """Whether means of two ways are asked for, and possible for these data."""
+        if self._blend and possible():
+            self._used.add("blend")
+        return "blend" in self._used
 
     def absent(self, role: str) -> bool:
         """Whether no column is to have the role."""
@@ -177,6 +185,12 @@ class Asked:
         if self._encoder not in (None, "none") and "encoder" not in self._used:
             raise ConfigError(f"--encoder: {domain} has no pretrained encoder for such data; leave the option out")
 
+    def check_blend(self, domain: str) -> None:
+        """Raises ConfigError where means were asked for, and the domain has none for such data."""
+        if self._blend and "blend" not in self._used:
+            raise ConfigError(f"--blend: {domain} has no two ways for these data whose mean can be one model: it takes classes of images "
+                              "or recordings, and a pretrained encoder at hand; leave the option out")
+
     def check_used(self, path: Path) -> None:
         """Raises ConfigError for a column that was named for nothing: the data have no columns."""
         unused = next((role for role in self.columns if role not in self._used), None)
@@ -186,7 +200,7 @@ class Asked:
 
 
 def look(domain: str, data: str | Path, *, file: str = "experiment.yaml", columns: Mapping[str, str] | None = None,
-        task: str | None = None, encoder: str | None = None) -> Drafted:
+        task: str | None = None, encoder: str | None = None, blend: bool = False) -> Drafted:
     """An experiment for these data, by rules.
 
     Args:
@@ -198,9 +212,10 @@ def look(domain: str, data: str | Path, *, file: str = "experiment.yaml", column
         task: the last part of a task's name, such as ranking.
         encoder: the pretrained encoder to begin from, as model.preset names it; "none": without; default: one that is at hand, where
             such data gain by it.
+        blend: the mean of a kernel machine and an encoder is one of the ways that are tried, too.
 
     Raises:
-        ConfigError: no such domain, task, role or encoder, or it has no such help.
+        ConfigError: no such domain, task, role, encoder or mean, or it has no such help.
         DataError: data that are not there or not understood; says what is.
     """
     if domain not in domains():
@@ -213,11 +228,12 @@ def look(domain: str, data: str | Path, *, file: str = "experiment.yaml", column
         raise DataError(f"{not_there(path, str(data))}")
     if not path.is_dir():
         check_regular(path)
-    asked = Asked(columns, task, encoder)
+    asked = Asked(columns, task, encoder, blend=blend)
     asked.check(domain, module.ROLES, module.TASKS)
     made: Draft = module.draft(path, asked)
     asked.check_used(path)
     asked.check_encoder(domain)
+    asked.check_blend(domain)
     return Drafted(domain, file, made)
 
 

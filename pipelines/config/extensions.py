@@ -78,6 +78,11 @@ def used_by(experiment: Experiment) -> list[dict[str, Any]]:
             for source, what in found.items()]
 
 
+def options(used: Sequence[Mapping[str, Any]] | None) -> str:
+    """What a command is followed by that needs the files in what `used_by` gave: " --use my_models.py"."""
+    return "".join(f" --use {one['name']}" for one in used or () if not one["version"])
+
+
 def require(recorded: Sequence[Mapping[str, Any] | UsedExtension], place: str) -> None:
     """Raises ConfigError where an extension that a run recorded is not in use; says what to pass."""
     there = {source.name for source in registry.origins()}

@@ -11,17 +11,19 @@ import importlib.util
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, get_args
 
+from pipelines.base import storage
 from pipelines.base.errors import ConfigError
 from pipelines.config import doors, variants
 from pipelines.config.messages import did_you_mean, listed
 from pipelines.config.origin import Origin, of_file, origin_of, remember, ships
 from pipelines.config.schema import Experiment, Section
 from pipelines.config.variants import Builder, Variants, resolved
+from pipelines.stores import remote
 
 SHIPPED = ("vision", "speech", "nlp", "recsys")  # packages of a plain checkout, in which no entry point may be installed
 GROUP, EXTENSIONS = "quartet.domains", "quartet.extensions"
@@ -201,6 +203,15 @@ def import_extensions() -> None:
         except Exception as error:  # one broken package must not end every command
             warnings.warn(f"the extension {name} cannot be imported ({type(error).__name__}: {error}); what it registers is not there",
                           stacklevel=2)
+
+
+def _all_of(door: doors.Door) -> list[Any]:
+    import_extensions()
+    return [entry.load()() for entry in door.entries()]
+
+
+storage.install(partial(_all_of, doors.STORAGES))
+remote.install(partial(_all_of, doors.REMOTES))
 
 
 def _known() -> dict[str, None]:

@@ -48,23 +48,8 @@ class Section(BaseModel):
                 values.pop(name, None)
         return values
 
-    def pruned(self, counts: Mapping[str, int]) -> dict[str, Any]:
-        """Of a model's settings: those of the same network with fewer channels, which `quartet prune` chooses. A model that can be pruned
-        overrides it.
-
-        Args:
-            counts: channels (filters, units, or heads) left of each layer that has a setting for them, by the layer's name. `prunable` are
-                the names that are asked for.
-        """
-        return {}
-
     def conflicts(self, experiment: Any) -> list[tuple[str, str]]:
         """Of settings that an extension adds: (dotted setting, why) for each of the experiment that cannot be used with them."""
-        return []
-
-    @property
-    def prunable(self) -> list[str]:
-        """Names of the layers of a model for whose output channels, or heads, it has settings; empty: it cannot be pruned."""
         return []
 
     def problems(self) -> list[tuple[str, str]]:

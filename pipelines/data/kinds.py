@@ -140,25 +140,18 @@ def unanswered(kind: Kind, what: str, examples: str) -> str | None:
         what: the column, or the classes, in words.
         examples: what they are labels of, in the plural.
     """
-    if kind.name == "numbers":
-        return (f"{what} hold{_s(what)} numbers ({kind.detail}): to predict a number is not there yet. Put them into a few ranges (low, "
-                "middle, high) in a column of their own")
-    if kind.name == "labels":
-        return (f"{what} hold{_s(what)} several labels a row ({kind.example}): several labels of {examples} are not there yet, texts have "
-                "them. Keep the one that matters most in a column of its own")
-    if kind.name == "files":
-        return f"{what} name{_s(what)} files ({kind.example}): to predict a mask or a picture is not there yet. Use a column of classes"
-    if kind.name == "masks":
-        return (f"{what} are folders of pictures and of masks ({kind.example}): to predict a mask is not there yet. Give a folder of "
-                "pictures for each class")
-    if kind.name == "names":
-        return (f"{what} hold{_s(what)} names or texts of {'its' if _s(what) else 'their'} own, not classes: {kind.detail}. Use a column "
-                "whose values repeat, or join rare classes into one")
-    return None
-
-
-def _s(what: str) -> str:
-    return "s" if what.startswith("column") else ""
+    hold, name, their = ("holds", "names", "its") if what.startswith("column") else ("hold", "name", "their")
+    return {
+        "numbers": f"{what} {hold} numbers ({kind.detail}): to predict a number is not there yet. Put them into a few ranges (low, middle, "
+                   "high) in a column of their own",
+        "labels": f"{what} {hold} several labels a row ({kind.example}): several labels of {examples} are not there yet, texts have them. "
+                  "Keep the one that matters most in a column of its own",
+        "files": f"{what} {name} files ({kind.example}): to predict a mask or a picture is not there yet. Use a column of classes",
+        "masks": f"{what} are folders of pictures and of masks ({kind.example}): to predict a mask is not there yet. Give a folder of "
+                 "pictures for each class",
+        "names": f"{what} {hold} names or texts of {their} own, not classes: {kind.detail}. Use a column whose values repeat, or join rare "
+                 "classes into one",
+    }.get(kind.name)
 
 
 def check_classes(counts: Mapping[str, int], path: Path, asked: Asked, examples: str, label: str | Sequence[str] | None = None) -> None:

@@ -75,7 +75,7 @@ Finetune = Annotated[Frozen | Last | Gradual | Whole | Lora, Field(discriminator
 
 
 def by_examples(examples: int, *, convolutional: bool = False) -> Frozen | Last | Whole:
-    """How an encoder trains where nothing says so, by the number of training examples; docs/pretrained.md has what was compared.
+    """How an encoder trains where nothing says so, by the number of training examples; benchmarks/results has what was compared.
 
     Args:
         convolutional: it has batch normalisation; its first blocks, which take half of the time, see edges and colours in any image.

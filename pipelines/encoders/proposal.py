@@ -13,6 +13,7 @@ from pipelines.encoders.presets import Preset, find
 
 # of data.validation, under a head that is fitted at once
 FOLDS_CHOOSE = "none: parts held out of train in turn choose what there is to choose"
+BLENDED = "its answers and those of a kernel machine averaged, both fitted at once; finetune: {name: frozen} for the encoder alone"
 
 
 @dataclass(frozen=True)

@@ -19,3 +19,19 @@ class PretrainedModel(Section):
     finetune: Finetune | None = setting(
         None, "how the network is trained: frozen, last, gradual, whole or lora; default: by the number of training examples, frozen below "
         f"{FROZEN_BELOW:,}, else whole, of networks with batch normalisation the last 0.7 of the blocks")
+
+
+class BlendedModel(PretrainedModel):
+    """An encoder whose answers can be averaged with those of a kernel machine (pipelines.encoders.blend)."""
+
+    blend: Literal["kernel"] | None = setting(
+        None, "kernel: answers are the weighted mean of those of a linear head on the frozen encoder and those of the model `kernel`, both "
+        "fitted at once; the weights are chosen on folds of train")
+
+    @property
+    def fitted(self) -> bool:
+        return self.blend is not None
+
+    def problems(self) -> list[tuple[str, str]]:
+        trained = self.blend is not None and self.finetune is not None and self.finetune.name != "frozen"
+        return super().problems() + ([("blend", "is for an encoder that stays as it is; leave finetune out")] if trained else [])

@@ -16,13 +16,14 @@ LORA = 5.0  # times as much for its changes, which begin at 0
 
 
 def way_of(experiment: Experiment, model: keras.Model, examples: int) -> Finetune | None:
-    """How a network is fine-tuned: as the experiment says, else by the number of training examples; None: it has no encoder and head.
+    """How a network is fine-tuned: as the experiment says, else by the number of training examples; None: it has no encoder and head, or
+    is fitted at once.
 
     Raises:
         ConfigError: train.freeze says something else, or the network cannot be trained so.
     """
     settings = getattr(experiment, "model", None)
-    if not isinstance(settings, PretrainedModel):
+    if not isinstance(settings, PretrainedModel) or getattr(settings, "fitted", False):
         return None
     if {"features", "head"} - {layer.name for layer in model.layers}:
         if settings.finetune is not None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipelines.base import formatting
+from pipelines.config.extensions import options
 from pipelines.reports.blocks import Block, Bullets, Code, Heading, Paragraph, Table
 from pipelines.task.results import Metric
 
@@ -47,7 +48,7 @@ def card(content: Mapping[str, Any], run: str) -> list[Block]:
         "What is it for, and what must it not be used for?",
         "Whom may its mistakes hurt, and which mistakes are worse than others?",
         "May the data be used so, and do they represent those on whom it will be used?"])]
-    use = "".join(f" --use {one['name']}" for one in environment.get("extensions") or () if not one["version"])
+    use = options(environment.get("extensions"))
     return [*blocks, Heading("Use"), Code(f"quartet predict {run} INPUT...{use}\nquartet export {run}{use}")]
 
 

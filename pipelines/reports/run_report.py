@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.base import formatting
+from pipelines.config.extensions import options
 from pipelines.reports.blocks import Block, Bullets, Code, Heading, Paragraph, Picture, Table
 from pipelines.reports.tables import facts_table, records_table
 from pipelines.task.results import Judgement, Metric
@@ -172,5 +173,6 @@ class RunReport:
         seeds = self.content["seeds"]
         first = self.run.with_name(seeds[0]["run"]) if seeds and seeds[0].get("run") else self.run  # a run over seeds has no model itself
         run = shlex.quote(str(first))
-        lines = [f"quartet {verb}" for verb in (f"predict {run} INPUT...", f"evaluate {run}", f"export {run}")]
+        use = options((self.content["environment"] or {}).get("extensions"))
+        lines = [f"quartet {verb}{use}" for verb in (f"predict {run} INPUT...", f"evaluate {run}", f"export {run}")]
         return Code("\n".join([*lines, f"tensorboard --logdir {run}"]))

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.base import stored
-from pipelines.base.encryption import MARKER
+from pipelines.base import storage, stored
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.base.files import write_whole, writing
 from pipelines.base.inside import flush, held, open_own, refuse_links
@@ -127,7 +126,7 @@ class RunFolder:
 
     def _leave_refused(self) -> None:
         """Removes a folder in which nothing was begun, as what it was claimed for was refused: no run is there that could go on."""
-        own = (".lock", self.experiment.name, MARKER)
+        own = (".lock", self.experiment.name, *storage.markers())
         if all(path.name in own for path in self.path.iterdir()):
             with contextlib.suppress(OSError):
                 for name in own:

@@ -45,7 +45,7 @@ def listeners(work: Work) -> list[RunHook]:
     """The hooks of extensions; they listen to what a person trains, not to the trials of a search."""
     if not (work.hosts.chief and work.policy.details):
         return []
-    run = HookedRun(work.experiment, work.folder, work.call.name, work.call.task_class, work.encrypted, work.voice.note, work.voice.warn)
+    run = HookedRun(work.experiment, work.folder, work.call.name, work.call.task_class, work.private, work.voice.note, work.voice.warn)
     return [entry.load()(run) for entry in doors.HOOKS.entries()]
 
 
@@ -92,7 +92,7 @@ def _guidance(work: Work, session: Session, log: Log) -> list[Hook]:
     chance, validation, monitor, hooks = session.task.chance(), session.splits.validation, work.experiment.monitor, list[Hook]()
     if chance is not None:
         hooks.append(Diagnosis(*chance, examples=len(validation) if validation is not None else 0, say=work.voice.warn))
-    if monitor.tensorboard and monitor.samples and not work.encrypted:
+    if monitor.tensorboard and monitor.samples and not work.private:
         hooks.append(Samples(lambda loop: run_display.show_samples(session, loop, log.writers.get("train"), monitor.samples)))
     return hooks
 

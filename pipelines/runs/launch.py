@@ -19,14 +19,13 @@ if TYPE_CHECKING:
 
 
 def launch(experiment: Experiment, folder: RunFolder, name: str, *, fresh: bool = False, quiet: bool = False,
-           callbacks: Sequence["keras.callbacks.Callback"] = (), encrypt: bool = False) -> dict[str, Any]:
+           callbacks: Sequence["keras.callbacks.Callback"] = ()) -> dict[str, Any]:
     """Trains or resumes a run or the runs of several seeds, with the hosts that the launcher brings together. Returns the report; empty
     where this host is not their chief.
 
     Args:
         name: the experiment's, such as vision/cifar10_cnn.
         callbacks: of Keras; those of several seeds are called for one after the other.
-        encrypt: a new run, with the key of this process.
 
     Raises:
         QuartetError: as `train` does; HostLost where other hosts train too, and one did not come.
@@ -36,7 +35,7 @@ def launch(experiment: Experiment, folder: RunFolder, name: str, *, fresh: bool 
              "the experiment": resolved_yaml(experiment), "its extensions": json.dumps(extensions.used_by(experiment), indent=1)}
     with launcher.chosen("train").group(facts):
         call = Call(name=name, task_class=task_class(experiment.task), fresh=fresh, quiet=quiet, callbacks=tuple(callbacks),
-                    environment=environment.facts(), encrypt=encrypt)
+                    environment=environment.facts())
         return train_seeds(experiment, folder, call) if experiment.seeds > 1 else train(experiment, folder, call)
 
 

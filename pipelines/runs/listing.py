@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pipelines.base import formatting, stored
-from pipelines.base.encryption import Encrypted
 from pipelines.base.errors import ConfigError, QuartetError
 from pipelines.base.files import finite
 from pipelines.base.inside import Linked, refuse_links
 from pipelines.base.metric_kinds import better
 from pipelines.base.regular import all_below
+from pipelines.base.storage import Closed
 from pipelines.config.messages import listed, nearest
 from pipelines.runs import in_store
 from pipelines.runs.folder import RunFolder
@@ -168,8 +168,8 @@ def read_entry(folder: RunFolder, experiment: str) -> Listed:
         return Listed(folder, experiment, "failed", str(error).removeprefix(f"{folder.path}/")[:_REASON])
     try:
         report = folder.read_report() if folder.finished else None
-    except Encrypted:  # without its key
-        return Listed(folder, experiment, "finished", "encrypted", date=_date(folder.report / "report.json"))
+    except Closed as error:  # such as without a key
+        return Listed(folder, experiment, "finished", error.state, date=_date(folder.report / "report.json"))
     described = _outcome(folder)
     if described is not None and described.status == "failed":  # an order that runs has no result yet
         rows = last_rows(folder.metrics)
@@ -337,7 +337,7 @@ def _checkpoint(folder: RunFolder) -> stored.Checkpointed:
     try:
         with npz.opened(file) as arrays:
             return arrays.json("about", stored.Checkpointed)
-    except Encrypted:
+    except Closed:
         rows = last_rows(folder.metrics)
         return stored.Checkpointed(step=rows[-1]["step"] if rows else None)
 

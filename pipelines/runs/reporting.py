@@ -77,7 +77,7 @@ def report(work: Work, session: Session, hooked: Hooked, chosen: Chosen, judgeme
         if session.steps:
             curves = figures.learning_curves(read_rows(folder.metrics), best_epoch=chosen.epoch)
     if writers:
-        if policy.details and not work.encrypted:
+        if policy.details and not work.private:
             run_display.show_results(session, judgements, writers, loop.step)
         changed = {one.name: one.value for one in changed_settings(work.experiment, leave_out=("tune", "monitor"))}
         # at the root, so that TensorBoard lists the metrics of both splits with the settings

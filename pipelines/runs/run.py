@@ -6,14 +6,14 @@ from typing import Any
 
 import keras
 
-from pipelines.base.encryption import MARKER
+from pipelines.base import storage
 from pipelines.base.errors import Interrupted, TrainingError
 from pipelines.base.files import whole_folder, write_json
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment
 from pipelines.machine import group
 from pipelines.monitoring.progress import Progress
-from pipelines.runs import beginning, encryption, hooking, judging, reporting
+from pipelines.runs import beginning, hooking, judging, reporting
 from pipelines.runs.cleaning import drop_state
 from pipelines.runs.folder import RunFolder
 from pipelines.runs.run_hook import Status
@@ -38,10 +38,10 @@ def train(experiment: Experiment, folder: RunFolder, call: Call) -> dict[str, An
     hosts = group.current()
     with folder.claimed(resolved_yaml(experiment), fresh=call.fresh) if hosts.chief else contextlib.nullcontext():
         if hosts.chief:
-            encryption.begin(folder, call.encrypt)
+            storage.begin(folder.path, begun=folder.trained)
         if hosts.of_chief(folder.finished):
             return folder.read_report() if hosts.chief else {}
-        work = Work(experiment, folder, call, hosts, (folder.path / MARKER).is_file(), Voice(call.quiet, hosts))
+        work = Work(experiment, folder, call, hosts, storage.is_private(folder.path), Voice(call.quiet, hosts))
         return _train(work, began)
 
 

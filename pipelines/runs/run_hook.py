@@ -19,7 +19,7 @@ class HookedRun:
 
     Attributes:
         name: the experiment's: vision/digits.
-        encrypted: the run's files are, so that nothing of them may leave it in plain.
+        private: nothing that the run's files hold may be shown or sent elsewhere, as they are encrypted.
         note: called with a sentence for the person who watches.
         warn: called with a warning, which stands in the report, too.
     """
@@ -28,7 +28,7 @@ class HookedRun:
     folder: RunFolder
     name: str
     task_class: type[Task]
-    encrypted: bool
+    private: bool
     note: Callable[[str], None]
     warn: Callable[[str], None]
 

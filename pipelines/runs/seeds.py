@@ -10,12 +10,12 @@ from typing import Any
 
 import keras
 
+from pipelines.base import storage
 from pipelines.base.files import write_json
 from pipelines.config.dump import resolved_yaml
 from pipelines.config.schema import Experiment
 from pipelines.machine import group
 from pipelines.reports.report import write_report
-from pipelines.runs import encryption
 from pipelines.runs.folder import RunFolder, seed_name
 from pipelines.runs.run import Call, train
 from pipelines.task.results import Judgement, Metric
@@ -30,7 +30,7 @@ def train_seeds(experiment: Experiment, folder: RunFolder, call: Call) -> dict[s
     hosts = group.current()
     with folder.claimed(resolved_yaml(experiment), fresh=call.fresh) if hosts.chief else contextlib.nullcontext():
         if hosts.chief:
-            encryption.begin(folder, call.encrypt)
+            storage.begin(folder.path, begun=folder.trained)
         if hosts.of_chief(folder.finished):
             return folder.read_report() if hosts.chief else {}
         reports = {}

@@ -26,7 +26,6 @@ class Call:
     callbacks: tuple[keras.callbacks.Callback, ...] = ()
     environment: dict[str, Any] | None = None
     policy: Policy = field(default_factory=Policy)
-    encrypt: bool = False
 
 
 class Voice:
@@ -54,14 +53,14 @@ class Work:
     """What every stage of a run works with.
 
     Attributes:
-        encrypted: the run's files are; TensorBoard, which others read, then shows scores alone.
+        private: nothing that the run's files hold may be shown elsewhere; TensorBoard, which others read, then shows scores alone.
     """
 
     experiment: Experiment
     folder: RunFolder
     call: Call
     hosts: Group
-    encrypted: bool
+    private: bool
     voice: Voice
     meter: Meter = field(default_factory=Meter)
 

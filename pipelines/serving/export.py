@@ -4,6 +4,8 @@ It needs TensorFlow alone to run (and what Task.needs names): no Keras, none of 
 """
 
 import base64
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,16 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.base import stored
-from pipelines.base.encryption import key_for
 from pipelines.base.errors import ConfigError, TrainingError
 from pipelines.base.files import whole_folder
 from pipelines.base.inside import held
+from pipelines.base.progress import Say, silent
 from pipelines.config.messages import listed
 from pipelines.machine.compiling import without_cudnn
+from pipelines.runs.folder import RunFolder
 from pipelines.serving.answers import class_names, respond
-from pipelines.serving.load import LoadedRun
+from pipelines.serving.forms import Form
+from pipelines.serving.load import LoadedRun, Precision, load_run
 
 SIGNATURE = "serving_default"
 MANIFEST = "quartet.json"  # what `quartet serve` shows of an exported model
@@ -70,6 +74,30 @@ class Served(tf.Module):
         return traced
 
 
+def export_run(folder: RunFolder, target: Path, form: Form | None = None, *, precision: Precision | None = None, replace: bool = False,
+               say: Say = silent) -> LoadedRun:
+    """Writes the model of a run in another form, or as a SavedModel. Returns the run as it was loaded for that.
+
+    Args:
+        target: as `export`.
+        precision: that a SavedModel computes in; None: as the run was judged.
+        say: gets what the form has to say of it.
+
+    Raises:
+        ConfigError: the target is there already; as load_run and `Form.export`.
+        TrainingError: it cannot be written.
+    """
+    if form is not None and precision not in (None, "float32"):
+        raise ConfigError(f"--precision: is for a SavedModel; {form.name} is made from float32")
+    free(target, replace)
+    run = load_run(folder, where="cpu", precision="float32" if form else precision)
+    if form is not None:
+        form.export(run, target, replace=replace, say=say)
+    else:
+        export(run, target, replace=replace)
+    return run
+
+
 def export(run: LoadedRun, target: Path, *, replace: bool = False) -> Path:
     """Writes the SavedModel with labels.txt and README.txt. Returns its folder.
 
@@ -83,22 +111,33 @@ def export(run: LoadedRun, target: Path, *, replace: bool = False) -> Path:
         TrainingError: it cannot be written.
     """
     free(target, replace)
+    with writing(run, target, replace=replace) as staging:
+        classes = class_names(run.task, len(run.task.facts.get("classes") or ()))
+        labels = staging / "labels.txt" if classes else None
+        if labels and classes:
+            labels.write_text("".join(f"{' '.join(name.splitlines())}\n" for name in classes), encoding="utf-8")
+        module = Served(run, labels)
+        signature = module.signature()
+        tf.saved_model.save(module, str(staging), signatures={SIGNATURE: signature})
+        if labels:
+            labels.unlink()  # it is now in assets/
+        (staging / "README.txt").write_text(readme(run, target, signature), encoding="utf-8")
+        (staging / MANIFEST).write_text(manifest(run, list(signature.structured_outputs)).model_dump_json(), encoding="utf-8")
+    return target
+
+
+@contextmanager
+def writing(run: LoadedRun, target: Path, *, replace: bool) -> Iterator[Path]:
+    """An empty folder that becomes the target at the end, whole or not at all; encrypted where the run is.
+
+    Raises:
+        TrainingError: the target cannot be written.
+    """
     try:
-        with held(run.folder.path), whole_folder(target, replace=replace, key=key_for(run.folder.model)) as staging:
-            classes = class_names(run.task, len(run.task.facts.get("classes") or ()))
-            labels = staging / "labels.txt" if classes else None
-            if labels and classes:
-                labels.write_text("".join(f"{' '.join(name.splitlines())}\n" for name in classes), encoding="utf-8")
-            module = Served(run, labels)
-            signature = module.signature()
-            tf.saved_model.save(module, str(staging), signatures={SIGNATURE: signature})
-            if labels:
-                labels.unlink()  # it is now in assets/
-            (staging / "README.txt").write_text(readme(run, target, signature), encoding="utf-8")
-            (staging / MANIFEST).write_text(manifest(run, list(signature.structured_outputs)).model_dump_json(), encoding="utf-8")
+        with held(run.folder.path), whole_folder(target, replace=replace, like=run.folder.model) as staging:
+            yield staging
     except (OSError, tf.errors.ResourceExhaustedError) as error:
         raise TrainingError(f"{target}: the model cannot be written: {getattr(error, 'strerror', None) or error}") from error
-    return target
 
 
 def manifest(run: LoadedRun, outputs: list[str]) -> Manifest:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pipelines.base.encryption import readable
 from pipelines.base.errors import ConfigError
 from pipelines.base.inside import refuse_links
+from pipelines.base.storage import readable
 from pipelines.base.stored import read
 from pipelines.config import guard
 from pipelines.data.reasons import reason

@@ -37,6 +37,7 @@ class LoadedRun:
         name: the experiment's, as the report has it.
         environment: as environment.json holds it.
         judged_precision: the compute precision of the report's metrics; `machine` has the one in use.
+        form: of an export in another form, its name; `model` may be None.
     """
 
     task: Task
@@ -47,6 +48,7 @@ class LoadedRun:
     judged_precision: str
     name: str
     environment: dict[str, Any] = field(default_factory=dict)
+    form: str | None = None
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,12 @@ class Described:
         if (unfit := task.unfit()) is not None:
             raise ConfigError(f"{self.folder.facts}: {unfit}; the file is damaged, or belongs to another experiment")
         return task
+
+    def run(self) -> LoadedRun:
+        """On the CPU, in float32, and still without a model."""
+        machine = devices.prepare(self.experiment.train.model_copy(update={"devices": "cpu"}), precision="float32")
+        return LoadedRun(self.task(), None, self.experiment, self.folder, machine, "float32",  # type: ignore[arg-type]
+                         self.experiment.task, self.environment)
 
 
 def load_run(folder: RunFolder, *, where: Literal["auto", "cpu"] | int = "auto", precision: Precision | None = None) -> LoadedRun:

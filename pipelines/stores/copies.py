@@ -1,39 +1,12 @@
-"""Copies of a store's objects on this machine: fetched once, and again where the store has another version.
+"""What lies at addresses, as copies on this machine: what reads files reads the copy; what is said of it, is said with the address."""
 
-What reads files reads the copy; what is said of it, is said with the address.
-"""
-
-import hashlib
-import os
-import shutil
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from pathlib import Path
 
-from pipelines.base.errors import DataError
-from pipelines.base.files import write_json
-from pipelines.base.stored import Count, Record, Text, read
 from pipelines.stores.address import Address, address_of
-from pipelines.stores.file_lock import locked
-from pipelines.stores.objects import Entry, Missing, Objects, objects_of
+from pipelines.stores.remote import remote_of
 
-INDEX = "index.json"
-FETCHES = 16  # at a time
 _copies: dict[Address, Path] = {}  # those that this process has looked at
-
-
-class Known(Record):
-    """An object as it was fetched."""
-
-    size: Count
-    version: Text
-
-
-class Index(Record):
-    """index.json beside a copy."""
-
-    address: Text
-    objects: dict[str, Known]
 
 
 def local(path: str | Path, *, folder: bool = False) -> Path:
@@ -43,8 +16,7 @@ def local(path: str | Path, *, folder: bool = False) -> Path:
         folder: files beside an object belong to it, such as the recordings that a table names: its whole folder is fetched.
 
     Raises:
-        ConfigError, StoreError: the store cannot be read.
-        DataError: nothing is there, or this machine's disk has no room.
+        QuartetError: the store cannot be read, nothing is there, or this machine's disk has no room.
     """
     address = address_of(path)
     if address is None:
@@ -52,60 +24,8 @@ def local(path: str | Path, *, folder: bool = False) -> Path:
     if folder and "." in address.name and address.key.count("/"):
         return local(str(address.parent)) / address.name
     if address not in _copies:
-        _copies[address] = copied(address)
+        _copies[address] = remote_of(address).copy(address)
     return _copies[address]
-
-
-def copied(address: Address, *, wanted: Callable[[str, Entry], bool] = lambda name, entry: True) -> Path:
-    """Brings the copy of an object, or of all below an address, up to date; where it is.
-
-    Args:
-        wanted: says of a name below the address whether it is fetched.
-    """
-    objects, place = objects_of(address), _place(address)
-    found = objects.entries(address.key)
-    if not found:
-        raise DataError(f"{address}: there is nothing at this address")
-    below = {_below(address, key): (key, entry) for key, entry in found.items()}
-    with locked(place):
-        target = place.joinpath(*(address.key.split("/")[-3:] if address.key else [address.bucket]))  # as a run's folder is named
-        bring(objects, {name: one for name, one in below.items() if wanted(name, one[1])}, target, place / INDEX, str(address))
-    return target
-
-
-def bring(objects: Objects, found: dict[str, tuple[str, Entry]], target: Path, index: Path, address: str) -> None:
-    """Makes `target` hold these objects and no other files of its index.
-
-    Args:
-        found: name below `target` ("": itself) -> (key, entry).
-        index: the file that says which versions are there.
-    """
-    for name in found:
-        if name.startswith("/") or ".." in name.split("/") or "\0" in name or "\\" in name:
-            raise DataError(f"{address}: holds an object whose name is no path: {name!r}")
-    known = read(index, Index).objects if index.exists() else {}
-    stale = [name for name, (_, entry) in found.items()
-             if known.get(name) != Known(size=entry.size, version=entry.version) or not _is_there(target / name if name else target, entry)]
-    _check_room(target, sum(found[name][1].size for name in stale), address)
-    for name in set(known) - set(found):
-        (target / name if name else target).unlink(missing_ok=True)
-
-    def fetch(name: str) -> None:
-        if name.endswith("/"):  # what consoles write for an empty folder
-            return
-        try:
-            objects.fetch(found[name][0], target / name if name else target)
-        except Missing:
-            raise DataError(f"{address}: {name}: was removed while it was fetched; give the same command again") from None
-
-    with ThreadPoolExecutor(FETCHES) as pool:
-        list(pool.map(fetch, stale))
-    note(index, address, {name: entry for name, (_, entry) in found.items()})
-
-
-def note(index: Path, address: str, entries: dict[str, Entry]) -> None:
-    """Writes which versions a copy holds."""
-    write_json(index, {"address": address, "objects": {name: {"size": one.size, "version": one.version} for name, one in entries.items()}})
 
 
 def named(text: str) -> str:
@@ -115,9 +35,9 @@ def named(text: str) -> str:
     return text
 
 
-def known() -> dict[Address, Path]:
-    """Address -> copy, of those that this process has looked at."""
-    return dict(_copies)
+def origin(path: Path) -> Address | None:
+    """The address of a copy."""
+    return next((address for address, copy in _copies.items() if copy == path), None)
 
 
 def called(path: Path, address: Address) -> None:
@@ -133,37 +53,10 @@ def inputs(given: Iterable[str]) -> list[str]:
         if address is None:
             paths.append(one)
         elif set(address.key) & set("*?["):
-            first = next(place for place, part in enumerate(address.key.split("/")) if set(part) & set("*?["))
             parts = address.key.split("/")
-            paths.append(str(local(str(Address(address.protocol, address.bucket, "/".join(parts[:first])))) / "/".join(parts[first:])))
+            first = next(place for place, part in enumerate(parts) if set(part) & set("*?["))
+            above = Address(address.protocol, address.bucket, "/".join(parts[:first]))
+            paths.append(str(local(str(above)) / "/".join(parts[first:])))
         else:
             paths.append(str(local(one)))
     return paths
-
-
-def cache() -> Path:
-    """Where copies and the folders of runs in stores are."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "quartet" / "stores"
-
-
-def _place(address: Address) -> Path:
-    return cache() / hashlib.sha256(str(address).encode()).hexdigest()[:24]
-
-
-def _below(address: Address, key: str) -> str:
-    return "" if key == address.key else key[len(address.key):].lstrip("/") if address.key else key
-
-
-def _is_there(path: Path, entry: Entry) -> bool:
-    try:
-        return path.stat().st_size == entry.size
-    except OSError:
-        return False
-
-
-def _check_room(target: Path, size: int, address: str) -> None:
-    place = next(parent for parent in target.absolute().parents if parent.exists())
-    free = shutil.disk_usage(place).free
-    if size > free:
-        raise DataError(f"{address}: {size / 1e9:,.1f} GB are to be fetched, and {place} has {free / 1e9:,.1f} GB free; "
-                        "free some, or let XDG_CACHE_HOME name a larger disk")

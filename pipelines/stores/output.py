@@ -9,14 +9,14 @@ from typing import BinaryIO
 
 from pipelines.base.errors import ConfigError
 from pipelines.base.files import whole_folder, write_whole
-from pipelines.stores.address import address_of
-from pipelines.stores.objects import objects_of
+from pipelines.stores.address import Address, address_of
+from pipelines.stores.remote import remote_of
 
 
 def refuse_existing(output: Path | None, replace: bool) -> None:
     """Raises ConfigError where something is there that may not be replaced."""
     address = address_of(output) if output is not None else None
-    there = bool(objects_of(address).entries(address.key)) if address else output is not None and output.exists()
+    there = bool(remote_of(address).sizes(address)) if address else output is not None and output.exists()
     if there and not replace:
         raise ConfigError(f"--output: {address or output} is there already; --replace writes over it")
 
@@ -31,7 +31,7 @@ def file_for(output: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / address.name
         yield file
-        objects_of(address).put(address.key, file)
+        remote_of(address).put(address, file)
 
 
 def write_output(output: Path, content: Callable[[BinaryIO], None]) -> None:
@@ -51,7 +51,7 @@ class OutputFolder:
         self._path, self._address = output, address_of(output)
         if self._address is None and output.exists() and not output.is_dir():
             raise ConfigError(f"--output: {output} is a file; here it is a folder")
-        self._objects = objects_of(self._address) if self._address else None
+        self._remote = remote_of(self._address) if self._address else None
 
     def __str__(self) -> str:
         return str(self._address or self._path)
@@ -67,23 +67,22 @@ class OutputFolder:
 
     def sizes(self) -> dict[str, int]:
         """Name -> bytes of all that is there, in order; of a store also what is further below."""
-        if self._objects and self._address:
-            prefix = f"{self._address.key}/".lstrip("/")
-            return {key.removeprefix(prefix): entry.size for key, entry in self._objects.entries(self._address.key).items()}
+        if self._remote and self._address:
+            return self._remote.sizes(self._address)
         if not self._path.is_dir():
             return {}
         with os.scandir(self._path) as files:
             return dict(sorted((file.name, file.stat(follow_symlinks=False).st_size) for file in files))
 
     def read(self, name: str) -> bytes:
-        return self._objects.read(self._key(name))[0] if self._objects else (self._path / name).read_bytes()
+        return self._remote.read(self._at(name)) if self._remote else (self._path / name).read_bytes()
 
     def write(self, name: str, content: bytes | Callable[[BinaryIO], None]) -> None:
         """The content, or what writes it to an open file."""
         if callable(content):
             write_output(self._path / name, content)
-        elif self._objects:
-            self._objects.put(self._key(name), content)
+        elif self._remote:
+            self._remote.put(self._at(name), content)
         else:
             write_whole(self._path / name, content)
 
@@ -91,22 +90,22 @@ class OutputFolder:
     def filled(self) -> Iterator[Path]:
         """A folder of this machine to write files into, from which all are in the output at the end: at once where that is a path, else
         one by one, and what names the others (prepared.json) last."""
-        if self._objects is None:
+        if self._remote is None:
             with whole_folder(self._path) as place:
                 yield place
             return
         with tempfile.TemporaryDirectory() as temporary:
             yield Path(temporary)
             for file in sorted(Path(temporary).iterdir(), key=lambda file: (file.suffix == ".json", file.name)):
-                self._objects.put(self._key(file.name), file)
+                self._remote.put(self._at(file.name), file)
 
     def remove(self, names: Iterable[str]) -> None:
         """In this order; those that are gone already do not matter."""
-        if self._objects:
-            return self._objects.delete(self._key(name) for name in names)
+        if self._remote:
+            return self._remote.delete(self._at(name) for name in names)
         for name in names:
             (self._path / name).unlink(missing_ok=True)
 
-    def _key(self, name: str) -> str:
+    def _at(self, name: str) -> Address:
         assert self._address is not None
-        return (self._address / name).key
+        return self._address / name

@@ -74,25 +74,6 @@ class Answering(Judging):
         """As `receive`, to the bit, of a batch of plain examples alone, at less cost; in graph."""
         return self.receive(raw)
 
-    def alone(self) -> "tuple[Path, dict[str, Any]] | str":
-        """How a converted model decodes inputs without TensorFlow: a Python file and its settings; or why that is not possible.
-
-        The file imports nothing of this project; it has `decode(settings, given) -> the model's input [1, ...]`, of a path or a text, and
-        may have `words(settings, answers) -> the answer in the user's terms`. Settings are JSON, with `needs`, packages to install.
-        """
-        return "decoding its inputs needs Quartet"
-
-    def quickly(self, row: dict[str, Any]) -> np.ndarray | None:
-        """The model's input [1, ...] of one raw example, by numpy: as receive and prepare give it, to rounding; None: they have to.
-
-        So it is where they are needed after all, and where they would warn of something.
-        """
-        return None
-
-    def worded(self, answers: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
-        """As `respond`, of arrays and by numpy, which costs one small answer less; None: only `respond` knows."""
-        return None
-
     def read(self, inputs: list[str]) -> Iterator[Read]:
         """What `predict` was given (paths, globs, texts) as (name, one raw example, or why it cannot be read).
 

@@ -58,11 +58,6 @@ class SingleLabel(Task):
     def each(self, answers: dict[str, np.ndarray], targets: dict[str, np.ndarray]) -> np.ndarray:
         return (answers["predicted"] == targets["label"]).astype(np.float64)
 
-    def worded(self, answers: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
-        shares = answers["probabilities"]
-        label = np.array([self.classes[best].encode() for best in shares.argmax(-1)], object)
-        return {"label": label, "confidence": shares.max(-1), "probabilities": shares}
-
     def respond(self, answers: Tensors) -> Tensors:
         """label [batch] string, confidence [batch] float32, probabilities [batch, classes] float32."""
         probabilities = answers["probabilities"]

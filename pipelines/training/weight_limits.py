@@ -13,8 +13,8 @@ import keras
 import tensorflow as tf
 
 from pipelines.base import formatting
-from pipelines.base.encryption import readable
 from pipelines.base.errors import ConfigError
+from pipelines.base.storage import readable
 from pipelines.machine import memory
 from pipelines.training.embedding_tables import all_variables
 
@@ -97,7 +97,7 @@ def read_weights(model: keras.Model, file: Path) -> None:
     """Loads a model.keras file's numbers into a model of the same experiment; no code of the file is executed.
 
     Raises:
-        Encrypted: it is encrypted, and the key is missing.
+        Closed: it has the form of a storage that cannot be read here.
         ConfigError: it holds other weights, or such as are no finite numbers.
     """
     with readable(file) as plain:

@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines.base import formatting
+from pipelines.base import formatting, storage
 from pipelines.config.dump import to_yaml
 from pipelines.config.schema import Experiment
 from pipelines.config.space import laid_over
 from pipelines.stores.copies import named
-from pipelines.tuning.search_folder import SearchFolder
 
 
 def best_yaml(experiment: Experiment, name: str, best: Any, trials: int, objective: str, file: Path) -> str:
@@ -22,10 +21,10 @@ def best_yaml(experiment: Experiment, name: str, best: Any, trials: int, objecti
     document = laid_over(type(experiment), experiment.model_dump(mode="python", exclude_unset=True), best.values)
     del document["tune"]
     algorithm = experiment.tune.algorithm if experiment.tune else ""
-    encrypted = " --encrypt" if SearchFolder(file.parent).encrypted else ""
+    call = f"quartet train {named(str(file))} --name {run_name(name, file.parent.name)}{storage.options(file.parent)}"
     return (f"# The best of {trials} trials ({algorithm} search) over {name}: trial {best.number}, "
             f"validation {formatting.title(objective).lower()} {formatting.number(float(best.value), objective)}.\n"
-            f"#   quartet train {named(str(file))} --name {run_name(name, file.parent.name)}{encrypted}\n" + to_yaml(document))
+            f"#   {call}\n" + to_yaml(document))
 
 
 def run_name(experiment: str, search: str) -> str:

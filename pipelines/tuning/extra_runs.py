@@ -13,7 +13,6 @@ from pipelines.config.dump import to_yaml
 from pipelines.config.load import from_text
 from pipelines.runs.folder import RunFolder, changes
 from pipelines.runs.launcher import Processes
-from pipelines.tuning.search_folder import SearchFolder
 from pipelines.tuning.trials import Stopped, read_result
 
 REPEATED = {"best": "the best setting", "start": "the experiment as it was"}
@@ -63,7 +62,7 @@ def repeat(folder: Path, key: str, text: str, name: str, run: Callable[[Path], d
     set_aside(folder, key, from_text(text, file=str(file)).experiment.model_dump(mode="python"))
     write_whole(file, text)
     order = folder / f"{key}.order.json"
-    write_json(order, {"kind": "train", "experiment": file.name, "folder": key, "name": name, "encrypt": SearchFolder(folder).encrypted})
+    write_json(order, {"kind": "train", "experiment": file.name, "folder": key, "name": name})
     result = run(order)
     file.unlink(missing_ok=True)
     if result["status"] != "completed":

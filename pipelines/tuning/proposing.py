@@ -66,7 +66,7 @@ def header(outcome: Outcome) -> list[str]:
             *(f"  {line}" for line in outcome.table()), *outcome.notes]
 
 
-def others(loaded: Loaded) -> list[Entrant]:
+def others(loaded: Loaded, *, blend: bool = False) -> list[Entrant]:
     """What `quartet new` would try on the data of an experiment, divided as it divides them: its data section counts, but for what a way
     sets otherwise than the draft by rules does, such as the size of images.
 
@@ -78,7 +78,7 @@ def others(loaded: Loaded) -> list[Entrant]:
     if path is None:
         raise ConfigError("data.path: ways to learn are known for data of one's own; name several experiments to compare them")
     try:
-        drafted = look(domain, path, task=loaded.experiment.task.partition(".")[2])
+        drafted = look(domain, path, task=loaded.experiment.task.partition(".")[2], blend=blend)
     except QuartetError as error:
         raise ConfigError(f"{path}: what else fits these data is not known ({error}); name several experiments to compare them") from error
     usual = from_text(drafted.draft.body).experiment.data.model_dump()

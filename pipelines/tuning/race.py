@@ -28,7 +28,7 @@ GROWTH, FEWEST = 4, 500  # of the parts of train: each by so much larger than th
 JUDGED_MOST = {False: 2000, True: 5000}  # held-out examples of a part, and of all of train
 SURE = 2.0  # standard errors by which a way must be worse to be tried no more
 CLOSE = 0.005  # of the best score: differences known to be smaller need no more folds
-# Of the errors under a frozen encoder, what is left when it is trained, too: the median of eight comparisons, docs/pretrained.md
+# Of the errors under a frozen encoder, what is left when it is trained, too: the median of eight comparisons, benchmarks/results
 TUNED, WORTH = 0.7, 0.01  # and the share of all examples that must be gained to be worth its time
 NO_ERRORS = 0.02  # so few need nothing better, tried or not
 TOO_LONG = 10  # times the time of the race: a training that takes longer does not stand for the reason alone that it could not be tried

@@ -9,8 +9,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipelines.base import formatting
+from pipelines.base import formatting, storage
 from pipelines.base.files import finite, write_json, write_whole
+from pipelines.config.extensions import options, used_by
 from pipelines.config.schema import Experiment, Tune
 from pipelines.config.space import Dimension
 from pipelines.reports.blocks import Block, Bullets, Code, Heading, Paragraph, Picture, Table, markdown
@@ -41,7 +42,7 @@ def write(folder: SearchFolder, *, name: str, experiment: Experiment, tune: Tune
     content: dict[str, Any] = finite({
         "task": experiment.task, "experiment": name, "search": folder.path.name, "objective": f"validation/{objective}",
         "direction": direction, "algorithm": tune.algorithm, "seconds": elapsed, "workers": workers,
-        "best": {"trial": best.number, "value": best.value, "values": best.values},
+        "extensions": used_by(experiment), "best": {"trial": best.number, "value": best.value, "values": best.values},
         "cost": None if tune.cost is None else tune.cost.model_dump(), "front": [trial.number for trial in on_front],
         "importance": None if shares is None else vars(shares),
         "repeats": {key: dict(value) for key, value in repeats.items()}, "comparison": comparison,
@@ -150,7 +151,7 @@ def _blocks(content: Mapping[str, Any], ranked: Sequence[Any], space: Sequence[D
     blocks += [Bullets(lines), Heading("Best setting")]
     blocks.append(Table(("setting", "value", "was"), [
         [name, shown(value), _was(content, name, folder)] for name, value in content["best"]["values"].items()], (False, False, False)))
-    blocks.append(Code(f"quartet train {folder.best}{' --encrypt' if folder.encrypted else ''}"))
+    blocks.append(Code(f"quartet train {folder.best}{storage.options(folder.path)}{options(content['extensions'])}"))
     blocks += [Heading("Trials"), Picture("search.png", images["search"], "Scores by trial and by each searched setting")]
     if "front" in images:
         blocks += [Heading(f"Score against {content['cost']['measure']}"),

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pipelines.base import storage
 from pipelines.base.errors import ConfigError, TrainingError
 from pipelines.base.files import write_json, write_whole
 from pipelines.base.metric_kinds import better
@@ -23,7 +24,7 @@ from pipelines.config.schema import Experiment, Tune, protected_by, protecting
 from pipelines.config.space import Dimension, current, dimensions
 from pipelines.machine.memory import WORKERS
 from pipelines.runs.launcher import Processes
-from pipelines.tuning import encrypted, tuner_space
+from pipelines.tuning import tuner_space
 from pipelines.tuning.best import best_yaml, repeated_yaml
 from pipelines.tuning.devices import worker_devices
 from pipelines.tuning.extra_runs import REPEATED, WAIT_SECONDS, alone, repeat
@@ -38,14 +39,13 @@ GIVE_UP = 10  # trials that failed before any succeeded: then the experiment is 
 
 
 def search(experiment: Experiment, folder: SearchFolder, name: str, *, workers: int = 1, fresh: bool = False, quiet: bool = False,
-           processes: Processes | None = None, encrypt: bool = False) -> dict[str, Any]:
+           processes: Processes | None = None) -> dict[str, Any]:
     """Searches, or resumes searching, the space in the experiment's tune section. Returns the report.
 
     Args:
         name: the experiment's, such as vision/cifar10_cnn.
         workers: trials at a time; where there are GPUs, each worker has its own.
         processes: of the trials; None: of this machine.
-        encrypt: a new search and its runs, with the key of this process, which they get by their environment.
 
     Raises:
         ConfigError: the space, the objective or the folder is wrong; nothing was done.
@@ -58,7 +58,7 @@ def search(experiment: Experiment, folder: SearchFolder, name: str, *, workers: 
         folder.move_aside()
     with folder.locked():
         same = folder.compared(resolved)
-        encrypted.begin(folder, encrypt, elsewhere=processes is not None)
+        storage.begin(folder.path, begun=folder.started)
         if same and folder.finished:
             return folder.read_report()
         journal = Journal(folder.journal)
@@ -148,7 +148,7 @@ class _Search:
         if self.tune.stop_early == "median" and objective not in result["streamed"]:
             raise ConfigError("tune.stop_early: median needs an objective that is known after each epoch: "
                               f"{', '.join(result['streamed'])}; {objective!r} is not")
-        if self.experiment.monitor.tensorboard and not self.folder.encrypted:
+        if self.experiment.monitor.tensorboard and not storage.is_private(self.folder.path):
             self._write_columns(objective, result["judged"] or [])
         direction = self.tune.direction or _direction(objective, result["own"])
         self.journal.add({"event": "begin", "objective": objective, "direction": direction, "precision": result["precision"],
@@ -284,7 +284,6 @@ class _Search:
             return False
         write_json(self._order_file(trial), {
             "kind": "trial", "experiment": "../../search.yaml", "folder": ".", "name": self.name, "values": trial.values,
-            "encrypt": self.folder.encrypted,
             "title": f"{trial.setting:02d} {self.name} {self.folder.path.name}",
             "epochs": trial.epochs, "objective": self.objective, "direction": self.direction, "precision": self.precision,
             "peers": [f"../{self._folder(self.trials[number]).name}" for number in trial.peers]})

@@ -7,7 +7,6 @@ runs/<domain>/<experiment>/<name>/
   best.yaml        the best setting, which `train` takes as it is
   best/, start/    it, and the experiment as it was, trained anew over several seeds
   report/          the report over all trials
-  encrypted.json   of an encrypted search; of it settings, journal and best.yaml are plain
 """
 
 import contextlib
@@ -20,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.base import stored
-from pipelines.base.encryption import MARKER
 from pipelines.base.errors import ConfigError
 from pipelines.base.files import append_whole, finite, open_to_append, write_whole, writing
 from pipelines.base.inside import refuse_links
@@ -70,8 +68,9 @@ class SearchFolder:
         return (self.report / "search.json").exists()
 
     @property
-    def encrypted(self) -> bool:
-        return (self.path / MARKER).is_file()
+    def started(self) -> bool:
+        """Whether anything was done in it."""
+        return bool(read_events(self.journal)[0])
 
     def read_report(self) -> dict[str, Any]:
         """search.json; ConfigError where it is not what a search writes."""

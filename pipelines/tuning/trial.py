@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.base.encryption import leave_memory
+from pipelines.base import storage
 from pipelines.base.errors import ConfigError, Interrupted, QuartetError
 from pipelines.base.files import write_json
 from pipelines.base.stored import Record
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
         traceback.print_exc()
         result = {"status": "failed", "reason": f"{type(error).__name__}: {(str(error) or 'no message').splitlines()[0][:300]}"}
     finally:
-        leave_memory()
+        storage.leave()
     write_json(result_file(file), result)
     return 0
 
@@ -116,8 +116,7 @@ def trial(order: Mapping[str, Any]) -> dict[str, Any]:
         further += (cost.CostOfModel(base.tune.cost, costs),)
     precision = order["precision"] if experiment.train.precision == "auto" else None  # a trial's own may be what is searched
     policy = trial_policy(order["values"], order["title"], precision=precision, epochs=order["epochs"], hooks=further)
-    call = Call(name=order["name"], task_class=task_class(experiment.task), quiet=True, environment=environment.facts(), policy=policy,
-                encrypt=order.get("encrypt", False))
+    call = Call(name=order["name"], task_class=task_class(experiment.task), quiet=True, environment=environment.facts(), policy=policy)
     report = train_when_free(experiment, folder, call)
     key = f"validation/{order['objective']}"
     metrics = {**logged(folder, report["timing"]["best_epoch"], key), **report["metrics"]}
@@ -181,7 +180,7 @@ def train_when_free(experiment: Experiment, folder: RunFolder, call: Call) -> di
 def repeat(order: Mapping[str, Any]) -> dict[str, Any]:
     """Trains an experiment over several seeds, as `train` does, test split and all."""
     experiment = _experiment(order)
-    report = launch(experiment, RunFolder(Path(order["folder"])), order["name"], quiet=True, encrypt=order.get("encrypt", False))
+    report = launch(experiment, RunFolder(Path(order["folder"])), order["name"], quiet=True)
     return {"metrics": report["metrics"], "spread": report.get("spread") or {}}
 
 

@@ -17,10 +17,10 @@ import traceback
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
-from pipelines.base import stored
-from pipelines.base.encryption import anonymous, key_for
+from pipelines.base import storage, stored
 from pipelines.base.errors import TrainingError
 from pipelines.base.files import WriteError, open_to_append, write_whole
+from pipelines.config.registry import import_extensions
 from pipelines.machine.child import die_with_parent
 
 FORKS = sys.platform == "linux"
@@ -42,8 +42,8 @@ class Nursery:
         self._rest = b""
 
     def start(self, key: str, arguments: list[str], *, log: str, environment: Mapping[str, str] | None = None) -> None:
-        """Runs `pipelines.tuning.trial` with these arguments; what it prints goes into the file `log`, in an encrypted search at its
-        end."""
+        """Runs `pipelines.tuning.trial` with these arguments; what it prints goes into the file `log`, at its end where a
+        storage owns that."""
         self._order({"run": key, "arguments": arguments, "log": log, "environment": dict(environment or {})})
 
     def signal(self, number: int) -> None:
@@ -101,6 +101,7 @@ class Nursery:
 def serve(domain: str) -> None:
     """The server's work, until its stdin ends."""
     die_with_parent()
+    import_extensions()  # whose storages own logs
     reports = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # what anything prints must not be read as a report
     if FORKS:
@@ -132,12 +133,13 @@ def serve(domain: str) -> None:
 
 
 def open_log(place: str) -> BinaryIO:
-    """Where a process prints to: the end of that file, or where it is to be encrypted, a file in memory."""
-    return open_to_append(place) if key_for(place) is None else anonymous()
+    """Where a process prints to: the end of that file, or where a storage owns it, a file of that."""
+    owner = storage.owner(place)
+    return open_to_append(place) if owner is None else owner.scratch()
 
 
 def close_log(log: BinaryIO, place: str) -> None:
-    """What is in memory is added to the file at that place, encrypted."""
+    """What a storage's file has is added to the file at that place, in its form."""
     with log:
         if not log.readable():
             return

@@ -185,7 +185,7 @@ def alignable(train: Source, encoder: Encoder, experiment: Transcription, front_
 def merge_for(train: Source, steps: Callable[[np.ndarray, int], Any]) -> int:
     """So many steps of a pretrained encoder become one that nearly all of train's recordings have twice what their transcripts need.
 
-    Longer steps leave CTC fewer ways to align few recordings (docs/benchmarks.md).
+    Longer steps leave CTC fewer ways to align few recordings (benchmarks/results/ctc-steps.csv).
 
     Args:
         steps: (lengths in samples, how many become one) to the steps of the output.

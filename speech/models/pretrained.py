@@ -5,16 +5,18 @@ Weights come from the preset, or are those of a run; then the facts say how the 
 
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from pipelines.base.errors import ConfigError
-from pipelines.encoders import presets
+from pipelines.encoders import blend, presets
 from pipelines.encoders.linear_head import Emphasis
 from pipelines.encoders.presets import hub
 from pipelines.encoders.settings import PretrainedModel
+from pipelines.fitting.kernel import SUPPORT
 from speech.models import moonshine
 from speech.models.name_scores import NameScores
 from speech.models.whisper import STRIDE, encoder
@@ -22,9 +24,9 @@ from speech.models.whisper_writer import WhisperWriter
 from speech.settings import PretrainedCommands, PretrainedTranscripts, Whisper
 
 LOUD = 24.0  # dB below the loudest step; what is quieter is no speech
-HALVED = 40.0 * math.log10(2.0)  # dB, 12: a step that is so much quieter counts half; docs/benchmarks.md has what was compared
+HALVED = 40.0 * math.log10(2.0)  # dB, 12: a step that is so much quieter counts half: benchmarks/results/whisper-pooling.csv
 WHISPER_UNIT = 40.0  # dB
-NAMED = 6.0  # times a vector's deviation that a name's score has before the last layer; docs/benchmarks.md has what was compared
+NAMED = 6.0  # times a vector's deviation that a name's score has before the last layer: benchmarks/results/whisper-names.csv
 SILENT = 1e-10  # smallest power
 
 
@@ -35,10 +37,11 @@ def backbone(settings: PretrainedModel | Whisper, facts: dict[str, Any]) -> Any:
     return presets.rebuilt(hub().models, facts["backbone"])
 
 
-def commands(settings: PretrainedCommands, *, frames: int, classes: int, facts: dict[str, Any]) -> keras.Model:
+def commands(settings: PretrainedCommands, *, frames: int, classes: int, facts: dict[str, Any],
+             describe: Callable[[Any], tf.Tensor]) -> keras.Model:
     """Features of the encoder's front end [batch, frames, width] float32 to logits [batch, classes]: `features`, the mean of the encoder's
     vectors over speech, weighted as the fact `pool` says, with the fact `names` beside it the decoder's scores of the classes' names, and
-    `head`, a linear layer."""
+    `head`, a linear layer; with settings.blend beside a kernel machine on what `describe` makes of the inputs."""
     layers, waves = keras.layers, hears_waves(facts)
     whole = backbone(settings, facts)
     vectors = (moonshine.encoder if waves else encoder)(whole, frames=frames)
@@ -55,7 +58,10 @@ def commands(settings: PretrainedCommands, *, frames: int, classes: int, facts: 
     logits = layers.Dense(classes, dtype="float32", name="classes")(x)
     head = keras.Model(given, logits, name="head")
     inputs = keras.Input(vectors.input_shape[1:], name="features_of_sound")
-    return keras.Model(inputs, head(features(inputs)), name="pretrained")
+    model = keras.Model(inputs, head(features(inputs)), name="pretrained")
+    if settings.blend is None:
+        return model
+    return blend.build(model, inputs.shape[1:], describe, support=min(SUPPORT, sum(facts["class_counts"])), classes=classes)
 
 
 def transcripts(settings: PretrainedTranscripts, *, tokens: int, facts: dict[str, Any]) -> keras.Model:

@@ -12,6 +12,7 @@ import tensorflow as tf
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.config.messages import did_you_mean, listed
 from pipelines.data.source import Source, Tensors
+from pipelines.encoders import blend
 from pipelines.fitting import kernel
 from pipelines.reports import classification, classifier
 from pipelines.reports.baselines import kernel_baseline
@@ -21,7 +22,7 @@ from pipelines.task.intervals import resampled_by_counts
 from pipelines.task.results import Baseline, Judgement
 from pipelines.task.single_label import SingleLabel
 from pipelines.task.units import Units
-from speech.data import audio, decode_alone, pretrained, whisper_tokens
+from speech.data import audio, pretrained, whisper_tokens
 from speech.data.facts import CommandFacts
 from speech.data.features import rounded, without_offset
 from speech.data.recordings import facts_of, waveform
@@ -29,8 +30,8 @@ from speech.data.splits import load_commands
 from speech.metrics import detection, sound_figures, speakers
 from speech.models import command_model
 from speech.models import kernel as cepstra
-from speech.settings import Commands, Kernel
-from speech.tasks.base import SILENT, SpeechTask, part_name, silent
+from speech.settings import Commands, Kernel, PretrainedCommands
+from speech.tasks.base import SpeechTask, part_name, silent
 
 if TYPE_CHECKING:
     from pipelines.monitoring.tensorboard import Writer
@@ -50,7 +51,6 @@ class CommandTask(SpeechTask, SingleLabel):
     kept = CommandFacts
     gives = SingleLabel.answers
     experiment: Commands
-    _quick: dict[str, Any] | None = None  # settings of decode_alone, once they are asked for; empty where it has none
 
     def __init__(self, experiment: Commands, facts: dict[str, Any] | None = None):
         super().__init__(experiment, facts)
@@ -92,7 +92,7 @@ class CommandTask(SpeechTask, SingleLabel):
                 return f"names: they do not belong to {len(self.facts['classes'])} classes, or to this encoder"
             if max(*names["prompt"], *names["first"]) >= settings.get("vocabulary_size", 0):
                 return "names: the decoder has no such tokens"
-        if isinstance(self.experiment.model, Kernel) and not self.facts.get("class_counts"):
+        if getattr(self.experiment.model, "fitted", False) and not self.facts.get("class_counts"):
             return "class_counts: field required"
         return super().unfit()
 
@@ -141,9 +141,12 @@ class CommandTask(SpeechTask, SingleLabel):
         return self.experiment.frontend.mels if self.experiment.frontend.kind == "mfcc" else None
 
     def fit_at_once(self, model: keras.Model, train: Source, features: Features) -> str | None:
-        if not isinstance(self.experiment.model, Kernel):
+        seed, settings = self.experiment.train.seed, self.experiment.model
+        if isinstance(settings, PretrainedCommands) and settings.fitted:
+            return blend.fit_model(self, model, train, features, self._statistics, blocks=self._blocks, seed=seed)
+        if not isinstance(settings, Kernel):
             return None
-        how = kernel.fit_model(model, train, features, self._statistics, blocks=self._blocks, seed=self.experiment.train.seed)
+        how = kernel.fit_model(model, train, features, self._statistics, blocks=self._blocks, seed=seed)
         return f"{CHEAP}: {how}."
 
     @property
@@ -267,25 +270,6 @@ class CommandTask(SpeechTask, SingleLabel):
     def shortest(self) -> int:
         """Samples below which an answer means little."""
         return max(1, min(round(SHORTEST * self.experiment.data.rate), self.window // 4))
-
-    def alone(self) -> tuple[Path, dict[str, Any]] | str:
-        if self.encoder_facts or self.experiment.frontend.kind != "log_mel":
-            return "only log-mel features are computed with numpy alone"
-        front, settings = self.front_end, self.experiment.frontend
-        return Path(decode_alone.__file__), {
-            "needs": decode_alone.NEEDS, "rate": front.rate, "channel": self.experiment.data.channel, "window": self.window,
-            "silence": self.silence, "fft": front.fft, "hop": front.hop, "frame": front.window, "mels": settings.mels, "low": settings.low,
-            "high": settings.high or front.rate / 2, "top_db": settings.top_db, "normalize": settings.normalize}
-
-    def quickly(self, row: dict[str, Any]) -> np.ndarray | None:
-        """Not of silence, nor of what is much longer than the window or very short: of these is warned."""
-        if self._quick is None:
-            alone = self.alone()
-            self._quick = {} if isinstance(alone, str) else {**alone[1], "facts": self.facts}
-        samples = np.asarray(row["samples"], np.float32)[:int(row["length"])]
-        if not self._quick or not self.shortest <= len(samples) <= self.window * LONGER or np.ptp(samples) < 4 * SILENT / 32768:
-            return None
-        return decode_alone.features(self._quick, samples)
 
     def typical(self) -> list[dict[str, Any]]:
         """Noise, shorter than the window, of its length, and longer."""

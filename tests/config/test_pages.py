@@ -38,7 +38,7 @@ def _sections(text: str) -> bool:
 
 def test_there_are_some():
     pages = {place.partition(":")[0] for place, _ in blocks()}
-    assert {"docs/settings/README.md", "docs/tuning.md", "docs/images.md", "docs/text.md"} <= pages
+    assert {"docs/settings/README.md", "docs/training.md", "docs/images.md", "docs/text.md"} <= pages
 
 
 @pytest.mark.parametrize(("place", "text"), blocks(), ids=[place for place, _ in blocks()])

@@ -43,9 +43,10 @@ def test_the_commands_of_the_page(place, commands):
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
 
 
-def test_the_contracts_of_the_page_hold_for_its_hook_and_its_launcher(place):
-    done = processes.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_hooks.py", "test_my_launcher.py", cwd=place)
-    assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout + done.stderr
+def test_the_contracts_of_the_page_hold(place):
+    tests = ("test_my_hooks.py", "test_my_forms.py", "test_my_launcher.py", "test_my_storage.py", "test_my_protocol.py")
+    done = processes.run("-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, cwd=place)
+    assert done.returncode == 0 and "5 passed" in done.stdout, done.stdout + done.stderr
     assert (place / "ends.txt").read_text() == "vision/digits finished\n"
 
 

@@ -1,6 +1,7 @@
 """A model in a file of one's own: checked, searched, trained, served as ours are; a run records it, and is loaded with just that."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -43,7 +44,8 @@ def run(tmp_path_factory) -> Path:
     done = quartet("train", "mine.yaml", "--use", str(FILE), cwd=folder)
     assert done.returncode == 0, done.stderr
     assert f"predict runs/vision/mine/default INPUT... --use {FILE}\n" in done.stdout
-    assert "--use my_models.py" in (folder / "runs" / "vision" / "mine" / "default" / "README.md").read_text(encoding="utf-8")
+    for page in ("README.md", "report/report.html"):
+        assert "--use my_models.py" in (folder / "runs" / "vision" / "mine" / "default" / page).read_text(encoding="utf-8")
     return folder
 
 
@@ -140,6 +142,8 @@ def test_a_search_trains_it_in_its_own_processes(run):
     assert done.returncode == 0, done.stdout + done.stderr
     (found,) = (run / "runs").rglob("best.yaml")
     assert "name: tiny" in found.read_text(encoding="utf-8")
+    (page,) = found.parent.rglob("report.html")
+    assert re.search("quartet train .*best.yaml --use my_models.py", page.read_text(encoding="utf-8"))
 
 
 def test_what_a_run_used_is_required_by_name_version_and_content(used):

@@ -77,6 +77,25 @@ def test_its_hook_hears_how_the_run_ended_and_its_command_and_launcher_are_there
     assert done.returncode == 2 and done.stderr.strip() == "missing.txt: is not there"
 
 
+def test_its_protocol_fulfils_the_contract(installed):
+    code = ("import quartet; from pipelines.config import registry; from quartet.testing import check_protocol; "
+            "from sample_extension.protocols import Counting; registry.import_extensions(); check_protocol(Counting)")
+    done = subprocess.run([sys.executable, "-P", "-c", code], cwd=installed, capture_output=True, text=True, check=False,
+                          env={**environment(), "PYTHONPATH": str(installed / "packages")})
+    assert done.returncode == 0, done.stderr
+
+
+def test_its_form_is_exported_judged_and_nothing_without_it(installed):
+    run = installed / "runs/vision/mine/heard"
+    done = quartet(installed, "export", str(run), "--halves")
+    assert done.returncode == 0 and "export-halves" in done.stdout, done.stderr
+    done = quartet(installed, "evaluate", str(run / "export-halves"), "--split", "validation")
+    assert done.returncode == 0 and "accuracy" in done.stdout, done.stderr
+    (run / "export-halves" / "manifest.json").write_text('{"made_for": "thirds"}')
+    done = quartet(installed, "evaluate", str(run / "export-halves"))
+    assert done.returncode == 2 and "is exported for thirds, and no extension" in done.stderr, done.stderr
+
+
 def test_its_transform_has_a_say_in_the_update(installed):
     done = quartet(installed, "train", "mine.yaml", "train.smooth=0.5", "--name", "smooth")
     assert done.returncode == 0, done.stderr

@@ -135,7 +135,4 @@ KINDS = {
     "arrays": Kind(_arrays, _use_arrays, _OURS),
     "checkpoint": Kind(_checkpoint, _use_checkpoint, _OURS),
     "saved model": Kind(exports.make_saved, exports.use_saved, _OURS),
-    "litert": Kind(exports.make_core("LITERT"), exports.use_core, (QuartetError, *UNREADABLE)),
-    "onnx": Kind(exports.make_core("ONNX"), exports.use_core, (QuartetError, *UNREADABLE)),
-    "openvino": Kind(exports.make_openvino, exports.use_core, (QuartetError, *UNREADABLE)),
 }

@@ -138,19 +138,23 @@ def tried(kind: Kind, place: Path, first: int, count: int) -> None:
             (place / name).write_bytes(whole[name])
 
 
-def outcomes(kind: str, place: Path, first: int, count: int) -> dict[str, int]:
-    """Outcome -> how often, of tries in a process of their own. Raises AssertionError at the first that is neither used nor refused."""
+def outcomes(kind: str, place: Path, first: int, count: int, *, kinds: str = "tests.hostile.kinds") -> dict[str, int]:
+    """Outcome -> how often, of tries in a process of their own. Raises AssertionError at the first that is neither used nor refused.
+
+    Args:
+        kinds: the module with KINDS, where the kind is.
+    """
     place.mkdir(parents=True, exist_ok=True)
     code = """
+import importlib
 import sys
 from pathlib import Path
 from pipelines.machine.startup import start_tensorflow
 start_tensorflow()
 from tests.hostile.mutations import tried
-from tests.hostile.kinds import KINDS
-tried(KINDS[sys.argv[1]], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+tried(importlib.import_module(sys.argv[1]).KINDS[sys.argv[2]], Path(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]))
 """
-    done = processes.run("-c", code, kind, place, first, count, timeout=3000)
+    done = processes.run("-c", code, kinds, kind, place, first, count, timeout=3000)
     counts: dict[str, int] = {}
     begun: dict[str, Any] = {}
     for line in done.stdout.splitlines():

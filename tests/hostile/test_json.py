@@ -16,7 +16,7 @@ DEEP = "[" * 100_000 + "]" * 100_000
 ROOT = Path(__file__).parents[2]
 # of these the JSON is this program's own, or that of a file which does without the package
 OWN = {f"pipelines/{name}.py" for name in (
-    "base/json_text", "serving/converted/answer_alone", "machine/hardware", "monitoring/tracking/follow",
+    "base/json_text", "machine/hardware", "monitoring/tracking/follow",
     "tuning/trial", "tuning/trial_processes", "serving/packed")}
 
 

@@ -21,7 +21,7 @@ from tests.speech.synthetic_recordings import tone, write
 from tests.vision.synthetic_images import encoded, picture
 from vision.data.decode import decode_image, pixels
 from vision.data.headers import image_header
-from vision.data.limits import CHUNKS, without_texts
+from vision.data.limits import CHUNKS, WALKED, without_texts
 from vision.data.plain import is_large, is_plain
 from vision.data.scan import examine
 
@@ -127,6 +127,19 @@ def test_frames_of_a_gif_that_are_larger_than_its_screen_or_too_many():
     still = encoded(picture(), "GIF")
     first = still.index(b"\x2c" + bytes(4) + struct.pack("<HH", 36, 24))
     assert np.array_equal(pixels(tf.constant(still[:first] + comment + still[first:]), 3), pixels(tf.constant(still), 3))
+
+
+def test_blocks_of_a_gif_are_counted_before_the_decoder_keeps_them():
+    """25 MB of blocks of a byte each took 1 GB; a picture of as many bytes is decoded as before."""
+    still = encoded(picture(), "GIF")
+    first = still.index(b"\x2c" + bytes(4) + struct.pack("<HH", 36, 24))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="blocks make the GIF"):
+        pixels(tf.constant(still[:first] + b"!\xfe" + b"\1a" * WALKED + b"\0" + still[first:]), 3)
+    noise = np.random.default_rng(0).integers(0, 256, (1200, 1000), np.uint8)
+    large = encoded(Image.fromarray(noise), "GIF")
+    assert len(large) > WALKED and np.array_equal(pixels(tf.constant(large), 1)[..., 0], noise)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="pixels are allowed"):
+        pixels(tf.constant(large), 1, noise.size - 1)
 
 
 def test_check_says_how_large_an_image_is(tmp_path):

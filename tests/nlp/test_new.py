@@ -102,7 +102,9 @@ def test_a_search_of_a_draft_has_a_space_and_says_at_once_what_it_lacks(tmp_path
 def test_classes_of_very_different_size_are_told_and_not_weighed(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("text,label\n" + "".join(f"words number {number},{'rare' if number % 12 == 0 else 'usual'}\n" for number in range(96)))
-    assert drafted(path).loss.class_weights == "none" and "# the largest class has 11 times the smallest" in new("nlp", path)
+    loss = drafted(path).loss
+    assert loss.class_weights == "none" and "# the largest class has 11 times the smallest" in new("nlp", path)
+    assert loss.label_smoothing == 0, "answers would have less confidence than they are right"
 
 
 def test_tables_are_as_large_as_the_texts_need(tmp_path):

@@ -1,7 +1,5 @@
-"""What operators see: metrics, the log, request ids; and how requests are batched, held back and refused."""
+"""What operators see: metrics; and how requests are batched, held back and refused."""
 
-import io
-import json
 import threading
 import time
 
@@ -33,17 +31,6 @@ def test_metrics_count_what_happened():
     assert found["quartet_batch_inputs_count", "toy"] == found["quartet_batch_inputs_sum", "toy"] == 2
     assert found["quartet_queue_inputs", "toy"] == 0 and found["quartet_requests_in_flight",] == 1
     assert found["quartet_connections",] >= 1
-
-
-def test_the_log_has_a_line_for_each_request_and_answers_carry_its_id():
-    log = io.StringIO()
-    with running(log=log) as server:
-        own = server.ask(numbers([1, 2, 3], "a"), headers="X-Request-ID: mine-1\r\n")[1]["x-request-id"]
-        other = server.ask(b"{")[1]["x-request-id"]
-    first, second = (json.loads(line) for line in log.getvalue().splitlines())
-    assert own == first["id"] == "mine-1" and other == second["id"] and len(other) == 32
-    assert (first["status"], first["inputs"], first["model"], first["path"]) == (200, 2, "toy", "/predict")
-    assert second["status"] == 400 and "not JSON" in second["error"] and second["ms"] >= 0
 
 
 def held(server, rows):

@@ -33,9 +33,16 @@ def rows(count):
     return [(str(number), {"number": number}) for number in range(count)]
 
 
-async def computing(there, *asked):
+def asked(batches, given, client=""):
+    """The answers for a client."""
+    from pipelines.serving.http.observing import Exchange
+
+    return batches.answers(given, Exchange(client=client))
+
+
+async def computing(there, *given):
     """A request whose first rows are being computed."""
-    job = asyncio.create_task(there.batches.answers(*asked))
+    job = asyncio.create_task(asked(there.batches, *given))
     assert await asyncio.to_thread(there.begun.wait, 60)
     return job
 
@@ -46,15 +53,15 @@ def test_a_request_that_nobody_waits_for_is_taken_out_whole(partly):
         there = queue()
         batches = there.batches
         first = await computing(there, rows(10 if partly else 1))
-        gone = first if partly else asyncio.create_task(batches.answers(rows(60)))
-        behind = asyncio.create_task(batches.answers(rows(2)))
+        gone = first if partly else asyncio.create_task(asked(batches, rows(60)))
+        behind = asyncio.create_task(asked(batches, rows(2)))
         await asyncio.sleep(0)
         assert batches.waiting == (8 if partly else 62)
         gone.cancel()
         with pytest.raises(asyncio.CancelledError):
             await gone
         assert batches.waiting == 2
-        full = asyncio.create_task(batches.answers(rows(62)))  # there is room for as many again
+        full = asyncio.create_task(asked(batches, rows(62)))  # there is room for as many again
         there.gate.set()
         assert [one.name for one in await behind] == ["0", "1"] and len(await full) == 62
         assert batches.waiting == 0 and there.sizes[0] == (4 if partly else 1) and sum(there.sizes[1:]) == 64
@@ -70,14 +77,14 @@ def test_a_client_may_have_so_many_inputs_in_the_queue_and_others_theirs():
         there = queue(each=6)
         batches = there.batches
         held = [await computing(there, rows(1), "a")]
-        held += [asyncio.create_task(batches.answers(rows(count), client)) for count, client in ((4, "a"), (2, "a"), (6, "b"))]
+        held += [asyncio.create_task(asked(batches, rows(count), client)) for count, client in ((4, "a"), (2, "a"), (6, "b"))]
         await asyncio.sleep(0)
         with pytest.raises(TooMany, match="over 6 inputs of one client wait") as caught:
-            await batches.answers(rows(1), "a")
+            await asked(batches, rows(1), "a")
         assert caught.value.status == 429 and caught.value.retry >= 1
         there.gate.set()
         assert [len(one) for one in await asyncio.gather(*held)] == [1, 4, 2, 6]
-        assert len(await batches.answers(rows(6), "a")) == 6
+        assert len(await asked(batches, rows(6), "a")) == 6
         batches.close()
 
     asyncio.run(run())

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import io
 import json
-import shutil
 import signal
 import socket
 import subprocess
@@ -19,28 +18,20 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pipelines.serving.forms import forms
 from tests import finished_run
 from tests.serving.bad_requests import HUGE_PNG
 from tests.serving.toy_server import needs_extra
-from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def versions(tmp_path_factory):
-    """A folder with versions of the run; it has version 1."""
-    folder = tmp_path_factory.mktemp("models") / "watched"
-    shutil.copytree(finished_run.run(), folder / "1")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def server(versions):
+def server():
     """(address, process) of a server in a process of its own."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "quartet", "serve", str(finished_run.run()), str(versions), "--port", "0", "--limit", "1", "--batch", "8",
-         "--form", "tensorflow", "--long", "300"],
+        [sys.executable, "-m", "quartet", "serve", str(finished_run.run()), "--port", "0", "--limit", "1", "--batch", "8",
+         *(["--form", "tensorflow"] if forms() else [])],
         stderr=subprocess.PIPE, text=True, env=finished_run.environment())
     said = []
     for line in process.stderr:
@@ -177,24 +168,6 @@ def test_a_client_names_no_file_of_the_server(server):
 
 
 @needs_extra
-def test_a_new_version_in_a_watched_folder_answers(server, versions, judged):
-    address, _ = server
-    images, _, probabilities = judged
-    shutil.copytree(versions / "1", versions / "2.part")
-    (versions / "2.part").rename(versions / "2")
-
-    def status():
-        with urllib.request.urlopen(f"{address}/v1/models/watched", timeout=60) as answer:
-            (found,) = json.load(answer)["model_version_status"]
-        return found
-
-    until(lambda: status()["version"] == "2", pause=0.2)
-    assert status()["state"] == "AVAILABLE"
-    status, content = post(address, images[0], "image/png", "?model=watched&version=2&probabilities=1")
-    assert status == 200 and np.abs(shares(content["answers"][0]) - probabilities[0]).max() <= 1e-5
-
-
-@needs_extra
 def test_it_says_what_it_is_and_ends_when_asked(server):
     address, process = server
     with urllib.request.urlopen(f"{address}/", timeout=60) as answer:
@@ -262,6 +235,6 @@ def test_without_the_extra_the_message_names_it(monkeypatch):
     from pipelines.base.errors import ConfigError
     from pipelines.serving.server import require_extra
 
-    monkeypatch.setitem(sys.modules, "starlette.routing", None)
+    monkeypatch.setitem(sys.modules, "starlette", None)
     with pytest.raises(ConfigError, match=r"keras-quartet\[serve\]"):
         require_extra()

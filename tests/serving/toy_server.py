@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -82,26 +83,22 @@ class Doubling:
 class Running:
     """A server in a thread."""
 
-    def __init__(self, model, *, limit=1 << 20, connections=200, drain=5.0, log=None, watches=(), rpc=False,
-                 access=None, tracing=None, origins=(), audit=None, tls=None, folder=None, loop=None, **options):
-        from pipelines.serving.http.app import make_app
-        from pipelines.serving.http.connections import Bounds, Server
+    def __init__(self, model, *, protocols=(), folder=None, apart=None, loop=None, say=print, **options):
         from pipelines.serving.http.models import Models
-        from pipelines.serving.http.observing import Observed
-        from pipelines.serving.server import bind, free_port
+        from pipelines.serving.http.running import Server, make_site
+        from pipelines.serving.options import Options
+        from pipelines.serving.server import bind
 
-        self.model, self.observed = model, Observed(log=log, audit=audit, tracing=tracing)
-        self.models = Models(self.observed, **options)
+        asked = Options(**{"limit": 1 << 20, "connections": 200, "drain": 5.0} | options)
+        for one in protocols:
+            asked = one.prepare(asked)
+        self.site = make_site(asked, [], None, say)
+        if apart is not None:
+            self.site = replace(self.site, models=Models(self.site.observed, asked, apart))
+        self.model, self.observed, self.models = model, self.site.observed, self.site.models
         self.models.add("toy", 1, model, folder)
-        beside, started = [], threading.Event()
-        if rpc:
-            from pipelines.serving.grpc.server import RpcServer
-
-            self.rpc_port = free_port("127.0.0.1", 0, "--grpc")
-            beside.append(RpcServer("127.0.0.1", self.rpc_port, self.models, self.observed, limit=limit, calls=connections,
-                                    access=access, tls=tls))
-        app = make_app(self.models, self.observed, limit=limit, access=access, origins=origins)
-        self.server = Server(app, self.observed, Bounds(connections, limit, drain), watches, beside=beside, started=started.set, tls=tls)
+        started = threading.Event()
+        self.server = Server(self.site, protocols, started.set)
         self.bound = bind("127.0.0.1", 0)
         self.bound.listen(512)
         self.port = self.bound.getsockname()[1]
@@ -167,6 +164,7 @@ def answer(client):
 
 @contextmanager
 def running(model=None, **options):
+    """A server of the core's own routes, and those of `protocols`."""
     server = Running(model or Doubling(), **options)
     try:
         yield server

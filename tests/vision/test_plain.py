@@ -1,6 +1,5 @@
 """Plain image files: told by their header, and decoded as any other file is, to the bit."""
 
-import io
 
 import numpy as np
 import pytest
@@ -76,11 +75,3 @@ def test_a_broken_file_is_refused():
         broken = PLAIN[name][:60]
         with pytest.raises(tf.errors.InvalidArgumentError):
             decode_plain(tf.constant([broken]), SIZE, 3)
-
-
-def test_the_settings_of_the_copy_for_others_agree():
-    from vision.data.decode_alone import decode
-
-    for content in PLAIN.values():
-        found = decode({"image_size": SIZE, "channels": 3, "resize": "crop"}, io.BytesIO(content))
-        np.testing.assert_array_equal(found[0], decode_image(tf.constant(content), SIZE, 3).numpy())

@@ -17,6 +17,8 @@ TEXT = b"TXt"  # in the names of a PNG file's chunks of text that may be compres
 TEXTS = 4  # of them that are unpacked: 0.2 s and 40 MB
 CHUNKS = 10_000  # of a PNG file with more texts
 FRAMES = 4  # times the pixels of an image that all frames of a GIF may have, at a byte each
+WALKED = 1 << 20  # bytes of a GIF from which on all of its blocks are counted: of one byte each they cost 40 times as much memory
+BLOCKS = 20_000  # of a GIF: 1 s; full ones in a row count as 64
 TOO_MANY = "pixels are allowed (data.max_pixels)"  # in every such message
 
 
@@ -79,37 +81,51 @@ def _without_texts(image: tf.Tensor) -> tf.Tensor:
 def gif_area(image: tf.Tensor, head: tf.Tensor, most: int) -> tf.Tensor:
     """Pixels of the screen or the largest frame, or of all frames as memory counts them, since the decoder reads every one.
 
-    Each frame states its own size, which need not fit the screen. Its header follows a byte of 0, or comes first; if no
-    candidate is too large, no frame is. Else the file is read block by block.
+    Each frame states its own size, which need not fit the screen. Of a small file the bytes that may be its header are looked at; where
+    they say too much, and in a file of over WALKED bytes, it is read block by block.
+
+    Raises:
+        tf.errors.InvalidArgumentError: such a file of over BLOCKS blocks; the decoder keeps each one that is no frame's.
     """
     data = tf.io.decode_raw(tf.strings.join([image, b"\0" * 16]), tf.uint8)
     first = 13 + _colours(head[10])
+    suspicious = tf.cond(tf.size(data) > WALKED, lambda: tf.constant(True), lambda: _suspicious(data, first, most))
+    frames = tf.cond(suspicious, lambda: _walked(data, first), lambda: tf.constant(0, tf.int64))
+    return tf.maximum(_little(head, 6, 2) * _little(head, 8, 2), frames)
+
+
+def _suspicious(data: tf.Tensor, first: tf.Tensor, most: int) -> tf.Tensor:
+    """Whether frames may be too large, or too many: a frame's header follows a byte of 0, or comes first."""
     marks = data[:-15] == 0x2C
     beginning = tf.minimum(first, tf.size(marks, tf.int64) - 1)[None]
     at = tf.concat([1 + tf.where(marks[1:] & (data[:-16] == 0))[:, 0], tf.boolean_mask(beginning, tf.gather(marks, beginning))], 0)
     sizes = tf.cast(tf.gather(data, at[:, None] + tf.range(5, 9, dtype=tf.int64)), tf.int64)
     areas = (sizes[:, 0] + 256 * sizes[:, 1]) * (sizes[:, 2] + 256 * sizes[:, 3])
-    largest, total = tf.reduce_max(tf.concat([areas, [0]], 0)), tf.reduce_sum(areas)
-    suspicious = (largest > most) | (total > FRAMES * most)
-    frames = tf.cond(suspicious, lambda: _walked(tf.cast(data, tf.int64), first), lambda: tf.constant(0, tf.int64))
-    return tf.maximum(_little(head, 6, 2) * _little(head, 8, 2), frames)
+    return (tf.reduce_max(tf.concat([areas, [0]], 0)) > most) | (tf.reduce_sum(areas) > FRAMES * most)
 
 
 def _walked(data: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
-    """The largest frame's area, or the share of all that counts, of a GIF file's bytes (int64, 16 zeros behind them)."""
+    """The largest frame's area, or the share of all that counts, of a GIF file's bytes (uint8, 16 zeros behind them)."""
     last = tf.size(data, tf.int64) - 16
+    following = tf.range(0, 64 * 256, 256, dtype=tf.int64)  # where the blocks of a frame begin, of which all but the last have 255 bytes
 
-    def step(at: tf.Tensor, inside: tf.Tensor, going: tf.Tensor, largest: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        here = data[at:at + 10]
+    def step(at: tf.Tensor, inside: tf.Tensor, going: tf.Tensor, number: tf.Tensor, largest: tf.Tensor, total: tf.Tensor,
+             ) -> tuple[tf.Tensor, ...]:
+        here = tf.cast(data[at:at + 10], tf.int64)
         frame = ~inside & (here[0] == 0x2C)
         area = tf.where(frame, (here[5] + 256 * here[6]) * (here[7] + 256 * here[8]), 0)
-        skip = tf.where(inside, here[0] + 1, tf.where(frame, 11 + _colours(here[9]), 2))
+        full = tf.gather(data, tf.minimum(at + following, last)) == 255
+        run = 256 * tf.reduce_sum(tf.math.cumprod(tf.cast(full, tf.int64)))
+        skip = tf.where(inside, tf.maximum(run, here[0] + 1), tf.where(frame, 11 + _colours(here[9]), 2))
         going = inside | frame | (here[0] == 0x21)
-        return tf.minimum(at + skip, last), ~inside | (here[0] > 0), going, tf.maximum(largest, area), total + area
+        return tf.minimum(at + skip, last), ~inside | (here[0] > 0), going, number + 1, tf.maximum(largest, area), total + area
 
     zero, yes = tf.constant(0, tf.int64), tf.constant(True)
-    result = tf.while_loop(lambda at, inside, going, largest, total: going & (at < last), step, [first, ~yes, yes, zero, zero])
-    return tf.maximum(result[3], result[4] // FRAMES)
+    result = tf.while_loop(lambda at, inside, going, number, largest, total: going & (at < last) & (number < BLOCKS), step,
+                           [first, ~yes, yes, zero, zero, zero])
+    check = tf.debugging.Assert(result[3] < BLOCKS, [f"over {BLOCKS:,} blocks make the GIF file; save it anew, or a frame of it"])
+    with tf.control_dependencies([check] if check is not None else []):
+        return tf.maximum(result[4], result[5] // FRAMES)
 
 
 def _colours(flags: tf.Tensor) -> tf.Tensor:

@@ -12,15 +12,17 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.base.errors import ConfigError
-from pipelines.encoders import presets
+from pipelines.encoders import blend, presets
+from pipelines.fitting.kernel import SUPPORT
 from pipelines.training.batch_norm import FusedBatchNormalization
 from pipelines.training.depthwise import DepthwiseConvolution
 from vision.models import mbconv
+from vision.models.kernel import describe
 from vision.models.layers import logits
 from vision.settings import Pretrained
 
 _FIRST = ("DeiTBackbone", "DINOV2Backbone", "DINOV3Backbone", "ViTBackbone")  # their first token stands for the whole image
-_SMALLER = 0.7  # of the preset's image size: smaller images are enlarged to that; see docs/pretrained.md
+_SMALLER = 0.7  # of the preset's image size: smaller images are enlarged to that: benchmarks/results/images-sizes.csv
 _STEP = 32  # px; encoders reduce images by this factor
 _KEPT = ("image_size", "scale", "offset", "interpolation", "antialias")  # of a converter's settings; what it crops is data.resize here
 
@@ -89,7 +91,10 @@ def build(settings: Pretrained, *, image_size: tuple[int, int], channels: int, c
     inputs = keras.Input(features.output.shape[1:], dtype="float32", name="features")
     x = keras.layers.Dropout(settings.dropout, name="dropout")(inputs) if settings.dropout else inputs
     head = keras.Model(inputs, logits(x, classes), name="head")
-    return keras.Model(images, head(features(images)), name="pretrained")
+    model = keras.Model(images, head(features(images)), name="pretrained")
+    if settings.blend is None:
+        return model
+    return blend.build(model, images.shape[1:], describe, support=min(SUPPORT, sum(facts["class_counts"])), classes=classes)
 
 
 def _features(backbone: Any, settings: Pretrained, facts: dict[str, Any], image_size: tuple[int, int], channels: int) -> keras.Model:

@@ -1,6 +1,5 @@
 """One label per image: from stored pixels or encoded bytes to probabilities, and their evaluation."""
 
-import io
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -16,6 +15,7 @@ from pipelines.base.errors import DataError
 from pipelines.base.regular import check_regular
 from pipelines.data.shards import ShardSource
 from pipelines.data.source import Source, Tensors
+from pipelines.encoders import blend
 from pipelines.fitting import kernel
 from pipelines.reports import classification, classifier
 from pipelines.reports.baselines import kernel_baseline
@@ -25,7 +25,7 @@ from pipelines.task.results import Baseline, Judgement
 from pipelines.task.single_label import SingleLabel
 from pipelines.task.units import units_of
 from vision import models
-from vision.data import augment, decode_alone, splits
+from vision.data import augment, splits
 from vision.data.decode import decode_image
 from vision.data.facts import ENCODER_FACTS, ImageFacts
 from vision.data.files import find_images
@@ -96,8 +96,8 @@ class Classification(SingleLabel):
                        notes=tuple(note for note in splits.notes if not note.endswith(STREAMED)))
 
     def unfit(self) -> str | None:
-        wanted = ENCODER_FACTS if isinstance(self.experiment.model, Pretrained) else (
-            ("class_counts",) if isinstance(self.experiment.model, Kernel) else ())
+        model = self.experiment.model
+        wanted = (*(ENCODER_FACTS if isinstance(model, Pretrained) else ()), *(["class_counts"] if getattr(model, "fitted", False) else []))
         missing = next((name for name in wanted if self.facts.get(name) is None), None)
         return f"{missing}: field required" if missing else None
 
@@ -153,10 +153,17 @@ class Classification(SingleLabel):
         return {"probabilities": tf.nn.softmax(logits)}
 
     def fit_at_once(self, model: keras.Model, train: Source, features: Features) -> str | None:
+        seed = self.experiment.train.seed
+        if self._blended:
+            return blend.fit_model(self, model, train, features, described.describe, blocks=self._blocks, seed=seed)
         if not isinstance(self.experiment.model, Kernel):
             return None
-        how = kernel.fit_model(model, train, features, described.describe, blocks=self._blocks, seed=self.experiment.train.seed)
+        how = kernel.fit_model(model, train, features, described.describe, blocks=self._blocks, seed=seed)
         return f"{CHEAP}: {how}."
+
+    @property
+    def _blended(self) -> bool:
+        return isinstance(self.experiment.model, Pretrained) and self.experiment.model.fitted
 
     @property
     def _blocks(self) -> list[int]:
@@ -220,13 +227,6 @@ class Classification(SingleLabel):
 
     def receive_plain(self, raw: Tensors) -> Tensors:
         return {"image": decode_plain(raw["image"], self.image_size, self.facts["channels"])}
-
-    def alone(self) -> tuple[Path, dict[str, Any]]:
-        return Path(decode_alone.__file__), {"needs": decode_alone.NEEDS, "image_size": self.image_size, "channels": self.facts["channels"],
-                                             "resize": self.experiment.data.resize}
-
-    def quickly(self, row: dict[str, Any]) -> np.ndarray | None:
-        return decode_alone.decode(self.alone()[1], io.BytesIO(row["image"])) if self.plain(row) else None
 
     def read(self, inputs: list[str]) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
         for path in find_images(inputs, self.read_notes.append):

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import quartet
+from extensions.secure import encryption
+from extensions.secure.encrypted_folders import decrypt_folder
+from extensions.secure.encryption import MARKER, VARIABLE
+from extensions.secure.options import require_signature
 from extensions.secure.tests.age_keys import age_key, command, files_with, keyed, pieces
 from extensions.secure.tests.keys import needs_trust, pair
-from pipelines.base import encryption
-from pipelines.base.encryption import MARKER, VARIABLE
 from pipelines.base.files import write_whole
-from pipelines.runs.encryption import decrypt_folder
 from tests import finished_run, processes
 from tests.training import runs
 
@@ -131,7 +132,7 @@ def test_the_answers_are_the_same(encrypted, tmp_path, digits, judged, weights, 
 @pytest.mark.parametrize("place", ["inside", "outside"])
 def test_exports_are_encrypted_signed_and_served(encrypted, tmp_path, judged, weights, place, monkeypatch):
     """A SavedModel, whose files TensorFlow writes and reads by name: in memory alone."""
-    from pipelines.base.encryption import Encrypted
+    from extensions.secure.encryption import Encrypted
     from pipelines.serving.exported import load_exported
 
     export = encrypted / "export" if place == "inside" else tmp_path / "elsewhere"
@@ -142,7 +143,8 @@ def test_exports_are_encrypted_signed_and_served(encrypted, tmp_path, judged, we
         load_exported(export)
     assert command("sign", export, "--key", pair()[0]).exit_code == 0
     monkeypatch.setenv(VARIABLE, str(age_key()))
-    served = load_exported(export, require_signature=pair()[1])
+    with require_signature(require_signature=pair()[1]):
+        served = load_exported(export)
     images, _, probabilities = judged
     for number in range(3):
         answer, = served.together([("a", served.take(images[number]))])

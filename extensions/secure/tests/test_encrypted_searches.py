@@ -13,10 +13,13 @@ import numpy as np
 import pytest
 
 import quartet
+from extensions.secure import encryption, options
+from extensions.secure.encryption import MARKER, VARIABLE, begins_encrypted, decrypted
 from extensions.secure.tests.age_keys import age_key, command, files_with, keyed, pieces
 from extensions.secure.tests.keys import needs_trust
-from pipelines.base import encryption
-from pipelines.base.encryption import MARKER, VARIABLE, begins_encrypted, open_decrypted
+from pipelines.base import storage
+from pipelines.base.errors import ConfigError
+from pipelines.config import guard
 from pipelines.tuning.search_folder import Journal, SearchFolder
 from tests import processes
 from tests.waiting import until
@@ -80,7 +83,7 @@ def search(call):
     assert secret.encode() not in lines
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, str(age_key()))
-        with open_decrypted(io.BytesIO(state), "resume.npz") as opened, np.load(opened) as arrays:
+        with decrypted(io.BytesIO(state), "resume.npz") as opened, np.load(opened) as arrays:
             wanted = pieces([arrays[name] for name in arrays if name != "about"])
     assert len(wanted) >= 2 and files_with(place, [*wanted, secret.encode()]) == [], process.printed()
     for key, said in (([], "is encrypted; give its key"), (["--age-key", age_key("other")], "is encrypted to")):
@@ -162,21 +165,21 @@ def test_wrong_calls_are_refused_before_any_work(call, tmp_path):
 
 
 def test_a_marked_search_is_not_for_ray(tmp_path, monkeypatch):
-    from pipelines.base.errors import ConfigError
-    from pipelines.tuning import encrypted
-
     monkeypatch.setenv(VARIABLE, str(age_key()))
     folder = SearchFolder(tmp_path)
-    assert encrypted.begin(folder, True, elsewhere=False) and encrypted.begin(folder, False, elsewhere=False)
+    with options.encrypt(encrypt=True):
+        storage.begin(tmp_path, begun=False)
+    storage.begin(tmp_path, begun=True)
+    guard.check_place(tmp_path, workers="none", store=False)
     with pytest.raises(ConfigError, match="not with --ray"):
-        encrypted.check(folder, False, elsewhere=True)
+        guard.check_place(tmp_path, workers="here", store=False)
     journal = Journal(folder.journal)
     journal.add({"event": "begin"})
     journal.close()
     assert not begins_encrypted(folder.journal)
     (tmp_path / MARKER).unlink()
-    with pytest.raises(ConfigError, match="begun without --encrypt"):
-        encrypted.begin(folder, True, elsewhere=False)
+    with pytest.raises(ConfigError, match="begun without --encrypt"), options.encrypt(encrypt=True):
+        storage.begin(tmp_path, begun=folder.started)
 
 
 @pytest.mark.parametrize("marked", [True, False])

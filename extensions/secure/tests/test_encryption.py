@@ -7,16 +7,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from extensions.secure import encrypted_folders as runs
+from extensions.secure import encryption, options
+from extensions.secure.age_storage import AgeStorage
+from extensions.secure.encryption import MAGIC, MARKER, VARIABLE, Encrypted
 from extensions.secure.signing import sign, verify
 from extensions.secure.tests.age_keys import age_key
 from extensions.secure.tests.keys import needs_trust, pair
-from pipelines.base import encryption, npz
-from pipelines.base.encryption import MAGIC, MARKER, VARIABLE, Encrypted
+from pipelines.base import npz
 from pipelines.base.errors import ConfigError, Untrusted
 from pipelines.base.files import whole_folder, write_json, write_whole
+from pipelines.base.storage import readable
 from pipelines.base.stored import read_bytes
-from pipelines.runs import encryption as runs
-from pipelines.runs.folder import RunFolder
+from quartet.testing import check_storage
 
 pytestmark = needs_trust
 SECRET = b"the weights of somebody " * 40
@@ -53,9 +56,13 @@ def test_what_is_written_below_is_encrypted_and_read_again(folder):
     assert read_bytes(folder / "a" / "b.bin") == SECRET and read_bytes(folder / "model" / "deep" / "weights") == SECRET
     with npz.opened(folder / "arrays.npz") as arrays:
         assert arrays.read("x").tolist() == [0, 1, 2, 3, 4]
-    with encryption.readable(folder / "model") as plain:
+    with readable(folder / "model") as plain:
         assert (plain / "deep" / "weights").read_bytes() == SECRET and encryption.in_memory(plain)
     assert not plain.exists()
+
+
+def test_the_contract_of_a_storage(folder):
+    check_storage(AgeStorage, folder)
 
 
 def test_what_says_nothing_of_weights_stays_plain(folder):
@@ -96,7 +103,7 @@ def test_a_file_replaced_by_a_plain_one_is_refused(folder):
     with pytest.raises(Encrypted, match="is not encrypted"), npz.opened(folder / "resume.npz"):
         raise AssertionError("it was handed out")
     for path in (folder / "export", folder / "model", folder / "model" / "facts.json"):
-        with pytest.raises(Encrypted, match="is not encrypted"), encryption.readable(path):
+        with pytest.raises(Encrypted, match="is not encrypted"), readable(path):
             raise AssertionError("it was handed out")
     with pytest.raises(Encrypted, match="is not encrypted"):
         runs.decrypt_folder(folder, folder.parent / "plain")
@@ -116,14 +123,14 @@ def test_keys_that_are_none(tmp_path, monkeypatch):
     for content, said in (("", "0 keys"), ("AGE-SECRET-KEY-1AAAA", "AGE-SECRET-KEY-1"), (age_key().read_text() * 2, "2 keys"),
                           ("age1qqqq", "AGE-SECRET-KEY-1")):
         (tmp_path / "key").write_text(content)
-        with pytest.raises(ConfigError, match=said), encryption.using(tmp_path / "key"):
+        with pytest.raises(ConfigError, match=said), options.age_key(age_key=tmp_path / "key"):
             raise AssertionError("it was taken")
-    with pytest.raises(ConfigError, match="cannot be read"), encryption.using(tmp_path / "none"):
+    with pytest.raises(ConfigError, match="cannot be read"), options.age_key(age_key=tmp_path / "none"):
         raise AssertionError("it was taken")
-    with pytest.raises(ConfigError, match="is a folder"), encryption.using(tmp_path):
+    with pytest.raises(ConfigError, match="is a folder"), options.age_key(age_key=tmp_path):
         raise AssertionError("it was taken")
     assert VARIABLE not in os.environ
-    with encryption.using(age_key()):
+    with options.age_key(age_key=age_key()):
         assert encryption.given_key() is not None
     monkeypatch.setenv(VARIABLE, age_key().read_text().splitlines()[-1])
     assert encryption.given_key().recipient in age_key().read_text()
@@ -141,15 +148,14 @@ def test_where_no_memory_can_hold_files_it_is_refused(folder, monkeypatch):
 
 def test_a_run_whose_mark_was_taken_is_not_continued_in_plain(folder, key):
     write_whole(folder / "checkpoints" / "resume.npz", SECRET)
-    run = RunFolder(folder)
-    runs.begin(run, False)
+    runs.check_begin(folder, begun=False, wanted=False)
     (folder / MARKER).write_text(encryption.marker(key).replace("age1", "age2"))
     with pytest.raises(Encrypted, match="is encrypted to age2"):
-        runs.begin(run, False)
+        runs.check_begin(folder, begun=False, wanted=False)
     (folder / MARKER).unlink()
     for encrypt in (False, True):
         with pytest.raises(Encrypted, match=r"encrypted\.json is missing"):
-            runs.begin(run, encrypt)
+            runs.check_begin(folder, begun=False, wanted=encrypt)
 
 
 def test_a_folder_that_is_there_and_its_signature(tmp_path, key, monkeypatch):

@@ -7,10 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 from extensions.tracking.tests.hub_server import Hub
-from pipelines.base.encryption import MAGIC
 from pipelines.commands.main import app
 from tests import finished_run
 
+MAGIC = b"age-encryption.org/v1\n"  # of an encrypted file
 pytestmark = [pytest.mark.slow(seconds=3), pytest.mark.filterwarnings("ignore:Use 'content:DeprecationWarning")]  # of the hub's client
 needs_hub = pytest.mark.skipif(find_spec("huggingface_hub") is None and not os.environ.get("QUARTET_REQUIRE_EXTRAS"),
                                reason="needs the extra `hub`")

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipelines.serving.http.observing import ModelMetrics
+from pipelines.serving.http.observing import Exchange, ModelMetrics
 from pipelines.serving.http.refusals import Busy, TooMany
 from pipelines.serving.output import Prediction
 
@@ -28,8 +28,7 @@ class Job:
     rows: list[Row]
     came: float
     answers: "asyncio.Future[list[Prediction]]"
-    client: str = ""
-    trace: Any = None  # of the request, where requests are traced
+    exchange: Exchange
     begun: int = 0  # rows that are in a batch, or were
     done: list[Prediction] = field(default_factory=list)
 
@@ -50,23 +49,23 @@ class Batches:
         """
         self.batch, self.room, self.delay, self.deadline = batch, room or WAITING * batch, delay, deadline
         self.each, self.waiting = each, 0
-        self._answer, self._metrics, self._tracing = answer, metrics, metrics.tracing
+        self._answer, self._metrics = answer, metrics
         self._jobs: deque[Job] = deque()
         self._computing = False
         self._due: asyncio.Handle | None = None  # the next batch, where nothing is computing
         self._rate = 0.0  # rows/s, lately
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="batches")
 
-    async def answers(self, rows: list[Row], client: str = "") -> list[Prediction]:
+    async def answers(self, rows: list[Row], exchange: Exchange) -> list[Prediction]:
         """The answers, in order. Raises TooMany, Busy, and what the model failed with."""
         if not rows:
             return []
         if self.waiting + len(rows) > self.room:
             raise TooMany("too many inputs wait", retry=self._retry())
-        if self.each is not None and self._of(client) + len(rows) > self.each:
+        if self.each is not None and self._of(exchange.client) + len(rows) > self.each:
             raise TooMany(f"over {self.each:,} inputs of one client wait", retry=self._retry())
         loop = asyncio.get_running_loop()
-        job = Job(rows, loop.time(), loop.create_future(), client, self._tracing.here() if self._tracing is not None else None)
+        job = Job(rows, loop.time(), loop.create_future(), exchange)
         self.waiting += len(rows)
         self._jobs.append(job)
         if not self._computing:
@@ -88,7 +87,7 @@ class Batches:
 
     def _of(self, client: str) -> int:
         """Rows of a client that wait."""
-        return sum(len(job.rows) - job.begun for job in self._jobs if job.client == client)
+        return sum(len(job.rows) - job.begun for job in self._jobs if job.exchange.client == client)
 
     def _take_out(self, job: Job) -> None:
         """Whole: of those of its rows that are being computed the answers are left, and the others make room at once."""
@@ -125,8 +124,8 @@ class Batches:
             rows = job.rows[job.begun:job.begun + self.batch - size]
             if job.begun == 0:
                 self._metrics.waited.observe(now - job.came)
-                if self._tracing is not None:
-                    self._tracing.span("queue", job.trace, now - job.came, now - job.came)
+                if job.exchange.parts is not None:
+                    job.exchange.parts.append(("queue", job.came, now, {}))
             job.begun += len(rows)
             size += len(rows)
             self.waiting -= len(rows)
@@ -152,16 +151,17 @@ class Batches:
     def _finish(self, parts: list[tuple[Job, list[Row]]], answers: list[Prediction | Exception], computed: float,
                 began: float) -> None:
         self._start()  # first, so that the thread computes while these answers are sent
-        seconds = asyncio.get_running_loop().time() - began
+        ended = asyncio.get_running_loop().time()
+        seconds = ended - began
         self._metrics.batch.observe(len(answers))
         self._rate = 0.9 * self._rate + 0.1 * len(answers) / max(seconds, 1e-6) if self._rate else len(answers) / max(seconds, 1e-6)
         start, sound = 0, not any(isinstance(one, Exception) for one in answers)
         for job, some in parts:
             own = answers[start:start + len(some)]
             start += len(some)
-            if self._tracing is not None:
-                batch = self._tracing.span("batch", job.trace, seconds, seconds, inputs=len(answers), own=len(some))
-                self._tracing.span("model", batch, computed, computed)
+            if job.exchange.parts is not None:
+                job.exchange.parts += [("batch", ended - seconds, ended, {"inputs": len(answers), "own": len(some)}),
+                                       ("model", ended - computed, ended, {})]
             if job.answers.done():
                 continue
             failure = None if sound else next((one for one in own if isinstance(one, Exception)), None)

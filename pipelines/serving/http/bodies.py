@@ -4,8 +4,7 @@ import asyncio
 import base64
 import binascii
 import gc
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -64,15 +63,15 @@ async def body_of(request: "Request", limit: int, share: Share) -> bytes:
     length = int(declared) if declared.isdigit() and len(declared) < 20 else 0
     if length > limit and header(request, b"expect"):
         raise _over(limit)
-    event = await request.receive()
-    body, seen = bytearray(), 0
-    while True:
+    body, seen, more = bytearray(), 0, True
+    while more:
+        event = await request.receive()
         if event["type"] == "http.disconnect":
             raise Gone
-        chunk: bytes = event.get("body", b"")
-        if not seen and not event.get("more_body", False) and len(chunk) <= limit:  # at once, as small ones come
+        chunk, more = event.get("body", b""), event.get("more_body", False)
+        if not seen and not more and len(chunk) <= limit:  # at once, as small ones come
             share.take(len(chunk))
-            return chunk
+            return bytes(chunk)
         seen += len(chunk)
         if max(seen, length) <= limit:
             share.take(len(chunk))
@@ -81,9 +80,6 @@ async def body_of(request: "Request", limit: int, share: Share) -> bytes:
             raise _over(limit)
         else:
             body.clear()
-        if not event.get("more_body", False):
-            break
-        event = await request.receive()
     if seen > limit:
         raise _over(limit)
     return bytes(body)
@@ -93,31 +89,22 @@ def _over(limit: int) -> TooLarge:
     return TooLarge(f"the request has over {limit // MEBI:,} MiB; send less at a time (quartet serve --limit sets it)")
 
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without the garbage collector, which would look at all values again and again while they become more."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 def json_of(body: bytes, share: Share) -> Any:
     """The value of a body of JSON: no deeper than 1,024, of at most VALUES values. Raises Refused."""
     values = body.count(b",") + body.count(b"[") + body.count(b"{")
     if values > VALUES:
         raise TooLarge(f"the request's JSON has over {VALUES:,} values; send less at a time, bytes as {{\"b64\": ...}}, or binary tensors")
     share.take(WEIGHT * values)
+    collecting = values > FEW and gc.isenabled()
+    if collecting:  # the garbage collector would look at all values again and again while they become more
+        gc.disable()
     try:
-        if values <= FEW:
-            return orjson.loads(body)
-        with _uncollected():
-            return orjson.loads(body)
+        return orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise Refused(f"the request is not JSON: {error}") from None
+    finally:
+        if collecting:
+            gc.enable()
 
 
 async def inputs_of(request: "Request", limit: int, most: int, share: Share) -> list[tuple[str, Any]]:

@@ -12,8 +12,9 @@ from pipelines.serving.answerer import Answerer, taken
 from pipelines.serving.apart import Apart
 from pipelines.serving.http.batching import Batches
 from pipelines.serving.http.bodies import check_count
-from pipelines.serving.http.observing import ModelMetrics, Observed
+from pipelines.serving.http.observing import Exchange, ModelMetrics, Observed
 from pipelines.serving.http.refusals import Refused
+from pipelines.serving.options import Options
 from pipelines.serving.output import Prediction, Shown
 
 LARGE = max(1, (os.cpu_count() or 1) // 2)  # inputs that take long to decode, answered at a time: the others have processors, too
@@ -26,22 +27,21 @@ class Hosted:
 
     decoding = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="decoding")  # shared: it is bounded by the processors
 
-    def __init__(self, name: str, version: int, model: Answerer, observed: Observed, *, delay: float = 0.0, deadline: float = 30.0,
-                 each: int | None = None, apart: Apart | None = None):
+    def __init__(self, name: str, version: int, model: Answerer, observed: Observed, options: Options, apart: Apart | None = None):
         """
         Args:
-            delay, deadline, each: as Batches.
             apart: answers what takes long to decode; None: the model itself, in a thread.
         """
         self.name, self.version, self.model = name, version, model
         self.metrics = ModelMetrics(observed, name)
         self.users, self.retired = 0, False  # requests that it is answering; whether another version has its place
-        self.batches = Batches(model.together, batch=model.batch, delay=delay, deadline=deadline, each=each, metrics=self.metrics)
+        self.batches = Batches(model.together, batch=model.batch, delay=options.delay, deadline=options.deadline, each=options.each,
+                               metrics=self.metrics)
         self.shown = lru_cache(SHOWN)(lambda top, every: Shown.of(  # the parts of answers that a request asks for
             model.columns, model.classes, top=top, every=every, details=model.details, ranked=model.ranked))
         self.apart = apart
-        self.large = Batches(apart.together if apart else model.together, batch=LARGE, deadline=deadline, room=self.batches.room, each=each,
-                             metrics=self.metrics)
+        self.large = Batches(apart.together if apart else model.together, batch=LARGE, deadline=options.deadline,
+                             room=self.batches.room, each=options.each, metrics=self.metrics)
         self.metrics.watch_queue(lambda: self.batches.waiting + self.large.waiting)
 
     def retire(self) -> None:
@@ -65,7 +65,7 @@ class Hosted:
             if self.apart is not None:
                 self.apart.close()
 
-    async def answers(self, sent: Sequence[tuple[str, Any]], client: str) -> list[Prediction]:
+    async def answers(self, sent: Sequence[tuple[str, Any]], exchange: Exchange) -> list[Prediction]:
         """The answer to each (name, bytes, JSON value or DataError), in order. Raises Refused, and what the model failed with."""
         check_count(len(sent), self.batches.room)
         rows: list[tuple[str, Any]] = []
@@ -74,19 +74,19 @@ class Hosted:
                 rows.append((name, await asyncio.get_running_loop().run_in_executor(self.decoding, self._take, value)))
             else:
                 rows.append((name, taken(self.model, value)))
-        return await self.answered(rows, client)
+        return await self.answered(rows, exchange)
 
-    async def answered(self, rows: Sequence[tuple[str, Any]], client: str) -> list[Prediction]:
+    async def answered(self, rows: Sequence[tuple[str, Any]], exchange: Exchange) -> list[Prediction]:
         """As `answers`, of raw examples, files that are taken apart, or DataErrors."""
         readable = [row for row in rows if not isinstance(row[1], DataError)]
         long = [isinstance(row, bytes) or self.model.large(row) for _, row in readable]
         try:
             if any(long):  # one after the other: where the first is refused, nothing of the rest is computed
-                slow = iter(await self.large.answers([row for row, large in zip(readable, long) if large], client))
-                quick = iter(await self.batches.answers([row for row, large in zip(readable, long) if not large], client))
+                slow = iter(await self.large.answers([row for row, large in zip(readable, long) if large], exchange))
+                quick = iter(await self.batches.answers([row for row, large in zip(readable, long) if not large], exchange))
                 answered = [next(slow if large else quick) for large in long]
             else:
-                answered = await self.batches.answers(readable, client)
+                answered = await self.batches.answers(readable, exchange)
         except Exception as error:
             if not isinstance(error, Refused):
                 self.metrics.failed.inc(len(readable))

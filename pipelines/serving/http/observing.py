@@ -1,4 +1,4 @@
-"""What operators see of a server: Prometheus metrics, a log of requests as JSON lines, and an id on every request and answer."""
+"""What operators see of a server: Prometheus metrics, an id on every request and answer, and recorders that hear of each request."""
 
 import asyncio
 import itertools
@@ -9,25 +9,23 @@ import sys
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from functools import partial
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol
 
 import orjson
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from pipelines.serving.http.access import network
 from pipelines.serving.http.refusals import Gone
 
 ID = re.compile(rb"[\x21-\x7e]{1,128}")
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"  # set before this is imported where several processes count together
+MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"  # Prometheus' own: set before this is imported where several processes count together
 TRACEBACKS = 60.0  # s between two tracebacks of defects in the log
+Headers = Iterable[tuple[bytes, bytes]]
 
 
 @dataclass(slots=True)
@@ -35,12 +33,21 @@ class Exchange:
     """What is known of a request; handlers fill it in.
 
     Attributes:
-        address: it came from; who: its client's name, where it has shown one.
-        task: that answers it; gone: its client has left.
+        method, path: of HTTP; of a remote call `RPC` and its name.
+        address: where it came from.
+        client: who counts as one client, by default an address.
+        who: the client's name, where it has shown one.
+        parts: times of what happened to its inputs, where a recorder asks for them: (name, began, ended, attributes), by time.monotonic.
+        note: a recorder's own.
+        task: that answers it.
+        gone: its client has left.
     """
 
-    id: str
+    id: str = ""
+    method: str = ""
+    path: str = ""
     address: str = ""
+    client: str = ""
     route: str = ""
     model: str = ""
     version: str = ""
@@ -48,7 +55,8 @@ class Exchange:
     error: str = ""
     who: str = ""
     trace: str = ""
-    span: Any = None
+    parts: list[tuple[str, float, float, dict[str, int]]] | None = None
+    note: Any = None
     task: "asyncio.Task[Any] | None" = None
     gone: bool = False
 
@@ -58,28 +66,14 @@ class Exchange:
         if self.task is not None:
             self.task.cancel()
 
-    @property
-    def key(self) -> str:
-        """The client, for what each may have."""
-        return self.who or (network(self.address) if ":" in self.address else self.address)
-
 
 class Recorder(Protocol):
-    """What keeps a record of requests beside the log."""
+    """Hears of each request, such as a log."""
 
-    def write(self, exchange: Exchange, status: int | str, *, client: str, method: str, path: str) -> None: ...
+    def begin(self, exchange: Exchange, headers: Headers) -> None: ...
 
-
-class Tracer(Protocol):
-    """What follows requests through the server; see tracing.Tracing, which needs an extra."""
-
-    def begin(self, exchange: Exchange, headers: Mapping[str, str]) -> None: ...
-
-    def end(self, exchange: Exchange, status: int | str, *, client: str, method: str, path: str) -> None: ...
-
-    def here(self) -> Any: ...
-
-    def span(self, name: str, parent: Any, began: float, seconds: float, **attributes: Any) -> Any: ...
+    def end(self, exchange: Exchange, status: int | str, seconds: float) -> None:
+        """`status`: of HTTP, or the name that another protocol has for it."""
 
 
 class ModelMetrics:
@@ -90,48 +84,48 @@ class ModelMetrics:
         self.waited = observed.waits.labels(model)
         self.answered, self.unreadable, self.failed, self.expired = (
             observed.inputs.labels(model, outcome) for outcome in ("answered", "unreadable", "failed", "expired"))
-        self.tracing = observed.tracing
-        self.watch_queue = partial(observed.watch_queue, observed.queues.labels(model))
+        self.watch_queue = partial(observed.watch, observed.queues.labels(model))
 
 
 class Observed:
-    """An ASGI application watched: it counts, logs, and answers where the application fails. `draining`: every answer is its connection's
-    last."""
+    """An ASGI application watched: it counts, and answers where the application fails. `draining`: every answer is its connection's last.
 
-    def __init__(self, app: Any = None, *, log: TextIO | None = None, audit: Recorder | None = None, tracing: Tracer | None = None):
-        self.app, self.log, self.audit, self.tracing, self.draining = app, log, audit, tracing, False
+    Args:
+        most: requests at the same time; more are told to come again.
+    """
+
+    def __init__(self, most: int = 1 << 30):
+        self.app: Any = None
+        self.most, self.draining, self.in_flight = most, False, 0
+        self.recorders: list[Recorder] = []
         disable_created_metrics()  # a second series for each counter, which nobody asks for
-        self.registry = CollectorRegistry()
-        self.requests = Counter("quartet_requests", "Requests answered.", ["model", "route", "status"], registry=self.registry)
+        self.registry = registry = CollectorRegistry()
+        self.requests = Counter("quartet_requests", "Requests answered.", ["model", "route", "status"], registry=registry)
         self.seconds = Histogram("quartet_request_seconds", "Time from a request's head to the end of its answer.", ["model", "route"],
-                                 buckets=SECONDS, registry=self.registry)
-        self.inputs = Counter("quartet_inputs", "Inputs of requests, by what became of them.", ["model", "outcome"], registry=self.registry)
-        self.batches = Histogram("quartet_batch_inputs", "Inputs answered together.", ["model"], buckets=SIZES, registry=self.registry)
+                                 buckets=SECONDS, registry=registry)
+        self.inputs = Counter("quartet_inputs", "Inputs of requests, by what became of them.", ["model", "outcome"], registry=registry)
+        self.batches = Histogram("quartet_batch_inputs", "Inputs answered together.", ["model"], buckets=SIZES, registry=registry)
         self.waits = Histogram("quartet_queue_seconds", "Time that an input waits for its batch.", ["model"], buckets=SECONDS,
-                               registry=self.registry)
-        self.queues = Gauge("quartet_queue_inputs", "Inputs that wait.", ["model"], registry=self.registry, multiprocess_mode="livesum")
+                               registry=registry)
+        self.queues = Gauge("quartet_queue_inputs", "Inputs that wait.", ["model"], registry=registry, multiprocess_mode="livesum")
         self.versions = Gauge("quartet_model_info", "1 for each version that answers.", ["model", "version", "task"],
-                              registry=self.registry, multiprocess_mode="livemax")
+                              registry=registry, multiprocess_mode="livemax")
         self.turned_away = Counter("quartet_refused", "Connections and requests ended before they reached the application.", ["reason"],
-                                   registry=self.registry)
-        self.running = Gauge("quartet_requests_in_flight", "Requests being received or answered.", registry=self.registry,
+                                   registry=registry)
+        self.running = Gauge("quartet_requests_in_flight", "Requests being received or answered.", registry=registry,
                              multiprocess_mode="livesum")
-        self.open = Gauge("quartet_connections", "Open connections.", registry=self.registry, multiprocess_mode="livesum")
+        self.open = Gauge("quartet_connections", "Open connections.", registry=registry, multiprocess_mode="livesum")
         self._measured: dict[Any, Callable[[], float]] = {self.running: lambda: self.in_flight}
         self._children: dict[tuple[str, str, int | str], tuple[Any, Any]] = {}
         self._ids, self._count_ids = uuid.uuid4().hex[:20], itertools.count()
-        self.in_flight = 0
         self._traced = -TRACEBACKS
 
-    def watch_connections(self, count: Callable[[], int]) -> None:
-        self._measured[self.open] = count
-
-    def watch_queue(self, queue: Any, waiting: Callable[[], int]) -> None:
-        """The queue of the version that answers, a gauge's child: one model has one, whichever of its versions that is."""
-        self._measured[queue] = waiting
+    def watch(self, gauge: Any, value: Callable[[], float]) -> None:
+        """A gauge that only has a value of the moment; of a queue, that of the version that answers."""
+        self._measured[gauge] = value
 
     def measure(self) -> None:
-        """Looks at what only has a value of the moment. Other workers' /metrics shows it, so that it is called every second."""
+        """Looks at what only has a value of the moment. Other processes' /metrics shows it, so that it is called every second."""
         for gauge, value in self._measured.items():
             gauge.set(value())
 
@@ -146,7 +140,7 @@ class Observed:
         self.turned_away.labels(reason).inc()
 
     def text(self) -> bytes:
-        """The metrics as Prometheus reads them, of all workers."""
+        """The metrics as Prometheus reads them, of all processes."""
         self.measure()
         if MULTIPROCESS not in os.environ:
             return generate_latest(self.registry)
@@ -155,32 +149,27 @@ class Observed:
         return generate_latest(registry)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        began = time.perf_counter()
-        given = b""
-        for name, value in scope["headers"]:
-            if name == b"x-request-id":
-                given = value
-        exchange = self.identified(given)
-        exchange.address = (scope.get("client") or ("", 0))[0]
+        headers = scope["headers"]
+        exchange = self.begin(headers, method=scope["method"], path=scope["path"], address=(scope.get("client") or ("", 0))[0])
         exchange.task = asyncio.current_task()
-        if self.tracing is not None:
-            self.tracing.begin(exchange, {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]})
         scope["exchange"] = exchange
-        status = 0
+        began, status = time.perf_counter(), 0
 
         async def observed_send(message: Any) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = message["headers"]
-                headers.append((b"x-request-id", exchange.id.encode()))
+                message["headers"].append((b"x-request-id", exchange.id.encode()))
                 if self.draining:
-                    headers.append((b"connection", b"close"))
+                    message["headers"].append((b"connection", b"close"))
             await send(message)
 
-        self.in_flight += 1
         try:
-            await self.app(scope, receive, observed_send)
+            if self.in_flight > self.most:
+                self.refused("connections")
+                await answer_error(observed_send, 503, "too many connections are open; try again in a second", retry=1, close=True)
+            else:
+                await self.app(scope, receive, observed_send)
         except Gone:
             status = 499  # nginx's, for the log: nobody reads an answer
         except asyncio.CancelledError:
@@ -189,21 +178,26 @@ class Observed:
             exchange.error = f"{type(error).__name__}: {error}"
             self.defect(exchange.id)
             if not status:
-                body = orjson.dumps({"error": f"the server failed; its log says why, under the request id {exchange.id}"})
-                await observed_send({"type": "http.response.start", "status": 500, "headers": [
-                    (b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]})
-                await send({"type": "http.response.body", "body": body})
+                await answer_error(observed_send, 500, failed(exchange))
         finally:
-            self.in_flight -= 1
-            self.count(exchange, status, time.perf_counter() - began, client=exchange.address, method=scope["method"],
-                       path=scope["path"])
+            self.end(exchange, status, time.perf_counter() - began)
 
-    def identified(self, given: bytes) -> Exchange:
-        """A new request, under the id that its client gave it, or one of its own."""
-        return Exchange(given.decode("ascii") if given and ID.fullmatch(given) else f"{self._ids}{next(self._count_ids):012x}")
+    def begin(self, headers: Headers, *, method: str, path: str, address: str) -> Exchange:
+        """A new request, under the id that its client gave it, or one of its own. `end` follows."""
+        given = b""
+        for name, value in headers:
+            if name == b"x-request-id":
+                given = value
+        own = given.decode("ascii") if given and ID.fullmatch(given) else f"{self._ids}{next(self._count_ids):012x}"
+        exchange = Exchange(own, method, path, address, address)
+        self.in_flight += 1
+        for recorder in self.recorders:
+            recorder.begin(exchange, headers)
+        return exchange
 
-    def count(self, exchange: Exchange, status: int | str, seconds: float, *, client: str, method: str, path: str) -> None:
-        """A request that has ended, for the metrics and the log."""
+    def end(self, exchange: Exchange, status: int | str, seconds: float) -> None:
+        """A request that has ended, for the metrics and the recorders."""
+        self.in_flight -= 1
         key = (exchange.model, exchange.route, status)
         children = self._children.get(key)
         if children is None:
@@ -211,21 +205,8 @@ class Observed:
             self._children[key] = children
         children[0].inc()
         children[1].observe(seconds)
-        if self.tracing is not None:
-            self.tracing.end(exchange, status, client=client, method=method, path=path)
-        if self.audit is not None:
-            self.audit.write(exchange, status, client=client, method=method, path=path)
-        if self.log is not None:
-            line = {"time": datetime.now(timezone.utc).isoformat(timespec="milliseconds"), "id": exchange.id,
-                    "client": client, "who": exchange.who, "method": method, "path": path, "status": status, "ms": round(1000 * seconds, 2),
-                    "model": exchange.model, "version": exchange.version, "inputs": exchange.inputs}
-            if exchange.trace:
-                line["trace"] = exchange.trace
-            if exchange.error:
-                line["error"] = exchange.error[:1000]
-            with suppress(OSError, ValueError):  # a log that nobody reads any more ends no answers
-                self.log.write(orjson.dumps(line).decode() + "\n")
-                self.log.flush()
+        for recorder in self.recorders:
+            recorder.end(exchange, status, seconds)
 
     def defect(self, request: str) -> None:
         """A traceback in the log: of many like it only one a minute."""
@@ -233,3 +214,29 @@ class Observed:
         last = "" if now - self._traced < TRACEBACKS else "".join(traceback.format_exception(*sys.exc_info())).rstrip()
         self._traced = now if last else self._traced
         logging.getLogger("quartet.serve").error("request %s failed%s", request, f":\n{last}" if last else "")
+
+
+def failed(exchange: Exchange) -> str:
+    """What the client is told of a defect."""
+    return f"the server failed; its log says why, under the request id {exchange.id}"
+
+
+async def answer_error(send: Any, status: int, message: str, *, retry: int | None = None, close: bool = False,
+                       challenge: bytes = b"") -> None:
+    """An error as JSON, over ASGI.
+
+    Args:
+        retry: seconds after which the client may try again.
+        close: it is the connection's last answer.
+        challenge: how a client may say who it is.
+    """
+    body = orjson.dumps({"error": message})
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if retry is not None:
+        headers.append((b"retry-after", str(retry).encode()))
+    if close:
+        headers.append((b"connection", b"close"))
+    if challenge:
+        headers.append((b"www-authenticate", challenge))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,4 +1,4 @@
-"""A model, a metric, a hook, a transform, a command, options and a launcher. What needs Keras imports it: commands stay quick."""
+"""A linear model for images, a metric, and an entry at each door. Keras is imported late."""
 
 from typing import Literal
 
@@ -49,6 +49,12 @@ class Smooth(quartet.Section):
 quartet.register_hook("ends", Ends)("sample_extension.hooks:EndsHook")
 quartet.register_transform("smooth", Smooth)("sample_extension.transforms:Smoothed")
 quartet.register_command("ends")("sample_extension.commands:count_ends")
+quartet.register_storage("squeezed")("sample_extension.storages:Squeezed")
+quartet.register_guard("withdrawn")("sample_extension.storages:Withdrawn")
+quartet.register_remote("memory")("sample_extension.storages:Memory")
 quartet.register_options("aloud", "ends", "train")("sample_extension.commands:aloud")
+quartet.register_form("halves")("sample_extension.forms:Halves")
+quartet.register_options("halves", "export")("sample_extension.forms:halved")
 quartet.register_options("apart", "train")("sample_extension.launchers:apart")
 quartet.register_launcher("apart")("sample_extension.launchers:choose")
+quartet.register_protocol("count")("sample_extension.protocols:Counting")

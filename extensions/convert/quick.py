@@ -1,0 +1,60 @@
+"""One input alone, answered by a converted core: decoded and worded by numpy, where its task can do that.
+
+The graph that decodes a batch takes several times as long for one small input as LiteRT takes to answer it.
+"""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from extensions.convert.core import prepared
+from extensions.convert.decoding import decoder_of
+from pipelines.serving.answers import WARNING, stacked
+from pipelines.serving.load import LoadedRun
+from pipelines.serving.output import Prediction
+from pipelines.serving.predict import UNREADABLE, Predictor
+
+NOTHING = np.array([b""], object)  # no warning
+
+
+class QuickPredictor(Predictor):
+    """Answers as a Predictor does: a batch with what the run has, one input alone with a core."""
+
+    def __init__(self, run: LoadedRun, core: Any, outputs: dict[str, tf.TensorSpec], *, by_numpy: bool = True, batch: int | None = None):
+        """
+        Args:
+            core: a function of arrays, as runtimes.load gives it.
+            outputs: specs of its answers, in their order.
+            by_numpy: inputs may be decoded by `Decoder.decode`; else TensorFlow decodes them, to the bit as in a batch.
+        """
+        super().__init__(run, batch=batch)
+        self._core, self._names, self._by_numpy, self.decoder = core, list(outputs), by_numpy, decoder_of(run.task)
+        self._word = tf.function(run.task.respond, autograph=False, input_signature=[dict(outputs)])
+        self._prepare = tf.function(lambda raw: prepared(run.task, raw), autograph=False, input_signature=[self.inputs])
+
+    def together(self, read: list[Any]) -> list[Prediction]:
+        if len(read) == 1:
+            name, row = read[0][:2]
+            try:
+                values, warning = self._input(row)
+            except UNREADABLE:  # the long way says what is wrong
+                values = None
+            if values is not None:
+                return [Prediction(name, self._rows(self._worded(self._core(values), warning))[0])]
+        return super().together(read)
+
+    def _input(self, row: dict[str, Any]) -> tuple[Any, Any]:
+        """(the core's input [1, ...], or None where a batch's way has to be gone; its warning [1])."""
+        if self._by_numpy:
+            return self.decoder.decode(row), NOTHING
+        values, more = self._prepare(stacked(self.run.task, [row]))
+        (values,) = tf.nest.flatten(values)
+        return values.numpy(), more[WARNING].numpy() if WARNING in more else NOTHING
+
+    def _worded(self, answers: list[Any], warning: np.ndarray) -> dict[str, Any]:
+        named = dict(zip(self._names, answers))
+        worded = self.decoder.word(named)
+        if worded is None:
+            worded = {name: value.numpy() for name, value in self._word({name: tf.constant(one) for name, one in named.items()}).items()}
+        return {name: worded.get(name, warning) for name in self.outputs if name in worded or name == WARNING}
