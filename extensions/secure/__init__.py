@@ -14,7 +14,7 @@ COMMANDS.add("decrypt", "extensions.secure.commands:decrypt")
 OPTIONS.add("age key", "extensions.secure.options:age_key", commands=(*_READ, "runs", "encrypt", "decrypt"))
 OPTIONS.add("encrypt", "extensions.secure.options:encrypt", commands=("train", "tune"))
 OPTIONS.add("signature", "extensions.secure.options:require_signature",
-            commands=(*_READ, "check", "load", "prune", "register", "push"))
+            commands=(*_READ, "check", "race", "load", "prune", "register", "push"))
 OPTIONS.add("sandbox", "extensions.secure.options:sandbox", commands=("check", "evaluate", "predict", "export"))
 OPTIONS.add("lineage", "extensions.secure.lineage:key_option", commands=("lineage",))
 STORAGES.add("encrypted", "extensions.secure.age_storage:AgeStorage")

@@ -165,6 +165,10 @@ def race(
     if not minutes:
         raise ConfigError("--minutes: 0 leaves no time to try anything")
     loaded = [load(name) for name in experiments]
+    if guard.active() and len(loaded) == 1:
+        raise ConfigError("name two experiments or more: what `quartet new` would try reads encoders that nobody has named")
+    for one in loaded:
+        guard.check_training(one.experiment, Path(named(one)), fresh=True)
     from pipelines.machine.startup import start_tensorflow
 
     start_tensorflow()

@@ -153,6 +153,7 @@ class TableToyTask(ToyTask):
         return keras.Model({"image": image, "words": words}, keras.layers.Dense(CLASSES, dtype="float32", name="last")(flat))
 
 
+@keras.saving.register_keras_serializable("toy")
 class Encoding(keras.layers.Layer):
     """A block of the toy's encoder."""
 

@@ -274,3 +274,16 @@ def test_an_export_has_provenance_and_a_bill_of_materials(run):
     assert materials["data/train"] == {"quartetFingerprint2": "x"}
     assert json.loads((export / "sbom.json").read_text())["bomFormat"] == "CycloneDX"
     verify(export, public)
+
+
+def test_a_race_looks_at_what_its_experiments_name(run, tmp_path):
+    (run / "model" / "model.keras").write_bytes(b"others")
+    files = []
+    for name in ("one", "two"):
+        files.append(tmp_path / f"{name}.yaml")
+        files[-1].write_text("task: vision.classification\ndata: {source: digits}\nmodel: {name: cnn}\n"
+                             "train: {teacher: {run: vision/digits/default}}\n")
+    done = CliRunner().invoke(app, ["race", *map(str, files), "--minutes", "1", "--require-signature", str(pair()[1])])
+    assert done.exit_code == 1 and "model.keras was changed" in done.output, done.output
+    done = CliRunner().invoke(app, ["race", str(files[0]), "--minutes", "1", "--require-signature", str(pair()[1])])
+    assert done.exit_code == 2 and "name two experiments or more" in done.output, done.output
