@@ -1,15 +1,17 @@
 """Errors in the words of a Python call: the shared code names options of the command line, a call has arguments."""
 
 import functools
+import re
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from pipelines.base.errors import QuartetError, expected
+from pipelines.config.doors import OPTIONS
 
 _OPTIONS = {
     "--name NEW": "name=NEW", "--name": "name", "--fresh": "fresh=True", "--replace": "replace=True", "--output DIR": "path=DIR",
     "--set data.text_key=COLUMN": 'settings={"data.text_key": COLUMN}', "--set": "settings",
-    "--runs DIR": "runs=DIR", "--runs": "runs", "--require-signature": "require_signature", "the same command": "the same call",
+    "--runs DIR": "runs=DIR", "--runs": "runs", "the same command": "the same call",
 }
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -38,4 +40,5 @@ def translated(message: str) -> str:
     """`message` with options as arguments."""
     for option, argument in _OPTIONS.items():
         message = message.replace(option, argument)
-    return message
+    added = {f"--{one.name.replace('_', '-')}": one.name for entry in OPTIONS.every() for one in entry.parameters()}
+    return re.sub(r"--[a-z][a-z-]*", lambda option: added.get(option[0], option[0]), message)

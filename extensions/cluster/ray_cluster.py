@@ -10,7 +10,8 @@ from typing import Any
 
 from pipelines.base.errors import ConfigError, HostLost
 from pipelines.config import extensions
-from pipelines.config.schema import Experiment
+from pipelines.config.schema import Experiment, Train, device_count
+from pipelines.machine.memory import WORKERS
 
 LOCAL = "local"
 LATE = 30.0  # s that a network's file system may take to show what another machine wrote
@@ -34,6 +35,11 @@ class Share:
         by_cpu = int(node.get("CPU", 0)) // self.cpus
         return min(by_cpu, int(node.get("GPU", 0)) // self.gpus) if self.gpus else by_cpu
 
+    def environment(self, nodes: Sequence[Mapping[str, float]], workers: int) -> dict[str, str]:
+        """Variables of the process of each of so many workers: its threads, and how many of them share a machine's memory."""
+        sharing = max((min(self.on(node), workers) for node in nodes), default=1)
+        return {"TF_NUM_INTRAOP_THREADS": str(self.cpus), WORKERS: str(max(1, sharing))}
+
     @property
     def resources(self) -> dict[str, float]:
         return {"CPU": self.cpus, **({"GPU": self.gpus} if self.gpus else {})}
@@ -50,6 +56,13 @@ def share(nodes: Sequence[Mapping[str, float]], workers: int, gpus: int | None =
     each = gpus if gpus is not None else next((n for n in range(most_gpus, 0, -1) if Share(1, n).places(nodes) >= workers),
                                               min(most_gpus, 1))
     return next((one for cpus in range(most_cpus, 0, -1) if (one := Share(cpus, each)).places(nodes) >= workers), Share(1, each))
+
+
+def gpus_wanted(train: Train, nodes: Sequence[Mapping[str, float]]) -> int | None:
+    """GPUs of each worker of a training; None: as many as there are for it."""
+    if train.devices == "cpu" or not any(node.get("GPU") for node in nodes):
+        return 0
+    return device_count(train)
 
 
 def is_address(text: str) -> bool:

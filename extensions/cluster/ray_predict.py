@@ -263,8 +263,6 @@ def predict(reads: Iterable[Any], ask: Ask, folder: OutputFolder, there: set[str
     gpus = sum(int(node.get("GPU", 0)) for node in present)
     count = workers or gpus or sum(1 for node in present if node.get("CPU")) or 1
     own = share(present, count, 1 if gpus else 0)
-    pool = Pool[Part](Answerer, (ask, own.cpus), lambda actor, part: actor.answer.remote(part.read), own, count, ahead=AHEAD,
-                      name=lambda part: part.stem, large="an input there may take more memory than a worker has", say=say)
     numbers = {stem.split("-")[1]: stem for stem in there}
     result = Outcome()
 
@@ -280,13 +278,12 @@ def predict(reads: Iterable[Any], ask: Ask, folder: OutputFolder, there: set[str
                 raise DataError(f"{folder}: {before}: its inputs are not those that it was answered for; give another --output, or "
                                 "--replace")
 
-    try:
+    with Pool[Part](Answerer, (ask, own.cpus), lambda actor, part: actor.answer.remote(part.read), own, count, ahead=AHEAD,
+                    name=lambda part: part.stem, large="an input there may take more memory than a worker has", say=say) as pool:
         for part, answers in pool.answers(missing()):
             folder.write(f"{part.stem}.{ask.kind}", answers.content)
             result.answered += answers.answered
             result.failed += len(answers.failed)
             for name, why in answers.failed:
                 failed(name, why)
-    finally:
-        pool.close()
     return result

@@ -114,14 +114,11 @@ class RayWriters:
         experiment, own = work.task.experiment, share(present, count, 0)
         order = Order(resolved_yaml(experiment), uses(experiment), os.getcwd(), work.folder.absolute, work.decoded,
                       {name: (len(source), source.fingerprint()) for name, source in work.sources.items()})
-        pool = Pool["Piece"](Writer, (order, own.cpus), lambda actor, piece: actor.write.remote(piece), own, count, ahead=1, name=str,
-                             large="an example there may take more memory than a worker has", say=self._say)
-        try:
+        with Pool["Piece"](Writer, (order, own.cpus), lambda actor, piece: actor.write.remote(piece), own, count, name=str,
+                           large="an example there may take more memory than a worker has", say=self._say) as pool:
             for piece, node in pool.answers(pieces):
                 _arrives(work, piece, node)
                 yield piece
-        finally:
-            pool.close()
 
 
 def _arrives(work: "Work", piece: "Piece", node: str) -> None:

@@ -9,16 +9,15 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from extensions.cluster.ray_cluster import Share, nodes, share
+from extensions.cluster.ray_cluster import Share, gpus_wanted, nodes, share
 from extensions.cluster.ray_process import Line, RayProcess
 from pipelines.base.errors import ConfigError, HostLost
 from pipelines.base.signals import handling
 from pipelines.base.terminal import printable
 from pipelines.config.schema import Train, accumulation_of, device_count
-from pipelines.machine.memory import WORKERS
 
 PLACING = 120.0  # s in which the cluster has to have room
 PARTING = 60.0  # s for the others after one worker has ended, and for all after a signal
@@ -131,8 +130,7 @@ class RayTraining:
     def _environment(self, own: Share, addresses: list[str], number: int) -> dict[str, str]:
         cluster = {"worker": addresses} if len(addresses) > 1 else {}
         config = {"cluster": cluster, "task": {"type": "worker", "index": number}}
-        sharing = max(min(own.on(node), len(addresses)) for node in nodes() if own.on(node))
-        return {"TF_CONFIG": json.dumps(config), "TF_NUM_INTRAOP_THREADS": str(own.cpus), WORKERS: str(sharing)}
+        return {"TF_CONFIG": json.dumps(config), **own.environment(nodes(), len(addresses))}
 
     def _followed(self, actors: list[Any], addresses: list[str]) -> list[int | None]:
         """Shows what the workers print, passes signals on, and waits for the end of all."""
@@ -178,13 +176,6 @@ def outcome(statuses: Sequence[int | None]) -> int | None:
         return 0
     lasting = [status for status in statuses if status is not None and 0 < status < 128 and status != HostLost.exit_status]
     return lasting[0] if lasting else None
-
-
-def gpus_wanted(train: Train, there: Sequence[Mapping[str, float]]) -> int | None:
-    """GPUs of each worker; None: as many as there are for it."""
-    if train.devices == "cpu" or not any(node.get("GPU") for node in there):
-        return 0
-    return device_count(train)
 
 
 def dividing(train: Train, most: int, gpus: int) -> int:

@@ -7,62 +7,56 @@ which all nodes have. Imports no TensorFlow, and Ray only when there is a cluste
 import os
 import signal
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from extensions.cluster.ray_cluster import LATE, nodes, share
-from pipelines.base.errors import TrainingError
+from extensions.cluster.ray_cluster import LATE, gpus_wanted, nodes, share
+from extensions.cluster.ray_pool import Pool
+from pipelines.base.errors import ConfigError
 from pipelines.config import extensions
-from pipelines.config.schema import Experiment, device_count
-from pipelines.machine.memory import WORKERS
+from pipelines.config.schema import Experiment
 from pipelines.tuning.trial_processes import Nursery
 
-RESTARTS = 3  # of a trial whose workers were lost
-FAILURES = 10  # workers lost one after the other without an answer
 _POLL = 0.5  # s
 
 
-class TrialWorker:
-    """The work of an actor; every call is short."""
+class Order(NamedTuple):
+    """A trial: its key, and the absolute paths of its order and of the file that it prints to."""
 
-    def __init__(self, domain: str, environment: Mapping[str, str]):
-        for name in ("TF_USE_LEGACY_KERAS", "OMP_NUM_THREADS"):
-            os.environ.pop(name, None)
-        self._nursery = Nursery(domain, environment)
-
-    def start(self, order: str, log: str, environment: Mapping[str, str]) -> str | None:
-        """Begins a trial. Returns why that cannot be, None where it runs."""
-        if not appears(Path(order)):
-            return f"{order} is not on {os.uname().nodename}: all nodes need the folder of runs under one name, as on a network disk"
-        self._nursery.start("trial", [order], log=log, environment=environment)
-        return None
-
-    def ended(self, seconds: float) -> int | None:
-        """The exit status of the trial, negative for a signal; None while it runs. Waits so long for its end."""
-        return next((status for _, status in self._nursery.ended(seconds)), None)
-
-    def signal(self, number: int) -> None:
-        self._nursery.signal(number)
-
-
-@dataclass
-class _Order:
     key: str
     order: str
     log: str
-    lost: int = 0
 
 
-@dataclass
-class _Worker:
-    """An actor, what it was asked last, and its trial."""
+class TrialWorker:
+    """The work of an actor."""
 
-    actor: Any
-    asked: Any = None
-    trial: _Order | None = None
+    def __init__(self, domain: str, environment: Mapping[str, str], own: Mapping[str, str]):
+        """
+        Args:
+            environment: of the process that forks, by which it knows what is in use.
+            own: of each trial.
+        """
+        for name in ("TF_USE_LEGACY_KERAS", "OMP_NUM_THREADS"):
+            os.environ.pop(name, None)
+        self._nursery, self._own = Nursery(domain, environment), own
+
+    def there(self) -> None:
+        """Answered once the actor is placed."""
+
+    def run(self, trial: Order) -> int:
+        """The exit status of a trial, negative for a signal. Raises ConfigError where its order is not on this node."""
+        if not appears(Path(trial.order)):
+            raise ConfigError(f"{trial.order} is not on {os.uname().nodename}: all nodes need the folder of runs under one name, as on a "
+                              "network disk")
+        self._nursery.start("trial", [trial.order], log=trial.log, environment=self._own)
+        while True:
+            for _, status in self._nursery.ended(_POLL):
+                return status
+
+    def signal(self, number: int) -> None:
+        self._nursery.signal(number)
 
 
 class RayTrials:
@@ -75,113 +69,48 @@ class RayTrials:
             say: what there is to say, such as of a worker that is lost.
         """
         there = nodes()
-        gpus = 0 if experiment.train.devices == "cpu" or not any(node.get("GPU") for node in there) else device_count(experiment.train) or 1
-        self._share, self._say = share(there, workers, gpus), say
-        sharing = max(min(self._share.on(node), workers) for node in there)
-        self._variables = {"TF_NUM_INTRAOP_THREADS": str(self._share.cpus), WORKERS: str(max(1, sharing))}
-        self._given = experiment.task.partition(".")[0], extensions.environment(experiment)
-        self._waiting: deque[_Order] = deque()
+        gpus = gpus_wanted(experiment.train, there)
+        own = share(there, workers, 1 if gpus is None else gpus)
         self._over: list[tuple[str, int]] = []
-        self._stopping, self._failures = False, 0
-        self._workers = [self._new() for _ in range(workers)]
+        self._stopping = False
+        self._pool = Pool[Order](
+            TrialWorker, (experiment.task.partition(".")[0], extensions.environment(experiment), own.environment(there, workers)),
+            lambda actor, trial: actor.run.remote(trial), own, workers, calls=2, name=lambda trial: trial.key, say=say,
+            given_up=lambda trial: -signal.SIGKILL)
 
     def start(self, key: str, arguments: list[str], *, log: str, environment: Mapping[str, str] | None = None) -> None:
         """As `Nursery.start`, once a worker is free. `environment` is this machine's and left out: which devices a trial has is Ray's
         to say."""
-        self._waiting.append(_Order(key, os.path.abspath(arguments[0]), os.path.abspath(log)))
+        self._pool.waiting.append(Order(key, os.path.abspath(arguments[0]), os.path.abspath(log)))
 
     def signal(self, number: int) -> None:
         """Sends a signal to every trial that runs; those that wait do not begin."""
         self._stopping = True
-        self._over += [(order.key, -number) for order in self._waiting]
-        self._waiting.clear()
-        for worker in self._workers:
-            if worker.trial is not None:
-                worker.actor.signal.remote(number)
+        for actor in self._pool.working():
+            actor.signal.remote(number)
 
     def ended(self, seconds: float) -> list[tuple[str, int]]:
         """(key, exit status, negative for a signal) of trials that have ended; waits at most so long for one.
 
         Raises:
-            TrainingError: a node does not have the folder of runs.
+            HostLost: there is no room for any worker.
+            ConfigError: a node does not have the folder of runs.
         """
-        import ray
-
-        until = time.monotonic() + seconds
-        while True:
-            self._hand_out()
-            asked = {worker.asked: worker for worker in self._workers if worker.asked is not None}
-            if not asked:
-                time.sleep(_POLL)
-            if self._over or (left := until - time.monotonic()) <= 0:
-                over, self._over = self._over, []
-                return over
-            for answer in ray.wait(list(asked), timeout=min(left, _POLL))[0] if asked else []:
-                worker = asked[answer]
-                worker.asked = None
-                try:
-                    self._heard(worker, ray.get(answer))
-                except ray.exceptions.RayError as error:
-                    self._lost(worker, error)
-
-    def _hand_out(self) -> None:
-        """Gives a trial to each worker that is there and has none."""
-        for worker in self._workers:
-            if worker.asked is None and worker.trial is None and self._waiting:
-                worker.trial = self._waiting.popleft()
-                worker.asked = worker.actor.start.remote(worker.trial.order, worker.trial.log, self._variables)
-
-    def _heard(self, worker: _Worker, answer: Any) -> None:
-        self._failures = 0
-        if worker.trial is None:  # it is there
-            return
-        if isinstance(answer, str):
-            raise TrainingError(answer)
-        if answer is None:
-            worker.asked = worker.actor.ended.remote(_POLL)
-            return
-        order, worker.trial = worker.trial, None
-        if answer == 0:
-            appears(Path(order.order.replace("order.json", "result.json")))
-        self._over.append((order.key, answer))
-
-    def _lost(self, worker: _Worker, error: Exception) -> None:
-        import ray
-
-        ray.kill(worker.actor)
-        order = worker.trial
-        fresh = self._new()
-        worker.actor, worker.asked, worker.trial = fresh.actor, fresh.asked, None
-        self._failures += 1
-        if self._failures > FAILURES:
-            raise TrainingError(f"{self._failures} workers in a row were lost; the last: {error}")
-        if order is None:
-            return
-        order.lost += 1
-        if self._stopping or order.lost > RESTARTS:
-            self._over.append((order.key, -signal.SIGKILL))
-            return
-        self._say(f"the worker of {order.key} is lost ({str(error).strip().splitlines()[0][:100]}); another one takes it over")
-        self._waiting.appendleft(order)
-
-    def _new(self) -> _Worker:
-        import ray
-
-        actor: Any = ray.remote(TrialWorker).options(num_cpus=self._share.cpus, num_gpus=self._share.gpus).remote(*self._given)
-        return _Worker(actor, actor.ended.remote(0.0))  # answered once the actor is placed and there
-
-    def close(self) -> None:
-        """Ends all workers, and with them what still runs."""
-        import ray
-
-        for worker in self._workers:
-            ray.kill(worker.actor)
+        stopped: list[tuple[str, int]] = []
+        if self._stopping:  # those that wait, and those whose worker was lost meanwhile
+            stopped = [(trial.key, -signal.SIGTERM) for trial in self._pool.waiting]
+            self._pool.waiting.clear()
+        over = self._pool.done(0.0 if stopped else seconds)
+        for trial, status in over:
+            if status == 0:
+                appears(Path(trial.order.replace("order.json", "result.json")))
+        return [*stopped, *((trial.key, status) for trial, status in over)]
 
     def __enter__(self) -> "RayTrials":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, *exception: object) -> None:
+        self._pool.__exit__(*exception)
 
 
 def appears(file: Path, patience: float = LATE) -> bool:

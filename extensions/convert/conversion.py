@@ -4,11 +4,8 @@ ONNX, and OpenVINO in float32 or in 8 bits throughout. Whether a form answers as
 import contextlib
 import io
 import logging
-import os
-import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +18,7 @@ from extensions.convert.core import INPUT, Core
 from extensions.convert.runtimes import PACKAGES, in_own_thread
 from pipelines.base.errors import ConfigError
 from pipelines.data.reasons import reason
+from pipelines.machine.startup import silenced
 
 OPSET = 18  # of ONNX
 
@@ -125,28 +123,6 @@ INT8 = Format("LiteRT int8", "litert", False, "core.tflite", _litert(True, True)
 ONNX = Format("ONNX", "onnx", True, "core.onnx", _onnx, ("tf2onnx",))
 OPENVINO = Format("OpenVINO", "openvino", True, "core.xml", _openvino(False))
 OPENVINO_INT8 = Format("OpenVINO int8", "openvino", False, "core.xml", _openvino(True), ("nncf",))
-
-
-@contextmanager
-def silenced() -> Iterator[list[str]]:
-    """Holds back what is written to stderr inside, by C++ too: converters print the whole graph. The list gets its lines."""
-    said: list[str] = []
-    sys.stderr.flush()
-    try:
-        kept = os.dup(2)
-    except OSError:  # there is no stderr
-        yield said
-        return
-    with tempfile.TemporaryFile() as held:
-        os.dup2(held.fileno(), 2)
-        try:
-            yield said
-        finally:
-            sys.stderr.flush()
-            os.dup2(kept, 2)
-            os.close(kept)
-            held.seek(0)
-            said.extend(held.read().decode(errors="replace").splitlines())
 
 
 def _why(error: Exception, said: list[str]) -> str:

@@ -53,13 +53,10 @@ def core_of(run: LoadedRun) -> Core:
     """The core of a run. Raises ConfigError where it has none, and says why."""
     spec = input_of(run.task)
 
-    def answered(input_0: tf.Tensor) -> dict[str, tf.Tensor]:
-        return dict(sorted(run.task.answer(lambda values: run.model(values, training=False), input_0).items()))
-
     named: dict[str, tf.TensorSpec] = {}
 
     def numbered(input_0: tf.Tensor) -> dict[str, tf.Tensor]:
-        answers = answered(input_0)
+        answers = dict(sorted(run.task.answer(lambda values: run.model(values, training=False), input_0).items()))
         named.update({name: tf.TensorSpec([None, *value.shape[1:]], value.dtype) for name, value in answers.items()})
         return {OUTPUT.format(place): value for place, value in enumerate(answers.values())}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from extensions.convert import runtimes
 from extensions.convert.compare import BATCH, Compared, Comparison, Compute, latencies
-from extensions.convert.conversion import DYNAMIC, INT8, LITERT, ONNX, OPENVINO, OPENVINO_INT8, Format, convert, silenced
+from extensions.convert.conversion import DYNAMIC, INT8, LITERT, ONNX, OPENVINO, OPENVINO_INT8, Format, convert
 from extensions.convert.core import Core, core_of
 from extensions.convert.decoding import Decoder, decoder_of
 from extensions.convert.loading import Manifest, Measured, Tensor, checksum
@@ -22,6 +22,7 @@ from pipelines.base.progress import Say, silent
 from pipelines.base.storage import workplace
 from pipelines.config.messages import listed
 from pipelines.data.reasons import reason
+from pipelines.machine.startup import silenced
 from pipelines.runs.folder import RunFolder
 from pipelines.serving.answers import class_names
 from pipelines.serving.export import writing

@@ -9,26 +9,30 @@ import hashlib
 import os
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from shutil import copyfile
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from extensions.convert import runtimes
-from extensions.convert.conversion import LITERT, ONNX, OPENVINO, Format, convert, silenced
+from extensions.convert.compare import latencies
+from extensions.convert.conversion import LITERT, ONNX, OPENVINO, Format, convert
 from extensions.convert.core import Core, core_of
 from extensions.convert.loading import Tensor, checksum
 from extensions.convert.quick import QuickPredictor
 from pipelines.base import stored
 from pipelines.base.errors import ConfigError, QuartetError
 from pipelines.base.files import whole_folder
+from pipelines.base.progress import Say, silent
 from pipelines.data.reasons import reason
 from pipelines.machine.hardware import processor_name
+from pipelines.machine.startup import silenced
 from pipelines.serving.forms import difference
 from pipelines.serving.load import LoadedRun
 from pipelines.serving.predict import Predictor
@@ -36,7 +40,6 @@ from pipelines.serving.predict import Predictor
 FORMATS = [LITERT, ONNX, OPENVINO]
 SECONDS = 20.0  # after which no further form is tried
 KEEPS = 1e-5  # largest difference of an answer
-ROUNDS = 30  # of timing, each form in turn
 FASTER = 0.8  # times TensorFlow's milliseconds that another form may take to be chosen
 CHOICE = "choice.json"
 
@@ -69,7 +72,7 @@ class _Candidate:
 
 
 def predictor(run: LoadedRun, *, wanted: str = "auto", batch: int | None = None, kept: Path | None = None,
-              say: Callable[[str], None] = lambda line: None) -> Predictor:
+              say: Say = silent) -> Predictor:
     """What answers for a run.
 
     Args:
@@ -199,15 +202,12 @@ def _computes_in_halves(core: Core) -> bool:
 def _milliseconds(predictors: list[Predictor], run: LoadedRun) -> list[float]:
     """Medians of answering one input alone, by turns."""
     samples = run.task.typical()
-    times: list[list[float]] = [[] for _ in predictors]
-    for each in range(-1, ROUNDS):  # the first is for warming up
-        for one, took in zip(predictors, times):
-            began = time.perf_counter()
-            for row in samples:
-                one.together([("sample", row)])
-            if each >= 0:
-                took.append(1000 * (time.perf_counter() - began) / len(samples))
-    return [float(np.median(took)) for took in times]
+
+    def call(predictor: Predictor, _: np.ndarray) -> list[Any]:
+        return [predictor.together([("sample", row)]) for row in samples]
+
+    times = latencies({str(place): partial(call, one) for place, one in enumerate(predictors)}, np.zeros(0))
+    return [one.value / len(samples) for one in times.values()]
 
 
 def _keep(place: Path, choice: Choice, files: list[Path]) -> None:

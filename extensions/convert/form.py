@@ -1,11 +1,11 @@
 """The numeric core of a run in the form of another runtime: what the core of Quartet asks of it. Imports no TensorFlow by itself."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from extensions.convert import options
 from pipelines.base.errors import ConfigError
+from pipelines.base.progress import Say
 from pipelines.config import guard
 from pipelines.runs.folder import RunFolder
 from pipelines.serving.forms import Form
@@ -19,9 +19,9 @@ class Converted(Form):
     """For a mobile, for ONNX Runtime, or for OpenVINO."""
 
     def wanted(self) -> bool:
-        return options.asked.made_for == self.name
+        return str(options.asked.made_for) == self.name
 
-    def export(self, run: "LoadedRun", target: Path, *, replace: bool, say: Callable[[str], None]) -> None:
+    def export(self, run: "LoadedRun", target: Path, *, replace: bool, say: Say) -> None:
         from extensions.convert.export import export_converted
 
         export_converted(run, target, made_for=self.name, loss=options.asked.loss, replace=replace, say=say)
@@ -31,11 +31,11 @@ class Converted(Form):
 
         return load_converted(folder)
 
-    def predictor(self, run: "LoadedRun", *, batch: int | None, say: Callable[[str], None]) -> "Predictor | None":
+    def predictor(self, run: "LoadedRun", *, batch: int | None, say: Say) -> "Predictor | None":
         if run.form is None:
             return None
-        if options.asked.serve != "auto":
-            raise ConfigError(f"--form {options.asked.serve}: {run.folder.path} was exported in a form of its own; "
+        if options.asked.computed_by != "auto":
+            raise ConfigError(f"--form {options.asked.computed_by}: {run.folder.path} was exported in a form of its own; "
                               "serve the run that it was made from")
         from extensions.convert.quick import QuickPredictor
 
@@ -46,9 +46,9 @@ class Converted(Form):
 class Fastest(Converted):
     """The fastest on this processor; a server answers in it, too."""
 
-    def predictor(self, run: "LoadedRun", *, batch: int | None, say: Callable[[str], None]) -> "Predictor | None":
+    def predictor(self, run: "LoadedRun", *, batch: int | None, say: Say) -> "Predictor | None":
         if run.form is not None:
             return super().predictor(run, batch=batch, say=say)
         from extensions.convert.fastest import choices, predictor
 
-        return predictor(run, wanted=options.asked.serve, batch=batch, kept=None if guard.active() else choices(), say=say)
+        return predictor(run, wanted=options.asked.computed_by, batch=batch, kept=None if guard.active() else choices(), say=say)

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Literal
 
 import tensorflow as tf
 
-from extensions.convert.conversion import silenced
 from extensions.convert.runtimes import PACKAGES, load
 from pipelines.base import stored
 from pipelines.base.errors import ConfigError
@@ -19,6 +18,7 @@ from pipelines.base.storage import readable
 from pipelines.config.messages import listed
 from pipelines.data.reasons import reason
 from pipelines.data.source import Tensors
+from pipelines.machine.startup import silenced
 from pipelines.runs.folder import RunFolder
 from pipelines.serving.load import Described, LoadedRun
 from pipelines.task.contract import Task

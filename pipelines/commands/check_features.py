@@ -50,7 +50,7 @@ def compared(experiment: Experiment, encoder: str | None, begun: Prepared, say: 
     if encoder is not None:
         find(encoder, domain=domain, key="--encoder")
     try:
-        if not isinstance(own, PretrainedModel) or own.preset != preset:
+        if not isinstance(own, PretrainedModel) or own.preset != preset or getattr(own, "fitted", False):
             begun = prepare(_with(experiment, preset, settings_of), task_class(experiment.task))
         why = foreign(begun.task, begun.splits.train) if (foreign := getattr(checking, "FOREIGN", {}).get(experiment.task)) else None
         if why and encoder is None:
@@ -67,6 +67,8 @@ def _with(experiment: Experiment, preset: str, settings_of: Callable[[str], dict
     """The experiment with another encoder, frozen, in place of its model."""
     values: dict[str, Any] = {"train.freeze": None, "train.teacher": None, "model.finetune": {"name": "frozen"}, **settings_of(preset),
                               "model.name": "pretrained", "model.preset": preset}
+    if getattr(getattr(experiment, "model", None), "blend", None):
+        values["model.blend"] = None
     if experiment.train.precision == "auto":
         values["train.precision"] = "float32"  # which is fastest need not be measured for this
     return apply(experiment, values)

@@ -113,7 +113,11 @@ class Options(Door):
 
     def of(self, command: str) -> tuple[Surround, ...]:
         """Those of a command, in the order in which they were added."""
-        return tuple(entry for entry in self.entries() if isinstance(entry, Surround) and command in entry.commands)
+        return tuple(entry for entry in self.every() if command in entry.commands)
+
+    def every(self) -> tuple[Surround, ...]:
+        """Those of all commands."""
+        return tuple(entry for entry in self.entries() if isinstance(entry, Surround))
 
     @contextmanager
     def surround(self, command: str, given: dict[str, Any]) -> Iterator[None]:

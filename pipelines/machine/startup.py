@@ -94,30 +94,40 @@ def worth_showing(line: str, *, nvidia: bool) -> bool:
 
 
 @contextmanager
-def _sifted() -> Iterator[None]:
-    """Holds back what is written to stderr inside, by C++ too, and then writes what is worth it; everything after a failure."""
+def silenced() -> Iterator[list[str]]:
+    """Holds back what is written to stderr inside, by C++ too. The list gets its lines at the end."""
+    said: list[str] = []
     sys.stderr.flush()
     try:
         kept = os.dup(2)
     except OSError:  # there is no stderr
-        yield
+        yield said
         return
-    failed = True
     with tempfile.TemporaryFile() as held:
         os.dup2(held.fileno(), 2)
         try:
-            yield
-            failed = False
+            yield said
         finally:
             sys.stderr.flush()
             os.dup2(kept, 2)
             os.close(kept)
             held.seek(0)
-            text = held.read().decode(errors="replace")
-            nvidia = has_nvidia()
-            with suppress(OSError, ValueError):
-                sys.stderr.write("".join(line + "\n" for line in text.splitlines() if failed or worth_showing(line, nvidia=nvidia)))
-                sys.stderr.flush()
+            said.extend(held.read().decode(errors="replace").splitlines())
+
+
+@contextmanager
+def _sifted() -> Iterator[None]:
+    """Holds back what is written to stderr inside, and then writes what is worth it; everything after a failure."""
+    failed, said = True, list[str]()
+    try:
+        with silenced() as said:
+            yield
+        failed = False
+    finally:
+        nvidia = has_nvidia()
+        with suppress(OSError, ValueError):
+            sys.stderr.write("".join(line + "\n" for line in said if failed or worth_showing(line, nvidia=nvidia)))
+            sys.stderr.flush()
 
 
 def has_nvidia() -> bool:

@@ -5,7 +5,6 @@ files of the form's own, and manifest.json, whose `made_for` names the form. Sta
 """
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,6 +14,7 @@ import numpy as np
 from pipelines.base import stored
 from pipelines.base.errors import ConfigError
 from pipelines.base.files import finite
+from pipelines.base.progress import Say, silent
 from pipelines.config import guard
 from pipelines.config.doors import FORMS
 from pipelines.config.dump import resolved_yaml
@@ -47,7 +47,7 @@ class Form:
         """Whether this call of `quartet export` asks for it, by an option that its extension has added. Imports no TensorFlow."""
         return False
 
-    def export(self, run: "LoadedRun", target: Path, *, replace: bool, say: Callable[[str], None]) -> None:
+    def export(self, run: "LoadedRun", target: Path, *, replace: bool, say: Say) -> None:
         """Writes the folder (`pipelines.serving.export.writing`) once it is known that the form answers as it should.
 
         Args:
@@ -68,7 +68,7 @@ class Form:
         """
         raise NotImplementedError
 
-    def predictor(self, run: "LoadedRun", *, batch: int | None, say: Callable[[str], None]) -> "Predictor | None":
+    def predictor(self, run: "LoadedRun", *, batch: int | None, say: Say) -> "Predictor | None":
         """What answers a server's inputs, for a run as it was judged, or for an export in this form; None: the core's Predictor.
 
         Args:
@@ -123,7 +123,7 @@ def open_run(folder: RunFolder, *, where: Literal["auto", "cpu"] | int = "auto",
         return replace(form.load(copy), folder=folder, form=name)
 
 
-def predictor(run: "LoadedRun", *, batch: int | None = None, say: Callable[[str], None] = lambda line: None) -> "Predictor":
+def predictor(run: "LoadedRun", *, batch: int | None = None, say: Say = silent) -> "Predictor":
     """What answers a server's inputs: of a run the first form that offers to, of an export its own; else the core, as it was judged.
 
     Raises:

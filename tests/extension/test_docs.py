@@ -44,9 +44,9 @@ def test_the_commands_of_the_page(place, commands):
 
 
 def test_the_contracts_of_the_page_hold(place):
-    tests = ("test_my_hooks.py", "test_my_forms.py", "test_my_launcher.py", "test_my_protocol.py")
+    tests = ("test_my_hooks.py", "test_my_forms.py", "test_my_launcher.py", "test_my_storage.py", "test_my_protocol.py")
     done = processes.run("-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, cwd=place)
-    assert done.returncode == 0 and "4 passed" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "5 passed" in done.stdout, done.stdout + done.stderr
     assert (place / "ends.txt").read_text() == "vision/digits finished\n"
 
 

@@ -6,10 +6,12 @@ import pytest
 
 from extensions.remote.credentials import of_aws_file
 from extensions.remote.objects import Changed, Missing, StoreError, objects_of
+from extensions.remote.store import ObjectStore
 from pipelines.base.errors import ConfigError, DataError
 from pipelines.stores import copies
 from pipelines.stores.address import Address, address_of
-from pipelines.stores.output import OutputFolder, file_for, refuse_existing
+from pipelines.stores.output import OutputFolder, refuse_existing
+from quartet.testing import check_remote
 
 BOX = Address("s3", "box", "")
 
@@ -176,12 +178,14 @@ def test_any_protocol_of_fsspec_is_read(monkeypatch, tmp_path):
         memory.rm("/bucket", recursive=True)
 
 
+def test_the_contract_of_a_remote_store(store):
+    check_remote(ObjectStore, "s3://box/here")
+
+
 def test_output_arrives_whole_and_only_where_nothing_is(store, tmp_path):
     from pathlib import Path
 
-    with file_for(Path("s3://box/answers.csv")) as file:
-        file.write_text("whole")
-    assert store.objects["box"]["answers.csv"] == b"whole"
+    store.objects["box"]["answers.csv"] = b"whole"
     with pytest.raises(ConfigError, match=r"s3://box/answers\.csv is there already"):
         refuse_existing(Path("s3://box/answers.csv"), False)
     with pytest.raises(ZeroDivisionError), OutputFolder(Path("s3://box/out")).filled() as folder:

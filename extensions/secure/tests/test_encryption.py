@@ -9,6 +9,7 @@ import pytest
 
 from extensions.secure import encrypted_folders as runs
 from extensions.secure import encryption, options
+from extensions.secure.age_storage import AgeStorage
 from extensions.secure.encryption import MAGIC, MARKER, VARIABLE, Encrypted
 from extensions.secure.signing import sign, verify
 from extensions.secure.tests.age_keys import age_key
@@ -18,6 +19,7 @@ from pipelines.base.errors import ConfigError, Untrusted
 from pipelines.base.files import whole_folder, write_json, write_whole
 from pipelines.base.storage import readable
 from pipelines.base.stored import read_bytes
+from quartet.testing import check_storage
 
 pytestmark = needs_trust
 SECRET = b"the weights of somebody " * 40
@@ -57,6 +59,10 @@ def test_what_is_written_below_is_encrypted_and_read_again(folder):
     with readable(folder / "model") as plain:
         assert (plain / "deep" / "weights").read_bytes() == SECRET and encryption.in_memory(plain)
     assert not plain.exists()
+
+
+def test_the_contract_of_a_storage(folder):
+    check_storage(AgeStorage, folder)
 
 
 def test_what_says_nothing_of_weights_stays_plain(folder):

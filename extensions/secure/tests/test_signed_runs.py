@@ -8,12 +8,14 @@ import pytest
 from typer.testing import CliRunner
 
 import quartet
+from extensions.secure.guard import Signatures
 from extensions.secure.options import require_signature
 from extensions.secure.tests.keys import needs_trust, pair
 from pipelines.base.errors import Untrusted
 from pipelines.base.regular import digest
 from pipelines.commands.main import app
 from pipelines.runs.folder import RunFolder
+from quartet.testing import check_guard
 from tests import finished_run
 
 pytestmark = [needs_trust, pytest.mark.slow(seconds=15)]
@@ -30,6 +32,11 @@ def signed(tmp_path):
 
 def command(*arguments):
     return CliRunner().invoke(app, [*map(str, arguments)])
+
+
+def test_the_contract_of_a_guard(signed, tmp_path):
+    with require_signature(require_signature=pair()[1]):
+        check_guard(Signatures, signed, finished_run.copy(tmp_path / "unsigned"))
 
 
 def test_a_run_that_is_resumed(signed):
