@@ -28,14 +28,17 @@ sys.path.insert(0, root)
 files, moves = set(), 0
 
 
+def own(frame):
+    name = frame.f_code.co_filename if frame is not None else ""
+    return name if name.startswith(root) and "/.venv/" not in name else None
+
+
 def passed(frame, event, argument):
     global moves
-    if event == "call":
-        into = frame.f_code.co_filename
-        if into.startswith(root) and "/.venv/" not in into:
-            files.add(into)
-            caller = frame.f_back
-            moves += caller is not None and caller.f_code.co_filename.startswith(root) and caller.f_code.co_filename != into
+    into = own(frame) if event == "call" else None
+    if into is not None:
+        files.add(into)
+        moves += own(frame.f_back) not in (None, into)
 
 
 def said(**facts):

@@ -13,6 +13,8 @@ _OPTIONS = {
     "--set data.text_key=COLUMN": 'settings={"data.text_key": COLUMN}', "--set": "settings",
     "--runs DIR": "runs=DIR", "--runs": "runs", "the same command": "the same call",
 }
+_COLUMN = re.compile(r"--(user|item|rating|time|text|label|split|group|files?)(?![\w-])")  # of a table, as `new` asks for it
+_VALUE = re.compile(r"--(task|encoder)(?: (none|lists|retrieval|sequential)\b)?(?![\w-])")
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
@@ -40,5 +42,7 @@ def translated(message: str) -> str:
     """`message` with options as arguments."""
     for option, argument in _OPTIONS.items():
         message = message.replace(option, argument)
+    message = _COLUMN.sub(r'columns["\1"]', message)
+    message = _VALUE.sub(lambda found: f'{found[1]}="{found[2]}"' if found[2] else found[1], message)
     added = {f"--{one.name.replace('_', '-')}": one.name for entry in OPTIONS.every() for one in entry.parameters()}
     return re.sub(r"--[a-z][a-z-]*", lambda option: added.get(option[0], option[0]), message)

@@ -1,13 +1,13 @@
 """Copies of a store's objects on this machine: fetched once, and again where the store has another version."""
 
+import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from extensions.remote.file_lock import locked
 from extensions.remote.objects import Entry, Missing, Objects, objects_of
 from pipelines.base.errors import DataError
 from pipelines.base.files import write_json
@@ -43,7 +43,7 @@ def copied(address: Address, *, wanted: Callable[[str, Entry], bool] = lambda na
     if not found:
         raise DataError(f"{address}: there is nothing at this address")
     below = {_below(address, key): (key, entry) for key, entry in found.items()}
-    with locked(place):
+    with _locked(place):
         target = place.joinpath(*(address.key.split("/")[-3:] if address.key else [address.bucket]))  # as a run's folder is named
         bring(objects, {name: one for name, one in below.items() if wanted(name, one[1])}, target, place / INDEX, str(address))
     return target
@@ -87,6 +87,21 @@ def note(index: Path, address: str, entries: dict[str, Entry]) -> None:
 def cache() -> Path:
     """Where copies and the folders of runs in stores are."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "quartet" / "stores"
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Waits until no other process of this machine holds the folder, which is created; the system lets go of it when its holder ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        with contextlib.suppress(ImportError):  # Windows: without
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _place(address: Address) -> Path:

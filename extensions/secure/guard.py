@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 class Signatures(Guard):
     """Refuses what is not signed with the key of --require-signature."""
 
-    @property
-    def key(self) -> Path | None:
-        given = os.environ.get(options.SIGNATURE)
-        return Path(given) if given else None
+    def __init__(self) -> None:
+        self.key = options.required_key()
 
     def active(self) -> bool:
         return self.key is not None

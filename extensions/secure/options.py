@@ -1,13 +1,16 @@
 """The options --require-signature, --sandbox, --age-key and --encrypt, and what they say while their command runs. Import no TensorFlow.
 
-A key is named by an environment variable, so that the processes that a command starts have it, too.
+What is said holds for the thread that says it. The threads and processes of a command have its keys, too, by environment variables; that of
+signatures only the main thread sets, so that no thread of somebody's program takes another one's away.
 """
 
 import os
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -16,7 +19,10 @@ from pipelines.base.errors import ConfigError
 from pipelines.base.regular import check_regular
 
 SIGNATURE = "QUARTET_REQUIRE_SIGNATURE"  # the path of a public key
-_sandboxed = _encrypting = False
+_required: ContextVar[Path | None] = ContextVar("required", default=None)
+_encrypting: ContextVar[bool] = ContextVar("encrypting", default=False)
+_sandboxed: ContextVar[bool] = ContextVar("sandboxed", default=False)
+Value = TypeVar("Value")
 
 RequireSignature = Annotated[Path | None, typer.Option(
     "--require-signature", metavar="KEY", show_default=False,
@@ -32,8 +38,18 @@ Sandbox = Annotated[bool, typer.Option(
 @contextmanager
 def require_signature(*, require_signature: RequireSignature = None) -> Iterator[None]:
     """Inside, what is opened has to be signed with that key; None changes nothing."""
-    with variable(SIGNATURE, require_signature):
+    if require_signature is None:
         yield
+        return
+    key, main = Path(require_signature), threading.current_thread() is threading.main_thread()
+    with _set(_required, key), _variable(SIGNATURE, key) if main else nullcontext():
+        yield
+
+
+def required_key() -> Path | None:
+    """The key of --require-signature, if one is given."""
+    named = os.environ.get(SIGNATURE)
+    return _required.get() or (Path(named) if named else None)
 
 
 @contextmanager
@@ -42,7 +58,7 @@ def age_key(*, age_key: AgeKey = None) -> Iterator[None]:
     if age_key is None:
         yield
         return
-    with variable(VARIABLE, Path(age_key).expanduser().absolute()):
+    with _variable(VARIABLE, Path(age_key).expanduser().absolute()):
         check_regular(age_key, "--age-key", ConfigError)
         given_key()
         yield
@@ -51,43 +67,40 @@ def age_key(*, age_key: AgeKey = None) -> Iterator[None]:
 @contextmanager
 def sandbox(*, sandbox: Sandbox = False) -> Iterator[None]:
     """Inside, the process is confined once it has found what it reads."""
-    global _sandboxed
-    before, _sandboxed = _sandboxed, sandbox
-    try:
+    with _set(_sandboxed, sandbox):
         yield
-    finally:
-        _sandboxed = before
 
 
 @contextmanager
 def encrypt(*, encrypt: Encrypt = False) -> Iterator[None]:
     """Inside, a new run or search is encrypted. Raises Encrypted where there is no key."""
-    global _encrypting
     if encrypt:
-        require_key("--encrypt: what is new")
-    before, _encrypting = _encrypting, encrypt
-    try:
+        require_key("--encrypt: what is trained")
+    with _set(_encrypting, encrypt):
         yield
-    finally:
-        _encrypting = before
 
 
 def encrypting() -> bool:
     """Whether --encrypt is given."""
-    return _encrypting
+    return _encrypting.get()
 
 
 def sandboxed() -> bool:
     """Whether --sandbox is given."""
-    return _sandboxed
+    return _sandboxed.get()
 
 
 @contextmanager
-def variable(name: str, value: Path | str | None) -> Iterator[None]:
-    """Inside, an environment variable has that value; None changes nothing."""
-    if value is None:
+def _set(variable: ContextVar[Value], value: Value) -> Iterator[None]:
+    before = variable.set(value)
+    try:
         yield
-        return
+    finally:
+        variable.reset(before)
+
+
+@contextmanager
+def _variable(name: str, value: Path) -> Iterator[None]:
     before, os.environ[name] = os.environ.get(name), str(value)
     try:
         yield

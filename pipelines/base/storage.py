@@ -199,7 +199,7 @@ def options(folder: Path) -> str:
 
 def markers() -> list[str]:
     """The names of all storages' markers."""
-    return [storage.marker for storage in _installed()]
+    return [storage.marker for storage in _installed() if storage.marker]
 
 
 def leave() -> None:

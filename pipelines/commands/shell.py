@@ -63,15 +63,6 @@ def reported(command: Command) -> Command:
     return run  # type: ignore[return-value]
 
 
-def _with_option(run: Any, command: Command, name: str, annotation: Any) -> Command:
-    """`run`, which calls `command`, with one option more than that has."""
-    parameters = list(inspect.signature(command).parameters.values())
-    option = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-    run.__signature__ = inspect.Signature([*parameters, option])
-    run.__annotations__ = {**command.__annotations__, name: annotation}
-    return run  # type: ignore[no-any-return]
-
-
 _USED: list[str] = []  # what --use named in this process
 
 
@@ -94,7 +85,11 @@ def extensible(*, devices: bool = True) -> Callable[[Command], Command]:
                 extensions.use(use)
             command(*args, **kwargs)
 
-        return _with_option(run, command, "use", Use)
+        own = inspect.signature(command)
+        option = inspect.Parameter("use", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Use)
+        run.__signature__ = own.replace(parameters=[*own.parameters.values(), option])  # type: ignore[attr-defined]
+        run.__annotations__ = {**command.__annotations__, "use": Use}
+        return run  # type: ignore[return-value]
 
     return wrap
 

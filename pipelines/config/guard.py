@@ -15,7 +15,7 @@ from pipelines.config.registry import import_extensions
 if TYPE_CHECKING:
     from pipelines.config.schema import Experiment
 
-Kind = Literal["run", "model", "preset", "experiment"]
+Kind = Literal["run", "preset", "experiment"]
 
 
 class Guard:
@@ -33,7 +33,9 @@ class Guard:
         """Looks at something where it lies.
 
         Args:
-            what: a folder; of an experiment its file; of a preset its folder, name or handle, as the person gave it.
+            what: of a run, a search or an exported model its folder; of an experiment its file; of a preset its folder, name or handle,
+                as the person gave it.
+            kind: "run" for what has a folder.
         """
 
     def opened(self, path: Path) -> AbstractContextManager[Path]:

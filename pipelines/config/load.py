@@ -24,7 +24,7 @@ from pipelines.config.registry import quick_start, tasks
 from pipelines.config.schema import Experiment
 from pipelines.config.space import laid_over
 from pipelines.config.space_check import problems as space_problems
-from pipelines.config.tree import settings, split
+from pipelines.config.tree import settings_with, split
 from pipelines.config.yaml_text import Document, parse, read
 from pipelines.stores.address import address_of
 from pipelines.stores.copies import local
@@ -156,8 +156,8 @@ def _wrong_task(place: Place, message: str) -> ExperimentError:
 
 def _expand_paths(cls: type[Experiment], values: dict[str, Any]) -> None:
     """~ in the paths of an experiment becomes the home folder, so that whoever opens them need not think of it."""
-    for setting in settings(cls):
-        if setting.extra("path") and setting.exists_in(values) and "*" not in setting.route:
+    for setting in settings_with(cls, "path"):
+        if setting.exists_in(values) and "*" not in setting.route:
             *above, last = setting.route
             at: Any = values
             for step in above:

@@ -74,7 +74,7 @@ def shape(annotation: Any, metadata: tuple[Any, ...] = ()) -> Shape:
     if origin is Annotated:
         base, *more = get_args(annotation)
         return shape(base, (*metadata, *more))
-    variants = variants_of(metadata)
+    variants = variants_of(metadata) if metadata else None
     if variants is not None:
         return shape(variants.annotation())
     limits, tag = _metadata(metadata)
@@ -145,6 +145,11 @@ class Setting:
 def settings(cls: type[Section]) -> tuple[Setting, ...]:
     """Every setting of an experiment class, sections before what they hold, in the order of declaration."""
     return _settings(cls, Variants.changes)
+
+
+def settings_with(cls: type[Section], key: str) -> list[Setting]:
+    """Those beside whose type `schema.setting` noted something, such as "path"."""
+    return [setting for setting in settings(cls) if setting.extra(key)]
 
 
 @cache

@@ -208,6 +208,16 @@ def test_every_domain_reads_data_in_memory(experiment, given, runs):
     assert sum(split["examples"] for split in found.splits.values()) >= 20
 
 
+def test_what_new_asks_for_is_named_as_a_call_has_it(tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text("text,score\n" + "".join(f"words {number},{number}.5\n" for number in range(60)))
+    for given, expected in (({}, 'name it with columns["label"]'), ({"columns": {"label": "none there"}}, 'columns["label"]: '),
+                            ({"task": "ranking"}, "task: nlp has no task")):
+        with pytest.raises((quartet.ConfigError, quartet.DataError)) as failed:
+            quartet.new(table, "nlp", **given)
+        assert expected in str(failed.value) and "--" not in str(failed.value)
+
+
 def test_a_draft_for_texts_in_memory_knows_their_columns_whatever_they_hold(runs):
     texts = ["what a good film", "a bad film", "so good", "really bad", "good fun", "bad, bad, bad"] * 20  # of docs/python.md
     data = quartet.new((texts, ["positive", "negative"] * 60), runs=runs, encoder="none").experiment.data

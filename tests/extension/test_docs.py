@@ -25,7 +25,7 @@ def place(tmp_path_factory) -> Path:
     import tensorflow as tf
 
     folder = tmp_path_factory.mktemp("page")
-    names = re.findall(r"[Ss]ave this as `(\w+\.py)`", PAGE)
+    names = re.findall(r"[Ss]ave this as\s+`(\w+\.py)`", PAGE)
     for name, text in zip(names, blocks("python"), strict=True):
         (folder / name).write_text(text, encoding="utf-8")
     for text in blocks("yaml"):

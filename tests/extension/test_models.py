@@ -142,8 +142,8 @@ def test_a_search_trains_it_in_its_own_processes(run):
     assert done.returncode == 0, done.stdout + done.stderr
     (found,) = (run / "runs").rglob("best.yaml")
     assert "name: tiny" in found.read_text(encoding="utf-8")
-    (page,) = found.parent.rglob("report.html")
-    assert re.search("quartet train .*best.yaml --use my_models.py", page.read_text(encoding="utf-8"))
+    page = (found.parent / "report" / "report.html").read_text(encoding="utf-8")
+    assert re.search("quartet train .*best.yaml --use my_models.py", page)
 
 
 def test_what_a_run_used_is_required_by_name_version_and_content(used):

@@ -1,7 +1,9 @@
 """What a training begins from - a teacher, weights, a preset - is to be signed, too, where a signature is required."""
 
 import json
+import os
 import shutil
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from extensions.secure.beginnings import require_begun, require_named
-from extensions.secure.options import require_signature
+from extensions.secure.options import SIGNATURE, require_signature, required_key
 from extensions.secure.signing import sign, verify
 from extensions.secure.tests.keys import needs_trust, pair
 from pipelines.base.errors import ConfigError, Untrusted
@@ -209,6 +211,44 @@ def test_a_search_and_what_its_trials_read(run, tmp_path):
     (folder.trials / "00" / "0.result.json").write_text("{}")
     with pytest.raises(Untrusted, match=r"added: trials/00/0\.result\.json"):
         required(space, fresh=False)
+
+
+def test_threads_do_not_take_each_other_s_keys_away():
+    """One begins with its key, the other with its own, and the first ends before."""
+    steps = [threading.Event() for _ in range(3)]
+    keys = []
+
+    def first():
+        with require_signature(require_signature=Path("one.pub")):
+            steps[0].set()
+            steps[1].wait(10)
+        steps[2].set()
+
+    def second():
+        steps[0].wait(10)
+        keys.append(required_key())
+        with require_signature(require_signature=Path("two.pub")):
+            steps[1].set()
+            steps[2].wait(10)
+            keys.append(required_key())
+        keys.append(required_key())
+
+    threads = [threading.Thread(target=each) for each in (first, second)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert keys == [None, Path("two.pub"), None]
+
+
+def test_a_command_s_threads_and_processes_have_its_key():
+    keys = []
+    with require_signature(require_signature=Path("one.pub")):
+        thread = threading.Thread(target=lambda: keys.append(required_key()))
+        thread.start()
+        thread.join()
+        assert os.environ[SIGNATURE] == "one.pub"
+    assert keys == [Path("one.pub")] and required_key() is None
 
 
 @pytest.mark.parametrize("options", [["--ray", "auto"], ["--ray", "10.0.0.1:6379"], ["--ray", "local", "--runs", "s3://bucket/runs"]])
