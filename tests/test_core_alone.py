@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow(seconds=40)
 CORE = ("quartet", "pipelines", "vision", "speech", "nlp", "recsys", "configs", "tests", "docs", "conftest.py", "pyproject.toml",
         "README.md")
 TESTS = ("test_architecture.py", "config/test_load.py", "config/test_wrong.py", "data/test_tables.py", "cli/test_check.py",
-         "cli/test_train.py", "api/test_api.py", "serving/test_predict.py")
+         "cli/test_train.py", "api/test_api.py", "serving/test_predict.py", "serving/test_observed.py", "serving/test_models.py")
 
 
 def test_the_fast_tests_pass_where_there_are_no_extensions(tmp_path):

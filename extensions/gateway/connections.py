@@ -83,10 +83,10 @@ class SlowClients(ServerProtocol):
 class Connection(asyncio.Protocol):
     """A connection of one client, in front of uvicorn's protocol for it. `since` is when the present wait for the client began."""
 
-    def __init__(self, all_: SlowClients, **settings: Any):
+    def __init__(self, clients: SlowClients, **settings: Any):
         from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-        self.all, self.inner = all_, AutoHTTPProtocol(**settings)
+        self.clients, self.inner = clients, AutoHTTPProtocol(**settings)
         self.loop = asyncio.get_running_loop()
         self.since = time.monotonic()
         self.received = self.counted = 0  # bytes since the last answer; of them those before `since`
@@ -101,8 +101,8 @@ class Connection(asyncio.Protocol):
         host, port, *_ = transport.get_extra_info("peername") or ("", 0)
         self.client = (str(host), int(port))
         self.certified = common_name(transport.get_extra_info("peercert"))
-        self.all.connections[self.client] = self
-        self.all.make_room(self)
+        self.clients.connections[self.client] = self
+        self.clients.make_room(self)
         self.inner.connection_made(transport)
 
     def begin(self, exchange: Exchange) -> None:
@@ -133,8 +133,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody reads the answer any more: what is not computed yet is left out."""
-        if self.all.connections.get(self.client) is self:
-            del self.all.connections[self.client]
+        if self.clients.connections.get(self.client) is self:
+            del self.clients.connections[self.client]
         self.inner.connection_lost(exc)
         if self.exchange is not None:
             self.exchange.leave()
@@ -155,7 +155,7 @@ class Connection(asyncio.Protocol):
                 self.transport.abort()
         elif self.unread_since is not None:
             if now - self.unread_since > STALLED:
-                self.all.observed.refused("unread")
+                self.clients.observed.refused("unread")
                 self.transport.abort()
         elif self.exchange is not None:
             if not self.whole and now - self.since > WINDOW:
@@ -181,7 +181,7 @@ class Connection(asyncio.Protocol):
     def refuse(self, status: int, message: str) -> None:
         """Answers in place of the application, and closes the connection."""
         if not self.transport.is_closing():
-            self.all.observed.refused(str(status))
+            self.clients.observed.refused(str(status))
             body = json.dumps({"error": message}).encode()
             self.transport.write(b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%s"
                                  % (status, PHRASES[status].encode(), len(body), body))

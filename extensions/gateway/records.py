@@ -12,7 +12,7 @@ import orjson
 
 from extensions.gateway.options import chosen
 from pipelines.base.files import append_whole, open_to_append
-from pipelines.serving.http.observing import Exchange, Headers
+from pipelines.serving.http.observing import Exchange, Recorder
 from pipelines.serving.protocol import ServerProtocol, Site
 
 logger = logging.getLogger("quartet.serve")
@@ -29,14 +29,11 @@ class Records(ServerProtocol):
         return app
 
 
-class Log:
+class Log(Recorder):
     """Lines for operators."""
 
     def __init__(self, file: TextIO):
         self._file = file
-
-    def begin(self, exchange: Exchange, headers: Headers) -> None:
-        """Nothing is written yet."""
 
     def end(self, exchange: Exchange, status: int | str, seconds: float) -> None:
         more = {"ms": round(1000 * seconds, 2), "trace": exchange.trace, "error": exchange.error[:1000]}
@@ -45,15 +42,12 @@ class Log:
             self._file.flush()
 
 
-class Audit:
+class Audit(Recorder):
     """A file that only grows."""
 
     def __init__(self, path: Path):
         """Raises WriteError where it cannot be written, Linked where it is a link."""
         self._path, self._file, self._failing = path, open_to_append(path), False
-
-    def begin(self, exchange: Exchange, headers: Headers) -> None:
-        """Nothing is written yet."""
 
     def end(self, exchange: Exchange, status: int | str, seconds: float) -> None:
         """Where the disk is full answers go on, and the log says so once."""

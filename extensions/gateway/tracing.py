@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from pipelines.base.errors import ConfigError
-from pipelines.serving.http.observing import Exchange, Headers
+from pipelines.serving.http.observing import Exchange, Headers, Recorder
 from pipelines.serving.options import Options
 from pipelines.serving.protocol import ServerProtocol, Site
 
@@ -39,7 +39,7 @@ class Traces(ServerProtocol):
             self.tracing.close()
 
 
-class Tracing:
+class Tracing(Recorder):
     """Makes spans with a provider of OpenTelemetry's SDK."""
 
     def __init__(self, provider: Any):

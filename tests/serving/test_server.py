@@ -31,7 +31,7 @@ def server():
     """(address, process) of a server in a process of its own."""
     process = subprocess.Popen(
         [sys.executable, "-m", "quartet", "serve", str(finished_run.run()), "--port", "0", "--limit", "1", "--batch", "8",
-         *(["--form", "tensorflow"] if forms() else [])],
+         "--deadline", "300", *(["--form", "tensorflow"] if forms() else [])],
         stderr=subprocess.PIPE, text=True, env=finished_run.environment())
     said = []
     for line in process.stderr:

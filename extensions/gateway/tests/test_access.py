@@ -98,10 +98,10 @@ def test_a_file_that_everybody_may_write_to_is_refused(file):
 
 
 def test_the_rate_counts_by_client(file):
-    with running(tokens=file, rate=0.5) as there:
+    with running(tokens=file, rate=0.01) as there:
         assert there.ask(ROW, headers=bearer("a-token"))[0] == 200
         status, given, _ = there.ask(ROW, headers=bearer("a-token"))
-        assert status == 429 and 1 <= int(given["retry-after"]) <= 2
+        assert status == 429 and 1 <= int(given["retry-after"]) <= 100
         assert there.ask(ROW, headers=bearer("b-token"))[0] == 200  # another client
         assert there.ask(ROW, headers=bearer("wrong"))[0] == 401
         assert there.ask(ROW, headers=bearer("wrong2"))[0] == 429  # guessing counts, too
@@ -210,7 +210,7 @@ def test_grpc_takes_the_same_tokens_and_certificates(tmp_path, file):
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         return stub.ModelMetadata(service_pb2.ModelMetadataRequest(name="toy"), metadata=metadata, timeout=20).name
 
-    with running(tokens=file, rate=0.5, grpc=0, **tls(there, "ca.pem")) as server:
+    with running(tokens=file, rate=0.01, grpc=0, **tls(there, "ca.pem")) as server:
         with grpc.secure_channel(f"127.0.0.1:{server.rpc_port}", credentials) as channel:
             assert live(channel, "a-token") == "toy"
             for token, code in (("a-token", "RESOURCE_EXHAUSTED"), ("wrong", "UNAUTHENTICATED")):

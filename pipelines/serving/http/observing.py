@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
@@ -67,13 +67,14 @@ class Exchange:
             self.task.cancel()
 
 
-class Recorder(Protocol):
+class Recorder:
     """Hears of each request, such as a log."""
 
-    def begin(self, exchange: Exchange, headers: Headers) -> None: ...
+    def begin(self, exchange: Exchange, headers: Headers) -> None:
+        """A request has come."""
 
     def end(self, exchange: Exchange, status: int | str, seconds: float) -> None:
-        """`status`: of HTTP, or the name that another protocol has for it."""
+        """It has ended. `status`: of HTTP, or the name that another protocol has for it."""
 
 
 class ModelMetrics:
