@@ -49,7 +49,7 @@ def divide(
     test_name, test_share = _named(data.test, "test", names, place)
     if data.test == "test" and test_name is None:
         test_share = POOL_TEST
-        notes.append(f"{place} has no test split of its own, so {POOL_TEST:.0%} of {pool if len(names) > 1 else 'it'} is held out for test")
+        notes.append(f"{place}: no test split is there, so {POOL_TEST:.0%} of {pool if len(names) > 1 else 'all'} is held out for test")
     validation_name, validation_share = _named(data.validation, "validation", names, place)
     if data.validation == "validation" and validation_name is None:
         validation_share = POOL_VALIDATION

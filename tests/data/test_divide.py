@@ -34,7 +34,7 @@ def test_named_test_and_a_share_of_train_by_default():
 def test_data_in_one_piece_give_up_a_fifth_for_test():
     sizes, loaded, notes = parts(["all"])
     assert sizes == [72, 8, 20] and loaded == ["all"]
-    assert notes[0] == "the data has no test split of its own, so 20% of it is held out for test"
+    assert notes[0] == "the data: no test split is there, so 20% of all is held out for test"
 
 
 @pytest.mark.parametrize("name", ["validation", "val", "valid", "dev"])
@@ -46,7 +46,7 @@ def test_usual_names_of_validation(name):
 def test_own_splits_come_before_shares_and_shares_stand_in_for_what_is_missing():
     assert parts(["train", "val", "testing"])[0] == [100, 100, 100]
     sizes, _, notes = parts(["train", "dev"])
-    assert sizes == [80, 100, 20] and notes[0] == "the data has no test split of its own, so 20% of train is held out for test"
+    assert sizes == [80, 100, 20] and notes[0] == "the data: no test split is there, so 20% of train is held out for test"
     assert parts(["test"])[0] == parts(["validation"])[0] == [72, 8, 20]  # in one piece, whatever it is called
 
 
