@@ -5,8 +5,11 @@ import re
 from pathlib import Path
 
 import pytest
+import typer
 import yaml
 from packaging.requirements import Requirement
+
+from pipelines.commands import main
 
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"
@@ -41,7 +44,8 @@ def test_what_a_server_needs_is_what_the_project_declares():
 def test_an_image_is_built_from_what_is_there_and_runs_without_rights(name):
     allowed = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
     copied = [path for word, rest in steps(name) if word == "COPY" and "--from" not in rest for path in rest.split()[:-1]]
-    assert {"pyproject.toml", "requirements.lock", "quartet", "pipelines", "vision", "speech", "nlp", "recsys", "configs"} <= set(copied)
+    packages = {"quartet", "pipelines", "vision", "speech", "nlp", "recsys", "extensions"}
+    assert {"pyproject.toml", "requirements.lock", "configs", *packages} <= set(copied)
     assert all((ROOT / path).exists() and f"!{path}" in allowed for path in copied)
     bases = {rest.split()[0] for word, rest in steps(name) if word == "FROM"}
     assert bases == {"python:3.12-slim-bookworm"} and "3.12" in PROJECT.replace("<3.14", "3.12")
@@ -66,8 +70,8 @@ def test_the_manifests_name_what_the_server_has():
     assert pod["spec"]["terminationGracePeriodSeconds"] > drain + int(container["lifecycle"]["preStop"]["exec"]["command"][1])
     entry = next(rest for word, rest in steps("Dockerfile.serve") if word == "ENTRYPOINT")
     options = {word for word in [*ast.literal_eval(entry), *container["args"], *compose["command"]] if word.startswith("--")}
-    commands = (ROOT / "pipelines" / "commands" / "shipping.py").read_text(encoding="utf-8")
-    assert all(f'"{option}"' in commands or f"    {option[2:]}: Annotated" in commands for option in options)
+    serve = typer.main.get_command(main.app).commands["serve"]
+    assert options <= {name for parameter in serve.params for name in parameter.opts}
 
 
 def test_serving_imports_nothing_that_trains():

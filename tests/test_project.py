@@ -221,7 +221,8 @@ def test_every_page_is_in_the_index() -> None:
 
 def test_every_shipped_experiment_is_on_a_page_and_every_named_one_is_shipped() -> None:
     text = "\n".join(text_of(page) for page in PAGES)
-    shipped = {file.relative_to(ROOT / "configs").with_suffix("").as_posix() for file in (ROOT / "configs").rglob("*.yaml")}
+    folders = [ROOT / "configs", *(ROOT / "extensions").glob("*/configs")]
+    shipped = {file.relative_to(folder).with_suffix("").as_posix() for folder in folders for file in folder.rglob("*.yaml")}
     assert shipped
     for name in shipped:
         assert re.search(rf"\b{name}\b", text), f"{name} is on no page"

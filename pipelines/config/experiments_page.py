@@ -31,7 +31,8 @@ def experiments_page(domains: Iterable[str]) -> str:
 def _row(name: str, path: Path) -> str:
     what, command, cost = _parts(header(path.read_text(encoding="utf-8")))
     settings = command.partition(name)[2].strip()
-    example = f"[`{name}`](../configs/{name}{path.suffix})" + (f"<br>with `{settings}`" if settings else "")
+    place = path.relative_to(Path(__file__).parents[2]).as_posix()
+    example = f"[`{name}`](../{place})" + (f"<br>with `{settings}`" if settings else "")
     return f"| {example} | {what} | {cost} |"
 
 

@@ -20,7 +20,7 @@ from pipelines.config.dump import resolved_yaml
 from pipelines.config.messages import did_you_mean, listed, nearest, show
 from pipelines.config.overrides import Override, apply_overrides, parse_overrides
 from pipelines.config.problems import ExperimentError, Place, Problem
-from pipelines.config.registry import quick_start, tasks
+from pipelines.config.registry import EXTENSIONS_FOLDER, quick_start, tasks
 from pipelines.config.schema import Experiment
 from pipelines.config.space import laid_over
 from pipelines.config.space_check import problems as space_problems
@@ -101,10 +101,11 @@ def apply(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
 
 
 def shipped() -> dict[str, Path]:
-    """Name -> file of every shipped experiment, in a checkout or an installed wheel."""
-    folder = _configs()
-    found = (path for path in folder.rglob("*") if path.suffix in _SUFFIXES and path.is_file()) if folder else ()
-    return {path.relative_to(folder).with_suffix("").as_posix(): path for path in sorted(found)} if folder else {}
+    """Name -> file of every shipped experiment, in a checkout or an installed wheel, those of our extensions among them."""
+    folders = [*_configs(), *sorted(EXTENSIONS_FOLDER.glob("*/configs"))]
+    found = {path.relative_to(folder).with_suffix("").as_posix(): path for folder in folders for path in folder.rglob("*")
+             if path.suffix in _SUFFIXES and path.is_file()}
+    return dict(sorted(found.items()))
 
 
 def _build(document: Document, overrides: Sequence[str], domain: str | None, check_paths: bool) -> Experiment:
@@ -205,10 +206,10 @@ def _no_file(path: Path, names: Mapping[str, Path]) -> str:
     return "there is no such file" + (f"; did you mean {guess}?" if guess else "")
 
 
-def _configs() -> Path | None:
-    """Folder of the shipped experiments: inside the package in a wheel, beside it in a checkout."""
+def _configs() -> list[Path]:
+    """Folder of the core's shipped experiments: inside the package in a wheel, beside it in a checkout."""
     package = Path(str(files("pipelines")))
-    return next((folder for folder in (package / "configs", package.parent / "configs") if folder.is_dir()), None)
+    return [folder for folder in (package / "configs", package.parent / "configs") if folder.is_dir()][:1]
 
 
 def _shown(path: Path) -> str:

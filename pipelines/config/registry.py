@@ -39,7 +39,7 @@ class RegisteredTask:
     origin: Origin | None
 
 
-_OWN = Path(__file__).parents[2] / "extensions"  # ours, which may be absent
+EXTENSIONS_FOLDER = Path(__file__).parents[2] / "extensions"  # ours, which may be absent
 _domains: dict[str, None] = {}
 _tasks: dict[str, RegisteredTask] = {}
 _imported = False  # the extensions of installed packages
@@ -50,7 +50,7 @@ def register_domain(package: str) -> None:
     _domains[package] = None
 
 
-ships(_OWN.name)
+ships(EXTENSIONS_FOLDER.name)
 for _name in SHIPPED:
     ships(_name)
     register_domain(_name)
@@ -188,8 +188,8 @@ def import_extensions() -> None:
     if _imported:
         return
     _imported = True  # before: an extension asks for tasks, too
-    for package in sorted(_OWN.glob("*/__init__.py")):
-        importlib.import_module(f"{_OWN.name}.{package.parent.name}")
+    for package in sorted(EXTENSIONS_FOLDER.glob("*/__init__.py")):
+        importlib.import_module(f"{EXTENSIONS_FOLDER.name}.{package.parent.name}")
     for entry in importlib.metadata.entry_points(group=EXTENSIONS):
         name = entry.dist.name if entry.dist else entry.name
         spec = importlib.util.find_spec(entry.module.partition(".")[0])

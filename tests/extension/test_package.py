@@ -101,7 +101,7 @@ def test_its_transform_has_a_say_in_the_update(installed):
     assert done.returncode == 0, done.stderr
     (used,) = json.loads((installed / "runs/vision/mine/smooth/environment.json").read_text())["extensions"]
     assert used["registers"] == ["metric label_probability", "model linear", "settings smooth"]
-    losses = [json.loads((installed / f"runs/vision/mine/{name}/report/report.json").read_text())["metrics"]["test/loss"]["value"]
+    losses = [json.loads((installed / f"runs/vision/mine/{name}/report/report.json").read_text())["metrics"]["test/log_loss"]["value"]
               for name in ("default", "smooth")]
     assert losses[0] != losses[1]
 

@@ -315,11 +315,12 @@ def copies():
             for name, group in session.state_groups.items() if name != "loss_scale" for variable in group]
 
 step, carry = session.step(None, 0, 2, session.step.fresh())
-before, scale = copies(), float(session.state_groups["loss_scale"][0])
+scale = lambda: float(session.state_groups["loss_scale"][0].value.numpy())
+before, first_scale = copies(), scale()
 step, carry = session.step(None, step, 1, carry)
 after = copies()
 result = {"step": step, "loss": float(carry.loss), "norm": str(float(carry.gradient_norm)),
-          "scales": [scale, float(session.state_groups["loss_scale"][0])], "finite": bool(carry.finite), "counted": float(carry.totals[1]),
+          "scales": [first_scale, scale()], "finite": bool(carry.finite), "counted": float(carry.totals[1]),
           "moved": max(float(np.abs(one.astype("f8") - two).max()) for first, second in zip(before, after)
                        for one, two in zip(first, second))}
 for copies_ in session.feed._copies:  # heal it, and go on

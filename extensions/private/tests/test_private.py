@@ -12,6 +12,7 @@ from extensions.private.gradients import PrivateGradients, Secret
 from extensions.private.settings import Private
 from pipelines.base.errors import ConfigError
 from pipelines.config.load import load
+from pipelines.config.variants import rebuild
 from pipelines.data import order
 from pipelines.data.draws import Draws
 from pipelines.monitoring.metrics_log import read_rows
@@ -25,8 +26,9 @@ from pipelines.training.sums import Sums
 from pipelines.tuning.search import prepared
 from tests import processes
 from tests.training.runs import At, Killed, model_weights, rows
-from tests.training.toy import TableToyTask, ToyTask, experiment
+from tests.training.toy import TableToyTask, ToyExperiment, ToyTask, experiment
 
+rebuild(ToyExperiment)  # a file of tests may have made it before the extension was there
 SECRET = Secret(key="0123456789abcdef" * 4)
 PRIVACY = {"noise": 0.8, "clip": 0.5, "delta": 1e-4}
 
