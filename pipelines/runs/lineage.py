@@ -19,9 +19,11 @@ CODE = ("quartet", "tensorflow", "keras", "keras-hub", "python")
 class Line:
     """What an extension knows of a run, such as who has signed it (the door `lineage`)."""
 
+    def check(self, run: Path) -> None:
+        """Raises QuartetError for a run that is not to be read; asked of all lines before any file of the run is read."""
+
     def read(self, run: Path) -> Any:
-        """A plain value for programs, None where it knows nothing; asked before any file of the run is read. Raises QuartetError for a run
-        that is not to be read."""
+        """A plain value for programs, None where it knows nothing."""
         raise NotImplementedError
 
     def text(self, value: Any) -> str | None:
@@ -56,7 +58,10 @@ def lineage(folder: RunFolder, *, _above: tuple[Path, ...] = ()) -> dict[str, An
 
 def known_of(folder: Path) -> dict[str, Any]:
     """What the extensions know of a run or an export, by their lines' names."""
-    return {name: line.read(folder) for name, line in _lines().items()}
+    lines = _lines()
+    for line in lines.values():
+        line.check(folder)
+    return {name: line.read(folder) for name, line in lines.items()}
 
 
 def text(one: Mapping[str, Any], indent: str = "") -> str:

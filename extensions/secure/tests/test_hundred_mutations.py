@@ -32,7 +32,7 @@ REFUSED = re.compile("as it was signed|is not signed|was not made with the key")
 WITHOUT = {  # commands that take no --require-signature, and why
     "sign": "signs", "verify": "--key, tried here", "lineage": "--key, tried here", "encrypt": "changes what is one's own",
     "decrypt": "changes what is one's own", "runs clean": "removes",
-    "prepare": "reads data alone", "new": "reads data alone; its encoder is one's own", "race": "compares experiments of one's own",
+    "prepare": "reads data alone", "new": "reads data alone; its encoder is one's own",
     "encoders": "lists presets by their headers",
     "doctor": "reads the machine", "schema": "reads nothing"}
 
@@ -46,7 +46,7 @@ def run_calls(run: Path, place: Path) -> dict[str, list[Any]]:
         "export": [run, "-o", place / "out"], "serve": [run, "--port", "0"], "prune": [run, "-o", place / "out"],
         "register": [run, "--to", "mlflow"], "push": [run, "hf://me/digits", "--dry-run"],
         "report": [run], "runs compare": [run, place / "another"], "check": anew, "train": anew, "tune": [*anew, *space],
-        "train what was begun": [run / "experiment.yaml"],
+        "race": [run / "experiment.yaml", run / "experiment.yaml", "--minutes", "1"], "train what was begun": [run / "experiment.yaml"],
         "train again": ["vision/digits", *finished_run.SETTINGS, "--runs", run.parents[2], "--name", run.name],
     }
 
