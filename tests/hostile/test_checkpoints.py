@@ -57,7 +57,7 @@ def test_what_it_says_of_itself(folder, place):
 ARRAYS = [("weights/0000", lambda value: value.astype(np.float64)), ("weights/0000", lambda value: value.astype(np.int32)),
           ("weights/0000", lambda value: np.array(value, str)), ("weights/0000", lambda value: value[None]),
           ("carry/totals", lambda value: value[:1]), ("carry/totals", lambda value: value.astype(np.float32)),
-          ("carry/good_steps", lambda value: value.astype(np.float32)), ("carry/finite", lambda value: np.array("yes")),
+          ("carry/waited", lambda value: value.astype(np.float32)), ("carry/finite", lambda value: np.array("yes")),
           ("carry/loss", lambda value: value[None]), ("about", lambda value: value.astype(np.int64)), ("about", lambda value: value[:20])]
 
 

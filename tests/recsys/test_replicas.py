@@ -97,7 +97,7 @@ def test_that_the_softmax_sees_one_devices_examples_is_said_at_the_start(micro, 
         plan=plan, splits=SimpleNamespace(train=[1], validation=None, test=None), weights=[], tables=SimpleNamespace(tables=[]), steps=1,
         feed=SimpleNamespace(summary="", spec={}), way=None,
         learner=SimpleNamespace(model=keras.Sequential(), task=SimpleNamespace(mixes=RetrievalTask.mixes)),
-        task=SimpleNamespace(mixes=RetrievalTask.mixes, experiment=None), accountant=None,
+        task=SimpleNamespace(mixes=RetrievalTask.mixes, experiment=None), transforms=[],
         step=SimpleNamespace(train=SimpleNamespace(micro_batch_size=micro)),
     )
     lines: list[str] = []
